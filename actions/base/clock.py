@@ -1,0 +1,60 @@
+"""Time, handed in rather than looked up: the two clocks never mix."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """What a component may know of time."""
+
+    def now(self) -> datetime:
+        """Wall time, aware, UTC. For records and display, never for durations."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that never go backwards. For durations and deadlines within one process."""
+        ...
+
+    async def sleep(self, seconds: float) -> None:
+        """Hand the loop back for `seconds`."""
+        ...
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await asyncio.sleep(seconds)
+
+
+def parse_rfc3339(text: str) -> datetime:
+    """Read a Kubernetes or Terraform timestamp.
+
+    Args:
+        text: RFC 3339, with any number of fractional digits (Python keeps six).
+
+    Raises:
+        ValueError: The text is no timestamp.
+    """
+    body, zone = (text[:-1], "+00:00") if text.endswith("Z") else (text, "")
+    if "." in body:
+        head, _, fraction = body.partition(".")
+        digits = fraction[: next((i for i, c in enumerate(fraction) if not c.isdigit()), len(fraction))]
+        rest = fraction[len(digits) :]
+        body = f"{head}.{digits[:6]:0<6}{rest}"
+    return datetime.fromisoformat(body + zone).astimezone(UTC)
+
+
+def format_rfc3339(moment: datetime) -> str:
+    """Write a moment as Kubernetes does: UTC, whole seconds, `Z`."""
+    return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")

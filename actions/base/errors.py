@@ -1,0 +1,114 @@
+"""Errors, cut by what the operator does next."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+
+class ConsoleError(Exception):
+    """Something the operator has to know, in one sentence.
+
+    Args:
+        message: One sentence that names the thing: file and line, object, stage or host.
+        hint: What to do about it, as an imperative. Empty if there is nothing to do.
+    """
+
+    retryable: ClassVar[bool] = False
+    """Whether the same call may succeed later without anybody changing anything."""
+
+    def __init__(self, message: str, *, hint: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+    def sentence(self) -> str:
+        """The message with its hint, ready to print on one line."""
+        text = " ".join(self.message.split())
+        return f"{text} {' '.join(self.hint.split())}" if self.hint else text
+
+
+class ConfigError(ConsoleError):
+    """A setting, a flag or a kubeconfig is wrong: fix it."""
+
+
+class InputError(ConsoleError):
+    """A file that a person wrote is wrong.
+
+    Args:
+        message: What is wrong.
+        file: Path as the person would type it.
+        line: One-based; 0 if unknown.
+        column: One-based; 0 if unknown.
+        hint: What to write instead.
+    """
+
+    def __init__(self, message: str, *, file: str = "", line: int = 0, column: int = 0, hint: str = "") -> None:
+        where = file
+        if file and line:
+            where = f"{file}:{line}:{column}" if column else f"{file}:{line}"
+        super().__init__(f"{where}: {message}" if where else message, hint=hint)
+        self.file = file
+        self.line = line
+        self.column = column
+
+
+class BlueprintError(InputError):
+    """A blueprint is wrong: fix the file."""
+
+
+class ScriptError(InputError):
+    """A script is wrong: fix the file. The program ends with exit code 2."""
+
+
+class ParameterError(ConsoleError):
+    """A parameter is missing, unknown or out of its bounds."""
+
+
+class AccessError(ConsoleError):
+    """Not logged in, or not allowed."""
+
+
+class UnreachableError(ConsoleError):
+    """Nobody answers: wait, or check the network. Never read as *it is gone*."""
+
+    retryable = True
+
+
+class RefusedError(ConsoleError):
+    """The other side understood and said no."""
+
+
+class MissingError(ConsoleError):
+    """The thing asked for does not exist."""
+
+
+class ConflictError(ConsoleError):
+    """Somebody else changed or owns the thing."""
+
+    retryable = True
+
+
+class FormatError(ConsoleError):
+    """A text does not have the form its producer promised."""
+
+
+class JournalError(ConsoleError):
+    """The run's journal is damaged, locked or of another version."""
+
+
+class ToolError(ConsoleError):
+    """A program that we started failed.
+
+    Args:
+        argv: What was run, without secrets.
+        exit_code: Its exit code; negative for a signal.
+        tail: The end of its output, cleaned.
+    """
+
+    def __init__(self, argv: Sequence[str], *, exit_code: int, tail: str, hint: str = "") -> None:
+        last = next((line for line in reversed(tail.splitlines()) if line.strip()), "no output")
+        super().__init__(f"{' '.join(argv[:3])} ended with {exit_code}: {last}", hint=hint)
+        self.argv = tuple(argv)
+        self.exit_code = exit_code
+        self.tail = tail

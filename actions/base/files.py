@@ -1,0 +1,107 @@
+"""Where things are on disk: private state of the operator, data that ships with the program."""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from importlib import resources
+from pathlib import Path
+
+from actions.base.errors import ConfigError
+
+APPLICATION = "eksml-tui"
+PRIVATE_DIRECTORY = 0o700
+PRIVATE_FILE = 0o600
+
+_NETWORK_FILESYSTEMS = frozenset({"nfs", "nfs4", "cifs", "smb3", "9p", "lustre", "fuse.sshfs", "afs", "ceph"})
+
+
+def state_home() -> Path:
+    """`$XDG_STATE_HOME/eksml-tui`: runs and sandboxes. Not created here."""
+    return _xdg("XDG_STATE_HOME", ".local/state")
+
+
+def config_home() -> Path:
+    """`$XDG_CONFIG_HOME/eksml-tui`: the operator's settings, keymap and blueprints. Not created here."""
+    return _xdg("XDG_CONFIG_HOME", ".config")
+
+
+def asset(relative: str) -> Path:
+    """A file of the `assets` package, e.g. `prices/ec2.csv`."""
+    return _packaged("assets", relative)
+
+
+def shipped_blueprints() -> Path:
+    """The folder of the blueprints that ship with the program."""
+    return _packaged("blueprints", "")
+
+
+def private_directory(path: Path) -> Path:
+    """Make `path` and its parents, 0700, and return it.
+
+    Raises:
+        ConfigError: Somebody else owns it, or it cannot be made.
+    """
+    try:
+        path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        status = path.stat()
+    except OSError as error:
+        raise ConfigError(f"{path}: {os.strerror(error.errno or errno.EIO)}.", hint="Set XDG_STATE_HOME.") from error
+    if status.st_uid != os.geteuid():
+        raise ConfigError(f"{path} belongs to another user.", hint="Set XDG_STATE_HOME to a folder of your own.")
+    if stat.S_IMODE(status.st_mode) & 0o077:
+        path.chmod(PRIVATE_DIRECTORY)
+    return path
+
+
+def write_private(path: Path, data: bytes) -> None:
+    """Replace `path` by `data` in one step, 0600, on disk when this returns."""
+    scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
+            file.flush()
+            os.fsync(file.fileno())
+        scratch.replace(path)
+    except BaseException:
+        scratch.unlink(missing_ok=True)
+        raise
+
+
+def filesystem_type(path: Path) -> str:
+    """The type of the file system that holds `path`, as the kernel names it; empty if unknown."""
+    target = path.resolve()
+    best, kind = -1, ""
+    try:
+        mounts = Path("/proc/self/mounts").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    for line in mounts.splitlines():
+        fields = line.split(" ")
+        if len(fields) < 3:
+            continue
+        mount = fields[1].replace("\\040", " ")
+        if target.is_relative_to(mount) and len(mount) > best:
+            best, kind = len(mount), fields[2]
+    return kind
+
+
+def is_network_filesystem(path: Path) -> bool:
+    """Whether `path` lies on a file system where SQLite's WAL is unsafe."""
+    return filesystem_type(path) in _NETWORK_FILESYSTEMS
+
+
+def _xdg(variable: str, fallback: str) -> Path:
+    configured = os.environ.get(variable, "")
+    base = Path(configured) if configured and Path(configured).is_absolute() else Path.home() / fallback
+    return base / APPLICATION
+
+
+def _packaged(package: str, relative: str) -> Path:
+    root = resources.files(package)
+    path = Path(str(root)) / relative
+    if not path.exists():
+        raise ConfigError(f"{package}/{relative} is not part of this installation.", hint="Install the package again.")
+    return path

@@ -1,0 +1,160 @@
+"""Other programs: started as argument lists, in a session of their own, known by more than a pid."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from actions.base.errors import ToolError, UnreachableError
+
+_PASSED_ON = (
+    "HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
+    "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "KUBECONFIG",
+    "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+)  # fmt: skip
+_PASSED_ON_PREFIXES = ("AWS_", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE", "EKSML_")
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessIdentity:
+    """A process, told apart from a later one with the same pid.
+
+    `start_ticks` is field 22 of `/proc/PID/stat`; `boot_id` changes with every boot of the machine.
+    """
+
+    pid: int
+    start_ticks: int
+    boot_id: str
+
+
+def identity_of(pid: int) -> ProcessIdentity | None:
+    """Who `pid` is now, or `None` if there is no such process (a zombie counts as none)."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    fields = stat.rpartition(")")[2].split()
+    if not fields or fields[0] in {"Z", "X"}:
+        return None
+    return ProcessIdentity(pid=pid, start_ticks=int(fields[19]), boot_id=boot_id())
+
+
+def own_identity() -> ProcessIdentity:
+    """Who this process is."""
+    identity = identity_of(os.getpid())
+    if identity is None:  # /proc is not mounted: there is nothing to tell processes apart by
+        return ProcessIdentity(pid=os.getpid(), start_ticks=0, boot_id=boot_id())
+    return identity
+
+
+def is_alive(identity: ProcessIdentity) -> bool:
+    """Whether exactly this process still runs."""
+    return identity_of(identity.pid) == identity
+
+
+def boot_id() -> str:
+    """The kernel's id of this boot; empty where there is none."""
+    try:
+        return Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
+    except OSError:
+        return ""
+
+
+def allowed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """The environment that child processes get: a list of known names, plus `extra`."""
+    kept = {
+        name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
+    }
+    return kept | dict(extra or {})
+
+
+def own_module(module: str, *arguments: str) -> list[str]:
+    """The argument list that runs one of our modules, whatever the working folder holds."""
+    return [sys.executable, "-P", "-m", module, *arguments]
+
+
+def spawn_detached(
+    argv: Sequence[str],
+    *,
+    output: Path,
+    directory: Path | None = None,
+    extra_environment: Mapping[str, str] | None = None,
+) -> ProcessIdentity:
+    """Start a program that outlives us: own session, no stdin, output appended to a private file.
+
+    Raises:
+        ToolError: It could not be started.
+    """
+    descriptor = os.open(output, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    try:
+        child = subprocess.Popen(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=descriptor,
+            stderr=descriptor,
+            cwd=directory,
+            env=allowed_environment(extra_environment),
+            start_new_session=True,
+            close_fds=True,
+            umask=0o077,
+        )
+    except OSError as error:
+        raise ToolError(argv, exit_code=127, tail=str(error)) from error
+    finally:
+        os.close(descriptor)
+    child.returncode = 0  # nobody waits for it here: keep Popen from warning at collection
+    return identity_of(child.pid) or ProcessIdentity(child.pid, 0, boot_id())
+
+
+async def run_tool(
+    argv: Sequence[str],
+    *,
+    deadline_seconds: float,
+    directory: Path | None = None,
+    extra_environment: Mapping[str, str] | None = None,
+) -> bytes:
+    """Run a short program to its end and return what it wrote to stdout.
+
+    Raises:
+        ToolError: It could not be started, or ended with another code than 0.
+        UnreachableError: It did not end in time; its whole process group was ended.
+    """
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            cwd=directory,
+            env=allowed_environment(extra_environment),
+            start_new_session=True,
+            umask=0o077,
+        )
+    except OSError as error:
+        raise ToolError(argv, exit_code=127, tail=str(error)) from error
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            out, err = await child.communicate()
+    except TimeoutError as error:
+        raise UnreachableError(f"{argv[0]} did not answer within {deadline_seconds:.0f} s.") from error
+    finally:
+        if child.returncode is None:
+            signal_group(child.pid, signal.SIGKILL)
+            await child.wait()
+    if child.returncode:
+        raise ToolError(argv, exit_code=child.returncode, tail=err.decode(errors="replace")[-4000:])
+    return out
+
+
+def signal_group(pid: int, number: signal.Signals) -> None:
+    """Signal a whole process group that we started; silent if it has ended."""
+    try:
+        os.killpg(pid, number)
+    except ProcessLookupError:
+        return

@@ -1,0 +1,67 @@
+"""Text from outside (logs, labels, events, Terraform), filtered once, at the edge.
+
+`clean_text` leaves SGR colours, `\\r`, `\\n` and `\\t` and removes every other control: CSI, OSC, DCS, APC, PM and
+SOS sequences however they end, lone escapes, C0, DEL, C1, bidirectional and invisible format characters.
+`redact` replaces what looks like a credential.
+
+Source: CVE-2021-25743 (kubectl), GHSA-c38g-469g-cmgx (helm), CVE-2019-11250 (client-go); ECMA-48 for the sequences.
+"""
+
+from __future__ import annotations
+
+import re
+
+_CONTROL = re.compile(
+    r"""
+    (?P<sgr>\x1b\[[0-9;]{0,64}m)                                  # the one sequence that stays
+  | (?:\x1b\[|\x9b)[0-?]*[ -/]*(?:[@-~]|(?=[^ -~]|\Z))            # CSI, also cut off
+  | (?:\x1b[\]PX^_]|[\x90\x98\x9d-\x9f])[^\x07\x1b\x9c\n]*(?:\x07|\x1b\\|\x9c|(?=\n|\x1b)|\Z)  # OSC, DCS, SOS, PM, APC
+  | \x1b[ -/]*[0-~]?                                              # other escapes, and a lone one
+  | [\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f]                         # C0 without \t \n \r, DEL, C1
+  | [\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]
+    """,
+    re.VERBOSE,
+)
+_SUSPECT = re.compile(
+    r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+_SGR = re.compile(r"\x1b\[[0-9;]*m")
+_SECRET = re.compile(
+    r"""
+    k8s-aws-v1\.[A-Za-z0-9_-]{16,}
+  | \b(?:AKIA|ASIA)[A-Z0-9]{16}\b
+  | \beyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{5,}(?:\.[A-Za-z0-9_-]*)?
+  | \bhf_[A-Za-z0-9]{20,}
+  | \bnvapi-[A-Za-z0-9_-]{20,}
+  | \bgh[pousr]_[A-Za-z0-9]{30,}
+  | (?<=X-Amz-Signature=)[0-9a-f]{16,}
+  | (?<=X-Amz-Security-Token=)[A-Za-z0-9%/+=_-]{16,}
+  | (?i:(?<=authorization:\ bearer\ ))[^\s"']+
+  | (?i:(?<=aws_secret_access_key=)|(?<=aws_secret_access_key\ =\ )|(?<=aws_session_token=))[^\s"']+
+    """,
+    re.VERBOSE,
+)
+REDACTED = "«redacted»"
+
+
+def clean_text(text: str) -> str:
+    """Remove every control from `text` but SGR colours, `\\r`, `\\n` and `\\t`."""
+    if _SUSPECT.search(text) is None:
+        return text
+    return _CONTROL.sub(lambda match: match["sgr"] or "", text)
+
+
+def plain_text(text: str) -> str:
+    """Like `clean_text`, and without colours, `\\r` shown as a space: for titles, tables and messages."""
+    return _SGR.sub("", clean_text(text)).replace("\r", " ")
+
+
+def one_line(text: str, *, limit: int = 400) -> str:
+    """`plain_text` on a single line of at most `limit` characters."""
+    line = " ".join(plain_text(text).split())
+    return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def redact(text: str) -> str:
+    """Replace what looks like a credential by `«redacted»`."""
+    return _SECRET.sub(REDACTED, text)

@@ -1,0 +1,185 @@
+"""YAML that people write: read strictly, with the line of every node kept for error messages.
+
+Refused: aliases and anchors (a 400-byte file can expand without end), duplicate keys, more than `MAX_BYTES` or
+`MAX_DEPTH`. Numbers and booleans follow YAML 1.2's core schema, so that `no`, `on`, `0755` and `12:30` stay texts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import yaml
+
+from actions.base.errors import InputError
+
+MAX_BYTES = 1 << 20
+MAX_DEPTH = 100
+
+E = TypeVar("E", bound=InputError)
+
+Position = tuple[int, int]
+"""Line and column, one-based."""
+
+Path_ = tuple[str | int, ...]
+
+
+class Document:
+    """One YAML document: its `value` in plain Python types, and where each part stands.
+
+    Args:
+        file: Name for messages.
+        value: dict, list, str, int, float, bool or None.
+        positions: Line and column by path, e.g. `("stages", 2, "kind")`.
+    """
+
+    def __init__(self, file: str, value: Any, positions: Mapping[Path_, Position]) -> None:
+        self.file = file
+        self.value = value
+        self._positions = positions
+
+    def position(self, *path: str | int) -> Position:
+        """Where `path` stands, or its nearest known parent."""
+        for length in range(len(path), -1, -1):
+            found = self._positions.get(path[:length])
+            if found is not None:
+                return found
+        return (1, 1)
+
+    def error(self, kind: type[E], message: str, *path: str | int, hint: str = "") -> E:
+        """An error of `kind` that points at `path`."""
+        line, column = self.position(*path)
+        return kind(message, file=self.file, line=line, column=column, hint=hint)
+
+
+def load_documents(data: bytes, *, file: str, kind: type[InputError] = InputError) -> list[Document]:
+    """Read all documents of a stream. Empty documents are left out.
+
+    Raises:
+        InputError: Or its subclass `kind`, with file, line and column.
+    """
+    if len(data) > MAX_BYTES:
+        raise kind(f"the file has {len(data)} bytes; {MAX_BYTES} is the limit.", file=file)
+    try:
+        text = data.decode("utf-8")
+    except UnicodeDecodeError as error:
+        raise kind("the file is not UTF-8.", file=file, line=data[: error.start].count(b"\n") + 1) from error
+    documents = []
+    try:
+        for node in yaml.compose_all(text, Loader=_StrictLoader):
+            reader = _Reader(file, kind)
+            value = reader.read(node, ())
+            if value is not None:
+                documents.append(Document(file, value, reader.positions))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        line, column = (mark.line + 1, mark.column + 1) if mark else (0, 0)
+        raise kind(f"not valid YAML: {error.problem or error.context}.", file=file, line=line, column=column) from error
+    except yaml.YAMLError as error:
+        raise kind(f"not valid YAML: {error}.", file=file) from error
+    except RecursionError as error:
+        raise kind(f"nested more than {MAX_DEPTH} deep.", file=file) from error
+    return documents
+
+
+def load_document(data: bytes, *, file: str, kind: type[InputError] = InputError) -> Document:
+    """Read a stream that holds exactly one document."""
+    documents = load_documents(data, file=file, kind=kind)
+    if len(documents) != 1:
+        raise kind(f"one YAML document expected, {len(documents)} found.", file=file, line=1)
+    return documents[0]
+
+
+def read_input(path: Path, *, kind: type[InputError] = InputError) -> bytes:
+    """Read a file that a person named.
+
+    Raises:
+        InputError: Or its subclass `kind`: missing, a folder, unreadable.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise kind(f"cannot be read: {error.strerror}.", file=str(path)) from error
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """SafeLoader without aliases, with YAML 1.2's idea of what is a number."""
+
+    yaml_implicit_resolvers: dict[str, list[tuple[str, re.Pattern[str]]]] = {}  # noqa: RUF012 - PyYAML's own shape
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "anchor", None):
+            raise yaml.constructor.ConstructorError(None, None, "anchors and aliases are not allowed", event.start_mark)
+        return super().compose_node(parent, index)
+
+
+for _tag, _pattern, _first in (
+    ("tag:yaml.org,2002:bool", r"^(?:true|True|TRUE|false|False|FALSE)$", "tTfF"),
+    ("tag:yaml.org,2002:int", r"^(?:[-+]?(?:0|[1-9][0-9]*)|0x[0-9a-fA-F]+|0o[0-7]+)$", "-+0123456789"),
+    (
+        "tag:yaml.org,2002:float",
+        r"^(?:[-+]?(?:\.[0-9]+|[0-9]+\.[0-9]*)(?:[eE][-+]?[0-9]+)?|[-+]?[0-9]+[eE][-+]?[0-9]+|[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))$",
+        "-+.0123456789",
+    ),
+    ("tag:yaml.org,2002:null", r"^(?:~|null|Null|NULL|)$", "~nN\0"),
+):
+    _StrictLoader.add_implicit_resolver(
+        _tag, re.compile(_pattern), list(_first.replace("\0", "")) + ([""] if "\0" in _first else [])
+    )
+
+
+class _Reader:
+    def __init__(self, file: str, kind: type[InputError]) -> None:
+        self.positions: dict[Path_, Position] = {}
+        self._file = file
+        self._kind = kind
+
+    def read(self, node: yaml.Node, path: Path_) -> Any:
+        position = (node.start_mark.line + 1, node.start_mark.column + 1)
+        self.positions.setdefault(path, position)
+        if len(path) > MAX_DEPTH:
+            raise self._error(f"nested more than {MAX_DEPTH} deep.", position)
+        match node:
+            case yaml.MappingNode():
+                return dict(self._pairs(node, path))
+            case yaml.SequenceNode():
+                return [self.read(item, (*path, index)) for index, item in enumerate(node.value)]
+            case yaml.ScalarNode():
+                return self._scalar(node, position)
+        raise self._error(f"{node.tag} is not allowed here.", position)
+
+    def _pairs(self, node: yaml.MappingNode, path: Path_) -> Iterator[tuple[str, Any]]:
+        seen: set[str] = set()
+        for key_node, value_node in node.value:
+            position = (key_node.start_mark.line + 1, key_node.start_mark.column + 1)
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise self._error("a key must be a text.", position)
+            key = str(key_node.value)
+            if key == "<<":
+                raise self._error("merge keys are not allowed.", position)
+            if key in seen:
+                raise self._error(f"the key {key!r} is there twice.", position)
+            seen.add(key)
+            self.positions[(*path, key)] = position
+            yield key, self.read(value_node, (*path, key))
+
+    def _scalar(self, node: yaml.ScalarNode, position: Position) -> Any:
+        text = str(node.value)
+        match node.tag.rpartition(":")[2]:
+            case "str":
+                return text
+            case "null":
+                return None
+            case "bool":
+                return text.lower() == "true"
+            case "int":
+                return int(text, 0) if text[:2] in {"0x", "0o"} else int(text)
+            case "float":
+                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        raise self._error(f"the tag {node.tag!r} is not allowed.", position)
+
+    def _error(self, message: str, position: Position) -> InputError:
+        return self._kind(message, file=self._file, line=position[0], column=position[1])

@@ -1,0 +1,1 @@
+"""Blueprints: schema, parameters, rendering, cost before launch."""

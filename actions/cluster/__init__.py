@@ -1,0 +1,1 @@
+"""The Kubernetes API: one session, reflectors, state, apply, logs, exec."""

@@ -1,0 +1,1 @@
+"""Pure facts of a fleet: nodes, pods, instance types, prices, idle accelerators."""

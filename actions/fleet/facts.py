@@ -1,0 +1,139 @@
+"""What is kept of the cluster's objects: small structs instead of documents.
+
+Every text in here has passed `actions.base.untrusted`. Times are seconds since the epoch, UTC; 0.0 is unknown.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Resources(msgspec.Struct, frozen=True, gc=False):
+    """An amount of each resource that a scheduler counts. Never negative."""
+
+    cpu_milli: int = 0
+    memory_bytes: int = 0
+    gpu: int = 0
+    """`nvidia.com/gpu`, whole devices."""
+    neuron: int = 0
+    """`aws.amazon.com/neuron`, whole devices (a device has two or more cores)."""
+    efa: int = 0
+    """`vpc.amazonaws.com/efa`, interfaces."""
+
+    def plus(self, other: Resources) -> Resources:
+        """Sum, resource by resource."""
+        return Resources(
+            self.cpu_milli + other.cpu_milli,
+            self.memory_bytes + other.memory_bytes,
+            self.gpu + other.gpu,
+            self.neuron + other.neuron,
+            self.efa + other.efa,
+        )
+
+    def minus(self, other: Resources) -> Resources:
+        """Difference, resource by resource. May be negative where more is requested than there is."""
+        return Resources(
+            self.cpu_milli - other.cpu_milli,
+            self.memory_bytes - other.memory_bytes,
+            self.gpu - other.gpu,
+            self.neuron - other.neuron,
+            self.efa - other.efa,
+        )
+
+
+NOTHING = Resources()
+
+
+class PodFacts(msgspec.Struct, frozen=True, gc=False):
+    """One pod."""
+
+    uid: str
+    namespace: str
+    name: str
+    node: str = ""
+    """Empty while unscheduled."""
+    phase: str = ""
+    """Pending, Running, Succeeded, Failed or Unknown, as the API says."""
+    reason: str = ""
+    """The word kubectl shows as STATUS when it says more than the phase: CrashLoopBackOff, Terminating, OOMKilled…"""
+    message: str = ""
+    """Why it waits, in the API's words (the PodScheduled condition, a container's waiting message)."""
+    ready: int = 0
+    containers: tuple[str, ...] = ()
+    """Names of the main containers, in order."""
+    restarts: int = 0
+    requests: Resources = NOTHING
+    """Effective requests: the scheduler's rule over containers, init containers and overhead."""
+    created_at: float = 0.0
+    started_at: float = 0.0
+    owner_kind: str = ""
+    """Kind of the workload it belongs to: Job, PyTorchJob, MPIJob, RayCluster, DaemonSet, ReplicaSet…"""
+    owner_name: str = ""
+    run: str = ""
+    """Label `eksml.dev/run`, empty for pods that are not ours."""
+    stage: str = ""
+    """Label `eksml.dev/stage`."""
+
+    @property
+    def key(self) -> str:
+        """`namespace/name`."""
+        return f"{self.namespace}/{self.name}"
+
+    @property
+    def is_done(self) -> bool:
+        """Whether it has ended and so holds no resources any more."""
+        return self.phase in ("Succeeded", "Failed")
+
+
+class NodeFacts(msgspec.Struct, frozen=True, gc=False):
+    """One node."""
+
+    uid: str
+    name: str
+    instance_type: str = ""
+    region: str = ""
+    zone: str = ""
+    capacity_type: str = ""
+    """`on-demand`, `spot`, `capacity-block`, or empty if no label says."""
+    pool: str = ""
+    """Karpenter NodePool or EKS node group."""
+    allocatable: Resources = NOTHING
+    pods_allocatable: int = 0
+    is_ready: bool = False
+    is_schedulable: bool = True
+    taints: tuple[str, ...] = ()
+    """`key=value:Effect`."""
+    created_at: float = 0.0
+    version: str = ""
+    """Kubelet version."""
+
+
+class EventFacts(msgspec.Struct, frozen=True, gc=False):
+    """One event, as the API last counted it."""
+
+    uid: str
+    namespace: str
+    kind: str
+    """Kind of the object it is about."""
+    name: str
+    type: str
+    """Normal or Warning."""
+    reason: str
+    message: str
+    count: int
+    last_seen_at: float
+
+
+class WorkloadFacts(msgspec.Struct, frozen=True, gc=False):
+    """One Job, PyTorchJob, MPIJob, RayJob or RayCluster."""
+
+    uid: str
+    kind: str
+    namespace: str
+    name: str
+    state: str
+    """finished, failed, running, waiting or unknown."""
+    message: str = ""
+    created_at: float = 0.0
+    run: str = ""
+    stage: str = ""

@@ -1,0 +1,1 @@
+"""Doing a blueprint durably: journal, runner, stages, teardown."""

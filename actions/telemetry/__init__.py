@@ -1,0 +1,1 @@
+"""Pure readers of what trainers and tools print."""

@@ -1,0 +1,1 @@
+"""The terraform program: command line, event stream, plan, driver."""

@@ -1,0 +1,1 @@
+"""Tables, schemas, styles and scripts that ship with the program, as data."""

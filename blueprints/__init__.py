@@ -1,0 +1,1 @@
+"""The training systems, one folder each, as data."""

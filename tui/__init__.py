@@ -1,0 +1,1 @@
+"""The live picture and the hands."""

@@ -1,0 +1,1 @@
+"""What feeds the screen: supervisor, stores, one ticker."""

@@ -1,0 +1,1 @@
+"""Questions that have to be answered first."""

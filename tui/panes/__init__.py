@@ -1,0 +1,1 @@
+"""What can stand in a split."""

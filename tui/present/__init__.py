@@ -1,0 +1,1 @@
+"""Snapshot to rows, lines and glyphs: pure."""
