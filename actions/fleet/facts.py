@@ -137,3 +137,13 @@ class WorkloadFacts(msgspec.Struct, frozen=True, gc=False):
     created_at: float = 0.0
     run: str = ""
     stage: str = ""
+
+
+class NodeUsage(msgspec.Struct, frozen=True, gc=False):
+    """What the pods bound to one node ask of it. Pods that have ended do not count; terminating ones do."""
+
+    requested: Resources = NOTHING
+    pods: int = 0
+
+
+UNUSED = NodeUsage()
