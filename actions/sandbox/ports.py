@@ -1,0 +1,102 @@
+"""What the API server asks of the kubelet that holds the containers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from enum import IntEnum
+from typing import NamedTuple, Protocol
+
+
+class Channel(IntEnum):
+    """Channel numbers of the Kubernetes remote-command protocol, v4 and v5."""
+
+    STDIN = 0
+    STDOUT = 1
+    STDERR = 2
+    ERROR = 3
+    RESIZE = 4
+    CLOSE = 255
+
+
+class TerminalSize(NamedTuple):
+    """Cells of the remote terminal, as the client last told."""
+
+    columns: int
+    rows: int
+
+
+class NoProcess(Exception):
+    """There is no such container, or it does not run: nothing can be executed in it."""
+
+
+class ExecStreams(Protocol):
+    """The process side of one exec session. Lives as long as the call of `KubeletPort.exec`."""
+
+    async def read(self) -> bytes:
+        """The next bytes of standard input; `b""` once it is closed (at once if the client sends none)."""
+        ...
+
+    async def write(self, channel: Channel, data: bytes) -> None:
+        """Write to `Channel.STDOUT` or `Channel.STDERR` (with a terminal, all is STDOUT)."""
+        ...
+
+    @property
+    def size(self) -> TerminalSize | None:
+        """The size last told, or `None` before the first one or without a terminal."""
+        ...
+
+    async def resized(self) -> TerminalSize:
+        """Wait for the next change of size."""
+        ...
+
+
+class KubeletPort(Protocol):
+    """The part of a kubelet that serves logs and exec."""
+
+    def log_chunks(
+        self,
+        namespace: str,
+        pod: str,
+        uid: str,
+        container: str,
+        *,
+        previous: bool,
+        follow: bool,
+        since_ns: int | None,
+        tail_lines: int | None,
+        limit_bytes: int | None,
+        timestamps: bool,
+    ) -> AsyncIterator[bytes]:
+        """The log of one container, in chunks of any size.
+
+        An ordinary function that checks first and then returns an asynchronous iterator, so that a missing log is
+        known before the response begins.
+
+        Args:
+            namespace: Of the pod.
+            pod: Its name.
+            uid: Its uid, so that a new pod of the same name never answers with the old one's log.
+            container: Its container (or init container).
+            previous: The log of the terminated instance before the running one.
+            follow: Go on until the container has ended for good; without it, end with what is there.
+            since_ns: Only lines at or after this moment, nanoseconds since the epoch.
+            tail_lines: Only the last so many lines (after `since_ns`).
+            limit_bytes: End after so many bytes.
+            timestamps: Begin every line with its RFC 3339 time with nanoseconds, and a space.
+
+        Raises:
+            KeyError: There is no such container, or it has no (previous) log. Raised by the call itself.
+        """
+        ...
+
+    async def exec(
+        self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams
+    ) -> int:
+        """Run a program in a running container and return its exit code.
+
+        Cancelled when the client goes away.
+
+        Raises:
+            NoProcess: The container does not run here.
+        """
+        ...
