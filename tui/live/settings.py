@@ -1,0 +1,55 @@
+"""What a console is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
+    from actions.cluster.session import ClusterTarget
+
+
+@dataclass(frozen=True, slots=True)
+class DemoBadge:
+    """What the header says when the cluster is the embedded one.
+
+    Args:
+        speed: Factor by which what workloads print is accelerated.
+    """
+
+    speed: float = 1.0
+
+    def text(self) -> str:
+        """E.g. `demo ×20, cost simulated`."""
+        return f"demo ×{self.speed:g}, cost simulated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ConsoleSettings:
+    """Everything that the command line, the environment and the settings file decided.
+
+    Args:
+        target: Which cluster to open.
+        readonly: Refuse whatever would change the cluster or a run.
+        blueprint_folders: Where blueprints are looked for, first hit wins. Each holds one folder per blueprint.
+        run_environment: Variables that a launched run gets, e.g. `AWS_ENDPOINT_URL`.
+        demo: Set when the cluster is the embedded one.
+        region: AWS region to show and price by when no node names one; empty if unknown.
+        profile: AWS profile to show; empty for the default one.
+        account: AWS account id to show; empty if unknown.
+        credentials_expire_at: Seconds since the epoch; `None` if they do not expire or nobody knows.
+        open_run: Id of the run to show first; `None` for the latest active one.
+    """
+
+    target: ClusterTarget
+    readonly: bool = False
+    blueprint_folders: tuple[Path, ...] = ()
+    run_environment: Mapping[str, str] = field(default_factory=dict)
+    demo: DemoBadge | None = None
+    region: str = ""
+    profile: str = ""
+    account: str = ""
+    credentials_expire_at: float | None = None
+    open_run: str | None = None
