@@ -1,0 +1,79 @@
+"""What a command is: a verb with typed arguments, the same for keys, palette, `:` line, script and command line."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Any, TypeVar
+
+import msgspec
+
+A = TypeVar("A", bound="Arguments")
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every command's arguments. An empty text means *what is selected*."""
+
+
+class Danger(StrEnum):
+    """How sure somebody has to be."""
+
+    NONE = "none"
+    CONFIRM = "confirm"
+    """Yes or no."""
+    TYPE_NAME = "type-name"
+    """The cluster's name, typed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Command:
+    """One verb.
+
+    `id` is what people type and scripts say; `title` is what lists show; `help` is one sentence.
+    `arguments` is the Struct that every way of calling decodes into; its first field is the positional one.
+    `is_mutation` commands are refused in a read-only session.
+    """
+
+    id: str
+    title: str
+    help: str
+    arguments: type[Arguments]
+    danger: Danger = Danger.NONE
+    is_mutation: bool = False
+
+    def fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
+        """The arguments' fields, the positional one first."""
+        return msgspec.structs.fields(self.arguments)
+
+    def usage(self) -> str:
+        """How to type it on the `:` line, e.g. `launch BLUEPRINT [preset=…] [name=value …]`."""
+        words = [self.id]
+        for position, field in enumerate(self.fields()):
+            if field.name == "set":
+                words.append("[name=value …]")
+            elif position == 0:
+                words.append(field.name.upper() if field.required else f"[{field.name.upper()}]")
+            else:
+                words.append(f"{field.name}=…" if field.required else f"[{field.name}=…]")
+        return " ".join(words)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A command with its arguments, ready to be carried out."""
+
+    command: Command
+    arguments: Arguments
+
+    def values(self) -> Mapping[str, Any]:
+        """The arguments as plain values, defaults left out: what a recorded script shows."""
+        given: dict[str, Any] = {}
+        for field in self.command.fields():
+            value = getattr(self.arguments, field.name)
+            default = field.default if field.default is not msgspec.NODEFAULT else None
+            if field.default_factory is not msgspec.NODEFAULT:
+                default = field.default_factory()
+            if value != default:
+                given[field.name] = value
+        return given

@@ -1,0 +1,165 @@
+"""The verbs of the program, each once."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from msgspec import Meta, field
+
+from actions.base.errors import MissingError
+from actions.command.model import Arguments, Command, Danger
+
+PaneName = Literal["nodes", "pods", "blueprints", "runs", "run", "logs", "accelerators", "charts", "events", "cost"]
+LayoutName = Literal["single", "watch", "quad"]
+ParameterValue = bool | int | float | str
+
+
+class Nothing(Arguments):
+    """No arguments."""
+
+
+class Open(Arguments):
+    """Show a pane."""
+
+    pane: Annotated[PaneName, Meta(description="The pane to show.")]
+    of: Annotated[str, Meta(description="What it shows: a node, a stage, a pod. Empty: what is selected.")] = ""
+
+
+class Filter(Arguments):
+    """Narrow the focused pane."""
+
+    text: Annotated[str, Meta(description="Text to look for; empty clears the filter.")] = ""
+
+
+class Sort(Arguments):
+    """Order the focused table."""
+
+    column: Annotated[str, Meta(description="Title of the column.")]
+    descending: bool = False
+
+
+class Layout(Arguments):
+    """Arrange the panes."""
+
+    name: Annotated[LayoutName, Meta(description="single, watch (rail, logs, charts) or quad.")]
+
+
+class Focus(Arguments):
+    """Move to a pane that is on screen."""
+
+    pane: Annotated[str, Meta(description="A pane's name or number, or next, previous, left, right, up, down.")]
+
+
+class OnObject(Arguments):
+    """Look at an object of the cluster."""
+
+    object: Annotated[str, Meta(description="`namespace/name` of a pod, or `kind/name`. Empty: the selected one.")] = ""
+    container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
+
+
+class Launch(Arguments):
+    """Start a blueprint."""
+
+    blueprint: Annotated[str, Meta(description="Id of the blueprint.")]
+    preset: Annotated[str, Meta(description="A named set of parameters from the blueprint.")] = ""
+    existing_cluster: Annotated[bool, Meta(description="Use the present cluster: provision nothing.")] = False
+    set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
+
+
+class OnRun(Arguments):
+    """Say something to a run."""
+
+    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
+
+
+class Approve(Arguments):
+    """Approve the plan that a stage waits with."""
+
+    stage: Annotated[str, Meta(description="The stage. Empty: the one that waits.")] = ""
+    run: str = ""
+
+
+class Retry(Arguments):
+    """Try a failed stage again."""
+
+    stage: Annotated[str, Meta(description="The stage. Empty: the one that failed.")] = ""
+    run: str = ""
+
+
+class Teardown(Arguments):
+    """Remove what a run made."""
+
+    confirm: Annotated[str, Meta(description="The cluster's name, letter by letter.")] = ""
+    run: str = ""
+    delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
+
+
+class Screenshot(Arguments):
+    """Save the screen."""
+
+    file: Annotated[str, Meta(description="Path, ending in .svg or .txt.")]
+
+
+class Context(Arguments):
+    """Look at another cluster."""
+
+    name: Annotated[str, Meta(description="A context of the kubeconfig. Empty: list them.")] = ""
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("open", "Open a pane", "Show nodes, pods, blueprints, runs, logs, charts…", Open),
+    Command(
+        "launch", "Launch a blueprint", "Review parameters, plan and cost, then start.", Launch, Danger.CONFIRM, True
+    ),
+    Command("approve", "Approve the plan", "Let the stage that waits go on.", Approve, Danger.CONFIRM, True),
+    Command("pause", "Pause the run", "Start no further stage.", OnRun, is_mutation=True),
+    Command("unpause", "Go on with the run", "Take a paused run up again.", OnRun, is_mutation=True),
+    Command("retry", "Retry a stage", "Try the failed stage again.", Retry, Danger.CONFIRM, True),
+    Command("cancel", "Cancel the run", "Stop its jobs; keep cluster and storage.", OnRun, Danger.CONFIRM, True),
+    Command("park", "Park the run", "Free the accelerators; keep cluster and data.", OnRun, Danger.CONFIRM, True),
+    Command(
+        "teardown",
+        "Tear the run down",
+        "Remove what the run made, in reverse, then audit.",
+        Teardown,
+        Danger.TYPE_NAME,
+        True,
+    ),
+    Command("describe", "Describe", "What the cluster says about the object, with its events.", OnObject),
+    Command("yaml", "Show YAML", "The object as the API has it.", OnObject),
+    Command("logs", "Show logs", "Follow the object's log.", OnObject),
+    Command("shell", "Open a shell", "A shell in the container.", OnObject, is_mutation=True),
+    Command("filter", "Filter", "Narrow the focused pane.", Filter),
+    Command("sort", "Sort", "Order the focused table by a column.", Sort),
+    Command("layout", "Arrange panes", "One pane, three to watch a run, or four.", Layout),
+    Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", Nothing),
+    Command("focus", "Go to a pane", "Move the focus.", Focus),
+    Command("context", "Change cluster", "Look at another context of the kubeconfig.", Context),
+    Command("screenshot", "Save the screen", "As SVG, or as text.", Screenshot),
+    Command("back", "Back", "Close what is in front, or go up a level.", Nothing),
+    Command("help", "Help", "Keys and commands.", Nothing),
+    Command("quit", "Quit", "Leave the console; runs go on.", Nothing),
+)
+
+_BY_ID = {command.id: command for command in COMMANDS}
+
+
+def command_of(identifier: str) -> Command:
+    """The command called `identifier`.
+
+    Raises:
+        MissingError: There is none; the message names the nearest ones.
+    """
+    found = _BY_ID.get(identifier)
+    if found is None:
+        raise MissingError(f"There is no command {identifier!r}.", hint=nearest_hint(identifier, _BY_ID))
+    return found
+
+
+def nearest_hint(word: str, known: object) -> str:
+    """`Did you mean …?`, or the list of what is known if nothing is near."""
+    import difflib
+
+    names = sorted(str(name) for name in known) if isinstance(known, (dict, list, tuple, set, frozenset)) else []
+    near = difflib.get_close_matches(word, names, n=3)
+    return f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(names)}."
