@@ -79,11 +79,11 @@ def decode(command: Command, value: Any, *, strict: bool = True) -> Arguments:
             raise ParameterError(f"{command.id} has no argument {name!r}.", hint=nearest_hint(str(name), known))
     for field in fields:
         if field.required and field.name not in value:
-            raise ParameterError(f"{command.id} needs {field.name}.", hint=f"Usage: {command.usage()}")
+            raise ParameterError(f"{command.id} needs {field.name}.", hint=_usage(command))
     try:
         return msgspec.convert(dict(value), command.arguments, strict=strict)
     except msgspec.ValidationError as error:
-        raise ParameterError(f"{command.id}: {_plain(error)}.", hint=f"Usage: {command.usage()}") from error
+        raise ParameterError(f"{command.id}: {plain(error, command.arguments)}.", hint=_usage(command)) from error
 
 
 def complete(text: str, choices: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
@@ -124,13 +124,30 @@ def _arguments_of(command: Command, words: Sequence[str]) -> dict[str, Any]:
         elif not equals and (target := next((n for n in positional if n not in given), None)):
             given[target] = word
         else:
-            raise ParameterError(f"{command.id} cannot use {word!r}.", hint=f"Usage: {command.usage()}")
+            raise ParameterError(f"{command.id} cannot use {word!r}.", hint=_usage(command))
     if parameters:
         given["set"] = parameters
     return given
 
 
-def _plain(error: msgspec.ValidationError) -> str:
+def plain(error: msgspec.ValidationError, struct: type[msgspec.Struct]) -> str:
+    """msgspec's complaint in words: which field, what is wrong, what may stand there."""
     text, _, path = str(error).partition(" - at `$")
     name = path.strip("`").lstrip(".")
-    return f"{name}: {text[:1].lower()}{text[1:]}" if name else f"{text[:1].lower()}{text[1:]}"
+    text = f"{text[:1].lower()}{text[1:]}"
+    field = next((f for f in msgspec.structs.fields(struct) if f.name == name), None)
+    choices = _choices_of(field.type) if field is not None else ()
+    if choices:
+        text = f"{text.removeprefix('invalid enum value ')} is none of {', '.join(choices)}"
+    return f"{name}: {text}" if name else text
+
+
+def _choices_of(annotation: object) -> tuple[str, ...]:
+    inner = msgspec.inspect.type_info(annotation)
+    while isinstance(inner, msgspec.inspect.Metadata):
+        inner = inner.type
+    return tuple(str(value) for value in inner.values) if isinstance(inner, msgspec.inspect.LiteralType) else ()
+
+
+def _usage(command: Command) -> str:
+    return f"Usage: {command.usage()}"

@@ -14,50 +14,50 @@ LayoutName = Literal["single", "watch", "quad"]
 ParameterValue = bool | int | float | str
 
 
-class Nothing(Arguments):
+class Nothing(Arguments, frozen=True):
     """No arguments."""
 
 
-class Open(Arguments):
+class Open(Arguments, frozen=True):
     """Show a pane."""
 
     pane: Annotated[PaneName, Meta(description="The pane to show.")]
     of: Annotated[str, Meta(description="What it shows: a node, a stage, a pod. Empty: what is selected.")] = ""
 
 
-class Filter(Arguments):
+class Filter(Arguments, frozen=True):
     """Narrow the focused pane."""
 
     text: Annotated[str, Meta(description="Text to look for; empty clears the filter.")] = ""
 
 
-class Sort(Arguments):
+class Sort(Arguments, frozen=True):
     """Order the focused table."""
 
     column: Annotated[str, Meta(description="Title of the column.")]
     descending: bool = False
 
 
-class Layout(Arguments):
+class Layout(Arguments, frozen=True):
     """Arrange the panes."""
 
     name: Annotated[LayoutName, Meta(description="single, watch (rail, logs, charts) or quad.")]
 
 
-class Focus(Arguments):
+class Focus(Arguments, frozen=True):
     """Move to a pane that is on screen."""
 
     pane: Annotated[str, Meta(description="A pane's name or number, or next, previous, left, right, up, down.")]
 
 
-class OnObject(Arguments):
+class OnObject(Arguments, frozen=True):
     """Look at an object of the cluster."""
 
     object: Annotated[str, Meta(description="`namespace/name` of a pod, or `kind/name`. Empty: the selected one.")] = ""
     container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
 
 
-class Launch(Arguments):
+class Launch(Arguments, frozen=True):
     """Start a blueprint."""
 
     blueprint: Annotated[str, Meta(description="Id of the blueprint.")]
@@ -66,27 +66,27 @@ class Launch(Arguments):
     set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
 
 
-class OnRun(Arguments):
+class OnRun(Arguments, frozen=True):
     """Say something to a run."""
 
     run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
 
 
-class Approve(Arguments):
+class Approve(Arguments, frozen=True):
     """Approve the plan that a stage waits with."""
 
     stage: Annotated[str, Meta(description="The stage. Empty: the one that waits.")] = ""
     run: str = ""
 
 
-class Retry(Arguments):
+class Retry(Arguments, frozen=True):
     """Try a failed stage again."""
 
     stage: Annotated[str, Meta(description="The stage. Empty: the one that failed.")] = ""
     run: str = ""
 
 
-class Teardown(Arguments):
+class Teardown(Arguments, frozen=True):
     """Remove what a run made."""
 
     confirm: Annotated[str, Meta(description="The cluster's name, letter by letter.")] = ""
@@ -94,13 +94,13 @@ class Teardown(Arguments):
     delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
 
 
-class Screenshot(Arguments):
+class Screenshot(Arguments, frozen=True):
     """Save the screen."""
 
     file: Annotated[str, Meta(description="Path, ending in .svg or .txt.")]
 
 
-class Context(Arguments):
+class Context(Arguments, frozen=True):
     """Look at another cluster."""
 
     name: Annotated[str, Meta(description="A context of the kubeconfig. Empty: list them.")] = ""
