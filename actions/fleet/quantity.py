@@ -1,0 +1,57 @@
+"""Amounts as a person reads them: cores, bytes, dollars."""
+
+from __future__ import annotations
+
+from decimal import ROUND_HALF_UP, Decimal
+
+HOURS_PER_MONTH = 730
+"""365 × 24 / 12, as AWS's own calculator and eks-node-viewer count a month."""
+
+UNKNOWN = "?"
+
+_BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
+_CENT = Decimal("0.01")
+
+
+def format_cpu(milli: int) -> str:
+    """Cores from thousandths of a core, at most one decimal above 10: `0.25`, `3.92`, `95.7`, `192`."""
+    cores = milli / 1000
+    return _trimmed(cores, 1 if abs(cores) >= 10 else 2)
+
+
+def format_bytes(size_bytes: int) -> str:
+    """Bytes with a binary unit and at most three digits: `512Mi`, `15.3Gi`, `1.91Ti`."""
+    value = float(size_bytes)
+    for unit in _BINARY:
+        if abs(value) < 1000 or unit == _BINARY[-1]:
+            break
+        value /= 1024
+    digits = 0 if abs(value) >= 100 else 1 if abs(value) >= 10 else 2
+    return f"{_trimmed(value, digits)}{unit}"
+
+
+def format_usd(amount: Decimal) -> str:
+    """Dollars and cents with thousands separators: `$1,234.50`."""
+    return f"${amount.quantize(_CENT, ROUND_HALF_UP):,}"
+
+
+def format_hourly(amount: Decimal | None, *, unpriced: int = 0) -> str:
+    """An hourly sum that says what it leaves out: `$82.27/h`, `$82.27/h (+3 unpriced)`, `? (3 unpriced)`.
+
+    Args:
+        amount: The sum of what is known; `None` if nothing is.
+        unpriced: How many parts are not in it.
+    """
+    if amount is None:
+        return f"{UNKNOWN} ({unpriced} unpriced)" if unpriced else UNKNOWN
+    return f"{format_usd(amount)}/h" + (f" (+{unpriced} unpriced)" if unpriced else "")
+
+
+def percent_of(part: int, whole: int) -> float | None:
+    """`part` of `whole` in percent, `None` where there is no whole. Above 100 where more is asked for than there is."""
+    return 100 * part / whole if whole > 0 else None
+
+
+def _trimmed(value: float, digits: int) -> str:
+    text = f"{value:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
