@@ -1,0 +1,217 @@
+"""A blueprint as data: the meaning of every key of `blueprint.yaml` (schema `eksml/v1`).
+
+Nothing here reads a file: see `load`. The small parts are in `parts`, the stage kinds in `stages`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+
+from actions.base.errors import MissingError
+from actions.blueprint.parts import Expectation, Name, Part, Scalar, Target
+from actions.blueprint.stages import AnyStage
+
+SCHEMA = "eksml/v1"
+
+Operand = int | float | str
+"""A number, or the name of a parameter or of a derived value that comes earlier."""
+
+
+class Cluster(Part, frozen=True, kw_only=True):
+    """Where a run of the blueprint happens unless the operator says otherwise."""
+
+    name: str
+    region: str
+    namespace: str = "default"
+
+
+class ParameterType(StrEnum):
+    """What kind of value a parameter takes."""
+
+    INTEGER = "integer"
+    NUMBER = "number"
+    TEXT = "text"
+    BOOLEAN = "boolean"
+    SECRET = "secret"  # noqa: S105 - a word, not a secret
+
+
+class Parameter(Part, frozen=True, kw_only=True):
+    """One thing that the operator may choose."""
+
+    type: ParameterType
+    title: str
+    help: str = ""
+    default: Scalar
+    """For a secret: a reference, or empty if it may be left out."""
+    minimum: float | None = None
+    maximum: float | None = None
+    choices: tuple[Scalar, ...] = ()
+    """If not empty, the only values."""
+    pattern: str = ""
+    """For texts: a regular expression that the whole value matches."""
+    unit: str = ""
+    group: str = ""
+    """Heading under which a form shows it."""
+    sets: tuple[Target, ...] = ()
+
+
+class Lookup(Part, frozen=True, kw_only=True):
+    """A column of the instance table, e.g. the number of GPUs of an instance type."""
+
+    instance: str
+    """Name of a parameter that holds an instance type."""
+    column: Literal["gpu", "neuron", "efa", "vcpu", "memory_gib"]
+
+
+class Derived(Part, frozen=True, kw_only=True):
+    """A value that follows from others: exactly one of the four operations."""
+
+    title: str
+    product: tuple[Operand, ...] = ()
+    sum: tuple[Operand, ...] = ()
+    ceil_div: tuple[Operand, ...] = ()
+    """Two operands: the first divided by the second, rounded up."""
+    lookup: Lookup | None = None
+    unit: str = ""
+    sets: tuple[Target, ...] = ()
+
+
+class Rule(Part, frozen=True, kw_only=True):
+    """What must hold between values: exactly one of the four relations."""
+
+    message: str
+    """The sentence that says what is wrong, with `${name}` for values."""
+    hint: str = ""
+    equal: tuple[Operand, ...] = ()
+    """Two operands that must be equal."""
+    at_most: tuple[Operand, ...] = ()
+    """Two operands: the first must not exceed the second."""
+    divides: tuple[Operand, ...] = ()
+    """Two operands: the first must divide the second."""
+    one_of: tuple[Operand, ...] = ()
+    """The first operand must be among the others."""
+
+
+class HoldingKind(StrEnum):
+    """What a holding is paid by."""
+
+    NODES = "nodes"
+    FLAT = "flat"
+    STORAGE = "storage"
+
+
+class Holding(Part, frozen=True, kw_only=True):
+    """Something that costs money while it exists."""
+
+    kind: HoldingKind
+    title: str
+    instance_type: str = ""
+    """With nodes: a type, or `${name}`."""
+    count: str = "1"
+    """With nodes: a number, or `${name}`."""
+    usd_per_hour: float | None = None
+    """With flat: its price; `null` if unknown."""
+    usd_per_gib_month: float | None = None
+    gib: str = "0"
+    """With storage: a number, or `${name}`."""
+    source: str = ""
+    """Where the price was read, and when."""
+
+
+class SecretKind(StrEnum):
+    """Which Kubernetes Secret is made from a secret parameter."""
+
+    OPAQUE = "opaque"
+    REGISTRY = "registry"
+
+
+class SecretObject(Part, frozen=True, kw_only=True):
+    """A Kubernetes Secret of the run, made when it is applied; never rendered to disk."""
+
+    parameter: Name
+    kind: SecretKind = SecretKind.OPAQUE
+    key: str = ""
+    """With opaque: the key under which the value stands."""
+    server: str = ""
+    """With registry: host of the registry."""
+    username: str = ""
+
+
+class Preset(Part, frozen=True, kw_only=True):
+    """A named choice of parameters, with what else differs then."""
+
+    title: str
+    help: str = ""
+    set: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    expect: dict[str, Expectation] = msgspec.field(default_factory=dict)
+    """Expectations by stage that replace those of the stages."""
+    roots: dict[str, str] = msgspec.field(default_factory=dict)
+    """Terraform roots by stage that replace those of the stages."""
+    mirror: str = ""
+    """Asset folder that serves operators, e.g. `mirror`. Empty: the operator's mirror, or the pinned source."""
+    simulate_terraform: bool = False
+    """Whether a stage may go on without the `terraform` program: it then says that it is simulated."""
+    is_cost_simulated: bool = False
+
+
+class Blueprint(Part, frozen=True, kw_only=True):
+    """One training system, from an empty account to an empty account."""
+
+    schema: Literal["eksml/v1"]
+    id: str
+    title: str
+    summary: str
+    cluster: Cluster
+    parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
+    derived: dict[str, Derived] = msgspec.field(default_factory=dict)
+    """In order: a derived value may use those before it."""
+    rules: tuple[Rule, ...] = ()
+    holdings: dict[str, Holding] = msgspec.field(default_factory=dict)
+    secrets: dict[str, SecretObject] = msgspec.field(default_factory=dict)
+    stages: tuple[AnyStage, ...]
+    """In an order in which every stage comes after what it needs."""
+    presets: dict[str, Preset] = msgspec.field(default_factory=dict)
+    folder: Path = msgspec.field(default_factory=Path)
+    """Where it was loaded from. Not a key of the file."""
+
+    def stage(self, stage_id: str) -> AnyStage:
+        """The stage with this id.
+
+        Raises:
+            MissingError: There is none.
+        """
+        for stage in self.stages:
+            if stage.id == stage_id:
+                return stage
+        known = ", ".join(stage.id for stage in self.stages)
+        raise MissingError(f"Blueprint {self.id} has no stage {stage_id!r}.", hint=f"Its stages are: {known}.")
+
+    def under(self, preset: str) -> Blueprint:
+        """This blueprint with the preset's Terraform roots and expectations in its stages.
+
+        Args:
+            preset: Name of a preset; empty for none.
+
+        Raises:
+            MissingError: There is no such preset.
+        """
+        if not preset:
+            return self
+        if preset not in self.presets:
+            known = ", ".join(self.presets) or "none"
+            raise MissingError(f"Blueprint {self.id} has no preset {preset!r}.", hint=f"Its presets are: {known}.")
+        chosen = self.presets[preset]
+        return msgspec.structs.replace(self, stages=tuple(_stage_under(stage, chosen) for stage in self.stages))
+
+
+def _stage_under(stage: AnyStage, preset: Preset) -> AnyStage:
+    changes: dict[str, object] = msgspec.field(default_factory=dict)
+    if stage.id in preset.expect:
+        changes["expect"] = preset.expect[stage.id]
+    if stage.id in preset.roots:
+        changes["root"] = preset.roots[stage.id]
+    return msgspec.structs.replace(stage, **changes) if changes else stage

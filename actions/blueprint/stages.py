@@ -1,0 +1,286 @@
+"""The stage kinds of a blueprint: which keys each of them has.
+
+`kind` in the YAML picks the class. What performs a stage is in `actions.run.stages`.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from actions.blueprint.parts import Expectation, ObjectName, Part, StageId, Wire
+
+
+class StageKind(StrEnum):
+    """What a stage does; the tag of its class."""
+
+    TERRAFORM = "terraform"
+    KUBECONFIG = "kubeconfig"
+    MANIFESTS = "manifests"
+    HELM = "helm"
+    CHECK = "check"
+    STORAGE = "storage"
+    NETWORK = "network"
+    IMAGE = "image"
+    POD = "pod"
+    JOB = "job"
+
+
+class Accelerator(StrEnum):
+    """Which tool shows the load of a stage's accelerators."""
+
+    NONE = "none"
+    NVIDIA_SMI = "nvidia-smi"
+    NEURON_TOP = "neuron-top"
+    NEURON_MONITOR = "neuron-monitor"
+
+
+class LogWatch(Part, frozen=True, kw_only=True):
+    """Where a stage's log lines come from: exactly one of `pods`, `file` with `pod`, `exec` with `pod`."""
+
+    pods: str = ""
+    """Label selector: the logs of these pods, merged."""
+    container: str = ""
+    """Empty: the first container."""
+    file: str = ""
+    """Path of a file in the pod that `pod` selects."""
+    exec: tuple[str, ...] = ()
+    """Argument list that prints the log, run in the pod that `pod` selects."""
+    pod: str = ""
+    """Label selector that finds one pod."""
+
+
+class FileProgress(Part, frozen=True, kw_only=True):
+    """Progress counted in files: how many of `total` lie in `folders` of the pod that `pod` selects."""
+
+    pod: str
+    folders: tuple[str, ...]
+    suffix: str
+    total: str
+    """`${name}` of a parameter or derived value."""
+
+
+class Watch(Part, frozen=True, kw_only=True):
+    """What is followed while a stage runs."""
+
+    logs: LogWatch | None = None
+    accelerator: Accelerator = Accelerator.NONE
+    accelerator_pods: str = ""
+    """Label selector of the pods that are asked. Empty: those of `logs.pods`."""
+    charts: tuple[str, ...] = ()
+    """Metrics in the order of their panels, as `actions.telemetry` names them: `train_loss`, `step_seconds`…"""
+    progress: FileProgress | None = None
+
+
+class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
+    """What every stage has."""
+
+    id: StageId
+    title: str
+    help: str = ""
+    needs: tuple[StageId, ...] = ()
+    """Stages that must have succeeded before."""
+    expect: Expectation
+    holds: tuple[str, ...] = ()
+    """Names of `holdings` that are paid for while this stage runs."""
+    outputs: tuple[str, ...] = ()
+    """What it reports; readable by later stages as `from: stage.output`."""
+    sets: tuple[Wire, ...] = ()
+    """Fields of this stage's own files that outputs of earlier stages set."""
+    secrets: tuple[str, ...] = ()
+    """Names of `secrets` that must be in the run's namespace first."""
+    own_cluster_only: bool = False
+    """Skipped when the run uses a cluster that exists already."""
+    keeps_data: bool = False
+    """On teardown its undo, and that of every stage it needs, waits for a consent of its own: it holds data."""
+    watch: Watch | None = None
+    deadline_seconds: int = 0
+    """After this long it has failed. 0: no limit."""
+
+    @property
+    def kind(self) -> StageKind:
+        """The stage's kind."""
+        return StageKind(str(type(self).__struct_config__.tag))
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        """The manifest files that it renders, relative to the blueprint's folder."""
+        return ()
+
+
+class TerraformStage(Stage, frozen=True, kw_only=True, tag="terraform"):
+    """Plans a root, waits for approval, applies it. Undone by destroy."""
+
+    root: str
+    """Folder of the Terraform root, relative to the blueprint's folder."""
+    variables: tuple[str, ...] = ()
+    """Variables of the root that the run itself answers: `run_id`, `cluster_name`, `region`."""
+
+
+class KubeconfigStage(Stage, frozen=True, kw_only=True, tag="kubeconfig"):
+    """Writes the run's own kubeconfig and checks who answers."""
+
+    cluster: str = "${cluster_name}"
+    region: str = "${region}"
+
+
+class Source(Part, frozen=True, kw_only=True):
+    """Where manifests that are not in the project come from."""
+
+    name: str
+    """Folder in a mirror directory, e.g. `training-operator`."""
+    version: str
+    url: str
+    """Where the pinned release is; empty where it can only come from a mirror."""
+    sha256: str
+    """Of the file at `url`, hex. Empty as long as nobody has recorded it: then only a mirror serves it."""
+
+
+class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
+    """Applies objects and waits until they are ready."""
+
+    manifests: tuple[str, ...] = ()
+    source: Source | None = None
+    """Instead of `manifests`: an operator from a mirror or its pinned source."""
+    detect: ObjectName | None = None
+    """If this was there before the run, nothing is applied, and nothing deleted on teardown."""
+    ready: tuple[ObjectName, ...] = ()
+    """Objects that must be ready before the stage has succeeded."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.manifests
+
+
+class HelmStage(Stage, frozen=True, kw_only=True, tag="helm"):
+    """Installs a chart at a pinned version."""
+
+    release: str
+    chart: str
+    repository: str = ""
+    version: str
+    namespace: str
+    values: str = ""
+    """A values file, relative to the blueprint's folder."""
+
+
+class Check(Part, frozen=True, kw_only=True, tag_field="check", tag="check"):
+    """One thing that must be true before a stage that costs money starts."""
+
+    title: str
+    hint: str = ""
+    """What to do if it is not, as an imperative."""
+    is_required: bool = True
+    """A check that is not required only warns."""
+
+
+class PodsCheck(Check, frozen=True, kw_only=True, tag="pods"):
+    """At least `at_least` pods match, and all that match are healthy."""
+
+    namespace: str
+    selector: str
+    at_least: int = 1
+    """0: none is fine, e.g. a DaemonSet that waits for its first node."""
+
+
+class ObjectCheck(Check, frozen=True, kw_only=True, tag="object"):
+    """An object is there and ready (bound, established, available)."""
+
+    object: ObjectName
+
+
+class NodesCheck(Check, frozen=True, kw_only=True, tag="nodes"):
+    """At least `at_least` ready nodes match the selector; each offers `amount` of `resource`."""
+
+    selector: str = ""
+    at_least: int = 1
+    resource: str = ""
+    amount: int = 0
+
+
+class PoolCheck(Check, frozen=True, kw_only=True, tag="pool"):
+    """Some Karpenter NodePool may start this instance type, or there are such nodes."""
+
+    instance_type: str
+
+
+class QuotaCheck(Check, frozen=True, kw_only=True, tag="quota"):
+    """The account's service quota is at least `amount`. Unknown without AWS access."""
+
+    service: str = "ec2"
+    code: str
+    amount: str
+    """A number or `${name}`."""
+
+
+class CheckStage(Stage, frozen=True, kw_only=True, tag="check"):
+    """Looks, changes nothing."""
+
+    checks: tuple[PodsCheck | ObjectCheck | NodesCheck | PoolCheck | QuotaCheck, ...]
+
+
+class StorageStage(Stage, frozen=True, kw_only=True, tag="storage"):
+    """Applies volumes and claims, and waits until the claims are bound."""
+
+    manifests: tuple[str, ...]
+    claims: tuple[ObjectName, ...]
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.manifests
+
+
+class NetworkStage(Stage, frozen=True, kw_only=True, tag="network"):
+    """Opens the node security group to itself for all protocols, both ways: EFA needs it."""
+
+    security_group: str
+    """`${name}`, or `stage.output`."""
+
+
+class ImageStage(Stage, frozen=True, kw_only=True, tag="image"):
+    """Makes sure that an image is in the registry; builds it where docker is there."""
+
+    repository: str
+    tag: str
+    context: str = ""
+    """Folder of the build, relative to the blueprint's folder."""
+
+
+class PodStage(Stage, frozen=True, kw_only=True, tag="pod"):
+    """Starts a pod and waits until it is ready."""
+
+    manifests: tuple[str, ...]
+    target: ObjectName
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.manifests
+
+
+class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
+    """Starts a workload and follows it to its end."""
+
+    manifests: tuple[str, ...]
+    target: ObjectName
+    """The Job, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
+    gone_is_success: bool = False
+    """Its time to live removes it after the end: gone, once seen running and not failed, means it succeeded."""
+    releases: tuple[ObjectName, ...] = ()
+    """Node pools whose claims must be gone after its undo, before the cluster may go."""
+
+    @property
+    def files(self) -> tuple[str, ...]:
+        return self.manifests
+
+
+AnyStage = (
+    TerraformStage
+    | KubeconfigStage
+    | ManifestsStage
+    | HelmStage
+    | CheckStage
+    | StorageStage
+    | NetworkStage
+    | ImageStage
+    | PodStage
+    | JobStage
+)
