@@ -1,0 +1,116 @@
+"""A script, parsed and checked: steps in order, and those that are played whatever happens."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import msgspec
+
+from actions.command.model import Call
+
+DEFAULT_WITHIN_SECONDS = 15.0
+DEFAULT_DEADLINE_SECONDS = 900.0
+DEFAULT_SIZE = (160, 45)
+
+Amount = str | int | float
+"""A number, or a comparison such as `>= 200`."""
+
+
+class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Pods of the cluster, by any of their properties; all that are given have to hold."""
+
+    of: str = ""
+    """A stage of the run on screen."""
+    namespace: str = ""
+    name: str = ""
+    """Regular expression, searched in the pod's name."""
+    phase: str = ""
+    count: Amount = ">= 1"
+
+
+class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A line in the log of the run on screen."""
+
+    match: str
+    """Regular expression."""
+    of: str = ""
+    """A stage; empty: any."""
+
+
+class Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Nodes of the cluster."""
+
+    count: Amount = ""
+    type: str = ""
+    """Only nodes of this instance type."""
+    ready: Amount = ""
+    priced: Literal["", "all"] = ""
+
+
+class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Accelerators of all nodes, in whole devices."""
+
+    busy: Amount = ""
+    """Requested by pods that have not ended."""
+    idle: Amount = ""
+    total: Amount = ""
+
+
+class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"is_": "is"}):
+    """What `wait` waits for and `expect` looks at. All that are given have to hold."""
+
+    stage: str = ""
+    run: str = ""
+    """State that the run on screen is in."""
+    is_: str = ""
+    """With `stage`: the state it is in, or has passed."""
+    pods: Pods | None = None
+    log: Log | str | None = None
+    metric: str = ""
+    of: str = ""
+    """With `metric`: a stage; empty: any."""
+    step: Amount = ""
+    """With `metric`: a point at such a step exists."""
+    value: Amount = ""
+    """With `metric`: the latest value."""
+    text: str = ""
+    """Regular expression, searched on the screen."""
+    nodes: Nodes | None = None
+    accelerators: Accelerators | None = None
+    audit: Literal["", "empty"] = ""
+    cluster: str = ""
+    region: str = ""
+    account: str = ""
+    within: Amount = ""
+
+
+class Press(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Keys, by Textual's names, separated by blanks."""
+
+    keys: str
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: what to do, where it is written, how long it may take."""
+
+    verb: str
+    action: Call | Conditions | Press
+    line: int
+    column: int
+    within_seconds: float
+    text: str
+    """The step in one line, for progress and reports."""
+
+
+@dataclass(frozen=True, slots=True)
+class Script:
+    """A whole script."""
+
+    file: str
+    deadline_seconds: float
+    size: tuple[int, int]
+    """Columns and rows of the screen."""
+    steps: tuple[Step, ...]
+    always: tuple[Step, ...]

@@ -1,0 +1,254 @@
+"""From a YAML file to a checked `Script`: whatever is wrong is said before anything runs."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from actions.base.errors import ConsoleError, ScriptError
+from actions.base.yamldoc import Document, load_document, read_input
+from actions.command.model import Call
+from actions.command.parse import decode, plain
+from actions.command.registry import COMMANDS, command_of, nearest_hint
+from actions.script.amounts import parse_comparison, parse_duration
+from actions.script.model import (
+    DEFAULT_DEADLINE_SECONDS,
+    DEFAULT_SIZE,
+    DEFAULT_WITHIN_SECONDS,
+    Conditions,
+    Log,
+    Press,
+    Script,
+    Step,
+)
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+VERSION = 1
+_TOP = ("eksml-script", "vars", "deadline", "size", "steps", "always")
+_WORDS = ("wait", "expect", "press")
+_VARIABLE = re.compile(r"\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+_SIZE = re.compile(r"(\d{2,3})x(\d{2,3})")
+
+
+def load_script(file: Path, *, environment: Mapping[str, str] | None = None) -> Script:
+    """Read and check a script.
+
+    Args:
+        file: The script.
+        environment: Where `${env:NAME}` looks; the process's own by default.
+
+    Raises:
+        ScriptError: With file, line, column and what to write instead.
+    """
+    data = read_input(file, kind=ScriptError)
+    return parse_script(data, file=str(file), environment=os.environ if environment is None else environment)
+
+
+def parse_script(data: bytes, *, file: str, environment: Mapping[str, str]) -> Script:
+    """Like `load_script`, from bytes."""
+    document = load_document(data, file=file, kind=ScriptError)
+    top = document.value
+    if not isinstance(top, dict):
+        raise document.error(ScriptError, "a script is a mapping.", hint="Start with 'eksml-script: 1'.")
+    for key in top:
+        if key not in _TOP:
+            raise document.error(ScriptError, f"unknown key {key!r}.", key, hint=nearest_hint(key, _TOP))
+    if top.get("eksml-script") != VERSION:
+        raise document.error(
+            ScriptError, f"'eksml-script: {VERSION}' expected.", "eksml-script", hint="It names the language's version."
+        )
+    parser = _Parser(document, environment, _variables(document))
+    steps = parser.steps("steps")
+    if not steps:
+        raise document.error(ScriptError, "there are no steps.", "steps", hint="Add a list under 'steps:'.")
+    return Script(
+        file=file,
+        deadline_seconds=parser.duration(top.get("deadline", DEFAULT_DEADLINE_SECONDS), "deadline"),
+        size=_size(document),
+        steps=steps,
+        always=parser.steps("always"),
+    )
+
+
+def _variables(document: Document) -> dict[str, Any]:
+    variables = document.value.get("vars") or {}
+    if not isinstance(variables, dict):
+        raise document.error(ScriptError, "vars is a mapping of names to values.", "vars")
+    for name, value in variables.items():
+        if isinstance(value, dict | list) or value is None:
+            raise document.error(ScriptError, f"the variable {name!r} has to be a single value.", "vars", name)
+    return variables
+
+
+def _size(document: Document) -> tuple[int, int]:
+    text = document.value.get("size")
+    if text is None:
+        return DEFAULT_SIZE
+    match = _SIZE.fullmatch(str(text))
+    if not match:
+        raise document.error(ScriptError, f"{text!r} is no size.", "size", hint="Write columns x rows: 160x45.")
+    return int(match[1]), int(match[2])
+
+
+class _Parser:
+    def __init__(self, document: Document, environment: Mapping[str, str], variables: Mapping[str, Any]) -> None:
+        self._document = document
+        self._environment = environment
+        self._variables = variables
+
+    def steps(self, key: str) -> tuple[Step, ...]:
+        listed = self._document.value.get(key) or []
+        if not isinstance(listed, list):
+            raise self._document.error(ScriptError, f"{key} is a list of steps.", key)
+        return tuple(self._step(item, (key, index)) for index, item in enumerate(listed))
+
+    def duration(self, value: Any, *path: str | int) -> float:
+        try:
+            return parse_duration(value if isinstance(value, int | float) else str(value))
+        except ValueError as error:
+            raise self._document.error(ScriptError, f"{error}.", *path) from error
+
+    def _step(self, item: Any, path: tuple[str | int, ...]) -> Step:
+        if isinstance(item, str):
+            item = {item: None}
+        if not isinstance(item, dict) or len(item) != 1:
+            raise self._document.error(
+                ScriptError, "a step is one verb with its arguments.", *path, hint="Write '- wait: {stage: train}'."
+            )
+        ((verb, raw),) = item.items()
+        where = (*path, verb)
+        known = (*_WORDS, *(command.id for command in COMMANDS))
+        if verb not in known:
+            raise self._document.error(ScriptError, f"unknown verb {verb!r}.", *where, hint=nearest_hint(verb, known))
+        value = self._substitute(raw, where)
+        action = self._action(verb, value, where)
+        within = action.within if isinstance(action, Conditions) else ""
+        line, column = self._document.position(*where)
+        return Step(
+            verb=verb,
+            action=action,
+            line=line,
+            column=column,
+            within_seconds=self.duration(within, *where, "within") if within != "" else DEFAULT_WITHIN_SECONDS,
+            text=_one_line(verb, raw),
+        )
+
+    def _action(self, verb: str, value: Any, where: tuple[str | int, ...]) -> Call | Conditions | Press:
+        if verb == "press":
+            return self._convert({"keys": value} if isinstance(value, str) else value, Press, where)
+        if verb in _WORDS:
+            conditions = self._convert(value, Conditions, where)
+            self._check(conditions, where)
+            return conditions
+        command = command_of(verb)
+        try:
+            return Call(command, decode(command, value))
+        except ConsoleError as error:
+            raise self._document.error(ScriptError, error.message, *where, hint=error.hint) from error
+
+    def _convert(self, value: Any, kind: type[S], where: tuple[str | int, ...]) -> S:
+        if not isinstance(value, dict):
+            raise self._document.error(ScriptError, f"{where[-1]} takes a mapping.", *where)
+        known = [field.encode_name for field in msgspec.structs.fields(kind)]
+        for key in value:
+            if key not in known:
+                raise self._document.error(
+                    ScriptError, f"{where[-1]} has no {key!r}.", *where, key, hint=nearest_hint(key, known)
+                )
+        try:
+            return msgspec.convert(value, kind)
+        except msgspec.ValidationError as error:
+            raise self._document.error(ScriptError, f"{where[-1]}: {plain(error, kind)}.", *where) from error
+
+    def _check(self, conditions: Conditions, where: tuple[str | int, ...]) -> None:
+        def wrong(message: str, key: str, hint: str = "") -> ScriptError:
+            return self._document.error(ScriptError, message, *where, key, hint=hint)
+
+        if not any(getattr(conditions, name) not in ("", None) for name in _SUBJECTS):
+            raise self._document.error(
+                ScriptError,
+                f"{where[-1]} says nothing to look at.",
+                *where,
+                hint=f"Give one of {', '.join(_SUBJECTS)}.",
+            )
+        if bool(conditions.stage) != bool(conditions.is_):
+            raise wrong("stage and is go together.", "stage", "Write {stage: train, is: succeeded}.")
+        if (conditions.step != "" or conditions.value != "" or conditions.of) and not conditions.metric:
+            raise wrong("step, value and of belong to metric.", "step", "Add metric: loss.")
+        for key, amount in _amounts(conditions):
+            try:
+                parse_comparison(amount)
+            except ValueError as error:
+                raise wrong(f"{error}.", key) from error
+        for key, pattern in _patterns(conditions):
+            try:
+                re.compile(pattern)
+            except re.error as error:
+                raise wrong(f"{pattern!r} is no regular expression: {error}.", key) from error
+
+    def _substitute(self, value: Any, path: tuple[str | int, ...]) -> Any:
+        if isinstance(value, dict):
+            return {key: self._substitute(item, (*path, key)) for key, item in value.items()}
+        if isinstance(value, list):
+            return [self._substitute(item, (*path, index)) for index, item in enumerate(value)]
+        if not isinstance(value, str):
+            return value
+        whole = _VARIABLE.fullmatch(value)
+        if whole and not whole[1]:
+            return self._lookup(whole, path)
+        return _VARIABLE.sub(lambda match: str(self._lookup(match, path)), value)
+
+    def _lookup(self, match: re.Match[str], path: tuple[str | int, ...]) -> Any:
+        known = self._environment if match[1] else self._variables
+        if match[2] not in known:
+            place = "the environment" if match[1] else "vars"
+            raise self._document.error(
+                ScriptError, f"{match[0]} is not in {place}.", *path, hint=f"Set {match[2]} in {place}."
+            )
+        return known[match[2]]
+
+
+_SUBJECTS = (
+    "stage", "run", "pods", "log", "metric", "text", "nodes", "accelerators", "audit", "cluster", "region", "account",
+)  # fmt: skip
+
+
+def _amounts(conditions: Conditions) -> list[tuple[str, str | int | float]]:
+    found: list[tuple[str, str | int | float]] = [("step", conditions.step), ("value", conditions.value)]
+    if conditions.pods:
+        found.append(("pods", conditions.pods.count))
+    if conditions.nodes:
+        found += [("nodes", conditions.nodes.count), ("nodes", conditions.nodes.ready)]
+    if conditions.accelerators:
+        found += [("accelerators", getattr(conditions.accelerators, name)) for name in ("busy", "idle", "total")]
+    return [(key, amount) for key, amount in found if amount != ""]
+
+
+def _patterns(conditions: Conditions) -> list[tuple[str, str]]:
+    found = [("text", conditions.text)]
+    if conditions.pods:
+        found.append(("pods", conditions.pods.name))
+    if conditions.log is not None:
+        found.append(("log", conditions.log.match if isinstance(conditions.log, Log) else conditions.log))
+    return [(key, pattern) for key, pattern in found if pattern]
+
+
+def _one_line(verb: str, raw: Any) -> str:
+    """The step as written, before variables are filled in: what comes from the environment stays out of reports."""
+    if raw is None:
+        return verb
+    if not isinstance(raw, dict):
+        return f"{verb} {raw}"
+    return f"{verb} " + " ".join(f"{key}={_short(value)}" for key, value in raw.items())
+
+
+def _short(value: Any) -> str:
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{key}: {_short(item)}" for key, item in value.items()) + "}"
+    return str(value)

@@ -1,0 +1,72 @@
+"""Processes are known by more than their pid, and tools run without a shell or a terminal."""
+
+from __future__ import annotations
+
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import ToolError, UnreachableError
+from actions.base.process import (
+    ProcessIdentity,
+    allowed_environment,
+    identity_of,
+    is_alive,
+    own_identity,
+    run_tool,
+    spawn_detached,
+)
+
+
+def test_we_are_alive_and_a_namesake_is_not() -> None:
+    me = own_identity()
+    assert is_alive(me)
+    assert not is_alive(ProcessIdentity(me.pid, me.start_ticks + 1, me.boot_id))
+    assert not is_alive(ProcessIdentity(me.pid, me.start_ticks, "another boot"))
+
+
+def test_there_is_nobody_with_an_impossible_pid() -> None:
+    assert identity_of(2**22 + 7) is None
+
+
+async def test_a_tool_gets_no_stdin_and_its_output_comes_back() -> None:
+    program = "import sys; print(len(sys.stdin.read()), flush=True)"
+    assert await run_tool([sys.executable, "-c", program], deadline_seconds=30) == b"0\n"
+
+
+async def test_a_failing_tool_says_its_last_line() -> None:
+    with pytest.raises(ToolError, match="ended with 3: sorry") as caught:
+        await run_tool(
+            [sys.executable, "-c", "import sys; print('sorry', file=sys.stderr); sys.exit(3)"], deadline_seconds=30
+        )
+    assert caught.value.exit_code == 3
+
+
+async def test_a_missing_tool_is_an_error_not_a_crash() -> None:
+    with pytest.raises(ToolError, match="127"):
+        await run_tool(["/nonexistent/tool"], deadline_seconds=5)
+
+
+async def test_a_tool_that_hangs_is_ended_with_its_children() -> None:
+    with pytest.raises(UnreachableError, match="did not answer"):
+        await run_tool([sys.executable, "-c", "import time; time.sleep(60)"], deadline_seconds=0.5)
+
+
+def test_children_get_only_known_variables(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MY_SECRET", "x")
+    monkeypatch.setenv("AWS_REGION", "us-west-2")
+    environment = allowed_environment({"EXTRA": "1"})
+    assert "MY_SECRET" not in environment
+    assert (environment["AWS_REGION"], environment["EXTRA"]) == ("us-west-2", "1")
+
+
+def test_a_detached_program_is_in_a_session_of_its_own_with_a_private_output(tmp_path: Path) -> None:
+    output = tmp_path / "out.log"
+    program = "import os, sys; print(os.getsid(0) == os.getpid(), flush=True); sys.stdin.read()"
+    child = spawn_detached([sys.executable, "-c", program], output=output)
+    os.waitpid(child.pid, 0)
+    assert output.read_text() == "True\n"
+    assert output.stat().st_mode & 0o777 == 0o600
+    assert not is_alive(child)

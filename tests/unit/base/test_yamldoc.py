@@ -1,0 +1,69 @@
+"""YAML that people write is read strictly, with places."""
+
+from __future__ import annotations
+
+import pytest
+
+from actions.base.errors import BlueprintError, InputError
+from actions.base.yamldoc import load_document, load_documents
+
+
+def value(text: str) -> object:
+    return load_document(text.encode(), file="f.yaml").value
+
+
+def test_words_stay_words() -> None:
+    assert value("{a: no, b: on, c: 0755, d: '1', e: 12:30}") == {
+        "a": "no",
+        "b": "on",
+        "c": "0755",
+        "d": "1",
+        "e": "12:30",
+    }
+
+
+def test_numbers_booleans_and_nothing_are_read() -> None:
+    assert value("[1, -2, 1.5, 1e3, true, null, ~, 0x10]") == [1, -2, 1.5, 1000.0, True, None, None, 16]
+
+
+def test_places_are_known_down_to_the_key() -> None:
+    document = load_document(b"a:\n  - b: 1\n    c: 2\n", file="f.yaml")
+    assert document.position("a", 0, "c") == (3, 5)
+    assert document.error(BlueprintError, "odd.", "a", 0, "c").message == "f.yaml:3:5: odd."
+    assert document.position("a", 9) == (1, 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "place"),
+    [
+        ("a: &x 1\nb: *x", "f.yaml:1"),
+        ("a: 1\nb: 2\na: 3", "f.yaml:3:1"),
+        ("a: [1", "f.yaml:"),
+        ("a: !!python/object:os.system x", "f.yaml:1"),
+        ("? [a]\n: b", "f.yaml:1"),
+        ("a:\n  <<: {b: 1}", "f.yaml:2:3"),
+        ("[" * 200 + "]" * 200, "f.yaml"),
+    ],
+)
+def test_what_is_dangerous_or_ambiguous_is_refused(text: str, place: str) -> None:
+    with pytest.raises(InputError) as caught:
+        value(text)
+    assert caught.value.message.startswith(place)
+
+
+def test_deep_nesting_and_size_are_bounded() -> None:
+    with pytest.raises(InputError, match="deep"):
+        value("[" * 20_000)
+    with pytest.raises(InputError, match="limit"):
+        value("a: " + "x" * 2_000_000)
+
+
+def test_several_documents_and_empty_ones() -> None:
+    documents = load_documents(b"---\na: 1\n---\n---\nb: 2\n", file="f.yaml")
+    assert [document.value for document in documents] == [{"a": 1}, {"b": 2}]
+    assert documents[1].position("b") == (5, 1)
+
+
+def test_what_is_not_utf8_is_said_with_its_line() -> None:
+    with pytest.raises(InputError, match=r"f\.yaml:2: the file is not UTF-8"):
+        load_document(b"a: 1\nb: \xff\n", file="f.yaml")

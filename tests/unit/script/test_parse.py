@@ -1,0 +1,98 @@
+"""Scripts are checked whole before anything runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from actions.base.errors import ScriptError
+from actions.command.model import Call
+from actions.command.registry import Launch
+from actions.script.model import Conditions, Script
+from actions.script.parse import parse_script
+
+GOOD = b"""\
+eksml-script: 1
+vars: {cluster: bionemo-on-eks, workers: 2}
+deadline: 10m
+size: 120x40
+steps:
+  - launch: {blueprint: bionemo-esm1nv, set: {workers: "${workers}"}}
+  - wait: {stage: train, is: running, within: 2m}
+  - wait: {metric: loss, step: ">= 200", value: "< 9"}
+  - expect: {nodes: {priced: all}, accelerators: {busy: ">= 1"}}
+  - screenshot: train.svg
+  - press: ctrl+w v
+always:
+  - teardown: {confirm: "${cluster}"}
+  - expect: {audit: empty}
+"""
+
+
+def parsed(text: bytes | str) -> Script:
+    data = text.encode() if isinstance(text, str) else text
+    return parse_script(data, file="life.yaml", environment={"TOKEN": "hf_secret"})
+
+
+def steps(text: str) -> Script:
+    return parsed(f"eksml-script: 1\nsteps:\n{text}\n")
+
+
+def test_a_good_script_keeps_its_order_and_places() -> None:
+    script = parsed(GOOD)
+    assert [step.verb for step in script.steps] == ["launch", "wait", "wait", "expect", "screenshot", "press"]
+    assert [step.verb for step in script.always] == ["teardown", "expect"]
+    assert script.deadline_seconds == 600
+    assert script.size == (120, 40)
+    assert (script.steps[1].line, script.steps[1].within_seconds) == (7, 120)
+
+
+def test_variables_keep_their_type_when_they_stand_alone() -> None:
+    call = parsed(GOOD).steps[0].action
+    assert isinstance(call, Call)
+    assert isinstance(call.arguments, Launch)
+    assert call.arguments.set == {"workers": 2}
+
+
+def test_what_comes_from_the_environment_is_used_but_not_reported() -> None:
+    step = steps("  - launch: {blueprint: x, set: {token: '${env:TOKEN}'}}").steps[0]
+    assert isinstance(step.action, Call)
+    assert step.action.values()["set"] == {"token": "hf_secret"}
+    assert "hf_secret" not in step.text
+
+
+def test_is_is_a_condition_of_its_stage() -> None:
+    action = steps("  - wait: {stage: train, is: succeeded}").steps[0].action
+    assert isinstance(action, Conditions)
+    assert action.is_ == "succeeded"
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "words"),
+    [
+        ("  - lunch: {blueprint: x}", "life.yaml:3:5", "Did you mean launch?"),
+        ("  - launch: {}", "life.yaml:3:5", "launch needs blueprint"),
+        ("  - launch: {blueprint: x, workers: 2}", "life.yaml:3:5", "no argument 'workers'"),
+        ("  - wait: {stag: train}", "life.yaml:3:12", "Did you mean stage?"),
+        ("  - wait: {stage: train}", "life.yaml:3:12", "stage and is go together"),
+        ("  - wait: {within: 2m}", "life.yaml:3:5", "says nothing to look at"),
+        ("  - wait: {text: '(', within: 2m}", "life.yaml:3:12", "no regular expression"),
+        ("  - wait: {metric: loss, step: many}", "life.yaml:3:26", "no comparison"),
+        ("  - wait: {text: x, within: soon}", "life.yaml:3:21", "no duration"),
+        ("  - open: {pane: window}", "life.yaml:3:5", "is none of"),
+        ("  - teardown: {confirm: '${cluster}'}", "life.yaml:3:16", "${cluster} is not in vars"),
+        ("  - [wait]", "life.yaml:3:5", "a step is one verb"),
+        ("  - wait: {text: &a x}", "life.yaml:3", "anchors"),
+        ("  - wait: {text: x, text: y}", "life.yaml:3:21", "twice"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place_and_the_remedy(text: str, place: str, words: str) -> None:
+    with pytest.raises(ScriptError) as caught:
+        steps(text)
+    assert caught.value.message.startswith(place)
+    assert words in caught.value.sentence()
+
+
+@pytest.mark.parametrize("text", ["steps: []", "eksml-script: 2\nsteps: [quit]", "- quit", "eksml-script: 1", "{", ""])
+def test_what_is_no_script_is_refused(text: str) -> None:
+    with pytest.raises(ScriptError):
+        parsed(text)
