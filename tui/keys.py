@@ -1,0 +1,178 @@
+"""Which key carries out which command, per context: the one table behind bindings, footer, help and docs/keys.md."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from actions.command.parse import parse_line
+
+
+class Context(enum.StrEnum):
+    """Where a key means something. A pane's context has the pane's name."""
+
+    EVERYWHERE = "everywhere"
+    PANES = "after ctrl+w"
+    NODES = "nodes"
+    PODS = "pods"
+    BLUEPRINTS = "blueprints"
+    RUNS = "runs"
+    RUN = "run"
+    LOGS = "logs"
+    ACCELERATORS = "accelerators"
+    CHARTS = "charts"
+    EVENTS = "events"
+    COST = "cost"
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One row of the table.
+
+    Args:
+        context: Where it works.
+        keys: Textual's names of the keys that do it, the one to show first.
+        does: What is carried out: a line as typed after `:`, or one of `ASIDES`.
+        label: One or two words for the footer.
+        in_footer: Whether the footer has room for it at 80 columns.
+    """
+
+    context: Context
+    keys: tuple[str, ...]
+    does: str
+    label: str
+    in_footer: bool = False
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it is a matter of the screen alone, and so no command."""
+        return self.does in ASIDES
+
+
+ASIDES = {
+    "enter": "Go into what is selected: node → its pods → logs; blueprint → launch; stage → its log.",
+    "command-line": "Type a command, with completion.",
+    "filter-line": "Narrow the focused pane while typing.",
+    "palette": "Find a command by its name.",
+    "prefix": "Then a key of *after ctrl+w*.",
+}
+"""What is no command of its own, with its explanation."""
+
+
+def _open(position: str, pane: str) -> Key:
+    return Key(Context.EVERYWHERE, (position,), f"open {pane}", pane)
+
+
+_OBJECT_CONTEXTS = (Context.NODES, Context.PODS, Context.ACCELERATORS)
+
+KEYS: tuple[Key, ...] = (
+    _open("1", "nodes"),
+    _open("2", "pods"),
+    _open("3", "blueprints"),
+    _open("4", "run"),
+    _open("5", "logs"),
+    _open("6", "accelerators"),
+    _open("7", "charts"),
+    _open("8", "events"),
+    _open("9", "cost"),
+    _open("0", "runs"),
+    Key(Context.EVERYWHERE, ("enter",), "enter", "open", in_footer=True),
+    Key(Context.EVERYWHERE, ("colon",), "command-line", "command", in_footer=True),
+    Key(Context.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
+    Key(Context.EVERYWHERE, ("question_mark", "f1"), "help", "help", in_footer=True),
+    Key(Context.EVERYWHERE, ("escape",), "back", "back"),
+    Key(Context.EVERYWHERE, ("z",), "zoom", "zoom"),
+    Key(Context.EVERYWHERE, ("tab",), "focus next", "next pane"),
+    Key(Context.EVERYWHERE, ("shift+tab",), "focus previous", "previous pane"),
+    Key(Context.EVERYWHERE, ("ctrl+w",), "prefix", "panes"),
+    Key(Context.EVERYWHERE, ("ctrl+p",), "palette", "palette"),
+    Key(Context.EVERYWHERE, ("q",), "quit", "quit", in_footer=True),
+    Key(Context.PANES, ("h", "left"), "focus left", "left"),
+    Key(Context.PANES, ("j", "down"), "focus down", "down"),
+    Key(Context.PANES, ("k", "up"), "focus up", "up"),
+    Key(Context.PANES, ("l", "right"), "focus right", "right"),
+    Key(Context.PANES, ("o",), "layout single", "one pane"),
+    Key(Context.PANES, ("v",), "layout watch", "watch a run"),
+    Key(Context.PANES, ("s",), "layout quad", "four panes"),
+    Key(Context.PANES, ("z",), "zoom", "zoom"),
+    Key(Context.PODS, ("l",), "logs", "logs", in_footer=True),
+    Key(Context.PODS, ("s",), "shell", "shell", in_footer=True),
+    Key(Context.ACCELERATORS, ("l",), "logs", "logs", in_footer=True),
+    Key(Context.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),
+    *(Key(context, ("d",), "describe", "describe", in_footer=True) for context in _OBJECT_CONTEXTS),
+    *(Key(context, ("y",), "yaml", "yaml", in_footer=True) for context in _OBJECT_CONTEXTS),
+    Key(Context.EVENTS, ("d",), "describe", "describe", in_footer=True),
+    Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
+    Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
+    Key(Context.RUN, ("p",), "pause", "pause"),
+    Key(Context.RUN, ("u",), "unpause", "go on"),
+    Key(Context.RUN, ("c",), "cancel", "cancel", in_footer=True),
+    Key(Context.RUN, ("P",), "park", "park"),
+    Key(Context.RUN, ("T",), "teardown", "teardown", in_footer=True),
+)
+
+
+def keys_of(context: Context) -> Iterator[Key]:
+    """The rows of one context, in the table's order."""
+    return (key for key in KEYS if key.context is context)
+
+
+def shown_name(key: str) -> str:
+    """A key as people write it: `colon` is `:`."""
+    return {
+        "colon": ":",
+        "slash": "/",
+        "question_mark": "?",
+        "escape": "esc",
+        "enter": "⏎",
+    }.get(key, key)
+
+
+def explanation(key: Key) -> str:
+    """What the key does, in a sentence."""
+    if key.is_aside:
+        return ASIDES[key.does]
+    call = parse_line(key.does)
+    return (
+        f"{call.command.title}: {' '.join(str(v) for v in call.values().values())}."
+        if call.values()
+        else (f"{call.command.title}. {call.command.help}")
+    )
+
+
+def footer(context: Context) -> tuple[tuple[str, str], ...]:
+    """Key and label of what the footer shows while a pane of `context` has the focus, the pane's own keys first."""
+    rows = [*keys_of(context), *keys_of(Context.EVERYWHERE)]
+    return tuple((shown_name(row.keys[0]), row.label) for row in rows if row.in_footer)
+
+
+def keys_page() -> str:
+    """The text of docs/keys.md."""
+    parts = ["# Keys\n\nMade from the table in `tui/keys.py`; the same keys are under `?`.\n"]
+    for context in Context:
+        rows = list(keys_of(context))
+        if not rows:
+            continue
+        parts.append(f"## {context.value.capitalize()}\n\n| Key | Does | Command |\n| --- | --- | --- |")
+        for row in rows:
+            names = ", ".join(f"`{shown_name(name)}`" for name in row.keys)
+            typed = "" if row.is_aside else f"`:{row.does}`"
+            parts.append(f"| {names} | {explanation(row)} | {typed} |")
+        parts.append("")
+    return "\n".join([*parts, _MOVEMENT])
+
+
+_MOVEMENT = """## In tables, logs and texts
+
+| Key | Does |
+| --- | --- |
+| `j`, `k`, arrows | One line down, up |
+| `ctrl+d`, `ctrl+u` | Half a page down, up |
+| `pagedown`, `pageup` | A page down, up |
+| `g`, `G`, `home`, `end` | First, last line |
+| `n`, `N` | Next, previous match (logs) |
+| `f` | Follow the end (logs) |
+| `W` | Wrap lines (logs) |
+| `,`, `.` | Order by the previous, next column (tables) |
+"""

@@ -1,0 +1,47 @@
+"""How well a source of the screen is doing, in the words that a pane's border shows."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class FeedState(enum.StrEnum):
+    """What the operator can expect of a source."""
+
+    STARTING = "starting"
+    LIVE = "live"
+    WAITING = "waiting"
+    """Lost or refused for the moment; tried again by itself."""
+    REFUSED = "refused"
+    """Will not come back by itself: rights, credentials, a broken file."""
+    ENDED = "ended"
+
+
+@dataclass(frozen=True, slots=True)
+class FeedHealth:
+    """One source's state.
+
+    Args:
+        state: Class of the state.
+        detail: One line, cleaned; empty while all is well.
+        since: Monotonic seconds at which `state` began.
+    """
+
+    state: FeedState
+    detail: str = ""
+    since: float = 0.0
+
+    def label(self, now: float) -> str:
+        """Text for a border: `live`, `waiting 42 s: connection refused`.
+
+        Args:
+            now: Monotonic seconds.
+        """
+        match self.state:
+            case FeedState.LIVE | FeedState.ENDED | FeedState.STARTING:
+                return f"{self.state}: {self.detail}" if self.detail else self.state.value
+            case FeedState.WAITING | FeedState.REFUSED:
+                word = "stale" if self.state is FeedState.WAITING else "refused"
+                age = max(0, round(now - self.since))
+                return f"{word} {age} s: {self.detail}" if self.detail else f"{word} {age} s"

@@ -1,0 +1,158 @@
+"""An object of the cluster as a page for reading: identity, conditions, containers, events."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import yaml
+
+from actions.base.untrusted import one_line, plain_text, redact
+from actions.fleet.facts import EventFacts
+from tui.present.durations import age
+
+_Object = Mapping[str, Any]
+
+
+def object_yaml(document: _Object) -> str:
+    """The object as YAML, without managed fields, cleaned of controls and of what looks like a credential."""
+    metadata = {key: value for key, value in document.get("metadata", {}).items() if key != "managedFields"}
+    text = yaml.safe_dump({**document, "metadata": metadata}, sort_keys=False, allow_unicode=True, width=120)
+    return redact(plain_text(text))
+
+
+def object_page(document: _Object, events: Iterable[EventFacts], *, now: float) -> str:
+    """The page that `describe` shows.
+
+    Args:
+        document: The object as the API has it.
+        events: Those about this object, oldest first.
+        now: Seconds since the epoch.
+    """
+    sections = [
+        _identity(document),
+        _mapping("Labels", document.get("metadata", {}).get("labels")),
+        _spec(document),
+        _conditions(document.get("status", {})),
+        *_containers(document),
+        _events(events, now),
+    ]
+    return redact(plain_text("\n\n".join("\n".join(section) for section in sections if section)))
+
+
+def _identity(document: _Object) -> list[str]:
+    metadata, status = document.get("metadata", {}), document.get("status", {})
+    owners = ", ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in metadata.get("ownerReferences", ()))
+    pairs = {
+        "Name": metadata.get("name"),
+        "Namespace": metadata.get("namespace"),
+        "Kind": f"{document.get('kind', '')} ({document.get('apiVersion', '')})",
+        "Created": metadata.get("creationTimestamp"),
+        "Deleting": metadata.get("deletionTimestamp"),
+        "Owner": owners,
+        "Finalizers": ", ".join(metadata.get("finalizers", ())),
+        "Phase": status.get("phase"),
+        "Reason": status.get("reason"),
+        "Message": status.get("message"),
+    }
+    return _pairs(pairs)
+
+
+def _spec(document: _Object) -> list[str]:
+    spec, status = document.get("spec", {}), document.get("status", {})
+    selector = spec.get("nodeSelector") or {}
+    pairs: dict[str, object] = {
+        "Node": spec.get("nodeName"),
+        "Node selector": ", ".join(f"{key}={value}" for key, value in selector.items()),
+        "Service account": spec.get("serviceAccountName"),
+        "Pod IP": status.get("podIP"),
+        "QoS class": status.get("qosClass"),
+        "Taints": ", ".join(_taint(taint) for taint in spec.get("taints", ()) if isinstance(taint, Mapping)),
+        "Unschedulable": spec.get("unschedulable"),
+    }
+    lines = _pairs(pairs)
+    return lines + _mapping("Allocatable", status.get("allocatable"))
+
+
+def _taint(taint: _Object) -> str:
+    value = f"={taint['value']}" if taint.get("value") else ""
+    return f"{taint.get('key', '')}{value}:{taint.get('effect', '')}"
+
+
+def _conditions(status: _Object) -> list[str]:
+    rows = [
+        [c.get("type", ""), c.get("status", ""), c.get("reason", ""), one_line(str(c.get("message", "")))]
+        for c in status.get("conditions") or ()
+        if isinstance(c, Mapping)
+    ]
+    return ["Conditions", *_table(rows)] if rows else []
+
+
+def _containers(document: _Object) -> Iterator[list[str]]:
+    spec, status = document.get("spec", {}), document.get("status", {})
+    states = {
+        entry.get("name"): entry
+        for field in ("containerStatuses", "initContainerStatuses")
+        for entry in status.get(field) or ()
+    }
+    for title, field in (("Init container", "initContainers"), ("Container", "containers")):
+        for container in spec.get(field) or ():
+            name = container.get("name", "")
+            yield [f"{title} {name}", *_container(container, states.get(name, {}))]
+
+
+def _container(container: _Object, status: _Object) -> list[str]:
+    resources = container.get("resources", {})
+    pairs: dict[str, object] = {
+        "Image": container.get("image"),
+        "Command": " ".join(map(str, [*container.get("command", ()), *container.get("args", ())])),
+        "Requests": _amounts(resources.get("requests")),
+        "Limits": _amounts(resources.get("limits")),
+        "State": _state(status.get("state")),
+        "Last state": _state(status.get("lastState")),
+        "Ready": status.get("ready"),
+        "Restarts": status.get("restartCount"),
+        "Mounts": ", ".join(str(mount.get("mountPath")) for mount in container.get("volumeMounts", ())),
+        "Environment": ", ".join(str(variable.get("name")) for variable in container.get("env", ())),
+    }
+    return _pairs(pairs)
+
+
+def _state(state: object) -> str:
+    if not isinstance(state, Mapping) or not state:
+        return ""
+    word, details = next(iter(state.items()))
+    if not isinstance(details, Mapping):
+        return str(word)
+    told = [str(details[key]) for key in ("reason", "message", "startedAt", "finishedAt") if details.get(key)]
+    if "exitCode" in details:
+        told.insert(0, f"exit code {details['exitCode']}")
+    return f"{word}: {', '.join(told)}" if told else str(word)
+
+
+def _events(events: Iterable[EventFacts], now: float) -> list[str]:
+    rows = [
+        [age(now, event.last_seen_at), event.type, event.reason, f"×{event.count}", event.message] for event in events
+    ]
+    return ["Events", *(_table(rows) if rows else ["  none"])]
+
+
+def _amounts(amounts: object) -> str:
+    return ", ".join(f"{k}={v}" for k, v in amounts.items()) if isinstance(amounts, Mapping) else ""
+
+
+def _mapping(title: str, values: object) -> list[str]:
+    if not isinstance(values, Mapping) or not values:
+        return []
+    return [title, *(f"  {key}={value}" for key, value in values.items())]
+
+
+def _pairs(pairs: Mapping[str, object]) -> list[str]:
+    shown = {key: value for key, value in pairs.items() if value not in (None, "", False)}
+    width = max((len(key) for key in shown), default=0)
+    return [f"  {key:<{width}}  {one_line(str(value), limit=2000)}" for key, value in shown.items()]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
+    return ["  " + "  ".join(c.ljust(w) for c, w in zip(row, widths, strict=True)).rstrip() for row in rows]

@@ -1,0 +1,109 @@
+"""The line that is always on screen: where one is, for how long still, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from actions.fleet.cost import FleetCost
+from actions.fleet.quantity import format_hourly
+from tui.present.cells import Cells, Span, Tone, width_of
+from tui.present.durations import duration
+
+_EXPIRES_SOON_SECONDS = 15 * 60
+_SEPARATOR = Span(" · ", Tone.MUTED)
+
+
+@dataclass(frozen=True, slots=True)
+class HeaderFacts:
+    """What the header line says. Texts are cleaned; an empty one is unknown.
+
+    Args:
+        expires_in_seconds: Until the credentials end; negative when they have ended, `None` if unknown or never.
+        demo: The embedded cluster's badge, empty on a real one.
+        cost: `None` before the first complete picture of the nodes.
+        trouble: Why the picture may be old; empty while it is live.
+    """
+
+    account: str = ""
+    cluster: str = ""
+    region: str = ""
+    expires_in_seconds: float | None = None
+    demo: str = ""
+    is_readonly: bool = False
+    cost: FleetCost | None = None
+    trouble: str = ""
+
+
+def header_line(facts: HeaderFacts, width: int) -> Cells:
+    """The widest form of the header that fits, its cost at the right-hand end.
+
+    Returns:
+        Exactly `width` columns. Cluster, badges and the hourly sum are the last to be cut.
+    """
+    last: Cells = ()
+    for left, right in _forms(facts):
+        room = width - width_of(left) - width_of(right)
+        last = (*left, Span(" " * max(room, 1)), *right)
+        if room >= 1:
+            break
+    return last
+
+
+def _forms(facts: HeaderFacts) -> Iterator[tuple[Cells, Cells]]:
+    yield _left(facts), _right(facts, with_idle=True)
+    short = replace(facts, demo=facts.demo.partition(",")[0])
+    yield _left(short), _right(short, with_idle=True)
+    short = replace(short, account=f"…{short.account[-4:]}" if len(short.account) > 5 else short.account)
+    yield _left(short), _right(short, with_idle=True)
+    short = replace(short, account="", trouble=short.trouble.partition(":")[0])
+    yield _left(short), _right(short, with_idle=True)
+    short = replace(short, region="")
+    yield _left(short), _right(short, with_idle=True)
+    yield _left(short), _right(short, with_idle=False)
+
+
+def _left(facts: HeaderFacts) -> Cells:
+    badges: list[Span] = []
+    if facts.demo:
+        badges += [Span(f" {facts.demo} ", Tone.ACCENT), Span(" ")]
+    if facts.is_readonly:
+        badges += [Span(" read-only ", Tone.WARN), Span(" ")]
+    places = [
+        *([Span(facts.account, Tone.MUTED)] if facts.account else []),
+        Span(facts.cluster or "no cluster", Tone.STRONG),
+        *([Span(facts.region)] if facts.region else []),
+        *_expiry(facts.expires_in_seconds),
+        *([Span(facts.trouble, Tone.BAD)] if facts.trouble else []),
+    ]
+    joined: list[Span] = []
+    for place in places:
+        joined += [place, _SEPARATOR]
+    return (Span(" "), *badges, *joined[:-1])
+
+
+def _expiry(seconds: float | None) -> list[Span]:
+    if seconds is None:
+        return []
+    if seconds <= 0:
+        return [Span("credentials expired", Tone.BAD)]
+    soon = seconds < _EXPIRES_SOON_SECONDS
+    return [Span(f"creds {duration(seconds)}{'!' if soon else ''}", Tone.WARN if soon else Tone.PLAIN)]
+
+
+def _right(facts: HeaderFacts, *, with_idle: bool) -> Cells:
+    cost = facts.cost
+    if cost is None:
+        return (Span("$ … /h ", Tone.MUTED),)
+    hourly = Span(cost.hourly_text, Tone.STRONG)
+    if not with_idle or not cost.accelerators:
+        return (hourly, Span(" "))
+    unknown = bool(cost.idle_unpriced) and not cost.idle_usd_per_hour
+    idle = format_hourly(None if unknown else cost.idle_usd_per_hour)
+    wasted = cost.idle_accelerators > 0
+    return (
+        hourly,
+        _SEPARATOR,
+        Span(f"{idle} idle{'!' if wasted else ''}", Tone.WARN if wasted else Tone.GOOD),
+        Span(" "),
+    )
