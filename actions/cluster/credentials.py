@@ -1,0 +1,185 @@
+"""The `Authorization` header of a session: found, kept while it is good, renewed by one caller at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from actions.base.clock import Clock, parse_rfc3339
+from actions.base.errors import AccessError, ConfigError, ToolError
+from actions.base.process import run_tool
+from actions.cluster.kubeconfig import ChosenContext, ExecPlugin
+
+_PLUGIN_SECONDS = 30.0
+_FILE_LIFE = timedelta(minutes=1)
+_RENEW_EARLY = timedelta(seconds=60)
+_PASSED_BY_ARGUMENT = {"AWS_PROFILE": "--profile", "AWS_REGION": "--region", "AWS_DEFAULT_REGION": "--region"}
+_WITHOUT_EFFECT = frozenset({"AWS_STS_REGIONAL_ENDPOINTS"})
+
+
+class TokenSource(Protocol):
+    """Something that makes bearer tokens in this process, and keeps them as long as they are good."""
+
+    async def token(self) -> str:
+        """A token that is good now, without `Bearer`.
+
+        Raises:
+            AccessError: There are no credentials to make one from.
+        """
+        ...
+
+
+TokenFactory = Callable[[Sequence[str]], TokenSource | None]
+"""Takes the argument list of an exec plugin and returns what can replace it, or `None` if nothing can.
+
+Profile and region that the kubeconfig hands over in the plugin's environment are appended as `--profile` and
+`--region`. Called again when the server has refused the source's token.
+"""
+
+
+class _ExecStatus(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    expiration_timestamp: str | None = None
+
+
+class _ExecCredential(msgspec.Struct):
+    status: _ExecStatus | None = None
+
+
+class Credentials:
+    """The session's bearer or basic credentials.
+
+    Used from one loop. `header` is empty where the kubeconfig names no credentials but a client certificate.
+    """
+
+    def __init__(self, chosen: ChosenContext, *, clock: Clock, token_factory: TokenFactory | None = None) -> None:
+        self._chosen = chosen
+        self._clock = clock
+        self._factory = token_factory
+        self._source = self._make_source()
+        self._lock = asyncio.Lock()
+        self._header = ""
+        self._good_until: datetime | None = None
+        self._fetch = self._fetcher()
+
+    @property
+    def can_renew(self) -> bool:
+        """Whether asking again may give other credentials."""
+        return self._fetch is not None
+
+    async def header(self) -> str:
+        """The value for `Authorization`; empty if there is none.
+
+        Raises:
+            AccessError: The plugin or token source failed.
+            ConfigError: The plugin is missing, or a token file is.
+        """
+        if self._fetch is None:
+            return self._fixed()
+        if self._is_good():
+            return self._header
+        async with self._lock:
+            if not self._is_good():
+                token, self._good_until = await self._fetch()
+                self._header = f"Bearer {token}"
+            return self._header
+
+    def refused(self, header: str) -> None:
+        """The server answered 401 to `header`: forget it, unless somebody has renewed it meanwhile."""
+        if header == self._header:
+            self._header = ""
+            self._source = self._make_source()
+
+    def _is_good(self) -> bool:
+        return bool(self._header) and (self._good_until is None or self._clock.now() < self._good_until)
+
+    def _fixed(self) -> str:
+        if self._chosen.token:
+            return f"Bearer {self._chosen.token}"
+        if self._chosen.username:
+            pair = f"{self._chosen.username}:{self._chosen.password}".encode()
+            return "Basic " + base64.b64encode(pair).decode("ascii")
+        return ""
+
+    def _fetcher(self) -> Callable[[], Awaitable[tuple[str, datetime | None]]] | None:
+        if self._chosen.token_file:
+            return self._from_file
+        if self._chosen.plugin is not None:
+            return self._from_plugin
+        return None
+
+    def _make_source(self) -> TokenSource | None:
+        if self._factory is None or self._chosen.plugin is None:
+            return None
+        argv = factory_argv(self._chosen.plugin)
+        return self._factory(argv) if argv else None
+
+    async def _from_file(self) -> tuple[str, datetime | None]:
+        return load_token(Path(self._chosen.token_file)), self._clock.now() + _FILE_LIFE
+
+    async def _from_plugin(self) -> tuple[str, datetime | None]:
+        if self._source is not None:
+            return await self._source.token(), self._clock.now() + _RENEW_EARLY
+        plugin = self._chosen.plugin
+        if plugin is None:
+            return "", None
+        return read_exec_credential(await self._run(plugin), argv=plugin.argv)
+
+    async def _run(self, plugin: ExecPlugin) -> bytes:
+        info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+        environment = dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+        try:
+            return await run_tool(plugin.argv, deadline_seconds=_PLUGIN_SECONDS, extra_environment=environment)
+        except ToolError as error:
+            if error.exit_code == 127:
+                raise ConfigError(
+                    f"The kubeconfig {self._chosen.file} needs {plugin.argv[0]}, which cannot be started.",
+                    hint=plugin.install_hint or "Install it, or put it on PATH.",
+                ) from error
+            raise AccessError(f"No token for {self._chosen.context}: {error.message}.", hint="Log in again.") from error
+
+
+def load_token(path: Path) -> str:
+    """The token in a small local file (a pod's projected service account token).
+
+    Raises:
+        ConfigError: It cannot be read.
+    """
+    try:
+        return path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The token file {path} cannot be read.", hint="Correct tokenFile.") from error
+
+
+def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
+    """The plugin's argument list with its environment folded in; empty if it says more than arguments can."""
+    argv = list(plugin.argv)
+    for name, value in plugin.environment:
+        option = _PASSED_BY_ARGUMENT.get(name, "")
+        if option and option not in argv:
+            argv += [option, value]
+        elif not option and name not in _WITHOUT_EFFECT:
+            return ()
+    return tuple(argv)
+
+
+def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> tuple[str, datetime | None]:
+    """Token and the moment to renew it from what an exec plugin printed.
+
+    Raises:
+        AccessError: It printed no token.
+    """
+    try:
+        status = msgspec.json.decode(output, type=_ExecCredential).status or _ExecStatus()
+        expiry = parse_rfc3339(status.expiration_timestamp) if status.expiration_timestamp else None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise AccessError(f"{argv[0]} did not print an ExecCredential.", hint="Run it by hand to see why.") from error
+    if not status.token:
+        raise AccessError(f"{argv[0]} printed no token.", hint="Run it by hand to see why.")
+    return status.token, expiry - _RENEW_EARLY if expiry else None

@@ -1,0 +1,160 @@
+"""What a refusal of the API server means to the operator: its Status object as one of our errors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.untrusted import one_line
+
+_THROTTLED = 429
+_UNAVAILABLE_FROM = 500
+
+
+@dataclass(frozen=True, slots=True)
+class StatusCause:
+    """One entry of `status.details.causes`: for a conflict, one field and who owns it."""
+
+    reason: str
+    message: str
+    field: str
+
+
+@dataclass(frozen=True, slots=True)
+class ApiStatus:
+    """The API server's answer when it is not what was asked for.
+
+    `code` is the HTTP code, 0 for an error event that names none. `retry_after_seconds` is the server's wish,
+    `None` if it has none.
+    """
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    causes: tuple[StatusCause, ...] = ()
+    retry_after_seconds: float | None = None
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the resource version or continue token asked for is too old to serve."""
+        return self.code == 410 or self.reason in {"Expired", "Gone"}
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the resource version asked for is newer than the server's own."""
+        return any(cause.reason == "ResourceVersionTooLarge" for cause in self.causes) or (
+            "Too large resource version" in self.message
+        )
+
+
+class ApiError(ConsoleError):
+    """An answer of the API server that is not what was asked for; always also one of the families of `base`."""
+
+    def __init__(self, message: str, *, status: ApiStatus, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class ApiAccessError(ApiError, AccessError):
+    """401 or 403."""
+
+
+class ApiMissingError(ApiError, MissingError):
+    """404."""
+
+
+class ApiConflictError(ApiError, ConflictError):
+    """409."""
+
+
+class ApiUnavailableError(ApiError, UnreachableError):
+    """429 or 5xx: the server is there and cannot now."""
+
+
+class ApiRefusedError(ApiError, RefusedError):
+    """Any other 4xx, 410 among them."""
+
+
+class SilenceError(UnreachableError):
+    """A stream has been silent for longer than its time limit: it may be dead."""
+
+
+class _Cause(msgspec.Struct):
+    reason: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    causes: list[_Cause] | None = None
+    retry_after_seconds: float | None = None
+
+
+class _Status(msgspec.Struct):
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: _Details | None = None
+
+
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = None) -> ApiStatus:
+    """Read an error body.
+
+    Args:
+        body: A `v1.Status` as JSON, or whatever a proxy in between wrote (HTML, text, nothing).
+        code: The HTTP code; 0 for an error event of a watch.
+        headers: The response's headers, for `Retry-After` in seconds (its date form is ignored).
+    """
+    try:
+        read = _status_decoder.decode(body)
+    except msgspec.DecodeError:
+        read = _Status(message=one_line(body[:400].decode("utf-8", "replace"), limit=200))
+    details = read.details or _Details()
+    wait = (headers or {}).get("Retry-After", "")
+    return ApiStatus(
+        code=code or read.code or 0,
+        reason=one_line(read.reason or ""),
+        message=one_line(read.message or "", limit=2000),
+        causes=tuple(
+            StatusCause(
+                one_line(cause.reason or ""), one_line(cause.message or "", limit=2000), one_line(cause.field or "")
+            )
+            for cause in details.causes or ()
+        ),
+        retry_after_seconds=float(wait) if wait.isdigit() else details.retry_after_seconds,
+    )
+
+
+def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
+    """The error to raise for a status.
+
+    Args:
+        status: What the server said.
+        asked: Method and path, for the sentence.
+        context: The kubeconfig context, for the hint.
+    """
+    said = (status.message or status.reason or f"HTTP {status.code}").rstrip(".")
+    match status.code:
+        case 401:
+            return ApiAccessError(
+                f"The API server of {context} does not accept our credentials ({said}).",
+                status=status,
+                hint="Log in again, or choose another context.",
+            )
+        case 403:
+            return ApiAccessError(
+                f"Not allowed: {said}.", status=status, hint=f"Ask for the right, or use another user than {context}'s."
+            )
+        case 404:
+            return ApiMissingError(f"{said} ({asked}).", status=status)
+        case 409:
+            return ApiConflictError(f"{said}.", status=status, hint="Look at the object, then try again.")
+        case code if code == _THROTTLED or code >= _UNAVAILABLE_FROM or code == 0:
+            return ApiUnavailableError(f"The API server of {context} answers {code}: {said}.", status=status)
+    return ApiRefusedError(f"Refused: {said} ({asked}).", status=status)

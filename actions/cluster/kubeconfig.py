@@ -1,0 +1,229 @@
+"""Which cluster is meant: kubeconfig files found, read, merged as kubectl does, and one context chosen."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from actions.base.errors import ConfigError
+from actions.base.untrusted import one_line
+
+_IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterTarget:
+    """Which cluster is asked for.
+
+    `kubeconfig` `None` means the usual rules: `$KUBECONFIG`, `~/.kube/config`, then the pod's own service account.
+    An empty `context` means the file's current one, an empty `namespace` the context's.
+    """
+
+    kubeconfig: Path | None = None
+    context: str = ""
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class ExecPlugin:
+    """A `user.exec` entry: a program that prints an ExecCredential."""
+
+    argv: tuple[str, ...]
+    environment: tuple[tuple[str, str], ...]
+    api_version: str
+    install_hint: str
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenContext:
+    """One context, with what its cluster and user entries say.
+
+    Paths are absolute. `*_data` fields are base64 as in the file. Empty means not given.
+    """
+
+    file: str
+    context: str
+    cluster: str
+    server: str
+    namespace: str
+    ca_file: str = ""
+    ca_data: str = ""
+    is_insecure: bool = False
+    tls_server_name: str = ""
+    proxy_url: str = ""
+    certificate_file: str = ""
+    certificate_data: str = ""
+    key_file: str = ""
+    key_data: str = ""
+    token: str = ""
+    token_file: str = ""
+    username: str = ""
+    password: str = ""
+    plugin: ExecPlugin | None = None
+
+
+def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> ChosenContext:
+    """Find, read and merge the kubeconfig files and choose the target's context.
+
+    Blocking disk I/O; no network.
+
+    Raises:
+        ConfigError: No file, an unreadable one, or a context, cluster or user that is not in them.
+    """
+    variables = os.environ if environment is None else environment
+    paths = _files(target, variables)
+    if not paths:
+        return _in_cluster(target, variables)
+    merged = _Merged()
+    for path in paths:
+        merged.add(path, _document(path))
+    return merged.choose(target)
+
+
+def _files(target: ClusterTarget, variables: Mapping[str, str]) -> list[Path]:
+    if target.kubeconfig is not None:
+        return [target.kubeconfig.expanduser()]
+    listed = [Path(part).expanduser() for part in variables.get("KUBECONFIG", "").split(os.pathsep) if part]
+    present = [path for path in listed if path.exists()]
+    if listed and not present:
+        raise ConfigError(
+            f"$KUBECONFIG names {listed[0]}, which does not exist.", hint="Correct it, or give --kubeconfig."
+        )
+    usual = Path(variables.get("HOME", "~")).expanduser() / ".kube" / "config"
+    return present or ([usual] if usual.exists() else [])
+
+
+def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenContext:
+    host, port = variables.get("KUBERNETES_SERVICE_HOST", ""), variables.get("KUBERNETES_SERVICE_PORT", "443")
+    if not host or not (_IN_CLUSTER / "token").exists():
+        raise ConfigError(
+            "There is no kubeconfig: neither $KUBECONFIG nor ~/.kube/config.",
+            hint="Give --kubeconfig, run `aws eks update-kubeconfig --name CLUSTER`, or try --demo.",
+        )
+    own = _IN_CLUSTER / "namespace"
+    namespace = own.read_text(encoding="utf-8").strip() if own.exists() else "default"
+    return ChosenContext(
+        file=str(_IN_CLUSTER),
+        context="in-cluster",
+        cluster="in-cluster",
+        server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
+        namespace=target.namespace or namespace,
+        ca_file=str(_IN_CLUSTER / "ca.crt"),
+        token_file=str(_IN_CLUSTER / "token"),
+    )
+
+
+def _document(path: Path) -> dict[str, Any]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError as error:
+        raise ConfigError(f"The kubeconfig {path} does not exist.", hint="Correct --kubeconfig.") from error
+    except (OSError, UnicodeDecodeError) as error:
+        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "it is not text"
+        raise ConfigError(f"The kubeconfig {path} cannot be read: {reason}.", hint="Correct --kubeconfig.") from error
+    try:
+        document = yaml.safe_load(text)
+    except yaml.MarkedYAMLError as error:
+        line = error.problem_mark.line + 1 if error.problem_mark else 0
+        raise ConfigError(f"{path}:{line}: the kubeconfig is not YAML: {one_line(error.problem or '')}.") from error
+    except yaml.YAMLError as error:
+        raise ConfigError(f"The kubeconfig {path} is not YAML: {one_line(str(error))}.") from error
+    if not isinstance(document, dict):
+        raise ConfigError(f"The kubeconfig {path} holds no clusters.", hint="Correct --kubeconfig.")
+    return document
+
+
+class _Merged:
+    """Several kubeconfigs as one: the first file that names a thing wins."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, dict[str, tuple[Path, dict[str, Any]]]] = {"context": {}, "cluster": {}, "user": {}}
+        self._current = ""
+        self._first: Path | None = None
+
+    def add(self, path: Path, document: Mapping[str, Any]) -> None:
+        self._first = self._first or path
+        self._current = self._current or str(document.get("current-context") or "")
+        for kind, known in self._entries.items():
+            for entry in document.get(f"{kind}s") or ():
+                if not isinstance(entry, dict) or not isinstance(entry.get(kind), dict | None):
+                    raise ConfigError(f"{path}: an entry of `{kind}s` has no name or no `{kind}`.")
+                known.setdefault(str(entry.get("name", "")), (path, entry.get(kind) or {}))
+
+    def choose(self, target: ClusterTarget) -> ChosenContext:
+        name = target.context or self._current
+        if not name:
+            raise ConfigError(f"{self._first} has no current context.", hint=f"Give --context: {self._names()}.")
+        path, context = self._find("context", name, hint=f"Known: {self._names()}.")
+        cluster_name = str(context.get("cluster", ""))
+        cluster_path, cluster = self._find("cluster", cluster_name, hint=f"The context {name} names it.")
+        user_name = str(context.get("user") or "")
+        user_path, user = (
+            self._find("user", user_name, hint=f"The context {name} names it.") if user_name else (path, {})
+        )
+        server = str(cluster.get("server", "")).rstrip("/")
+        if not server.startswith(("http://", "https://")):
+            raise ConfigError(f"{cluster_path}: the cluster {cluster_name} has no server address.")
+        if "auth-provider" in user:
+            raise ConfigError(
+                f"{user_path}: the user {user_name} uses an auth-provider, which Kubernetes has removed.",
+                hint="Use an exec plugin instead.",
+            )
+        return ChosenContext(
+            file=str(path),
+            context=name,
+            cluster=cluster_name,
+            server=server,
+            namespace=target.namespace or str(context.get("namespace") or "default"),
+            ca_file=_path(cluster, "certificate-authority", cluster_path),
+            ca_data=str(cluster.get("certificate-authority-data") or ""),
+            is_insecure=bool(cluster.get("insecure-skip-tls-verify")),
+            tls_server_name=str(cluster.get("tls-server-name") or ""),
+            proxy_url=str(cluster.get("proxy-url") or ""),
+            certificate_file=_path(user, "client-certificate", user_path),
+            certificate_data=str(user.get("client-certificate-data") or ""),
+            key_file=_path(user, "client-key", user_path),
+            key_data=str(user.get("client-key-data") or ""),
+            token=str(user.get("token") or ""),
+            token_file=_path(user, "tokenFile", user_path),
+            username=str(user.get("username") or ""),
+            password=str(user.get("password") or ""),
+            plugin=_plugin(user, user_path, user_name),
+        )
+
+    def _find(self, kind: str, name: str, *, hint: str) -> tuple[Path, dict[str, Any]]:
+        found = self._entries[kind].get(name)
+        if found is None:
+            raise ConfigError(f"{self._first} has no {kind} {name!r}.", hint=hint)
+        return found
+
+    def _names(self) -> str:
+        return ", ".join(sorted(self._entries["context"])) or "none"
+
+
+def _path(entry: Mapping[str, Any], key: str, file: Path) -> str:
+    value = str(entry.get(key) or "")
+    return str(file.absolute().parent / value) if value else ""
+
+
+def _plugin(user: Mapping[str, Any], file: Path, name: str) -> ExecPlugin | None:
+    block = user.get("exec")
+    if not block:
+        return None
+    command = str(block.get("command") or "") if isinstance(block, dict) else ""
+    if not command:
+        raise ConfigError(f"{file}: the exec plugin of the user {name} has no command.")
+    if "/" in command:
+        command = str(file.absolute().parent / command)
+    arguments: Sequence[Any] = block.get("args") or ()
+    return ExecPlugin(
+        argv=(command, *(str(argument) for argument in arguments)),
+        environment=tuple((str(pair["name"]), str(pair.get("value", ""))) for pair in block.get("env") or ()),
+        api_version=str(block.get("apiVersion") or "client.authentication.k8s.io/v1"),
+        install_hint=one_line(str(block.get("installHint") or "")),
+    )

@@ -1,0 +1,267 @@
+"""Single objects of any kind over plain HTTP: found by discovery, fetched, listed, made, changed, deleted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import InputError, MissingError
+from actions.cluster.errors import ApiMissingError
+from actions.cluster.session import KubeSession, decode_document
+
+Document = dict[str, Any]
+"""A Kubernetes object as JSON gives it."""
+
+_CATALOGUE_SECONDS = 600.0
+_ASK_AGAIN_SECONDS = 2.0
+_PAGE = "500"
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectRef:
+    """Names one object. `namespace` is empty for kinds that live outside namespaces."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    def describe(self) -> str:
+        """For sentences: `PyTorchJob default/esm1nv-pretraining`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceType:
+    """How the objects of one kind are addressed."""
+
+    api_version: str
+    kind: str
+    plural: str
+    is_namespaced: bool
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """The path of one object, or of the list where `name` is empty; all namespaces where `namespace` is."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        scope = f"/namespaces/{namespace}" if self.is_namespaced and namespace else ""
+        return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
+
+
+class _Resource(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = False
+
+
+class _ResourceList(msgspec.Struct):
+    resources: list[_Resource] | None = None
+
+
+class Discovery:
+    """Which kinds the cluster knows, kept in memory for ten minutes, asked again when one is missing.
+
+    One instance a session; used from the session's loop.
+    """
+
+    def __init__(self, session: KubeSession, *, clock: Clock | None = None) -> None:
+        self._session = session
+        self._clock = clock or SystemClock()
+        self._known: dict[str, tuple[float, dict[str, ResourceType]]] = {}
+        self._lock = asyncio.Lock()
+
+    async def resolve(self, api_version: str, kind: str) -> ResourceType:
+        """How objects of `kind` are addressed.
+
+        Raises:
+            MissingError: The cluster does not know the kind in that version.
+        """
+        async with self._lock:
+            found = await self._lookup(api_version, kind)
+        if found is None:
+            raise MissingError(
+                f"The cluster {self._session.context} does not know the kind {kind} of {api_version}.",
+                hint="Install the operator or CRD that brings it.",
+            )
+        return found
+
+    def forget(self) -> None:
+        """Ask the cluster again at the next call: kinds were added or removed."""
+        self._known.clear()
+
+    async def _lookup(self, api_version: str, kind: str) -> ResourceType | None:
+        age = _CATALOGUE_SECONDS
+        kinds: dict[str, ResourceType] = {}
+        if api_version in self._known:
+            at, kinds = self._known[api_version]
+            age = self._clock.monotonic() - at
+        if age >= _CATALOGUE_SECONDS or (kind not in kinds and age >= _ASK_AGAIN_SECONDS):
+            kinds = await self._fetch(api_version)
+            self._known[api_version] = (self._clock.monotonic(), kinds)
+        return kinds.get(kind)
+
+    async def _fetch(self, api_version: str) -> dict[str, ResourceType]:
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            body = await self._session.request("GET", root)
+        except ApiMissingError:
+            return {}
+        listed = msgspec.json.decode(body, type=_ResourceList).resources or []
+        return {
+            entry.kind: ResourceType(api_version, entry.kind, entry.name, entry.namespaced)
+            for entry in listed
+            if "/" not in entry.name
+        }
+
+
+async def fetch(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> Document:
+    """The object as it is now.
+
+    Raises:
+        MissingError: There is no such object, or the cluster does not know its kind.
+    """
+    return await session.get(await _path(session, discovery, ref))
+
+
+async def list_objects(
+    session: KubeSession,
+    discovery: Discovery,
+    api_version: str,
+    kind: str,
+    *,
+    namespace: str = "",
+    label_selector: str = "",
+    field_selector: str = "",
+) -> list[Document]:
+    """Every object of a kind, of one snapshot, in pages.
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        api_version: For instance `v1` or `batch/v1`.
+        kind: For instance `Pod`.
+        namespace: Empty for all namespaces.
+        label_selector: As kubectl's `-l`.
+        field_selector: As kubectl's `--field-selector`.
+
+    Returns:
+        Documents with `apiVersion` and `kind` filled in, which the API leaves out inside lists.
+
+    Raises:
+        MissingError: The cluster does not know the kind.
+    """
+    path = (await discovery.resolve(api_version, kind)).path(namespace)
+    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    query = {name: value for name, value in selectors.items() if value} | {"limit": _PAGE}
+    found: list[Document] = []
+    while True:
+        page = await session.get(path, query)
+        found += ({"apiVersion": api_version, "kind": kind} | item for item in page.get("items") or ())
+        following = (page.get("metadata") or {}).get("continue")
+        if not following:
+            return found
+        query["continue"] = following
+
+
+async def create(session: KubeSession, discovery: Discovery, manifest: Document) -> Document:
+    """Make an object that must not exist yet.
+
+    Raises:
+        ConflictError: It exists.
+        RefusedError: The server does not accept it.
+    """
+    ref = ref_of(manifest)
+    kind = await discovery.resolve(ref.api_version, ref.kind)
+    path = kind.path(_namespace(session, kind, ref))
+    body = msgspec.json.encode(manifest)
+    return decode_document(await session.request("POST", path, body=body, query=_STRICT), source=path)
+
+
+async def merge_patch(
+    session: KubeSession, discovery: Discovery, ref: ObjectRef, patch: Mapping[str, Any], *, subresource: str = ""
+) -> Document:
+    """Change some fields (RFC 7386: `None` removes one, lists are replaced whole).
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        ref: The object.
+        patch: The fields.
+        subresource: `status`, `scale`… or empty for the object itself.
+
+    Raises:
+        MissingError: There is no such object.
+    """
+    path = await _path(session, discovery, ref) + (f"/{subresource}" if subresource else "")
+    body = await session.request(
+        "PATCH", path, body=msgspec.json.encode(patch), content_type="application/merge-patch+json"
+    )
+    return decode_document(body, source=path)
+
+
+async def delete(
+    session: KubeSession, discovery: Discovery, ref: ObjectRef, *, propagation: str = "Background", uid: str = ""
+) -> bool:
+    """Ask for an object to be deleted. It may stay for a while, with a deletion timestamp.
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        ref: The object.
+        propagation: Background, Foreground or Orphan.
+        uid: If given, only the object with this uid is deleted; another one of the same name is a conflict.
+
+    Returns:
+        Whether there was such an object.
+
+    Raises:
+        ConflictError: The object of that name has another uid.
+    """
+    options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+    if uid:
+        options["preconditions"] = {"uid": uid}
+    try:
+        await session.request("DELETE", await _path(session, discovery, ref), body=msgspec.json.encode(options))
+    except MissingError:
+        return False
+    return True
+
+
+def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:
+    """What a manifest names.
+
+    Raises:
+        InputError: It has no `apiVersion`, `kind` or `metadata.name`.
+    """
+    metadata = manifest.get("metadata") or {}
+    ref = ObjectRef(
+        api_version=str(manifest.get("apiVersion") or ""),
+        kind=str(manifest.get("kind") or ""),
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or metadata.get("generateName") or ""),
+    )
+    missing = [
+        field
+        for field, value in (("apiVersion", ref.api_version), ("kind", ref.kind), ("metadata.name", ref.name))
+        if not value
+    ]
+    if missing:
+        raise InputError(f"A manifest ({ref.kind or 'no kind'} {ref.name}) has no {', '.join(missing)}.")
+    return ref
+
+
+_STRICT = {"fieldValidation": "Strict", "fieldManager": "eksml-tui"}
+
+
+async def _path(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> str:
+    kind = await discovery.resolve(ref.api_version, ref.kind)
+    return kind.path(_namespace(session, kind, ref), ref.name)
+
+
+def _namespace(session: KubeSession, kind: ResourceType, ref: ObjectRef) -> str:
+    """The reference's namespace, or the session's where it names none for a kind that needs one."""
+    return (ref.namespace or session.namespace) if kind.is_namespaced else ""

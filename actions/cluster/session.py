@@ -1,0 +1,341 @@
+"""The one session with a cluster: its identity, its credentials, its limits, and what read-only means.
+
+This is the only module that imports `kubernetes`, and it does so when a session is made: importing this module is
+cheap. From the library come the configuration and its TLS rules; requests go over one aiohttp session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import re
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConfigError, FormatError, RefusedError
+from actions.base.files import write_private
+from actions.base.offload import Offload
+from actions.base.untrusted import one_line
+from actions.cluster.credentials import Credentials, TokenFactory, TokenSource
+from actions.cluster.errors import ApiAccessError
+from actions.cluster.kubeconfig import ChosenContext, ClusterTarget, load_context
+
+if TYPE_CHECKING:
+    import aiohttp
+
+    from actions.cluster.transport import ByteStream, Endpoint, Transport
+
+T = TypeVar("T")
+
+__all__ = ["ClusterIdentity", "ClusterTarget", "KubeSession", "Lane", "TokenFactory", "TokenSource"]
+
+_EKS_ARN = re.compile(r"arn:aws[\w-]*:eks:(?P<region>[\w-]+):(?P<account>\d+):cluster/(?P<name>[\w-]+)")
+_EKS_HOST = re.compile(r"\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.eks\.amazonaws\.com")
+_REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+_NAMESPACE = re.compile(r"/namespaces/([^/]+)")
+
+
+class Lane(Enum):
+    """A class of call; each has its own limit of calls at once, so that none starves another."""
+
+    CALLS = "calls"
+    WATCH = "watch"
+    LOGS = "logs"
+    EXEC = "exec"
+
+
+_LIMITS = {Lane.CALLS: 16, Lane.WATCH: 32, Lane.LOGS: 150, Lane.EXEC: 16}
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterIdentity:
+    """Who a cluster is.
+
+    `uid` is that of its `kube-system` namespace: it tells two clusters of the same name apart. Empty fields are
+    unknown (no right to read them, not an EKS cluster).
+    """
+
+    uid: str
+    version: str
+    name: str
+    region: str
+    account: str
+
+
+class KubeSession:
+    """One session with one API server, made by `connect`, ended by `aclose`. Used from one event loop.
+
+    `context`, `cluster` and `namespace` are the kubeconfig's names, `server` is the address without a trailing slash.
+    Every call may raise, besides what it names: `UnreachableError`, `ApiError` (see `actions.cluster.errors`),
+    `ConfigError` for an untrusted certificate.
+    """
+
+    def __init__(
+        self,
+        chosen: ChosenContext,
+        transport: Transport,
+        credentials: Credentials,
+        *,
+        readonly: bool,
+    ) -> None:
+        self.context = chosen.context
+        self.cluster = chosen.cluster
+        self.server = chosen.server
+        self.namespace = chosen.namespace
+        self.readonly = readonly
+        self._transport = transport
+        self._credentials = credentials
+        self._lanes = {lane: asyncio.Semaphore(limit) for lane, limit in _LIMITS.items()}
+
+    @classmethod
+    async def connect(
+        cls,
+        target: ClusterTarget,
+        *,
+        readonly: bool = False,
+        token_factory: TokenFactory | None = None,
+        user_agent: str = "eksml-tui",
+        clock: Clock | None = None,
+    ) -> KubeSession:
+        """Read the kubeconfig and prepare a session. Goes over no network and starts no plugin.
+
+        Args:
+            target: Which kubeconfig, context and namespace.
+            readonly: Refuse everything that could change the cluster.
+            token_factory: Makes tokens in process for exec plugins that it knows.
+            user_agent: Sent with every request; it should not begin with `curl`, `Wget` or `Mozilla`, for which API
+                servers print prettily, at twice the size.
+            clock: For the life of tokens.
+
+        Raises:
+            ConfigError: The kubeconfig, its context or its certificates cannot be used.
+        """
+        chosen, endpoint = await _prepared(target)
+        from actions.cluster.transport import Transport
+
+        credentials = Credentials(chosen, clock=clock or SystemClock(), token_factory=token_factory)
+        return cls(chosen, Transport(endpoint, user_agent=user_agent), credentials, readonly=readonly)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        deadline_seconds: float = 30.0,
+    ) -> bytes:
+        """One request; its body as it came.
+
+        Raises:
+            RefusedError: The session is read-only and `method` could change something.
+        """
+        if self.readonly and method not in {"GET", "HEAD"}:
+            raise self._readonly_error(f"{method} {path}")
+        headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
+        url = _url(path, query)
+
+        async def send(authorized: dict[str, str]) -> bytes:
+            return await self._transport.call(
+                method, url, headers=authorized, body=body, deadline_seconds=deadline_seconds
+            )
+
+        async with self._lanes[Lane.CALLS]:
+            return await self._authorized(send, headers)
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """GET one JSON document.
+
+        Raises:
+            FormatError: The answer is not a JSON object.
+        """
+        return decode_document(await self.request("GET", path, query=query), source=f"{self.server}{path}")
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        idle_seconds: float = 70.0,
+        accept: str = "application/json",
+        lane: Lane = Lane.WATCH,
+    ) -> AsyncIterator[ByteStream]:
+        """Open an endless GET (watch, log). The connection is closed when the context is left, however it is left.
+
+        Args:
+            path: Path below the server's address.
+            query: Query parameters.
+            idle_seconds: After so much silence the stream raises `SilenceError`.
+            accept: Media types.
+            lane: Whose limit it counts against; waits while the lane is full.
+        """
+        url = _url(path, query)
+        async with self._lanes[lane], AsyncExitStack() as stack:
+
+            async def enter(authorized: dict[str, str]) -> ByteStream:
+                opening = self._transport.stream(url, headers=authorized, idle_seconds=idle_seconds)
+                return await stack.enter_async_context(opening)
+
+            yield await self._authorized(enter, {"Accept": accept})
+
+    @asynccontextmanager
+    async def websocket(
+        self, path: str, *, query: Sequence[tuple[str, str]] = (), protocols: Sequence[str] = ()
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket (exec, attach, port-forward).
+
+        Raises:
+            RefusedError: The session is read-only.
+        """
+        if self.readonly:
+            raise self._readonly_error(path.rpartition("/")[2])
+        url = _url(path, query)
+        async with self._lanes[Lane.EXEC], AsyncExitStack() as stack:
+
+            async def enter(authorized: dict[str, str]) -> aiohttp.ClientWebSocketResponse:
+                opening = self._transport.websocket(url, headers=authorized, protocols=protocols)
+                return await stack.enter_async_context(opening)
+
+            yield await self._authorized(enter, {})
+
+    async def identity(self) -> ClusterIdentity:
+        """Who the cluster is, asked of the cluster itself; unknown fields are empty.
+
+        Raises:
+            UnreachableError: Nobody answers.
+        """
+        version = str((await self.get("/version")).get("gitVersion", ""))
+        uid = ""
+        labels: dict[str, Any] = {}
+        try:
+            uid = str((await self.get("/api/v1/namespaces/kube-system")).get("metadata", {}).get("uid", ""))
+            nodes = (await self.get("/api/v1/nodes", {"limit": "1"})).get("items") or [{}]
+            labels = nodes[0].get("metadata", {}).get("labels") or {}
+        except ApiAccessError:
+            pass  # a user who may not read these still works with the rest
+        arn = _EKS_ARN.fullmatch(self.cluster) or _EKS_ARN.fullmatch(self.context)
+        host = _EKS_HOST.search(self.server)
+        region = arn["region"] if arn else host["region"] if host else ""
+        return ClusterIdentity(
+            uid=uid,
+            version=one_line(version),
+            name=arn["name"] if arn else self.cluster,
+            region=region or one_line(next((str(labels[label]) for label in _REGION_LABELS if label in labels), "")),
+            account=arn["account"] if arn else "",
+        )
+
+    async def aclose(self) -> None:
+        """Close every connection. Streams that are still read end with `UnreachableError`."""
+        await self._transport.close()
+
+    async def _authorized(self, send: Callable[[dict[str, str]], Awaitable[T]], headers: Mapping[str, str]) -> T:
+        """Send with credentials; once more with new ones if the server does not accept them."""
+        value = await self._credentials.header()
+        try:
+            return await send(_with(headers, value))
+        except ApiAccessError as error:
+            if error.status.code != 401 or not self._credentials.can_renew:
+                raise
+            self._credentials.refused(value)
+            renewed = await self._credentials.header()
+            if renewed == value:
+                raise
+        return await send(_with(headers, renewed))
+
+    def _readonly_error(self, what: str) -> RefusedError:
+        namespace = _NAMESPACE.search(what)
+        where = f" in {namespace[1]}" if namespace else ""
+        return RefusedError(
+            f"This session is read-only: {what.partition('?')[0]}{where} was not sent to {self.context}.",
+            hint="Start without --readonly.",
+        )
+
+
+def decode_document(data: bytes, *, source: str) -> dict[str, Any]:
+    """One JSON object.
+
+    Raises:
+        FormatError: It is something else; `source` is named.
+    """
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{source} did not answer with a JSON object: {error}.") from error
+
+
+def _url(path: str, query: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> str:
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _with(headers: Mapping[str, str], authorization: str) -> dict[str, str]:
+    return dict(headers) | {"Authorization": authorization} if authorization else dict(headers)
+
+
+async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
+    """Disk, imports and TLS set-up, in a thread: together they would hold the loop for half a second."""
+    thread = Offload("kube-connect")
+    try:
+        return await thread.call(_prepare, target)
+    finally:
+        thread.close()
+
+
+def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
+    chosen = load_context(target)
+    from kubernetes.aio.client import ApiClient, Configuration
+
+    from actions.cluster.transport import Endpoint
+
+    configuration = Configuration(host=chosen.server)
+    configuration.verify_ssl = not chosen.is_insecure
+    configuration.proxy = chosen.proxy_url or None
+    configuration.tls_server_name = chosen.tls_server_name or None
+    tls = None
+    if chosen.server.startswith("https"):
+        with tempfile.TemporaryDirectory(prefix="eksml-") as folder:
+            configuration.ssl_ca_cert = _file(chosen, "certificate-authority", chosen.ca_file, chosen.ca_data, folder)
+            configuration.cert_file = _file(
+                chosen, "client-certificate", chosen.certificate_file, chosen.certificate_data, folder
+            )
+            configuration.key_file = _file(chosen, "client-key", chosen.key_file, chosen.key_data, folder)
+            try:
+                tls = ApiClient(configuration).rest_client.ssl_context
+            except (OSError, ValueError) as error:
+                raise ConfigError(
+                    f"{chosen.file}: the certificates of {chosen.context} cannot be used: {one_line(str(error))}."
+                ) from error
+    return chosen, Endpoint(
+        server=chosen.server,
+        context=chosen.context,
+        server_name=chosen.tls_server_name,
+        proxy=chosen.proxy_url,
+        tls=tls,
+    )
+
+
+def _file(chosen: ChosenContext, key: str, path: str, data: str, folder: str) -> str | None:
+    """A path for the TLS library; inline data goes to a private file that lives as long as the set-up."""
+    if not data:
+        if path and not Path(path).is_file():
+            raise ConfigError(f"{chosen.file}: the {key} of {chosen.context} is {path}, which does not exist.")
+        return path or None
+    try:
+        decoded = base64.b64decode(data, validate=True)
+    except binascii.Error as error:
+        raise ConfigError(f"{chosen.file}: {key}-data of {chosen.context} is not base64.") from error
+    target = Path(folder) / key
+    write_private(target, decoded)
+    return str(target)

@@ -1,0 +1,200 @@
+"""HTTP to one API server: one aiohttp session for life, whose failures become sentences that name the host."""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import TypedDict
+
+import aiohttp
+from yarl import URL
+
+from actions.base.errors import ConfigError, ConsoleError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
+
+_READ_BUFFER = 1 << 18
+_CONNECT_SECONDS = 10.0
+_HEARTBEAT_SECONDS = 15.0
+USER_AGENT = "eksml-tui"
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where an API server is and how it is reached. `server_name` and `proxy` are empty for the usual way."""
+
+    server: str
+    context: str
+    server_name: str
+    proxy: str
+    tls: ssl.SSLContext | None
+
+
+class _Route(TypedDict, total=False):
+    """What every kind of request, websockets too, is told about the way to the server."""
+
+    proxy: str
+    server_hostname: str
+
+
+class ByteStream:
+    """The body of an endless answer, chunk by chunk as it arrives."""
+
+    def __init__(self, response: aiohttp.ClientResponse, endpoint: Endpoint, idle_seconds: float) -> None:
+        self._response = response
+        self._endpoint = endpoint
+        self._idle_seconds = idle_seconds
+        self.content_type = response.content_type
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._chunks()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """Chunks, cut anywhere.
+
+        Raises:
+            SilenceError: Nothing came for `idle_seconds`.
+            UnreachableError: The connection broke.
+        """
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (TimeoutError, aiohttp.ServerTimeoutError) as error:
+            raise SilenceError(f"{self._endpoint.server} has been silent for {self._idle_seconds:.0f} s.") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise failure_of(error, self._endpoint) from error
+
+
+class Transport:
+    """Requests, streams and websockets over one session. Knows no credentials; the caller passes headers."""
+
+    def __init__(self, endpoint: Endpoint, *, user_agent: str) -> None:
+        self.endpoint = endpoint
+        self._route = _Route()
+        if endpoint.proxy:
+            self._route["proxy"] = endpoint.proxy
+        if endpoint.server_name:
+            self._route["server_hostname"] = endpoint.server_name
+        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, ssl=endpoint.tls or True)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            trust_env=True,
+            read_bufsize=_READ_BUFFER,
+            headers={"User-Agent": user_agent},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        """End every connection, also the open streams."""
+        await self._session.close()
+
+    async def call(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_seconds: float
+    ) -> bytes:
+        """One request, its whole body.
+
+        Raises:
+            ApiError: The server said no.
+            UnreachableError: It did not answer within the deadline, or the connection broke.
+            ConfigError: Its certificate is not trusted.
+        """
+        timeout = aiohttp.ClientTimeout(total=deadline_seconds, sock_connect=_CONNECT_SECONDS)
+        try:
+            async with self._session.request(
+                method, self._url(url), data=body, headers=headers, timeout=timeout, **self._route
+            ) as response:
+                data = await response.read()
+                self._check(response, data, asked=f"{method} {url.partition('?')[0]}")
+                return data
+        except TimeoutError as error:
+            raise UnreachableError(
+                f"{self.endpoint.server} did not answer within {deadline_seconds:.0f} s.", hint=_UNREACHABLE
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise failure_of(error, self.endpoint) from error
+
+    @asynccontextmanager
+    async def stream(self, url: str, *, headers: Mapping[str, str], idle_seconds: float) -> AsyncIterator[ByteStream]:
+        """Open an endless GET; the connection is gone when the context is left."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds)
+        try:
+            response = await self._session.get(self._url(url), headers=headers, timeout=timeout, **self._route)
+        except TimeoutError as error:
+            raise SilenceError(f"{self.endpoint.server} did not begin to answer.", hint=_UNREACHABLE) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise failure_of(error, self.endpoint) from error
+        try:
+            if response.status != 200:
+                self._check(response, await self._error_body(response), asked=f"GET {url.partition('?')[0]}")
+            yield ByteStream(response, self.endpoint, idle_seconds)
+        finally:
+            response.close()
+
+    @asynccontextmanager
+    async def websocket(
+        self, url: str, *, headers: Mapping[str, str], protocols: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket; `protocols` in order of preference.
+
+        Raises:
+            ApiError: The server refused the upgrade.
+        """
+        timeout = aiohttp.ClientWSTimeout(ws_close=5.0)
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS * 2):
+                socket = await self._session.ws_connect(
+                    self._url(url),
+                    headers=headers,
+                    protocols=tuple(protocols),
+                    heartbeat=_HEARTBEAT_SECONDS,
+                    timeout=timeout,
+                    max_msg_size=0,
+                    **self._route,
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            status = status_of(str(error.message).encode(), code=error.status, headers=error.headers)
+            raise error_of(status, asked=f"GET {url.partition('?')[0]}", context=self.endpoint.context) from error
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise failure_of(error, self.endpoint) from error
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
+    def _url(self, path_and_query: str) -> URL:
+        return URL(self.endpoint.server + path_and_query, encoded=True)
+
+    def _check(self, response: aiohttp.ClientResponse, data: bytes, *, asked: str) -> None:
+        if response.status >= 300:
+            status = status_of(data, code=response.status, headers=response.headers)
+            raise error_of(status, asked=asked, context=self.endpoint.context)
+
+    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
+        try:
+            async with asyncio.timeout(_CONNECT_SECONDS):
+                return await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return b""
+
+
+_UNREACHABLE = "Check the network, VPN and the address in the kubeconfig."
+
+
+def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
+    """The sentence for a connection that could not be made or broke."""
+    if isinstance(error, ApiError):
+        return error
+    host = endpoint.server
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        reason = one_line(str(getattr(error, "certificate_error", None) or error.__cause__ or error), limit=160)
+        return ConfigError(
+            f"The TLS connection to {host} (context {endpoint.context}) fails: {reason}.",
+            hint="Check certificate-authority and the client certificate in the kubeconfig.",
+        )
+    if isinstance(error, aiohttp.ClientConnectorError):
+        reason = one_line(error.os_error.strerror or str(error.os_error), limit=160)
+        return UnreachableError(f"{host} (context {endpoint.context}) cannot be reached: {reason}.", hint=_UNREACHABLE)
+    return UnreachableError(f"The connection to {host} broke: {one_line(str(error) or type(error).__name__)}.")
