@@ -1,0 +1,282 @@
+"""The programs that a shell in a container finds on its path: the few that people use to look around."""
+
+from __future__ import annotations
+
+import fnmatch
+import itertools
+import posixpath
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from actions.sandbox.workloads import nvidia_smi
+from actions.sandbox.workloads.program import Program, Step
+from actions.sandbox.workloads.terminal import Inside
+
+Command = Callable[[Inside, Sequence[str], str], Program]
+"""A command: its surroundings, its arguments and what comes in by standard input."""
+
+NOT_FOUND = 127
+
+
+def _complain(text: str, code: int) -> Program:
+    yield Step(text=text + "\n", is_error=True)
+    return code
+
+
+def _say(text: str) -> Program:
+    if text:
+        yield Step(text=text)
+    return 0
+
+
+def _path(inside: Inside, path: str) -> str:
+    return posixpath.normpath(posixpath.join(inside.folder, path))
+
+
+def _echo(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    if arguments and arguments[0] == "-n":
+        return (yield from _say(" ".join(arguments[1:])))
+    return (yield from _say(" ".join(arguments) + "\n"))
+
+
+def _ls(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    options = "".join(argument[1:] for argument in arguments if argument.startswith("-"))
+    targets = [argument for argument in arguments if not argument.startswith("-")] or ["."]
+    files, code = inside.container.files, 0
+    for target in targets:
+        path = _path(inside, target)
+        if files.is_folder(path):
+            if len(targets) > 1:
+                yield Step(text=f"{target}:\n")
+            rows = [
+                _ls_row(inside, posixpath.join(path, name), name, long="l" in options) for name in files.names(path)
+            ]
+            yield from _say("".join(row + "\n" for row in rows))
+        elif files.file(path):
+            yield Step(text=_ls_row(inside, path, target, long="l" in options) + "\n")
+        else:
+            code = yield from _complain(f"ls: cannot access '{target}': No such file or directory", 2)
+    return code
+
+
+def _ls_row(inside: Inside, path: str, name: str, *, long: bool) -> str:
+    if not long:
+        return name
+    found = inside.container.files.file(path)
+    date = datetime.fromtimestamp(inside.container.started_at, UTC).strftime("%b %e %H:%M")
+    return (
+        f"{'-rw-r--r--' if found else 'drwxr-xr-x'} 1 root root {found.size_bytes if found else 4096:>11} {date} {name}"
+    )
+
+
+def _contents(inside: Inside, paths: Sequence[str], given: str) -> tuple[str, str]:
+    """The joined texts of files, or what came in; the second is the first path that is no file."""
+    texts = []
+    for path in paths:
+        found = inside.container.files.file(_path(inside, path))
+        if found is None:
+            return "", path
+        texts.append(found.content.decode(errors="replace"))
+    return ("".join(texts) if paths else given), ""
+
+
+def _cat(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+    text, missing = _contents(inside, arguments, given)
+    if missing:
+        return (yield from _complain(f"cat: {missing}: No such file or directory", 1))
+    return (yield from _say(text))
+
+
+def _wc(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+    options = "".join(argument[1:] for argument in arguments if argument.startswith("-")) or "lwc"
+    paths = [argument for argument in arguments if not argument.startswith("-")]
+    text, missing = _contents(inside, paths, given)
+    if missing:
+        return (yield from _complain(f"wc: {missing}: No such file or directory", 1))
+    counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode())}
+    return (yield from _say(" ".join(str(counts[key]) for key in "lwc" if key in options) + "\n"))
+
+
+def _head(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+    return (yield from _slice(inside, arguments, given, "head"))
+
+
+def _tail(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+    return (yield from _slice(inside, arguments, given, "tail"))
+
+
+def _slice(inside: Inside, arguments: Sequence[str], given: str, name: str) -> Program:
+    rest, count = list(arguments), 10
+    if rest and rest[0] == "-n" and len(rest) > 1:
+        count, rest = int(rest[1]) if rest[1].isdigit() else count, rest[2:]
+    elif rest and rest[0].startswith("-") and rest[0].lstrip("-n").isdigit():
+        count, rest = int(rest[0].lstrip("-n")), rest[1:]
+    text, missing = _contents(inside, rest, given)
+    if missing:
+        return (yield from _complain(f"{name}: cannot open '{missing}' for reading: No such file or directory", 1))
+    lines = text.splitlines(keepends=True)
+    return (yield from _say("".join(lines[:count] if name == "head" else lines[max(0, len(lines) - count) :])))
+
+
+def _grep(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+    options = "".join(argument[1:] for argument in arguments if argument.startswith("-"))
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    if not words:
+        return (yield from _complain("usage: grep [-cv] PATTERN [FILE]...", 2))
+    text, missing = _contents(inside, words[1:], given)
+    if missing:
+        return (yield from _complain(f"grep: {missing}: No such file or directory", 2))
+    found = [line for line in text.splitlines() if (words[0].strip("^$") in line) != ("v" in options)]
+    yield from _say(f"{len(found)}\n" if "c" in options else "".join(line + "\n" for line in found))
+    return 0 if found else 1
+
+
+def _find(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    roots = [argument for argument in arguments[:1] if not argument.startswith("-")] or ["."]
+    pattern = next((after for before, after in itertools.pairwise(arguments) if before == "-name"), "*")
+    root = _path(inside, roots[0])
+    if not inside.container.files.is_folder(root):
+        return (yield from _complain(f"find: '{roots[0]}': No such file or directory", 1))
+    paths = (path for path in inside.container.files.walk(root) if fnmatch.fnmatch(posixpath.basename(path), pattern))
+    return (yield from _say("".join(path + "\n" for path in paths)))
+
+
+def _test(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    """`test -f`, `-d`, `-e`, `-s`, `-n`, `-z`, `=`, `-eq`, `-ge`, with `!`."""
+    yield Step()
+    words = [word for word in arguments if word != "]"]
+    negate = bool(words) and words[0] == "!"
+    words = words[1:] if negate else words
+    return 0 if _holds(inside, words) != negate else 1
+
+
+def _holds(inside: Inside, words: list[str]) -> bool:
+    files = inside.container.files
+    match words:
+        case ["-f" | "-s", path]:
+            found = files.file(_path(inside, path))
+            return found is not None and (words[0] == "-f" or found.size_bytes > 0)
+        case ["-d", path]:
+            return files.is_folder(_path(inside, path))
+        case ["-e", path]:
+            return files.is_folder(_path(inside, path)) or files.file(_path(inside, path)) is not None
+        case ["-n", text] | [text]:
+            return bool(text)
+        case ["-z", text]:
+            return not text
+        case [left, "=", right]:
+            return left == right
+        case [left, "-eq" | "-ge" as operator, right] if left.isdigit() and right.isdigit():
+            return int(left) == int(right) if operator == "-eq" else int(left) >= int(right)
+    return False
+
+
+def _cd(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    target = _path(inside, arguments[0] if arguments else "/root")
+    if not inside.container.files.is_folder(target):
+        return (yield from _complain(f"cd: {arguments[0] if arguments else target}: No such file or directory", 1))
+    inside.folder = target
+    return 0
+
+
+def _mkdir(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    yield Step()
+    for path in arguments:
+        if not path.startswith("-"):
+            inside.container.files.make_folder(_path(inside, path))
+    return 0
+
+
+def _touch(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    yield Step()
+    for path in arguments:
+        if inside.container.files.file(_path(inside, path)) is None:
+            inside.container.files.write(_path(inside, path), b"")
+    return 0
+
+
+def _rm(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    is_forced, code = any(word.startswith("-") and "f" in word for word in arguments), 0
+    for path in arguments:
+        if path.startswith("-") or inside.container.files.remove(_path(inside, path)) or is_forced:
+            continue
+        code = yield from _complain(f"rm: cannot remove '{path}': No such file or directory", 1)
+    return code
+
+
+def _df(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    rows = [f"{'Filesystem':<20} {'Size':>6} Mounted on\n"]
+    for point in inside.container.files.mount_points():
+        rows.append(f"{'overlay' if point == '/' else 'shared':<20} {'100G' if point == '/' else '2.4T':>6} {point}\n")
+    return (yield from _say("".join(rows)))
+
+
+def _sleep(_inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    text = arguments[0] if arguments else ""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    seconds = text[:-1] if text[-1:] in units else text
+    if text in ("infinity", "inf"):
+        while True:
+            yield Step(3600.0)
+    if not seconds.replace(".", "", 1).isdigit():
+        return (yield from _complain(f"sleep: invalid time interval '{text}'", 1))
+    yield Step(float(seconds) * units.get(text[-1:], 1))
+    return 0
+
+
+def _environment(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    known = inside.container.environment | inside.variables
+    if arguments:
+        return (yield from _say(known[arguments[0]] + "\n")) if arguments[0] in known else 1
+    return (yield from _say("".join(f"{name}={value}\n" for name, value in sorted(known.items()))))
+
+
+def _hostname(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _say(inside.container.pod + "\n"))
+
+
+def _pwd(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _say(inside.folder + "\n"))
+
+
+def _date(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _say(datetime.fromtimestamp(inside.now(), UTC).strftime("%a %b %e %H:%M:%S UTC %Y\n")))
+
+
+def _true(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    yield Step()
+    return 0
+
+
+def _false(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    yield Step()
+    return 1
+
+
+def _whoami(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _say("root\n"))
+
+
+def _uname(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    kernel = f"Linux {inside.container.pod} 5.10.234-225.910.amzn2.x86_64 x86_64 GNU/Linux"
+    return (yield from _say((kernel if "-a" in arguments else "Linux") + "\n"))
+
+
+def _nvidia_smi(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from nvidia_smi.run(inside.container, inside.load, inside.now, arguments))
+
+
+_EVERYWHERE: dict[str, Command] = {
+    "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": _head, "tail": _tail, "grep": _grep, "find": _find,
+    "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": _df, "sleep": _sleep,
+    "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
+    "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
+}  # fmt: skip
+
+
+def command_named(inside: Inside, name: str) -> Command | None:
+    """The command behind a name or a path of it, `None` if the image has none. `nvidia-smi` needs a device."""
+    base = posixpath.basename(name)
+    if base == "nvidia-smi":
+        return _nvidia_smi if inside.container.gpus else None
+    return _EVERYWHERE.get(base)

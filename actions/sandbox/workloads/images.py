@@ -1,0 +1,50 @@
+"""Which program a container runs: chosen by its command and its image, as an image's entry point would."""
+
+from __future__ import annotations
+
+from actions.sandbox.workloads import esm1nv, shell, uniref50
+from actions.sandbox.workloads.commands import NOT_FOUND, command_named
+from actions.sandbox.workloads.program import Container, Program, Step
+from actions.sandbox.workloads.terminal import Inside
+
+_WHOLE_DAY = 86_400.0
+
+
+def program_of(inside: Inside) -> Program:
+    """The main program of a container."""
+    container = inside.container
+    if uniref50.is_wanted_by(container):
+        return uniref50.prepare(container)
+    if esm1nv.is_wanted_by(container):
+        return esm1nv.train(container)
+    if shell.is_shell(container.argv) or (container.argv and command_named(inside, container.argv[0])):
+        return shell.run_argv(inside, container.argv)
+    return _service(container) if container.stays else _one_line(container)
+
+
+def exec_program(inside: Inside, argv: list[str]) -> Program:
+    """The program behind `kubectl exec`, without a shell in between."""
+    if shell.is_shell(argv) or command_named(inside, argv[0]):
+        return shell.run_argv(inside, argv)
+    return _missing(argv[0])
+
+
+def _missing(name: str) -> Program:
+    yield Step(
+        text=f'OCI runtime exec failed: exec failed: unable to start container process: exec: "{name}": '
+        "executable file not found in $PATH: unknown\n",
+        is_error=True,
+    )
+    return NOT_FOUND
+
+
+def _one_line(container: Container) -> Program:
+    yield Step(0.5, f"{container.name}: the sandbox has no program for {container.image}, nothing was computed\n")
+    yield Step(0.5)
+    return 0
+
+
+def _service(container: Container) -> Program:
+    yield Step(0.2, f"{container.name}: {container.image} is up\n")
+    while True:
+        yield Step(_WHOLE_DAY)

@@ -1,0 +1,233 @@
+"""A small POSIX shell: lists, pipes, quotes, variables, output to files. It says so when asked for more."""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+import shlex
+from collections.abc import Sequence
+
+from actions.sandbox.workloads.commands import NOT_FOUND, command_named
+from actions.sandbox.workloads.program import Program, Step
+from actions.sandbox.workloads.terminal import Inside
+
+_LIST_OPERATORS = (";", "&&", "||")
+_REDIRECTIONS = (">", ">>", "2>", "<")
+_BEYOND = frozenset({"if", "for", "while", "until", "case", "function", "{", "(", ")", "&"})
+_VARIABLE = re.compile(r"\$(?:\{(\w+|\?)\}|(\w+|\?))")
+_MARK = "\x00"
+
+
+class Leave(Exception):
+    """`exit` was said: the shell ends with this code."""
+
+    def __init__(self, code: int) -> None:
+        super().__init__(code)
+        self.code = code
+
+
+def is_shell(argv: Sequence[str]) -> bool:
+    """Whether an argument list starts a shell."""
+    return bool(argv) and posixpath.basename(argv[0]) in ("sh", "bash", "ash", "dash")
+
+
+def script_of(argv: Sequence[str]) -> str | None:
+    """The text after `-c` (alone or in a bundle such as `-ec`), `None` for an interactive shell."""
+    for position, argument in enumerate(argv[1:], start=1):
+        if re.fullmatch(r"-[a-z]*c[a-z]*", argument):
+            return argv[position + 1] if position + 1 < len(argv) else ""
+    return None
+
+
+def run_argv(inside: Inside, argv: Sequence[str], given: str = "") -> Program:
+    """Run an argument list as the container runtime does: a shell with its script, or one program."""
+    if is_shell(argv):
+        return (yield from run_script(inside, script_of(argv) or given))
+    return (yield from _run_command(inside, list(argv), given))
+
+
+def run_script(inside: Inside, script: str) -> Program:
+    """Run lines of shell and return the exit code of the last, or that of `exit`."""
+    try:
+        return (yield from run_lines(inside, script))
+    except Leave as leave:
+        return leave.code
+
+
+def run_lines(inside: Inside, script: str) -> Program:
+    """Run lines of shell.
+
+    Raises:
+        Leave: The lines said `exit`.
+    """
+    for line in script.replace("\\\n", " ").splitlines():
+        try:
+            tokens = _tokens(line)
+        except ValueError:
+            yield Step(text="sh: syntax error: unterminated quoted string\n", is_error=True)
+            inside.last_code = 2
+            continue
+        unsupported = next((token for token in tokens if token in _BEYOND), None)
+        if unsupported is not None:
+            yield Step(text=f"sh: syntax error: '{unsupported}' is more than this shell can do\n", is_error=True)
+            inside.last_code = 2
+            continue
+        yield from _run_list(inside, tokens)
+    return inside.last_code
+
+
+def _tokens(line: str) -> list[str]:
+    lexer = shlex.shlex(_protect(line), posix=True, punctuation_chars=";&|<>()")
+    lexer.whitespace_split = True
+    return list(lexer)
+
+
+def _protect(line: str) -> str:
+    """Mark `$` and `*` inside single quotes, where they mean themselves; and keep `2>` one word."""
+    parts = re.split(r"('[^']*')", line)
+    marked = [
+        part.replace("$", _MARK + "d").replace("*", _MARK + "s") if part.startswith("'") else _join_redirects(part)
+        for part in parts
+    ]
+    return "".join(marked)
+
+
+def _join_redirects(part: str) -> str:
+    return re.sub(r"\b2>(&1|\s*\S+)", lambda found: _MARK + "e" + found.group(1).strip().lstrip("&") + " ", part)
+
+
+def _unmark(word: str) -> str:
+    return word.replace(_MARK + "d", "$").replace(_MARK + "s", "*")
+
+
+def _run_list(inside: Inside, tokens: list[str]) -> Program:
+    operator, start = ";", 0
+    ends = [index for index, token in enumerate(tokens) if token in _LIST_OPERATORS] + [len(tokens)]
+    for end in ends:
+        is_wanted = operator == ";" or (operator == "&&") == (inside.last_code == 0)
+        if is_wanted and tokens[start:end]:
+            inside.last_code = yield from _run_pipe(inside, tokens[start:end])
+        operator = tokens[end] if end < len(tokens) else ";"
+        start = end + 1
+    return inside.last_code
+
+
+def _run_pipe(inside: Inside, tokens: list[str]) -> Program:
+    stages: list[list[str]] = [[]]
+    for word in tokens:
+        if word == "|":
+            stages.append([])
+        else:
+            stages[-1].append(word)
+    given, code = "", 0
+    for stage in stages[:-1]:
+        collected: list[str] = []
+        code = yield from _catch(_run_simple(inside, stage, given), collected)
+        given = "".join(collected)
+    code = yield from _run_simple(inside, stages[-1], given)
+    return code
+
+
+def _catch(program: Program, into: list[str]) -> Program:
+    """Run a program, keep what it writes to stdout and let the rest through."""
+    while True:
+        try:
+            step = next(program)
+        except StopIteration as end:
+            return int(end.value or 0)
+        if step.text and not step.is_error:
+            into.append(step.text)
+            yield Step(step.after_seconds)
+        else:
+            yield step
+
+
+def _silence(program: Program) -> Program:
+    while True:
+        try:
+            step = next(program)
+        except StopIteration as end:
+            return int(end.value or 0)
+        yield Step(step.after_seconds) if step.is_error else step
+
+
+def _run_simple(inside: Inside, tokens: list[str], given: str) -> Program:
+    words, target, is_appending, is_quiet = _redirections(tokens)
+    while words and re.match(r"[A-Za-z_]\w*=", words[0]):
+        name, _, value = words.pop(0).partition("=")
+        inside.variables[name] = _expand(inside, value)
+    argv = [piece for word in words for piece in _glob(inside, word)]
+    if not argv:
+        return 0
+    program = _run_command(inside, argv, given)
+    if is_quiet:
+        program = _silence(program)
+    if not target:
+        return (yield from program)
+    collected: list[str] = []
+    code = yield from _catch(program, collected)
+    path = posixpath.join(inside.folder, target)
+    if path != "/dev/null":
+        before = inside.container.files.file(path) if is_appending else None
+        content = (before.content if before else b"") + "".join(collected).encode()
+        inside.container.files.write(path, content)
+    return code
+
+
+def _redirections(tokens: list[str]) -> tuple[list[str], str, bool, bool]:
+    """Words, target of stdout, whether it appends, whether stderr is dropped (`2>/dev/null`)."""
+    words: list[str] = []
+    target, is_appending, is_quiet, index = "", False, False, 0
+    while index < len(tokens):
+        word = tokens[index]
+        if word in (">", ">>") and index + 1 < len(tokens):
+            target, is_appending = tokens[index + 1], word == ">>"
+            index += 1
+        elif word.startswith(_MARK + "e"):
+            is_quiet = is_quiet or word.endswith("/dev/null")
+        else:
+            words.append(word)
+        index += 1
+    return words, target, is_appending, is_quiet
+
+
+def _expand(inside: Inside, word: str) -> str:
+    return _unmark(_VARIABLE.sub(lambda found: inside.value(found.group(1) or found.group(2)), word))
+
+
+def _glob(inside: Inside, word: str) -> list[str]:
+    """The word with its variables, or the paths that its last part's `*` matches."""
+    raw = _VARIABLE.sub(lambda found: inside.value(found.group(1) or found.group(2)), word)
+    if "*" not in raw:
+        return [_unmark(raw)]
+    folder, pattern = posixpath.split(raw)
+    names = inside.container.files.names(posixpath.join(inside.folder, folder))
+    found = [posixpath.join(folder, name) for name in names if fnmatch.fnmatch(name, pattern)]
+    return found or [_unmark(raw)]
+
+
+def _run_command(inside: Inside, argv: list[str], given: str) -> Program:
+    name = argv[0]
+    if name == "exit":
+        raise Leave(int(argv[1]) if len(argv) > 1 and argv[1].isdigit() else inside.last_code)
+    if name in ("set", "export", "exec"):
+        return (yield from _special(inside, argv, given))
+    if is_shell(argv):
+        return (yield from run_script(inside, script_of(argv) or given))
+    command = command_named(inside, name)
+    if command is None:
+        yield Step(text=f"sh: {name}: not found\n", is_error=True)
+        return NOT_FOUND
+    return (yield from command(inside, argv[1:], given))
+
+
+def _special(inside: Inside, argv: list[str], given: str) -> Program:
+    if argv[0] == "exec" and len(argv) > 1:
+        raise Leave((yield from _run_command(inside, argv[1:], given)))
+    if argv[0] == "export":
+        for word in argv[1:]:
+            name, has_value, value = word.partition("=")
+            if has_value:
+                inside.variables[name] = value
+    return 0
