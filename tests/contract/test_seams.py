@@ -1,0 +1,62 @@
+"""What we rely on in Textual's private names still behaves as tui.seams says."""
+
+from __future__ import annotations
+
+from textual.app import App, ComposeResult
+from textual.geometry import NULL_OFFSET, Region, Size, Spacing
+from textual.layout import Layout, WidgetPlacement
+from textual.widget import Widget
+from textual.widgets import Static
+
+from tests.support.waiting import wait_for
+from tui.seams import forget_arrangement, screen_strips, screen_text
+
+
+class HelloApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Static("hello\nworld")
+
+
+async def test_the_screen_is_readable_as_text_of_its_exact_size() -> None:
+    app = HelloApp()
+    async with app.run_test(size=(30, 4)) as pilot:
+        await wait_for(pilot, lambda: "hello" in screen_text(app), "the first frame")
+        assert screen_text(app) == "hello\nworld\n\n"
+        assert [strip.cell_length for strip in screen_strips(app)] == [30, 30, 30, 30]
+
+
+class ShiftedLayout(Layout):
+    name = "shifted"
+
+    def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> list[WidgetPlacement]:
+        assert isinstance(parent, Holder)
+        region = Region(parent.column, 0, 10, 1)
+        return [WidgetPlacement(region, NULL_OFFSET, Spacing(), child) for child in children]
+
+
+class Holder(Widget):
+    DEFAULT_CSS = "Holder { width: 1fr; height: 1fr; } Holder > Static { width: 10; height: 1; }"
+    column = 2
+
+    def compose(self) -> ComposeResult:
+        yield Static("child")
+
+    @property
+    def layout(self) -> Layout:
+        return ShiftedLayout()
+
+
+class HolderApp(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Holder()
+
+
+async def test_a_layout_that_depends_on_a_model_is_arranged_anew_on_request() -> None:
+    app = HolderApp()
+    async with app.run_test(size=(30, 3)) as pilot:
+        await wait_for(pilot, lambda: screen_text(app).startswith("  child"), "the child at its first column")
+        holder = app.query_one(Holder)
+        holder.column = 7
+        forget_arrangement(holder)
+        holder.refresh(layout=True)
+        await wait_for(pilot, lambda: screen_text(app).startswith("       child"), "the child at its second column")

@@ -1,0 +1,59 @@
+"""Waiting for a condition of a running app, which is the only way a test may wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from textual.pilot import Pilot
+
+AppResultT = TypeVar("AppResultT")
+
+
+async def wait_for(
+    pilot: Pilot[AppResultT],
+    predicate: Callable[[], object],
+    description: str,
+    *,
+    deadline_seconds: float = 10.0,
+) -> None:
+    """Let the app work until `predicate()` is true.
+
+    Args:
+        pilot: The pilot of `App.run_test()`.
+        predicate: Looks at the screen or at a model; must have no effect.
+        description: What is waited for, as it shall read in the failure: "the table shows 3 rows".
+
+    Raises:
+        AssertionError: The deadline passed; the message says what never came and what the screen showed.
+    """
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            while not predicate():
+                await settle(pilot)
+    except TimeoutError:
+        from tui.seams import screen_text
+
+        message = f"waited {deadline_seconds} s for: {description}\n{screen_text(pilot.app)}"
+        raise AssertionError(message) from None
+
+
+async def settle(pilot: Pilot[AppResultT]) -> None:
+    """Let every widget of the screen handle what is in its queue, then lay out and paint once."""
+    app = pilot.app
+    widgets = [app, *app.screen.walk_children(with_self=True)]
+    done = asyncio.Event()
+    waiting = len(widgets)
+
+    def arrived() -> None:
+        nonlocal waiting
+        waiting -= 1
+        if waiting <= 0:
+            done.set()
+
+    for widget in widgets:
+        if not widget.call_later(arrived):
+            arrived()
+    await done.wait()
+    await asyncio.sleep(0.005)  # gives the screen's own update timer (60 Hz) a chance; never asserted upon

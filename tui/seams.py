@@ -1,0 +1,34 @@
+"""Every use of a private name of Textual, so that an upgrade breaks here and nowhere else.
+
+Each function has a contract test in `tests/contract/test_seams.py`. Source: textual 8.2.8.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, TypeVar
+
+if TYPE_CHECKING:
+    from textual.app import App
+    from textual.strip import Strip
+    from textual.widget import Widget
+
+ResultT = TypeVar("ResultT")
+
+
+def screen_strips(app: App[ResultT]) -> list[Strip]:
+    """What the active screen shows, one strip a line, as the terminal driver would get it."""
+    return app.screen._compositor.render_strips()  # noqa: SLF001 - there is no public dump of the composed screen
+
+
+def screen_text(app: App[ResultT]) -> str:
+    """What the active screen shows as plain text: one line a row, right-hand blanks removed."""
+    return "\n".join(strip.text.rstrip() for strip in screen_strips(app))
+
+
+def forget_arrangement(container: Widget) -> None:
+    """Make `container` place its children anew at the next layout.
+
+    `refresh(layout=True)` clears the arrangements of the ancestors only, because Textual expects a layout to depend
+    on styles and children; a layout that depends on a model has to say when the model moved.
+    """
+    container._clear_arrangement_cache()  # noqa: SLF001 - see above

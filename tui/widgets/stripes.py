@@ -1,0 +1,88 @@
+"""The base of every widget that draws its own lines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.present.cells import Cells, Tone
+
+
+@dataclass(frozen=True, slots=True)
+class Skin:
+    """The styles of a widget, looked up once per style change: Textual's properties cost 50 µs each."""
+
+    base: Style
+    tones: Mapping[Tone, Style]
+    """Foregrounds only, to be laid over any background."""
+    parts: Mapping[str, Style]
+    """Component styles by class name, with their background."""
+
+
+class StripWidget(Widget):
+    """A widget with `render_line`, toned text and cached styles.
+
+    Subclasses name the component classes they need in `PARTS`, draw with `paint`, and clear caches of finished
+    strips in `restyled`. Touch it on the event loop only.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in Tone}
+    PARTS: ClassVar[tuple[str, ...]] = ()
+    DEFAULT_CSS = """
+    StripWidget > .tone--muted { color: $foreground 60%; }
+    StripWidget > .tone--strong { text-style: bold; }
+    StripWidget > .tone--good { color: $text-success; }
+    StripWidget > .tone--busy { color: $text-primary; }
+    StripWidget > .tone--warn { color: $text-warning; }
+    StripWidget > .tone--bad { color: $text-error; text-style: bold; }
+    StripWidget > .tone--accent { color: $text-accent; }
+    """
+
+    _skin: Skin | None = None
+
+    @property
+    def skin(self) -> Skin:
+        """The current styles."""
+        if self._skin is None:
+            self._skin = Skin(
+                base=self.rich_style,
+                tones={tone: _foreground(self.get_component_rich_style(f"tone--{tone}")) for tone in Tone},
+                parts={part: self.get_component_rich_style(part) for part in self.PARTS},
+            )
+            self.restyled()
+        return self._skin
+
+    def notify_style_update(self) -> None:
+        """Textual's call after theme, class or focus changed."""
+        self._skin = None
+        super().notify_style_update()
+
+    def restyled(self) -> None:
+        """Called when styles changed: forget finished strips."""
+
+    def paint(self, cells: Cells, width: int, base: Style | None = None) -> Strip:
+        """Draw `cells` on `base`, cut or padded to `width` columns."""
+        skin = self.skin
+        ground = skin.base if base is None else base
+        tones = skin.tones
+        segments = [
+            Segment(span.text, ground if span.tone is Tone.PLAIN else ground + tones[span.tone]) for span in cells
+        ]
+        return Strip(segments).adjust_cell_length(width, ground)
+
+
+def _foreground(style: Style) -> Style:
+    return Style(
+        color=style.color,
+        bold=style.bold,
+        dim=style.dim,
+        italic=style.italic,
+        underline=style.underline,
+        reverse=style.reverse,
+    )

@@ -1,0 +1,290 @@
+"""A table for live data: thousands of rows by key, of which only the visible ones are ever formatted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, Generic, TypeVar
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.geometry import Region
+from textual.message import Message
+from textual.reactive import reactive
+from textual.strip import Strip
+from textual.timer import Timer
+
+from tui.present.cells import Span, Tone, text_of
+from tui.widgets.columns import Column
+from tui.widgets.row_cursor import RowCursor
+from tui.widgets.row_order import RowOrder
+from tui.widgets.steering import SteeredWidget
+from tui.widgets.table_face import TableFace
+
+RowT = TypeVar("RowT")
+
+RESORT_SECONDS = 1.0
+SMALL_TABLE = 1_000
+"""Up to so many rows, a sort when rows come or go costs nothing worth saving."""
+
+
+class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
+    """Rows by key under a header, with a cursor that stays on its row whatever the order does.
+
+    Hand over all rows whenever the data moved; what did not change costs nothing, what is not visible is not
+    formatted:
+
+        table = KeyedTable(NODE_COLUMNS, key=lambda node: node.name, noun="nodes", sort="name")
+        table.reconcile(rows)
+
+    Rows are values (frozen, compared with `==`; an unchanged row should be the same object). Changed values move rows
+    at most once a second, and not while the operator moves the cursor; rows that went vanish at once.
+
+    Args:
+        columns: Left to right.
+        key: Identity of a row.
+        search: Text the filter looks at; by default the text of all columns.
+        noun: What the rows are, for the footer: "nodes".
+        sort: Id of the first sort column; empty sorts by key.
+        reverse: Whether that order is reversed.
+        empty: Shown while there is no row at all.
+    """
+
+    PARTS = (*SteeredWidget.PARTS, "table--header", "table--cursor", "table--footer")
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
+    DEFAULT_CSS = """
+    KeyedTable { width: 1fr; height: 1fr; }
+    KeyedTable > .table--header { text-style: bold; background: $panel; }
+    KeyedTable > .table--cursor { background: $foreground 12%; }
+    KeyedTable:focus > .table--cursor { background: $primary 35%; text-style: bold; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "choose", "open", id="table.choose", show=False),
+        Binding("full_stop", "sort_next(1)", "next sort column", id="table.sort_next", show=False),
+        Binding("comma", "sort_next(-1)", "previous sort column", id="table.sort_previous", show=False),
+        Binding("R", "reverse", "reverse order", id="table.reverse", show=False),
+    ]
+
+    filter_text: reactive[str] = reactive("", repaint=False)
+    """Words that a row must contain; `!word` must not. Case does not matter."""
+
+    @dataclass
+    class Selected(Message):
+        """The operator chose a row: enter, or a double click."""
+
+        table: KeyedTable[Any]
+        key: str
+
+        @property
+        def control(self) -> KeyedTable[Any]:
+            """The table, so that handlers can be bound by its id."""
+            return self.table
+
+    @dataclass
+    class Highlighted(Message):
+        """The cursor is on another row; `key` is empty when no row is left."""
+
+        table: KeyedTable[Any]
+        key: str
+
+        @property
+        def control(self) -> KeyedTable[Any]:
+            """The table, so that handlers can be bound by its id."""
+            return self.table
+
+    def __init__(
+        self,
+        columns: Sequence[Column[RowT]],
+        *,
+        key: Callable[[RowT], str],
+        search: Callable[[RowT], str] | None = None,
+        noun: str = "rows",
+        sort: str = "",
+        reverse: bool = False,
+        empty: str = "",
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._face = TableFace(columns)
+        self._order: RowOrder[RowT] = RowOrder(key=key, search=search or _text_of_columns(columns))
+        self._order.sort_on(self._face.column_named(sort), reverse=reverse)
+        self._cursor = RowCursor()
+        self._noun = noun
+        self._empty = empty
+        self._announced = ""
+        self._sorted_at = self._moved_at = -RESORT_SECONDS
+        self._resort_timer: Timer | None = None
+
+    @property
+    def selected_key(self) -> str:
+        """Key of the row under the cursor; empty without rows."""
+        return self._cursor.key
+
+    @property
+    def selected_row(self) -> RowT | None:
+        """The row under the cursor."""
+        return self._order.rows.get(self._cursor.key)
+
+    @property
+    def shown_keys(self) -> Sequence[str]:
+        """Keys that pass the filter, in their order."""
+        return tuple(self._order.keys)
+
+    @property
+    def sort_state(self) -> tuple[str, bool]:
+        """Id of the sort column (empty: by key), and whether reversed."""
+        column = self._order.column
+        return (column.id if column else ""), self._order.is_reversed
+
+    def reconcile(self, rows: Iterable[RowT]) -> None:
+        """Take `rows` as the whole truth; repaint what is visible of the difference."""
+        changes = self._order.replace(rows)
+        if not changes:
+            return
+        if changes.has_moved and len(self._order.rows) <= SMALL_TABLE:
+            self._rearrange()
+            return
+        if changes.has_moved:
+            self._order.drop_missing()
+            self._cursor.follow(self._order.keys)
+            self.refresh()
+        else:
+            self._repaint(changes.updated)
+        self._sort_when_due()
+
+    def select(self, key: str) -> bool:
+        """Put the cursor on `key`; `False` if it is not shown."""
+        found = self._cursor.seek(key)
+        self._show_cursor()
+        return found
+
+    def sort_by(self, column_id: str, *, reverse: bool = False) -> None:
+        """Order by a column; an empty id orders by key."""
+        self._order.sort_on(self._face.column_named(column_id), reverse=reverse)
+        self._rearrange()
+
+    def watch_filter_text(self, text: str) -> None:
+        """Show what passes the filter."""
+        self._order.needle = text
+        self._rearrange()
+
+    @property
+    def page_lines(self) -> int:
+        """Rows between header and footer."""
+        return max(1, self.size.height - 2)
+
+    def step(self, lines: int) -> None:
+        """Move the cursor."""
+        self._moved_at = _loop_seconds()
+        self._cursor.place(self._cursor.index + lines)
+        self._show_cursor()
+
+    def jump(self, *, to_end: bool) -> None:
+        """Move the cursor to the first or the last row."""
+        self.step(len(self._order.keys) if to_end else -len(self._order.keys))
+
+    def scroll_lines(self, lines: int) -> None:
+        """Move the window; the cursor comes along only at its edge."""
+        self._moved_at = _loop_seconds()
+        self._cursor.scroll(lines)
+        self._show_cursor()
+
+    def action_choose(self) -> None:
+        """Say that the row under the cursor was chosen."""
+        if self._cursor.key:
+            self.post_message(self.Selected(self, self._cursor.key))
+
+    def action_sort_next(self, direction: int) -> None:
+        """Order by the next visible column."""
+        columns = [fitted.column for fitted in self._face.fitted] or list(self._face.columns)
+        current = self._order.column
+        at = columns.index(current) + direction if current in columns else 0
+        self.sort_by(columns[at % len(columns)].id)
+
+    def action_reverse(self) -> None:
+        """Turn the order round."""
+        self.sort_by(self.sort_state[0], reverse=not self._order.is_reversed)
+
+    def on_click(self, event: events.Click) -> None:
+        """Header: sort by that column, again: reverse. Row: put the cursor there; twice: choose it."""
+        at = event.get_content_offset(self)
+        if at is None:
+            return
+        index = self._cursor.top + at.y - 1
+        if at.y == 0 and (column := self._face.column_at(at.x)) is not None:
+            self.sort_by(column.id, reverse=column is self._order.column and not self._order.is_reversed)
+        elif 1 <= at.y <= self.page_lines and index < len(self._order.keys):
+            self.step(index - self._cursor.index)
+            if event.chain > 1:
+                self.action_choose()
+
+    def on_resize(self) -> None:
+        """Keep the cursor in sight."""
+        self._cursor.resize(self.page_lines)
+        self.refresh()
+
+    def restyled(self) -> None:
+        """Forget finished rows."""
+        self._face.forget()
+
+    def render_line(self, y: int) -> Strip:
+        """Header, rows, footer."""
+        width, skin, order = self.size.width, self.skin, self._order
+        self._face.fit_to(width - 1)
+        if y == 0:
+            return self.paint(self._face.header(order), width, skin.parts["table--header"])
+        if y == self.size.height - 1:
+            footer = self._face.footer(order, position=self._cursor.index, noun=self._noun)
+            return self.paint(footer, width, skin.parts["table--footer"])
+        index = self._cursor.top + y - 1
+        if index >= len(order.keys):
+            text = self._empty if y == 1 and not order.rows else ""
+            return self.paint((Span(text, Tone.MUTED),), width)
+        key = order.keys[index]
+        base = skin.parts["table--cursor"] if index == self._cursor.index else skin.base
+        row = self._face.row(self, key, order.rows[key], base)
+        rail = self.rail_segment(y - 1, top=self._cursor.top, count=len(order.keys), height=self._cursor.height)
+        return Strip([*row, rail], width)
+
+    def _rearrange(self) -> None:
+        """Filter and sort at once."""
+        self._sorted_at = _loop_seconds()
+        self._order.arrange()
+        self._cursor.follow(self._order.keys)
+        self._show_cursor()
+
+    def _sort_when_due(self) -> None:
+        """Sort now if the last sort is long ago and the cursor rests, else arm one timer."""
+        if self._resort_timer is not None:
+            return
+        wait = max(self._sorted_at, self._moved_at) + RESORT_SECONDS - _loop_seconds()
+        if wait <= 0:
+            self._rearrange()
+        else:
+            self._resort_timer = self.set_timer(wait, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._resort_timer = None
+        self._sort_when_due()
+
+    def _repaint(self, updated: frozenset[str]) -> None:
+        width, visible = self.size.width, self._cursor.visible()
+        lines = [Region(0, y, width, 1) for y, key in enumerate(visible, start=1) if key in updated]
+        if lines:
+            self.refresh(*lines)
+
+    def _show_cursor(self) -> None:
+        self.refresh()
+        if self._cursor.key != self._announced:
+            self._announced = self._cursor.key
+            self.post_message(self.Highlighted(self, self._announced))
+
+
+def _loop_seconds() -> float:
+    return asyncio.get_running_loop().time()
+
+
+def _text_of_columns(columns: Sequence[Column[RowT]]) -> Callable[[RowT], str]:
+    return lambda row: " ".join(text_of(column.cell(row)) for column in columns)
