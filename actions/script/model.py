@@ -10,6 +10,8 @@ import msgspec
 from actions.command.model import Call
 
 DEFAULT_WITHIN_SECONDS = 15.0
+_WITHIN_SECONDS = {"teardown": 2700.0, "park": 900.0, "cancel": 900.0, "launch": 60.0, "approve": 1800.0}
+"""Verbs that are done only when the run is where they lead: a real teardown takes half an hour."""
 DEFAULT_DEADLINE_SECONDS = 900.0
 DEFAULT_SIZE = (160, 45)
 
@@ -82,7 +84,6 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     cluster: str = ""
     region: str = ""
     account: str = ""
-    within: Amount = ""
 
 
 class Press(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -114,3 +115,8 @@ class Script:
     """Columns and rows of the screen."""
     steps: tuple[Step, ...]
     always: tuple[Step, ...]
+
+
+def default_within(verb: str) -> float:
+    """How many seconds a step of this verb may take if it does not say."""
+    return _WITHIN_SECONDS.get(verb, DEFAULT_WITHIN_SECONDS)

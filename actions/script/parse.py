@@ -19,12 +19,12 @@ from actions.script.amounts import parse_comparison, parse_duration
 from actions.script.model import (
     DEFAULT_DEADLINE_SECONDS,
     DEFAULT_SIZE,
-    DEFAULT_WITHIN_SECONDS,
     Conditions,
     Log,
     Press,
     Script,
     Step,
+    default_within,
 )
 
 S = TypeVar("S", bound=msgspec.Struct)
@@ -127,15 +127,15 @@ class _Parser:
         if verb not in known:
             raise self._document.error(ScriptError, f"unknown verb {verb!r}.", *where, hint=nearest_hint(verb, known))
         value = self._substitute(raw, where)
+        within = value.pop("within", "") if isinstance(value, dict) else ""
         action = self._action(verb, value, where)
-        within = action.within if isinstance(action, Conditions) else ""
         line, column = self._document.position(*where)
         return Step(
             verb=verb,
             action=action,
             line=line,
             column=column,
-            within_seconds=self.duration(within, *where, "within") if within != "" else DEFAULT_WITHIN_SECONDS,
+            within_seconds=self.duration(within, *where, "within") if within != "" else default_within(verb),
             text=_one_line(verb, raw),
         )
 

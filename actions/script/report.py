@@ -1,0 +1,161 @@
+"""What a played script leaves behind: a JSON report and a JUnit report."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree
+
+import msgspec
+
+from actions.base.clock import format_rfc3339, parse_rfc3339
+from actions.base.errors import ConfigError
+from actions.base.untrusted import plain_text
+from actions.run.view import RunView, StageView
+
+SCHEMA = "eksml-report/1"
+
+PASSED, FAILED, LEFT_SOMETHING = 0, 1, 3
+
+
+class StepResult(StrEnum):
+    """How a step ended."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+
+
+class StepReport(msgspec.Struct, frozen=True):
+    """One step as it was played."""
+
+    section: Literal["steps", "always"]
+    verb: str
+    text: str
+    line: int
+    result: StepResult
+    seconds: float
+    seen: str
+    """What was there in the end, or why it failed."""
+
+
+class StageReport(msgspec.Struct, frozen=True):
+    """One stage of the run, or step of its teardown."""
+
+    id: str
+    kind: str
+    state: str
+    attempt: int
+    seconds: float | None
+    message: str
+
+
+class RunReport(msgspec.Struct, frozen=True):
+    """The run that the script launched."""
+
+    id: str
+    blueprint: str
+    state: str
+    stages: tuple[StageReport, ...]
+    teardown: tuple[StageReport, ...]
+    leftovers: tuple[str, ...] | None
+    """What the audit found; `null` if there was none."""
+    retained: tuple[str, ...]
+
+
+class Report(msgspec.Struct, frozen=True):
+    """A played script."""
+
+    schema: str
+    script: str
+    result: Literal["passed", "failed", "left something"]
+    exit_code: int
+    started_at: str
+    seconds: float
+    steps: tuple[StepReport, ...]
+    run: RunReport | None
+    artifacts: tuple[str, ...]
+
+
+def exit_code_of(steps: tuple[StepReport, ...], run: RunReport | None) -> int:
+    """0 passed, 3 if something is left behind, else 1."""
+    if run is not None and run.leftovers:
+        return LEFT_SOMETHING
+    failed = [step for step in steps if step.result is StepResult.FAILED]
+    if any(step.section == "always" and step.verb == "teardown" for step in failed):
+        return LEFT_SOMETHING
+    return FAILED if failed else PASSED
+
+
+def run_report(view: RunView) -> RunReport:
+    """A run's part of the report."""
+    return RunReport(
+        id=view.id,
+        blueprint=view.blueprint_id,
+        state=view.state.value,
+        stages=tuple(_stage(stage) for stage in view.stages),
+        teardown=tuple(_stage(stage) for stage in view.teardown),
+        leftovers=view.audit.leftovers if view.audit else None,
+        retained=view.audit.retained if view.audit else (),
+    )
+
+
+def write_report(report: Report, file: Path) -> None:
+    """As JSON.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    _write(file, msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+
+
+def write_junit(report: Report, file: Path) -> None:
+    """As JUnit XML: one test case a step.
+
+    Raises:
+        ConfigError: The file cannot be written.
+    """
+    failures = sum(step.result is StepResult.FAILED for step in report.steps)
+    skipped = sum(step.result is StepResult.SKIPPED for step in report.steps)
+    suite = ElementTree.Element(
+        "testsuite",
+        name=report.script,
+        tests=str(len(report.steps)),
+        failures=str(failures),
+        skipped=str(skipped),
+        time=f"{report.seconds:.3f}",
+        timestamp=format_rfc3339(parse_rfc3339(report.started_at)).rstrip("Z"),
+    )
+    for step in report.steps:
+        case = ElementTree.SubElement(
+            suite,
+            "testcase",
+            classname=f"{report.script}.{step.section}",
+            name=f"line {step.line}: {_xml(step.text)}",
+            time=f"{step.seconds:.3f}",
+        )
+        if step.result is StepResult.FAILED:
+            ElementTree.SubElement(case, "failure", message=_xml(step.seen))
+        elif step.result is StepResult.SKIPPED:
+            ElementTree.SubElement(case, "skipped", message=_xml(step.seen))
+    _write(file, ElementTree.tostring(suite, encoding="utf-8", xml_declaration=True) + b"\n")
+
+
+def _stage(stage: StageView) -> StageReport:
+    seconds = None
+    if stage.started_at is not None and stage.ended_at is not None:
+        seconds = round(stage.ended_at - stage.started_at, 3)
+    return StageReport(stage.id, stage.kind, stage.state.value, stage.attempt, seconds, stage.message)
+
+
+def _xml(text: str) -> str:
+    return plain_text(text)
+
+
+def _write(file: Path, data: bytes) -> None:
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another path.") from error

@@ -1,0 +1,5 @@
+"""The command line. Importing it is cheap: `--help` loads no library."""
+
+from tui.cli.main import main
+
+__all__ = ["main"]

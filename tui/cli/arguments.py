@@ -1,0 +1,144 @@
+"""What can be written on the command line."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+VERSION = "0.1.0"
+
+_EPILOG = """\
+examples:
+  eksml-tui                             open the console on the kubeconfig's context
+  eksml-tui --demo                      open it on the embedded cluster
+  eksml-tui --demo --script life.yaml   play a script, without a terminal if need be
+  eksml-tui nodes --output json         what the cluster costs, once
+  eksml-tui runs list                   what has been launched from here
+
+exit codes: 0 done or passed, 1 failed, 2 bad usage or bad script, 3 a teardown left something
+"""
+
+
+def parser() -> argparse.ArgumentParser:
+    """The whole command line."""
+    top = argparse.ArgumentParser(
+        prog="eksml-tui",
+        description="The console for people who train models on Amazon EKS.",
+        epilog=_EPILOG,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    top.add_argument("--version", action="version", version=f"%(prog)s {VERSION}")
+    top.add_argument("--debug", action="store_true", help="show the traceback of an error, with secrets removed")
+    cluster = _cluster_options()
+    _add_options(top, cluster)
+    _console_options(top)
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
+    _nodes(commands, cluster)
+    _blueprints(commands)
+    _validate(commands)
+    _plan(commands)
+    _runs(commands)
+    _sandbox(commands)
+    return top
+
+
+_Options = list[tuple[tuple[str, ...], dict[str, object]]]
+_Commands = argparse._SubParsersAction  # type: ignore[type-arg]  # noqa: SLF001 - argparse names the type nowhere else
+
+
+def _cluster_options() -> _Options:
+    return [
+        (("--demo",), {"action": "store_true", "help": "use the embedded cluster on 127.0.0.1; start it if need be"}),
+        (
+            ("--kubeconfig",),
+            {"type": Path, "metavar": "FILE", "help": "kubeconfig (default: $KUBECONFIG, ~/.kube/config)"},
+        ),
+        (("--context",), {"default": "", "metavar": "NAME", "help": "context of the kubeconfig"}),
+        (("-n", "--namespace"), {"default": "", "metavar": "NAME", "help": "namespace to begin with"}),
+        (("--profile",), {"default": "", "metavar": "NAME", "help": "AWS profile"}),
+        (("--region",), {"default": "", "metavar": "REGION", "help": "AWS region, where the cluster does not say"}),
+    ]
+
+
+def _add_options(target: argparse.ArgumentParser, options: _Options, *, suppress: bool = False) -> None:
+    for names, settings in options:
+        extra = {"default": argparse.SUPPRESS} if suppress else {}
+        target.add_argument(*names, **(settings | extra))  # type: ignore[arg-type]
+
+
+def _console_options(top: argparse.ArgumentParser) -> None:
+    top.add_argument("--readonly", action="store_true", help="refuse whatever would change the cluster or a run")
+    top.add_argument(
+        "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
+    )
+    top.add_argument("--speed", type=float, default=60.0, metavar="X", help="how fast a demo prints (default: 60)")
+    top.add_argument("--run", default="", metavar="ID", help="the run to show first")
+    script = top.add_argument_group("playing a script")
+    script.add_argument("--script", type=Path, metavar="FILE", help="play the steps of FILE")
+    script.add_argument("--script-check", action="store_true", help="only check the script")
+    script.add_argument("--visible", action="store_true", help="play it in this terminal instead of headless")
+    script.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report")
+    script.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
+    script.add_argument("--artifacts", type=Path, metavar="DIR", help="where screenshots and failures go (default: .)")
+
+
+def _nodes(commands: _Commands, cluster: _Options) -> None:
+    nodes = commands.add_parser("nodes", help="nodes, what is used of them, what they cost; once")
+    _add_options(nodes, cluster, suppress=True)
+    nodes.add_argument("--output", "-o", choices=("table", "json"), default="table")
+
+
+def _blueprints(commands: _Commands) -> None:
+    listing = commands.add_parser("blueprints", help="list the blueprints, or show one")
+    listing.add_argument("id", nargs="?", default="", help="the blueprint to show")
+    listing.add_argument("--output", "-o", choices=("table", "json"), default="table")
+
+
+def _validate(commands: _Commands) -> None:
+    validate = commands.add_parser("validate", help="check blueprint folders")
+    validate.add_argument("folder", type=Path, nargs="+")
+
+
+def _plan(commands: _Commands) -> None:
+    plan = commands.add_parser("plan", help="what a launch would make, and what it would cost")
+    plan.add_argument("blueprint")
+    plan.add_argument("--preset", default="", help="a named set of parameters")
+    plan.add_argument("--existing-cluster", action="store_true", help="provision nothing")
+    plan.add_argument("set", nargs="*", metavar="name=value", help="parameters")
+    plan.add_argument("--output", "-o", choices=("table", "json"), default="table")
+
+
+def _runs(commands: _Commands) -> None:
+    runs = commands.add_parser("runs", help="what has been launched from this machine")
+    verbs = runs.add_subparsers(dest="verb", metavar="VERB", required=True)
+    listing = verbs.add_parser("list", help="all runs, newest first")
+    listing.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    show = verbs.add_parser("show", help="the stages of a run")
+    show.add_argument("run")
+    show.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    logs = verbs.add_parser("logs", help="what the pods of a run printed")
+    logs.add_argument("run")
+    logs.add_argument("--stage", default="", help="only this stage")
+    logs.add_argument("--follow", "-f", action="store_true", help="go on until the run ends")
+    for verb, text in (
+        ("resume", "start its runner again"),
+        ("cancel", "stop its jobs"),
+        ("park", "free its accelerators"),
+    ):
+        verbs.add_parser(verb, help=text).add_argument("run")
+    approve = verbs.add_parser("approve", help="approve the plan that a stage waits with")
+    approve.add_argument("run")
+    approve.add_argument("--plan", default="", metavar="HASH", help="only this plan")
+    retry = verbs.add_parser("retry", help="try its failed stage again")
+    retry.add_argument("run")
+    teardown = verbs.add_parser("teardown", help="remove what it made, then audit")
+    teardown.add_argument("run")
+    teardown.add_argument("--confirm", default="", metavar="CLUSTER", help="the cluster's name, letter by letter")
+    teardown.add_argument("--delete-data", action="store_true", help="also storage that holds data of the run")
+
+
+def _sandbox(commands: _Commands) -> None:
+    sandbox = commands.add_parser("sandbox", help="serve the embedded cluster alone")
+    sandbox.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
+    sandbox.add_argument("--speed", type=float, default=60.0, help="how fast workloads print (default: 60)")
+    sandbox.add_argument("--name", default="served", help="name of its state folder")

@@ -1,0 +1,58 @@
+"""The entry point: dispatch, exit codes, and the one place where an error becomes a line on stderr."""
+
+from __future__ import annotations
+
+import os
+import sys
+from argparse import Namespace
+from collections.abc import Callable, Sequence
+from importlib import import_module
+
+from actions.base.errors import ConsoleError, ScriptError
+from tui.cli.arguments import parser
+
+FAILED = 1
+BAD_USAGE = 2
+
+_COMMANDS = {
+    None: "tui.cli.console",
+    "nodes": "tui.cli.nodes",
+    "blueprints": "tui.cli.catalogue",
+    "validate": "tui.cli.catalogue",
+    "plan": "tui.cli.catalogue",
+    "runs": "tui.cli.runs",
+    "sandbox": "tui.cli.sandbox",
+}
+"""Module of each command, imported when it is called; it has `run(options) -> exit code`."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run the program.
+
+    Returns:
+        0 done or passed; 1 failed; 2 bad usage or bad script; 3 a teardown left something; 130 interrupted.
+    """
+    os.umask(0o077)
+    options = parser().parse_args(argv)
+    run: Callable[[Namespace], int] = import_module(_COMMANDS[options.command]).run
+    try:
+        return run(options)
+    except ConsoleError as error:
+        return _complain(error, debug=options.debug)
+    except KeyboardInterrupt:
+        return 130
+    except BrokenPipeError:
+        # whoever read our output has gone: say nothing, and keep the interpreter from flushing into the void
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return FAILED
+
+
+def _complain(error: ConsoleError, *, debug: bool) -> int:
+    from actions.base.untrusted import plain_text, redact
+
+    if debug:
+        import traceback
+
+        sys.stderr.write(plain_text(redact("".join(traceback.format_exception(error)))))
+    sys.stderr.write(f"eksml-tui: {plain_text(redact(error.sentence()))}\n")
+    return BAD_USAGE if isinstance(error, ScriptError) else FAILED

@@ -1,0 +1,53 @@
+"""Which cluster the command line means."""
+
+from __future__ import annotations
+
+import os
+from argparse import Namespace
+from dataclasses import dataclass, field
+
+from actions.cluster.kubeconfig import ClusterTarget
+
+DEMO_NAME = "demo"
+
+
+@dataclass(frozen=True, slots=True)
+class ChosenTarget:
+    """A cluster, and what children that work on it need in their environment."""
+
+    target: ClusterTarget
+    environment: dict[str, str] = field(default_factory=dict)
+    region: str = ""
+    profile: str = ""
+    demo_speed: float | None = None
+    """Set for the embedded cluster: how much faster its workloads print."""
+
+
+def chosen_target(options: Namespace) -> ChosenTarget:
+    """Follow the options; starts the embedded cluster for `--demo`."""
+    if options.demo:
+        return _demo(options)
+    environment = {"AWS_PROFILE": options.profile} if options.profile else {}
+    if options.region:
+        environment["AWS_REGION"] = options.region
+    target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
+    region = options.region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
+    return ChosenTarget(target, environment, region, options.profile or os.environ.get("AWS_PROFILE", ""))
+
+
+def _demo(options: Namespace) -> ChosenTarget:
+    from actions.sandbox.locate import find_or_start
+
+    sandbox = find_or_start(DEMO_NAME, speed=getattr(options, "speed", 60.0))
+    region = options.region or "us-west-2"
+    environment = {
+        "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
+        "AWS_REGION": region,
+        "AWS_ACCESS_KEY_ID": "demo",
+        "AWS_SECRET_ACCESS_KEY": "demo",
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+    }
+    target = ClusterTarget(kubeconfig=sandbox.kubeconfig, context=options.context, namespace=options.namespace)
+    return ChosenTarget(target, environment, region, demo_speed=sandbox.process.speed)
