@@ -1,0 +1,1 @@
+"""The Kubernetes wire protocol, served from memory."""

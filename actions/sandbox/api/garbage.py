@@ -1,0 +1,153 @@
+"""What disappears because something else did: dependents of owners, contents of namespaces, instances of CRDs.
+
+Source: k8s.io/kubernetes `pkg/controller/garbagecollector`, `pkg/controller/namespace`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Never
+
+from actions.sandbox.api import definitions
+from actions.sandbox.api.codec import clone
+from actions.sandbox.api.deletion import CLEANUP, FOREGROUND, ORPHAN, Deleter
+from actions.sandbox.api.options import DeleteOptions
+from actions.sandbox.api.resources import GroupResource, Registry
+from actions.sandbox.api.status import ApiFault
+from actions.sandbox.api.store import Change, Store, Stored, StoreEvent
+
+_NAMESPACES = GroupResource("", "namespaces")
+
+
+class GarbageCollector:
+    """Follows the store and removes what is left without a reason to exist."""
+
+    def __init__(self, store: Store, registry: Registry, deleter: Deleter) -> None:
+        self._store = store
+        self._registry = registry
+        self._deleter = deleter
+        self._events: asyncio.Queue[StoreEvent] = asyncio.Queue()
+        store.listen(self._events.put_nowait)
+
+    async def run(self) -> Never:
+        """Work until cancelled."""
+        while True:
+            self._consider(await self._events.get())
+
+    def _consider(self, event: StoreEvent) -> None:
+        if event.change is Change.DELETED:
+            self._after_removal(event.after)
+            return
+        current = self._store.by_uid(event.after.uid)
+        if current is None or current.version != event.after.version:
+            return  # a later event of the same object will be considered
+        if current.body["metadata"].get("deletionTimestamp"):
+            self._advance(current)
+        elif event.change is Change.ADDED and current.owner_uids:
+            self._reconsider(current)
+
+    def _after_removal(self, gone: Stored) -> None:
+        for child in self._store.dependents(gone.uid):
+            self._reconsider(child)
+        for owner in gone.owner_uids:
+            parent = self._store.by_uid(owner)
+            if parent is not None and FOREGROUND in _finalizers(parent):
+                self._advance(parent)
+        home = self._store.get(_NAMESPACES, "", gone.namespace)
+        if home is not None and home.body["metadata"].get("deletionTimestamp"):
+            self._empty_namespace(home)
+        self._finish_definition(gone.key)
+
+    def _advance(self, stored: Stored) -> None:
+        """Take a terminating object one step further."""
+        held_by = _finalizers(stored)
+        if ORPHAN in held_by:
+            for child in self._store.dependents(stored.uid):
+                self._disown(child, {stored.uid})
+            self._release(stored, ORPHAN)
+        elif FOREGROUND in held_by:
+            self._delete_dependents(stored)
+        elif stored.key == _NAMESPACES:
+            self._empty_namespace(stored)
+        elif CLEANUP in held_by:
+            self._delete_all(list(self._store.collection(definitions.key_of_definition(stored.body)).ordered()))
+            self._finish_definition(definitions.key_of_definition(stored.body))
+
+    def _delete_dependents(self, owner: Stored) -> None:
+        children = self._store.dependents(owner.uid)
+        if not any(_is_blocking(child, owner.uid) for child in children):
+            self._release(owner, FOREGROUND)
+            return
+        for child in children:
+            if not child.body["metadata"].get("deletionTimestamp"):
+                self._delete(child, "Foreground" if self._store.dependents(child.uid) else "Background")
+
+    def _reconsider(self, child: Stored) -> None:
+        """Delete an object whose last owner is gone; forget the owners that are."""
+        owners = [self._store.by_uid(uid) for uid in child.owner_uids]
+        if any(owner is not None and FOREGROUND not in _finalizers(owner) for owner in owners):
+            absent = {uid for uid in child.owner_uids if self._store.by_uid(uid) is None}
+            if absent:
+                self._disown(child, absent)
+        elif not child.body["metadata"].get("deletionTimestamp"):
+            self._delete(child, "Background")
+
+    def _disown(self, child: Stored, owners: set[str]) -> None:
+        body = clone(child.body)
+        kept = [owner for owner in body["metadata"]["ownerReferences"] if owner.get("uid") not in owners]
+        if kept:
+            body["metadata"]["ownerReferences"] = kept
+        else:
+            del body["metadata"]["ownerReferences"]
+        self._store.put(child.key, child.namespace, child.name, body)
+
+    def _release(self, stored: Stored, finalizer: str) -> None:
+        body = clone(stored.body)
+        kept = [name for name in _finalizers(stored) if name != finalizer]
+        body["metadata"]["finalizers"] = kept
+        if not kept:
+            del body["metadata"]["finalizers"]
+        after = self._store.put(stored.key, stored.namespace, stored.name, body)
+        if not kept and not body["metadata"].get("deletionGracePeriodSeconds"):
+            self._deleter.remove(after)
+
+    def _empty_namespace(self, home: Stored) -> None:
+        contents = [
+            stored for key in self._store.known_keys() for stored in self._store.collection(key).ordered(home.name)
+        ]
+        if contents:
+            self._delete_all([stored for stored in contents if "deletionTimestamp" not in stored.body["metadata"]])
+        elif not _finalizers(home):
+            self._deleter.remove(home)
+
+    def _finish_definition(self, key: GroupResource) -> None:
+        crd = self._store.get(definitions.CRD_KEY, "", f"{key.plural}.{key.group}")
+        if crd is None or CLEANUP not in _finalizers(crd) or "deletionTimestamp" not in crd.body["metadata"]:
+            return
+        if not self._store.collection(key).objects:
+            self._release(crd, CLEANUP)
+
+    def _delete_all(self, objects: list[Stored]) -> None:
+        for stored in objects:
+            self._delete(stored, "Background")
+
+    def _delete(self, stored: Stored, propagation: str) -> None:
+        resource = self._registry.any_version(stored.key)
+        if resource is None:
+            self._deleter.remove(stored)
+            return
+        options = DeleteOptions(propagation=propagation, uid=stored.uid)
+        try:
+            self._deleter.delete(resource, stored.namespace, stored.name, options)
+        except ApiFault:  # gone or replaced since: nothing is left to do
+            return
+
+
+def _finalizers(stored: Stored) -> list[str]:
+    found: list[str] = stored.body["metadata"].get("finalizers") or []
+    return found
+
+
+def _is_blocking(child: Stored, owner: str) -> bool:
+    references = child.body["metadata"].get("ownerReferences") or ()
+    return any(one.get("uid") == owner and one.get("blockOwnerDeletion") for one in references)
