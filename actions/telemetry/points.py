@@ -9,7 +9,7 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     """One value of one curve."""
 
     metric: str
-    """`train_loss`, `val_loss`, `test_loss`, or a named extra: `learning_rate`, `grad_norm`, `throughput`…"""
+    """`train_loss`, `val_loss`, `test_loss`, or a named extra: `lr`, `grad_norm`, `throughput`…"""
     step: int | None
     """Global step; `None` if the line does not say."""
     value: float

@@ -1,0 +1,107 @@
+"""Dictionaries of the Hugging Face Trainer, TRL and their relatives.
+
+The step is not in the dictionary. It is the counter of the bar's redraw right after it: tqdm clears the bar, prints
+the dictionary, draws the bar again; the bar before may be many steps old.
+
+Source: FORMATS 2.5; transformers 4 and 5 (which quotes its numbers), captured in `tests/fixtures/corpus/logs/hf_*`.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, named_points
+from actions.telemetry.lines import Record
+from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.points import Point
+from actions.telemetry.progress import Bar, bar_of
+
+_DICTIONARY = re.compile(r"\{'[^{}]{1,6000}\}")
+_PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?({NUMBER})'?(?=[,}}])")
+_TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})")
+_OPENERS = frozenset({"loss", "eval_loss", "train_runtime"})
+_NAMES = {
+    "loss": TRAIN_LOSS,
+    "eval_loss": VAL_LOSS,
+    "train_loss": "train_loss_final_mean",
+    "learning_rate": "lr",
+    "grad_norm": "grad_norm",
+    "kl": "kl",
+    "reward": "reward",
+    "train_samples_per_second": "throughput",
+    "train_steps_per_second": "iters_per_second",
+}
+_PATIENCE = 20
+
+
+class HuggingFace:
+    """Reads the dictionaries, holding each until the bar shows its step.
+
+    A stream without bars is not held back: its points have no step, only an epoch.
+    """
+
+    def __init__(self) -> None:
+        self._total: int | None = None
+        self._held: list[Point] = []
+        self._waited = 0
+
+    def read(self, record: Record) -> list[Finding] | None:
+        findings = self._wait()
+        total = _TOTAL.search(record.text) if "Total opt" in record.text else None
+        if total:
+            self._total = int(total[1].replace(",", ""))
+            return findings
+        dictionary = _dictionary_of(record.text)
+        if dictionary is not None:
+            return findings + self.flush() + self._read_dictionary(record, dictionary)
+        bar = bar_of(record.text) if "[" in record.text else None
+        if bar is None or bar.metrics:
+            return findings or None
+        return findings + self._read_bar(record, bar)
+
+    def flush(self) -> list[Finding]:
+        """What waits for a bar, without a step."""
+        held: list[Finding] = [*self._held]
+        self._held.clear()
+        self._waited = 0
+        return held
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether something waits, so that every record must be shown to this dialect."""
+        return bool(self._held)
+
+    def _wait(self) -> list[Finding]:
+        self._waited += bool(self._held)
+        return self.flush() if self._waited > _PATIENCE else []
+
+    def _read_dictionary(self, record: Record, values: dict[str, float]) -> list[Finding]:
+        points = named_points(record, None, values, _NAMES, epoch=values["epoch"])
+        if self._total is None:
+            return points
+        self._held = [point for point in points if isinstance(point, Point)]
+        return []
+
+    def _read_bar(self, record: Record, bar: Bar) -> list[Finding]:
+        findings: list[Finding] = [bar.progress(record.rank)]
+        if bar.label or bar.total is None:
+            return findings
+        if self._total is None:
+            self._total = bar.total
+        if bar.total == self._total and self._held:
+            findings += [msgspec.structs.replace(point, step=bar.done) for point in self._held]
+            self._held.clear()
+            self._waited = 0
+        return findings
+
+
+def _dictionary_of(text: str) -> dict[str, float] | None:
+    if "'epoch'" not in text:
+        return None
+    for match in _DICTIONARY.finditer(text):
+        values = {key: number_of(value) for key, value in _PAIR.findall(match[0])}
+        if "epoch" in values and not _OPENERS.isdisjoint(values):
+            return values
+    return None

@@ -1,0 +1,86 @@
+"""Bars whose postfix carries the metrics: Lightning, NeMo 1, BioNeMo 1, neuronx-nemo-megatron, NxD Training.
+
+Source: FORMATS 2.1; Lightning 2.5 captured in `tests/fixtures/corpus/logs/lightning_*`.
+"""
+
+from __future__ import annotations
+
+import re
+
+from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points
+from actions.telemetry.lines import Record
+from actions.telemetry.points import Point
+from actions.telemetry.progress import Bar, bar_of
+
+_NAMED_LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "train/loss", "step_loss")
+_VALIDATION_LOSSES = ("val_loss", "validation_loss", "val/loss", "val_loss_epoch")
+_EXTRAS = {
+    "lr": "lr",
+    "learning_rate": "lr",
+    "grad_norm": "grad_norm",
+    "gradient_norm": "grad_norm",
+    "parameter_norm": "param_norm",
+    "throughput": "throughput",
+    "consumed_samples": "consumed_samples",
+    "train_step_timing in s": "step_time_s",
+    "iteration_time": "step_time_s",
+}
+_RATES = {"it/s": "iters_per_second", "s/it": "seconds_per_iter"}
+_EPOCH = re.compile(r"\b[Ee]poch[ :]{1,3}(\d{1,9})(?:/\d{1,9})?\W{0,4}$")
+
+
+class LightningBars:
+    """Reads the postfix of training bars.
+
+    `loss=` is a running mean wherever a named loss stands beside it, and the curve only where none ever does. A
+    validation loss stays in the postfix after its validation: only a change is a point.
+    """
+
+    def __init__(self) -> None:
+        self._has_named_loss = False
+        self._seen_validation: dict[tuple[int, str], str] = {}
+
+    def read(self, record: Record) -> list[Finding] | None:
+        bar = bar_of(record.text) if "[" in record.text else None
+        if bar is None or not bar.metrics:
+            return None
+        findings: list[Finding] = [bar.progress(record.rank)]
+        if bar.is_training and bar.done > 0:
+            findings += self._points(record, bar)
+        return findings
+
+    def _points(self, record: Record, bar: Bar) -> list[Finding]:
+        match = _EPOCH.search(bar.label)
+        epoch = float(match[1]) if match else None
+        step = _step_of(bar)
+        losses: list[Finding] = []
+        named = first_of(bar.metrics, _NAMED_LOSSES)
+        if named:
+            self._has_named_loss = True
+            losses.append(Point(TRAIN_LOSS, step, bar.metrics[named], record.rank, epoch, named, record.at))
+        if "loss" in bar.metrics:
+            metric = "train_loss_smoothed" if self._has_named_loss else TRAIN_LOSS
+            losses.append(Point(metric, step, bar.metrics["loss"], record.rank, epoch, "loss", record.at))
+        losses += self._held(record, bar, step, epoch)
+        if not losses:
+            return []
+        if bar.rate is not None:
+            losses.append(Point(_RATES[bar.rate_unit], step, bar.rate, record.rank, epoch, "tqdm rate", record.at))
+        return losses + named_points(record, step, bar.metrics, _EXTRAS, epoch=epoch)
+
+    def _held(self, record: Record, bar: Bar, step: int, epoch: float | None) -> list[Finding]:
+        points: list[Finding] = []
+        for metric, keys in ((VAL_LOSS, _VALIDATION_LOSSES), (TEST_LOSS, ("test_loss",))):
+            key = first_of(bar.metrics, keys)
+            if key and self._seen_validation.get((record.rank, metric)) != bar.texts[key]:
+                self._seen_validation[record.rank, metric] = bar.texts[key]
+                points.append(Point(metric, step, bar.metrics[key], record.rank, epoch, key, record.at))
+        return points
+
+
+def _step_of(bar: Bar) -> int:
+    """`global_step` unless it has lost digits; then the bar's own counter, which is exact."""
+    exact = bar.metrics.get("global_step")
+    if exact is None or "e" in bar.texts["global_step"].lower() or not exact.is_integer():
+        return bar.done
+    return int(exact)

@@ -1,0 +1,106 @@
+"""Loops that people write themselves: a step and a loss somewhere on a line, or JSON lines.
+
+Source: FORMATS 2.8, the last rows; llm.c and nanoGPT print this way too.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points
+from actions.telemetry.lines import Record
+from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.points import Point, Progress
+
+_STEP = re.compile(
+    r"(?:\b(?:global_)?[Ss]tep|\b[Ii]ter(?:ation)?|스텝|\bBatch)[ :=]{1,4}\[?(\d{1,12})(?:/(\d{1,12}))?\]?(?=[\s:|,]|$)"
+)
+_EPOCH = re.compile(r"\b[Ee]poch[ :=]{1,3}\[?(\d{1,9})\b")
+_TRAIN = re.compile(rf"(?<![\w/-])(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
+_VALIDATION = re.compile(rf"(?<![\w/-])[Vv]al(?:idation)?[ _]loss\)?[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
+_BEFORE_TRAIN = re.compile(r"(?i)(?:val|validation|eval|test|packet)[ _]$")
+_VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
+
+_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step")
+_TRAIN_KEYS = ("train_loss", "train/loss", "loss", "reduced_train_loss")
+_VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
+_EXTRAS = {"lr": "lr", "learning_rate": "lr", "grad_norm": "grad_norm", "throughput": "throughput"}
+
+
+class JsonLines:
+    """Reads objects that have a step and a loss."""
+
+    def read(self, record: Record) -> list[Finding] | None:
+        text = record.text.strip()
+        if not text.startswith('{"') or not text.endswith("}"):
+            return None
+        try:
+            parsed = json.loads(text)
+        except (ValueError, RecursionError):
+            return None
+        values = {key: float(value) for key, value in parsed.items() if type(value) in (int, float)}
+        step_key = first_of(values, _STEP_KEYS)
+        if not step_key or not values[step_key].is_integer():
+            return None
+        step, epoch = int(values[step_key]), values.get("epoch")
+        points: list[Finding] = []
+        for metric, keys in ((TRAIN_LOSS, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
+            key = first_of(values, keys)
+            if key:
+                points.append(Point(metric, step, values[key], record.rank, epoch, key, record.at))
+        return points + named_points(record, step, values, _EXTRAS, epoch=epoch) if points else None
+
+
+class OwnLoops:
+    """Reads `step 20 loss 2.1` and its like.
+
+    A validation loss without a step (llm.c) belongs to the step that follows it; at the end of the stream, to the
+    last one. A line that names an epoch keeps that instead.
+    """
+
+    def __init__(self) -> None:
+        self._held: Point | None = None
+        self._last_step: int | None = None
+        self.reads_training = True
+        """Whether training losses are read: not where another dialect has been recognised in the stream."""
+
+    def read(self, record: Record) -> list[Finding] | None:
+        text = record.text
+        if "oss" not in text:
+            return None
+        alone = _VAL_ONLY.match(text)
+        if alone:
+            released = self.flush()
+            self._held = Point(VAL_LOSS, None, number_of(alone[1]), record.rank, None, "val loss", record.at)
+            return released
+        step, epoch = _STEP.search(text), _EPOCH.search(text)
+        findings = self._losses(record, int(step[1]) if step else None, float(epoch[1]) if epoch else None)
+        if step and findings:
+            self._last_step = int(step[1])
+            if step[2]:
+                findings.append(Progress("step", int(step[1]), int(step[2]), rank=record.rank))
+            findings += self._release(int(step[1]))
+        return findings or None
+
+    def flush(self) -> list[Finding]:
+        """The held validation loss, on the last step."""
+        return self._release(self._last_step)
+
+    def _losses(self, record: Record, step: int | None, epoch: float | None) -> list[Finding]:
+        findings: list[Finding] = []
+        train = _TRAIN.search(record.text) if step is not None and self.reads_training else None
+        if train and not _BEFORE_TRAIN.search(record.text[: train.start()]):
+            value = number_of(train[1])
+            findings.append(Point(TRAIN_LOSS, step, value, record.rank, epoch, "loss", record.at))
+        validation = _VALIDATION.search(record.text) if step is not None or epoch is not None else None
+        if validation:
+            value = number_of(validation[1])
+            findings.append(Point(VAL_LOSS, step, value, record.rank, epoch, "validation loss", record.at))
+        return findings
+
+    def _release(self, step: int | None) -> list[Finding]:
+        held, self._held = self._held, None
+        if held is None:
+            return []
+        return [Point(VAL_LOSS, step, held.value, held.rank, None, held.key, held.at)]

@@ -1,0 +1,162 @@
+"""Trainers that put a whole report on one line: a table of patterns.
+
+Source: FORMATS 2.4, 2.6 and 2.8; nxd and torchtitan 0.2.2 captured in `tests/fixtures/corpus/logs`.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, Finding, named_points
+from actions.telemetry.lines import Record
+from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.points import Point, Progress
+
+
+class LineForm(NamedTuple):
+    """One form of line."""
+
+    marker: str
+    """A text that such a line always has: a cheap first test."""
+    head: re.Pattern[str]
+    """Groups `step`, `loss`, and perhaps `epoch`."""
+    key: str
+    """What the trainer calls the loss."""
+    pair: re.Pattern[str] | None = None
+    """Further values behind the head: key and number."""
+    names: dict[str, str] = {}  # noqa: RUF012 - never changed
+    """Metric by key."""
+
+
+_N = NUMBER
+FORMS = (
+    LineForm(
+        "step_loss",
+        re.compile(
+            r"LOG \w{3} .{15,22} - \((?P<epoch>\d{1,9}), (?P<step>\d{1,12})\) {1,4}"
+            rf"step_loss : (?P<loss>{_N})"
+        ),
+        "step_loss",
+        re.compile(rf" ([a-z_-]{{1,30}}) : ({_N})"),
+        {"learning_rate": "lr", "throughput": "throughput", "grad_norm": "grad_norm", "grad-norm": "grad_norm"},
+    ),
+    LineForm(
+        "loss: ",
+        re.compile(rf"\bstep: {{1,8}}(?P<step>\d{{1,12}}) {{1,8}}loss: {{1,8}}(?P<loss>{_N})(?![\w])"),
+        "loss",
+        re.compile(rf" ([a-z_]{{1,30}}): {{1,8}}({_N})"),
+        {
+            "grad_norm": "grad_norm",
+            "memory": "memory_gib",
+            "tps": "tokens_per_s_per_gpu",
+            "tflops": "tflops",
+            "mfu": "mfu_percent",
+        },
+    ),
+    LineForm(
+        "completed step:",
+        re.compile(rf"completed step: (?P<step>\d{{1,12}}),.{{0,500}}?(?<!\w)loss: (?P<loss>{_N})"),
+        "loss",
+        re.compile(rf"[ ,]([\w/]{{1,30}}): ({_N})"),
+        {"seconds": "step_time_s", "TFLOP/s/device": "tflops", "Tokens/s/device": "tokens_per_s_per_gpu"},
+    ),
+    LineForm(
+        "|Loss: ",
+        re.compile(rf"(?<!\d)(?P<epoch>\d{{1,9}})\|(?P<step>\d{{1,12}})\|Loss: (?P<loss>{_N}):"),
+        "Loss",
+    ),
+    LineForm(
+        "samples/sec",
+        re.compile(rf"\bBatch (?P<step>\d{{1,12}}) Loss: (?P<loss>{_N}), Speed: "),
+        "Loss",
+        re.compile(rf" (Speed|lr): ({_N})"),
+        {"Speed": "samples_per_s", "lr": "lr"},
+    ),
+    LineForm(
+        "Train Epoch:",
+        re.compile(
+            rf"Train Epoch: (?P<epoch>\d{{1,9}}) \[(?P<step>\d{{1,12}})/\d{{1,12}}(?: \(\d{{1,3}}%\))?\]"
+            rf"\s{{1,8}}[Ll]oss[=:] ?(?P<loss>{_N})"
+        ),
+        "loss",
+    ),
+    LineForm(
+        "images/sec:",
+        re.compile(
+            rf"^(?P<step>\d{{1,12}})\timages/sec: {_N} \+/- {_N} \(jitter = {_N}\)\t(?P<loss>{_N})\s{{0,8}}(?:\t|$)"
+        ),
+        "total_loss",
+        re.compile(rf"(images/sec): ({_N})"),
+        {"images/sec": "images_per_s"},
+    ),
+    LineForm(
+        "Train step ",
+        re.compile(rf"\bTrain step (?P<step>\d{{1,12}}) training loss: (?P<loss>{_N})"),
+        "training loss",
+    ),
+)
+_RLHF = re.compile(r"\bepoch: (\d{1,9})\|step: (\d{1,12})\|")
+_RLHF_PAIR = re.compile(rf"\|([a-z_]{{1,30}}): ({NUMBER})")
+_RLHF_NAMES = {"act_loss": "actor_loss", "cri_loss": "critic_loss", "unsuper_loss": "unsupervised_loss"}
+_LOG_DIST = re.compile(rf"\bstep=(\d{{1,12}}), skipped=\d{{1,12}}, lr=\[({NUMBER})")
+_TIMER = re.compile(rf"/global_step=(\d{{1,12}}), .{{0,200}}?\bCurrSamplesPerSec=({NUMBER})")
+_DOCUMENTS = re.compile(rf"\bProcessed (\d{{1,12}}) documents \(({NUMBER}) docs/s")
+
+
+class SingleLines:
+    """Tries the forms one after the other; the first that fits reads the line."""
+
+    def __init__(self) -> None:
+        self._has_completed_steps = False
+
+    def read(self, record: Record) -> list[Finding] | None:
+        for form in FORMS:
+            match = form.head.search(record.text) if form.marker in record.text else None
+            if match:
+                return self._once(form, _points(form, match, record))
+        return None
+
+    def _once(self, form: LineForm, points: list[Finding]) -> list[Finding]:
+        # MaxText's second logger repeats the loss of `completed step:` with more digits: one series, not two.
+        self._has_completed_steps |= form.marker == "completed step:"
+        return [] if self._has_completed_steps and form.marker == "Train step " else points
+
+
+class DeepSpeed:
+    """Reads DeepSpeed-Chat's three losses, and what `log_dist` prints: no loss at all."""
+
+    def read(self, record: Record) -> list[Finding] | None:
+        text = record.text
+        head = _RLHF.search(text)
+        if head:
+            values = {key: number_of(value) for key, value in _RLHF_PAIR.findall(text, head.end() - 1)}
+            return named_points(record, int(head[2]), values, _RLHF_NAMES, epoch=int(head[1]))
+        for pattern, metric, key in ((_LOG_DIST, "lr", "lr"), (_TIMER, "samples_per_s", "CurrSamplesPerSec")):
+            match = pattern.search(text)
+            if match:
+                return [Point(metric, int(match[1]), number_of(match[2]), record.rank, None, key, record.at)]
+        return None
+
+
+class Preprocessing:
+    """Reads Megatron's document counter."""
+
+    def read(self, record: Record) -> list[Finding] | None:
+        match = _DOCUMENTS.search(record.text) if "documents (" in record.text else None
+        if match is None:
+            return None
+        return [Progress("documents", int(match[1]), None, per_second=number_of(match[2]), rank=record.rank)]
+
+
+def _points(form: LineForm, match: re.Match[str], record: Record) -> list[Finding]:
+    groups = match.groupdict()
+    step = int(groups["step"])
+    epoch = float(groups["epoch"]) if groups.get("epoch") else None
+    points: list[Finding] = [
+        Point(TRAIN_LOSS, step, number_of(groups["loss"]), record.rank, epoch, form.key, record.at)
+    ]
+    if form.pair:
+        values = {key: number_of(value) for key, value in form.pair.findall(record.text)}
+        points += named_points(record, step, values, form.names, epoch=epoch)
+    return points

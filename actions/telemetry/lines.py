@@ -1,0 +1,114 @@
+"""Records: what one process printed at once, without colours and without what others put before it.
+
+A line of a container may hold hundreds of records: a progress bar redraws itself behind `\\r`, mpirun glues the
+lines of its ranks together. Source: Open MPI 4 `--tag-output`, Ray 2, torchrun, srun -l, nemo-run, kubectl 1.32.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from actions.base.clock import parse_rfc3339
+
+HALF = 8192
+"""Characters kept of each end of a very long record: a bound on what every pattern may have to look at."""
+
+_MPI_TAG = re.compile(r"(?=\[\d{1,9},\d{1,9}\]<std(?:out|err)>:)")
+_ESCAPE = re.compile(
+    r"\x1b\[[0-?]*[ -/]*[@-~]"
+    r"|\x1b\][^\x07\x1b]*(?:\x07|\x1b\\)"
+    r"|\x1b[PX^_][^\x1b]*\x1b\\"
+    r"|\x1b[@-Z\\-_]"
+)
+_CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f\ufffd]")
+_PREFIX = re.compile(
+    r"""\s{0,16}(?:
+      \[pod/[^\]\s]{1,300}\]\s                                                   # kubectl logs --prefix
+    | (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d))\s  # kubectl logs --timestamps
+    | \[\d{1,9},(?P<mpi>\d{1,9})\]<std(?:out|err)>:                              # mpirun --tag-output
+    | \([\w.-]{1,100},?\ pid=(?P<pid>\d{1,9})(?:,\ ip=[\d.]{7,15})?\)\ ?         # Ray, SkyPilot
+    | \[(?:default|rank)(?P<torch>\d{1,9})\]:\s?                                 # torchrun
+    | (?P<srun>\d{1,6}):\ (?=\S|\ )                                              # srun -l
+    | [\w./-]{1,80}/\d{1,4}\ (?=\[default|Training)                              # nemo-run
+    )""",
+    re.VERBOSE,
+)
+_WORLD_RANK = re.compile(r"\bpid=(\d{1,9})\) world_rank=(\d{1,9})")
+_ROUNDS = 6
+
+
+class Record(NamedTuple):
+    """One record, ready for the dialects."""
+
+    text: str
+    """Never empty, at most `2 * HALF` characters and a few, no control characters but tabs."""
+    rank: int
+    at: float | None
+    """Seconds since the epoch, if the line said so."""
+
+
+def split_records(line: str) -> Iterator[str]:
+    """The records of one line: cut at `\\r` and before every tag of mpirun, very long ones shortened to their ends."""
+    for redraw in line.split("\r"):
+        for piece in _MPI_TAG.split(redraw):
+            if len(piece) > 2 * HALF:
+                yield f"{piece[:HALF]} … {piece[-HALF:]}"
+            elif piece:
+                yield piece
+
+
+def strip_controls(text: str) -> str:
+    """`text` without escape sequences, control characters and U+FFFD. An unfinished sequence ends with its record."""
+    if "\x1b" in text:
+        text = _ESCAPE.sub("", text)
+    return _CONTROL.sub("", text)
+
+
+class PrefixReader:
+    """Takes off what schedulers and launchers put before a line, and learns from it which rank it is of.
+
+    Args:
+        rank: The rank of lines that do not say.
+    """
+
+    def __init__(self, rank: int = 0) -> None:
+        self._rank = rank
+        self._rank_of_pid: dict[str, int] = {}
+
+    def read(self, text: str, at: float | None) -> Record | None:
+        """The record without prefixes; `None` if nothing is left of it."""
+        self._learn(text)
+        rank, start = self._rank, 0
+        for _ in range(_ROUNDS):
+            prefix = _PREFIX.match(text, start)
+            if prefix is None:
+                break
+            start = prefix.end()
+            rank = self._rank_in(prefix, rank)
+            if at is None and prefix["at"]:
+                at = epoch_of(prefix["at"])
+        rest = text[start:].rstrip()
+        return Record(rest, rank, at) if rest.strip() else None
+
+    def _rank_in(self, prefix: re.Match[str], rank: int) -> int:
+        if prefix["pid"]:
+            return self._rank_of_pid.get(prefix["pid"], rank)
+        for name in ("mpi", "torch", "srun"):
+            if prefix[name]:
+                return int(prefix[name])
+        return rank
+
+    def _learn(self, text: str) -> None:
+        if "world_rank=" in text:
+            for pid, rank in _WORLD_RANK.findall(text):
+                self._rank_of_pid[pid] = int(rank)
+
+
+def epoch_of(stamp: str) -> float | None:
+    """Seconds since the epoch of an RFC 3339 stamp; `None` if it is none."""
+    try:
+        return parse_rfc3339(stamp).timestamp()
+    except ValueError:
+        return None

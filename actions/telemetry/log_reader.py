@@ -1,0 +1,162 @@
+"""The reader of one container's log: lines in, points and progress out.
+
+Source: `docs/FORMATS` of the project's facts; every dialect names its own.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+
+from actions.telemetry.assembler import LineAssembler
+from actions.telemetry.dialects.composer import Composer
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, Finding
+from actions.telemetry.dialects.huggingface import HuggingFace
+from actions.telemetry.dialects.lightning import LightningBars
+from actions.telemetry.dialects.megatron import Megatron, NemoFields
+from actions.telemetry.dialects.own_loops import JsonLines, OwnLoops
+from actions.telemetry.dialects.ray import RayReports, RayTables
+from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
+from actions.telemetry.lines import PrefixReader, Record, epoch_of, split_records, strip_controls
+from actions.telemetry.points import Point
+from actions.telemetry.wrapped import Unwrapper
+
+_INTERESTING = re.compile(
+    r"[Ll]oss|\d/[\d?]|\dit \[|CrossEntropy|SamplesPerSec|images/sec|step=|world_rank=|documents \(|[╭│├╰]|optimization|repeated"
+)
+_DEDUPLICATED = re.compile(r"\[repeated \d{1,9}x across cluster\]")
+RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a complete curve."
+
+
+class LogReader:
+    """Reads one container's log line by line. It keeps little: never the lines.
+
+    Points come in the order of the log, at most once for each redraw of the same value. After a restart from a
+    checkpoint steps go back: the later value of a step is the curve.
+
+    Args:
+        rank: The rank of lines that do not tell theirs.
+    """
+
+    def __init__(self, rank: int = 0) -> None:
+        self._unwrapper = Unwrapper()
+        self._prefixes = PrefixReader(rank)
+        self._huggingface = HuggingFace()
+        self._own_loops = OwnLoops()
+        self._dialects: tuple[Dialect, ...] = (
+            RayReports(),
+            RayTables(),
+            NemoFields(),
+            Megatron(),
+            SingleLines(),
+            DeepSpeed(),
+            LightningBars(),
+            Composer(),
+            Preprocessing(),
+            JsonLines(),
+        )
+        self._last: dict[tuple[str, int, str], tuple[int | None, float | None, float | None]] = {}
+        self.notices: set[str] = set()
+        """What the operator should know about this log, in sentences."""
+
+    def feed(self, line: str, at: float | None = None) -> list[Finding]:
+        """Read one line.
+
+        Args:
+            line: Without its `\\n`. It may hold `\\r`, colours, and the wrapping of a container's log file.
+            at: Its time, seconds since the epoch, if the caller knows it better than the line does.
+
+        Returns:
+            New points and states of progress, in order. A value that is repeated is not returned again.
+        """
+        unwrapped = self._unwrapper.unwrap(line)
+        if unwrapped is None:
+            return []
+        text, stamp = unwrapped
+        if at is None and stamp:
+            at = epoch_of(stamp)
+        return self._read_text(text, at)
+
+    def flush(self) -> list[Finding]:
+        """What waits for a line to come: call it at the end, and when nothing has come for about a second."""
+        held: list[Finding] = []
+        for text in self._unwrapper.flush():
+            held += self._read_text(text, None)
+        return held + self._fresh([*self._huggingface.flush(), *self._own_loops.flush()])
+
+    def _read_text(self, text: str, at: float | None) -> list[Finding]:
+        if not self._huggingface.is_waiting and not _INTERESTING.search(text):
+            return []
+        findings: list[Finding] = []
+        for piece in split_records(text):
+            record = self._prefixes.read(strip_controls(piece), at)
+            if record:
+                findings += self._read_record(record)
+        return self._fresh(findings)
+
+    def _read_record(self, record: Record) -> list[Finding]:
+        if "repeated" in record.text and _DEDUPLICATED.search(record.text):
+            self.notices.add(RAY_NOTICE)
+        for dialect in self._dialects:
+            found = dialect.read(record)
+            if found is not None:
+                self._settle(found)
+                return found
+        found = self._huggingface.read(record)
+        if found is not None:
+            self._settle(found)
+            return found
+        return self._own_loops.read(record) or []
+
+    def _settle(self, found: list[Finding]) -> None:
+        """Another dialect has been recognised: a line of somebody's own loop is not the curve any more."""
+        if any(isinstance(finding, Point) and finding.metric == TRAIN_LOSS for finding in found):
+            self._own_loops.reads_training = False
+
+    def _fresh(self, findings: list[Finding]) -> list[Finding]:
+        return [finding for finding in findings if not isinstance(finding, Point) or self._is_new(finding)]
+
+    def _is_new(self, point: Point) -> bool:
+        # NaN differs from itself: None stands for it, so that a redrawn NaN is a repetition too.
+        value = None if math.isnan(point.value) else point.value
+        seen = (point.step, point.epoch, value)
+        where = (point.metric, point.rank, "" if point.metric == TRAIN_LOSS else point.key)
+        if self._last.get(where) == seen:
+            return False
+        self._last[where] = seen
+        return True
+
+
+def read_log(data: bytes, *, rank: int = 0) -> list[Point]:
+    """All points of a whole log, in its order.
+
+    Args:
+        data: The file, in any encoding close to UTF-8.
+        rank: The rank of lines that do not tell theirs.
+    """
+    return [finding for finding in LogStream(rank).read_all(data) if isinstance(finding, Point)]
+
+
+class LogStream:
+    """Reads a log that comes as bytes, cut anywhere.
+
+    Args:
+        rank: The rank of lines that do not tell theirs.
+    """
+
+    def __init__(self, rank: int = 0) -> None:
+        self._assembler = LineAssembler()
+        self.reader = LogReader(rank)
+
+    def feed(self, chunk: bytes) -> list[Finding]:
+        """What the lines say that `chunk` completes."""
+        return [finding for line in self._assembler.feed(chunk) for finding in self.reader.feed(line)]
+
+    def finish(self) -> list[Finding]:
+        """What is left at the end of the stream."""
+        rest = [finding for line in self._assembler.flush() for finding in self.reader.feed(line)]
+        return rest + self.reader.flush()
+
+    def read_all(self, data: bytes) -> list[Finding]:
+        """A whole log at once."""
+        return self.feed(data) + self.finish()
