@@ -1,0 +1,91 @@
+"""Kubernetes quantities, and the requests that a scheduler counts for a pod."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+
+from actions.fleet.facts import NOTHING, Resources
+
+_UNITS = {
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
+    "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+}  # fmt: skip
+_CORES_PER_NEURON_DEVICE = 2
+"""Of Trainium 1 and Inferentia 2, for pods that ask for cores rather than devices."""
+_MEMO_SIZE = 16384
+
+
+@lru_cache(maxsize=_MEMO_SIZE)
+def parse_quantity(text: str) -> float:
+    """Read a quantity: `500m`, `16Gi`, `1e3`, `8`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    unit = text[-2:] if text[-2:] in _UNITS else text[-1:]
+    if unit in _UNITS:
+        return float(text[: -len(unit)]) * _UNITS[unit]
+    return float(text)
+
+
+def resources_of(amounts: Mapping[str, str] | None) -> Resources:
+    """The resources that we count, out of a requests or allocatable map.
+
+    Raises:
+        ValueError: A quantity cannot be read.
+    """
+    return _resources(tuple(amounts.items())) if amounts else NOTHING
+
+
+@lru_cache(maxsize=_MEMO_SIZE)
+def _resources(pairs: tuple[tuple[str, str], ...]) -> Resources:
+    """Memoised: a fleet has few distinct shapes."""
+    amounts = dict(pairs)
+
+    def whole(name: str) -> int:
+        return round(parse_quantity(amounts[name])) if name in amounts else 0
+
+    devices = whole("aws.amazon.com/neuron") or whole("aws.amazon.com/neurondevice")
+    cores = whole("aws.amazon.com/neuroncore")
+    return Resources(
+        cpu_milli=round(parse_quantity(amounts.get("cpu", "0")) * 1000),
+        memory_bytes=whole("memory"),
+        gpu=whole("nvidia.com/gpu"),
+        neuron=devices or -(-cores // _CORES_PER_NEURON_DEVICE),
+        efa=whole("vpc.amazonaws.com/efa"),
+    )
+
+
+def effective_requests(
+    containers: Iterable[Resources], init: Iterable[tuple[Resources, bool]], overhead: Resources
+) -> Resources:
+    """What a pod occupies on its node: the scheduler's rule.
+
+    Args:
+        containers: Requests of the main containers.
+        init: Requests of the init containers in order; whether each is a sidecar (`restartPolicy: Always`).
+        overhead: The pod's overhead.
+    """
+    total, sidecars, peak = overhead, NOTHING, NOTHING
+    for requests in containers:
+        total = requests if total is NOTHING else total.plus(requests)
+    for requests, is_sidecar in init:
+        if is_sidecar:
+            sidecars = sidecars.plus(requests)
+            peak = _larger(peak, sidecars)
+        else:
+            peak = _larger(peak, sidecars.plus(requests))
+    if peak is NOTHING:
+        return total
+    return _larger(total.plus(sidecars), peak.plus(overhead))
+
+
+def _larger(left: Resources, right: Resources) -> Resources:
+    return Resources(
+        max(left.cpu_milli, right.cpu_milli),
+        max(left.memory_bytes, right.memory_bytes),
+        max(left.gpu, right.gpu),
+        max(left.neuron, right.neuron),
+        max(left.efa, right.efa),
+    )

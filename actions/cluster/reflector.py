@@ -1,0 +1,331 @@
+"""A reflector: one resource of the cluster, listed once and then watched for ever, whatever the server does.
+
+The semantics are client-go's (`tools/cache/reflector.go`), with two differences. Lists are consistent reads in pages
+(no resource version), so that a cache behind a load balancer can never take us back in time. And a stream that has
+been silent for longer than the server's bookmarks allow counts as dead, because HTTP/1.1 has no pings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import suppress
+from typing import Generic, NoReturn, Protocol, TypeVar
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import AccessError, ConfigError, ConsoleError, FormatError, MissingError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.cluster.backoff import Backoff
+from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
+from actions.cluster.health import Health, SourceHealth
+from actions.cluster.session import KubeSession
+from actions.cluster.wire import ends_initial_events, lines_of, meta_of, read_event, read_page
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT", contravariant=True)  # noqa: PLC0105 - named for what it is
+ThingT = TypeVar("ThingT")
+Raw = memoryview | msgspec.Raw
+
+_SLICE_SECONDS = 0.008
+_SHORT_WATCH_SECONDS = 1.0
+_STALE_SECONDS = 30.0
+_FIRST_EVENT_SECONDS = 20.0
+_CUTS_BEFORE_LIST = 2
+_EXPIRY_SECONDS = 60.0
+_DECODE_ERRORS = (msgspec.MsgspecError, FormatError, ValueError, TypeError, KeyError)
+
+
+class Sink(Protocol[ItemT]):
+    """Where a reflector delivers. Called on the session's loop only."""
+
+    async def replace(self, items: Sequence[ItemT]) -> None:
+        """A complete list: what is not in it is gone. May hand the loop back; nothing else is called meanwhile."""
+        ...
+
+    def upsert(self, item: ItemT) -> None:
+        """One object as it is now: new, changed, or the same again."""
+        ...
+
+    def remove(self, item: ItemT) -> None:
+        """One object is gone; its last state is given."""
+        ...
+
+    def health(self, health: SourceHealth) -> None:
+        """The source is doing better or worse."""
+        ...
+
+
+class Reflector(Generic[T]):
+    """Keeps a sink equal to one resource of the cluster.
+
+    Args:
+        session: The session.
+        path: The resource's list path: `/api/v1/pods`.
+        decode: One object from its JSON; may raise `ValueError`, `FormatError` or msgspec's errors for an object that
+            cannot be read, which is then skipped and counted.
+        identify: The uid of a decoded object.
+        sink: Who gets it.
+        label_selector: As kubectl's `-l`.
+        field_selector: As kubectl's `--field-selector`.
+        clock: For waits.
+        backoff: How long to wait after failures.
+        page_size: Objects in a page of a list.
+        idle_seconds: A watch silent for so long is dead. Bookmarks come about once a minute; the server's own
+            freshness window is 75 s.
+        watch_seconds: The server is asked to end a watch after this, up to twice as much.
+        prefers_watch_list: Try a streamed list first.
+    """
+
+    def __init__(
+        self,
+        session: KubeSession,
+        path: str,
+        *,
+        decode: Callable[[Raw], T],
+        identify: Callable[[T], str],
+        sink: Sink[T],
+        label_selector: str = "",
+        field_selector: str = "",
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        page_size: int = 500,
+        idle_seconds: float = 70.0,
+        watch_seconds: float = 300.0,
+        prefers_watch_list: bool = True,
+    ) -> None:
+        self._session = session
+        self._path = path
+        self._decode = decode
+        self._identify = identify
+        self._sink = sink
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._selectors = {name: value for name, value in selectors.items() if value}
+        self._clock = clock or SystemClock()
+        self._backoff = backoff or Backoff(self._clock)
+        self._page_size = page_size
+        self._idle_seconds = idle_seconds
+        self._watch_seconds = watch_seconds
+        self._tries_watch_list = prefers_watch_list
+        self._cuts = 0
+        self._version = ""
+        self._latest: Raw | None = None
+        self._skipped = 0
+        self._expired_at = float("-inf")
+        self._current_at = self._clock.monotonic()
+        self._health = SourceHealth(Health.SYNCING, "", self._current_at)
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled. Failures are shown by the sink's health and never end it."""
+        self._sink.health(self._health)
+        while True:
+            try:
+                if self._version:
+                    await self._watch()
+                elif self._tries_watch_list and self._cuts < _CUTS_BEFORE_LIST:
+                    await self._watch_list()
+                else:
+                    await self._list()
+            except ConsoleError as error:
+                await self._recover(error)
+
+    async def _list(self) -> None:
+        """Read the list in pages and publish it whole."""
+        found: dict[str, T] = {}
+        skipped = 0
+        query = {"limit": str(self._page_size)}
+        while True:
+            body = await self._session.request("GET", self._path, query=self._selectors | query, deadline_seconds=60)
+            try:
+                page = read_page(body)
+            except msgspec.DecodeError as error:
+                raise UnreachableError(f"{self._path} did not answer with a list: {error}.") from error
+            async for raw in self._sliced(page.items or ()):
+                item = self._decoded(raw)
+                if item is None:
+                    skipped += 1
+                else:
+                    found[self._identify(item)] = item
+            if not page.metadata.following:
+                break
+            query["continue"] = page.metadata.following
+        await self._publish(found, version=page.metadata.resource_version, skipped=skipped)
+
+    async def _watch_list(self) -> None:
+        """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
+        query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        found: dict[str, T] = {}
+        skipped = 0
+        try:
+            async with (
+                self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds) as stream,
+                asyncio.timeout(_FIRST_EVENT_SECONDS) as patience,
+            ):
+                loop = asyncio.get_running_loop()
+                async for kind, raw in self._events(aiter(stream)):
+                    if self._version:
+                        self._apply(kind, raw)
+                        continue
+                    patience.reschedule(loop.time() + _FIRST_EVENT_SECONDS)
+                    if kind == "BOOKMARK":
+                        meta = meta_of(raw)
+                        if ends_initial_events(meta):
+                            patience.reschedule(None)
+                            await self._publish(found, version=meta.resource_version, skipped=skipped)
+                        continue
+                    item = self._decoded(raw)
+                    if item is None:
+                        skipped += 1
+                    elif kind == "DELETED":
+                        found.pop(self._identify(item), None)
+                    else:
+                        found[self._identify(item)] = item
+        except TimeoutError as error:
+            self._tries_watch_list = False
+            raise _WatchListIgnoredError(f"{self._path} does not mark the end of a streamed list.") from error
+        if not self._version:
+            raise UnreachableError(f"The stream of {self._path} ended before its list was complete.")
+
+    async def _watch(self) -> None:
+        """Follow changes from the last known version until the stream ends."""
+        began_at = self._clock.monotonic()
+        query = self._watch_query() | {"resourceVersion": self._resume_version()}
+        count = 0
+        async with self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds) as stream:
+            self._live()
+            async for kind, raw in self._events(aiter(stream)):
+                self._apply(kind, raw)
+                count += 1
+        if self._clock.monotonic() - began_at < _SHORT_WATCH_SECONDS:
+            self._show(Health.RECONNECTING, "the server ends watches at once")
+            if not count:
+                self._version = ""
+            await self._backoff.wait()
+
+    async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, Raw]]:
+        """Events of a stream, the loop handed back between slices.
+
+        Raises:
+            ApiError: The server sent an error event.
+        """
+        async for lines in lines_of(chunks):
+            self._current_at = self._clock.monotonic()
+            async for line in self._sliced(lines):
+                if not line.strip():
+                    continue
+                try:
+                    kind, raw = read_event(line)
+                except msgspec.DecodeError as error:
+                    raise UnreachableError(f"{self._path} sent something that is no event.") from error
+                if kind == "ERROR":
+                    status = status_of(bytes(raw), code=0)
+                    raise error_of(status, asked=f"watch {self._path}", context=self._session.context)
+                yield kind, raw
+
+    async def _sliced(self, things: Sequence[ThingT]) -> AsyncIterator[ThingT]:
+        until = self._clock.monotonic() + _SLICE_SECONDS
+        for thing in things:
+            yield thing
+            if self._clock.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = self._clock.monotonic() + _SLICE_SECONDS
+
+    def _apply(self, kind: str, raw: Raw) -> None:
+        self._latest = raw
+        if kind == "BOOKMARK":
+            return
+        item = self._decoded(raw)
+        if item is None:
+            self._skipped += 1
+            self._show(self._health.state, self._health.detail)
+        elif kind == "DELETED":
+            self._sink.remove(item)
+        else:
+            self._sink.upsert(item)
+
+    def _decoded(self, raw: Raw) -> T | None:
+        try:
+            return self._decode(raw)
+        except _DECODE_ERRORS:
+            return None
+
+    def _resume_version(self) -> str:
+        """The version of the last event; read only here, because most events are not the last one."""
+        if self._latest is not None:
+            with suppress(msgspec.DecodeError):  # an older version will do: upserts may come twice
+                self._version = meta_of(self._latest).resource_version or self._version
+            self._latest = None
+        return self._version
+
+    def _watch_query(self) -> dict[str, str]:
+        lasts = int(self._watch_seconds * (1.0 + random.random()))
+        return self._selectors | {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(lasts)}
+
+    async def _publish(self, found: dict[str, T], *, version: str, skipped: int) -> None:
+        await self._sink.replace(list(found.values()))
+        found.clear()
+        self._version, self._latest = version, None
+        self._skipped, self._cuts = skipped, 0
+        self._live()
+
+    async def _recover(self, error: ConsoleError) -> None:
+        """Decide what a failure means: where to go on, what to show, how long to wait."""
+        status = error.status if isinstance(error, ApiError) else None
+        wished = status.retry_after_seconds if status else None
+        if isinstance(error, _WatchListIgnoredError):
+            return
+        if isinstance(error, SilenceError) and self._version:
+            self._show(Health.RECONNECTING, error.message)
+            return
+        if status and (status.is_expired or status.is_too_large):
+            self._version = ""
+            self._show(Health.RECONNECTING, "listing again")
+            last, self._expired_at = self._expired_at, self._clock.monotonic()
+            if self._expired_at - last > _EXPIRY_SECONDS:
+                return
+        elif isinstance(error, UnreachableError):
+            self._cuts += not self._version and status is None
+            self._version = "" if status and not status.code else self._version
+            self._show(_unreachable_health(error), error.message)
+        elif isinstance(error, MissingError):
+            self._version = ""
+            await self._sink.replace(())
+            self._show(Health.MISSING, error.message)
+        elif isinstance(error, AccessError | ConfigError):
+            self._show(Health.FORBIDDEN if status and status.code == 403 else Health.UNAUTHORIZED, error.message)
+        else:
+            refused_watch_list = self._tries_watch_list and not self._version
+            self._version = ""
+            self._tries_watch_list = self._tries_watch_list and not refused_watch_list
+            if refused_watch_list:
+                return
+            self._show(Health.RECONNECTING, error.message)
+        await self._backoff.wait(wished)
+
+    def _live(self) -> None:
+        self._current_at = self._clock.monotonic()
+        if self._health.state is not Health.LIVE or self._health.skipped != self._skipped:
+            self._tell(SourceHealth(Health.LIVE, "", self._current_at, self._skipped))
+
+    def _show(self, state: Health, detail: str) -> None:
+        if state is Health.LIVE:
+            self._tell(SourceHealth(state, detail, self._health.since, self._skipped))
+            return
+        if state is Health.RECONNECTING and self._clock.monotonic() - self._current_at > _STALE_SECONDS:
+            state = Health.STALE
+        self._tell(SourceHealth(state, one_line(detail), self._current_at, self._skipped))
+
+    def _tell(self, health: SourceHealth) -> None:
+        self._health = health
+        self._sink.health(health)
+
+
+class _WatchListIgnoredError(UnreachableError):
+    """The server took a streamed list for an ordinary watch."""
+
+
+def _unreachable_health(error: UnreachableError) -> Health:
+    is_throttled = isinstance(error, ApiError) and error.status.code == 429
+    return Health.THROTTLED if is_throttled else Health.RECONNECTING
