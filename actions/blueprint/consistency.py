@@ -1,0 +1,302 @@
+"""What must agree inside a blueprint: names that refer to each other, the stage graph, targets that match once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from actions.base.errors import BlueprintError, ParameterError
+from actions.blueprint.derive import operations_of, relations_of
+from actions.blueprint.manifests import read_manifests
+from actions.blueprint.model import Blueprint, Derived, Operand, Parameter, ParameterType
+from actions.blueprint.parameters import bounds_of, read_value
+from actions.blueprint.parts import REFERENCE, Target
+from actions.blueprint.roots import outputs_of, variables_of
+from actions.blueprint.stages import (
+    AnyStage,
+    CheckStage,
+    KubeconfigStage,
+    PoolCheck,
+    QuotaCheck,
+    TerraformStage,
+)
+from actions.blueprint.targets import Manifest, find, form_error
+
+Where = tuple[str | int, ...]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong."""
+
+    where: Where
+    """Path in `blueprint.yaml`."""
+    message: str = ""
+    hint: str = ""
+    error: BlueprintError | None = None
+    """Instead of a message: an error of another file, with its own position."""
+
+
+def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
+    """Everything that is wrong, in the order of the file; reads the manifests and Terraform roots that it names."""
+    checks: tuple[Callable[[Blueprint], Iterable[Finding]], ...] = (
+        _parameters,
+        _derived,
+        _rules,
+        _graph,
+        _references,
+        _secrets,
+        _presets,
+        _roots,
+        _targets,
+    )
+    for check in checks:
+        yield from check(blueprint)
+
+
+def _parameters(blueprint: Blueprint) -> Iterator[Finding]:
+    for name, parameter in blueprint.parameters.items():
+        where = ("parameters", name)
+        if parameter.type is not ParameterType.SECRET or parameter.default:
+            yield from _default(where, name, parameter)
+        low, high = parameter.minimum, parameter.maximum
+        if low is not None and high is not None and low > high:
+            yield Finding((*where, "minimum"), f"{name} has a minimum above its maximum.", "Swap them.")
+
+
+def _default(where: Where, name: str, parameter: Parameter) -> Iterator[Finding]:
+    try:
+        read_value(name, parameter, parameter.default)
+    except ParameterError:
+        message = f"the default of {name} is not {bounds_of(parameter)}."
+        yield Finding((*where, "default"), message, "Change the default or the bounds.")
+
+
+def _derived(blueprint: Blueprint) -> Iterator[Finding]:
+    known = set(blueprint.parameters)
+    for name, item in blueprint.derived.items():
+        where = ("derived", name)
+        if name in blueprint.parameters:
+            yield Finding(where, f"{name} is a parameter already.", "Give it another name.")
+        if len(operations_of(item)) != 1 or (item.ceil_div and len(item.ceil_div) != 2):
+            yield Finding(where, f"{name} needs exactly one of product, sum, ceil_div (of two) and lookup.")
+        for operand in _operands(item):
+            if isinstance(operand, str) and operand not in known:
+                yield Finding(where, f"{name} uses {operand!r}, which is not defined before it.", _known(known))
+        known.add(name)
+
+
+def _operands(item: Derived) -> tuple[Operand, ...]:
+    looked_up = (item.lookup.instance,) if item.lookup is not None else ()
+    return (*item.product, *item.sum, *item.ceil_div, *looked_up)
+
+
+def _rules(blueprint: Blueprint) -> Iterator[Finding]:
+    known = _names(blueprint)
+    for index, rule in enumerate(blueprint.rules):
+        where = ("rules", index)
+        pairs = [operands for operands in (rule.equal, rule.at_most, rule.divides) if operands]
+        if len(relations_of(rule)) != 1 or any(len(operands) != 2 for operands in pairs):
+            yield Finding(where, "a rule needs exactly one of equal, at_most, divides (of two) and one_of.")
+        operands = (*rule.equal, *rule.at_most, *rule.divides, *rule.one_of[:1])
+        for operand in operands:
+            if isinstance(operand, str) and operand not in known:
+                yield Finding(where, f"the rule uses {operand!r}, which is not defined.", _known(known))
+        yield from _unknown_references((*where, "message"), rule.message, known)
+
+
+def _graph(blueprint: Blueprint) -> Iterator[Finding]:
+    """Stages stand in an order in which each comes after all it needs: so there is no circle."""
+    ids = [stage.id for stage in blueprint.stages]
+    placed: set[str] = set()
+    for index, stage in enumerate(blueprint.stages):
+        where = ("stages", index)
+        if stage.id in placed:
+            yield Finding((*where, "id"), f"two stages are called {stage.id!r}.", "Rename one.")
+        for position, need in enumerate(stage.needs):
+            if need not in ids:
+                yield Finding((*where, "needs", position), f"{stage.id} needs {need!r}, which is not a stage.")
+            elif need not in placed:
+                message = f"{stage.id} needs {need}, which does not come before it."
+                yield Finding((*where, "needs", position), message, "Move it up, or break the circle.")
+        for name in stage.holds:
+            if name not in blueprint.holdings:
+                message = f"{stage.id} holds {name!r}, which is not among holdings."
+                yield Finding((*where, "holds"), message, _known(set(blueprint.holdings)))
+        for name in stage.secrets:
+            if name not in blueprint.secrets:
+                message = f"{stage.id} needs the secret {name!r}, which is not among secrets."
+                yield Finding((*where, "secrets"), message, _known(set(blueprint.secrets)))
+        placed.add(stage.id)
+
+
+def _references(blueprint: Blueprint) -> Iterator[Finding]:
+    known = _names(blueprint)
+    for name, holding in blueprint.holdings.items():
+        for text in (holding.instance_type, holding.count, holding.gib):
+            yield from _unknown_references(("holdings", name), text, known)
+    for index, stage in enumerate(blueprint.stages):
+        for text in _texts(stage):
+            yield from _unknown_references(("stages", index), text, known)
+
+
+def _texts(stage: AnyStage) -> Iterator[str]:
+    if isinstance(stage, KubeconfigStage):
+        yield from (stage.cluster, stage.region)
+    if isinstance(stage, CheckStage):
+        for check in stage.checks:
+            if isinstance(check, PoolCheck):
+                yield check.instance_type
+            elif isinstance(check, QuotaCheck):
+                yield check.amount
+    if stage.watch is not None and stage.watch.progress is not None:
+        yield stage.watch.progress.total
+
+
+def _secrets(blueprint: Blueprint) -> Iterator[Finding]:
+    for name, secret in blueprint.secrets.items():
+        parameter = blueprint.parameters.get(secret.parameter)
+        if parameter is None or parameter.type is not ParameterType.SECRET:
+            message = f"the secret {name} takes {secret.parameter!r}, which is no parameter of type secret."
+            yield Finding(("secrets", name), message, "Add that parameter.")
+
+
+def _presets(blueprint: Blueprint) -> Iterator[Finding]:
+    stages = {stage.id: stage for stage in blueprint.stages}
+    for preset_name, preset in blueprint.presets.items():
+        where = ("presets", preset_name)
+        for name, value in preset.set.items():
+            parameter = blueprint.parameters.get(name)
+            if parameter is None:
+                message = f"the preset sets {name!r}, which is not a parameter."
+                yield Finding((*where, "set", name), message, _known(set(blueprint.parameters)))
+                continue
+            try:
+                read_value(name, parameter, value)
+            except ParameterError as error:
+                yield Finding((*where, "set", name), error.message, error.hint)
+        for key, named in (("expect", preset.expect), ("roots", preset.roots)):
+            for stage_id in named:
+                stage = stages.get(stage_id)
+                if stage is None or (key == "roots" and not isinstance(stage, TerraformStage)):
+                    message = f"the preset names the stage {stage_id!r}, which is not there or has no root."
+                    yield Finding((*where, key, stage_id), message, _known(set(stages)))
+
+
+def _roots(blueprint: Blueprint) -> Iterator[Finding]:
+    for preset in ("", *blueprint.presets):
+        for index, stage in enumerate(blueprint.stages):
+            if preset and stage.id not in blueprint.presets[preset].roots:
+                continue
+            where = ("presets", preset, "roots", stage.id) if preset else ("stages", index, "root")
+            root = blueprint.presets[preset].roots[stage.id] if preset else getattr(stage, "root", "")
+            if isinstance(stage, TerraformStage):
+                yield from _root(blueprint, stage, root, where)
+
+
+def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) -> Iterator[Finding]:
+    try:
+        declared, outputs = variables_of(blueprint.folder, root), outputs_of(blueprint.folder, root)
+    except BlueprintError as error:
+        yield Finding(where, error=error)
+        return
+    answered = {target.tfvar for target in _value_targets(blueprint) if target.tfvar and _is_for(target, stage)}
+    wired = {wire.tfvar for wire in stage.sets if wire.tfvar} | set(stage.variables)
+    for name in sorted(wired - set(declared)):
+        yield Finding(where, f"{stage.id} sets the variable {name!r}, which {root} does not declare.")
+    for name in sorted(name for name, is_needed in declared.items() if is_needed and name not in answered | wired):
+        yield Finding(where, f"{root} needs the variable {name!r}, which nothing sets.", "Set it, or give a default.")
+    for name in sorted(set(stage.outputs) - outputs):
+        yield Finding(where, f"{stage.id} reports {name!r}, which is no output of {root}.")
+
+
+def _targets(blueprint: Blueprint) -> Iterator[Finding]:
+    files: dict[str, list[Manifest]] = {}
+    for stage_index, stage in enumerate(blueprint.stages):
+        for file in stage.files:
+            try:
+                files.setdefault(file, [dict(item.value) for item in read_manifests(blueprint.folder, file)])
+            except BlueprintError as error:
+                yield Finding(("stages", stage_index, "manifests"), error=error)
+    for where, target in _all_targets(blueprint):
+        yield from _target(blueprint, target, where, files)
+    reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
+    for index, stage in enumerate(blueprint.stages):
+        for position, wire in enumerate(stage.sets):
+            if wire.source not in reported or wire.source.partition(".")[0] not in _ancestors(blueprint, stage):
+                message = f"{stage.id} takes {wire.source!r}, which no stage before it reports."
+                yield Finding(("stages", index, "sets", position, "from"), message, _known(reported))
+
+
+def _target(blueprint: Blueprint, target: Target, where: Where, files: dict[str, list[Manifest]]) -> Iterator[Finding]:
+    wrong = form_error(target)
+    if wrong:
+        yield Finding(where, wrong)
+    elif target.tfvar:
+        if not any(_declares(blueprint, stage, target) for stage in blueprint.stages):
+            yield Finding(where, f"no Terraform root declares the variable {target.tfvar!r}.")
+    elif target.file not in files:
+        yield Finding((*where, "file"), f"{target.file!r} is not among the manifests of a stage.", _known(set(files)))
+    else:
+        try:
+            find(target, files[target.file])
+        except BlueprintError as error:
+            yield Finding(where, error.message, error.hint)
+
+
+def _declares(blueprint: Blueprint, stage: AnyStage, target: Target) -> bool:
+    if not isinstance(stage, TerraformStage) or not _is_for(target, stage):
+        return False
+    try:
+        return target.tfvar in variables_of(blueprint.folder, stage.root)
+    except BlueprintError:  # the root itself is reported by `_roots`
+        return True
+
+
+def _all_targets(blueprint: Blueprint) -> Iterator[tuple[Where, Target]]:
+    for name, parameter in blueprint.parameters.items():
+        for index, target in enumerate(parameter.sets):
+            yield ("parameters", name, "sets", index), target
+    for name, item in blueprint.derived.items():
+        for index, target in enumerate(item.sets):
+            yield ("derived", name, "sets", index), target
+    for stage_index, stage in enumerate(blueprint.stages):
+        for index, wire in enumerate(stage.sets):
+            yield ("stages", stage_index, "sets", index), wire
+
+
+def _value_targets(blueprint: Blueprint) -> Iterator[Target]:
+    for parameter in blueprint.parameters.values():
+        yield from parameter.sets
+    for item in blueprint.derived.values():
+        yield from item.sets
+
+
+def _ancestors(blueprint: Blueprint, stage: AnyStage) -> set[str]:
+    needs = {item.id: item.needs for item in blueprint.stages}
+    found: set[str] = set()
+    waiting = list(stage.needs)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(needs.get(name, ()))
+    return found
+
+
+def _is_for(target: Target, stage: TerraformStage) -> bool:
+    return target.stage in ("", stage.id)
+
+
+def _names(blueprint: Blueprint) -> set[str]:
+    return {*blueprint.parameters, *blueprint.derived}
+
+
+def _unknown_references(where: Where, text: str, known: set[str]) -> Iterator[Finding]:
+    for name in REFERENCE.findall(text):
+        if name not in known:
+            yield Finding(where, f"${{{name}}} is neither a parameter nor a derived value.", _known(known))
+
+
+def _known(names: set[str]) -> str:
+    return f"Known: {', '.join(sorted(names))}." if names else ""

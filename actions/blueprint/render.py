@@ -1,0 +1,217 @@
+"""Rendering: the objects and Terraform variables of one stage, with the run's values in place and its labels on."""
+
+from __future__ import annotations
+
+import base64
+import copy
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from actions.base.errors import BlueprintError
+from actions.blueprint.manifests import read_manifests
+from actions.blueprint.model import Blueprint, SecretKind, SecretObject
+from actions.blueprint.operators import operator_manifests
+from actions.blueprint.parameters import Binding
+from actions.blueprint.parts import Scalar, Target
+from actions.blueprint.roots import variables_of
+from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
+from actions.blueprint.targets import Manifest, find, formatted, templates_of
+
+MANAGED_BY = "app.kubernetes.io/managed-by"
+MANAGER = "eksml-tui"
+RUN_LABEL = "eksml.dev/run"
+STAGE_LABEL = "eksml.dev/stage"
+RUN_TAG = "eksml-run"
+
+Outputs = Mapping[str, Mapping[str, str]]
+"""By stage, by output."""
+
+CLUSTER_SCOPED = frozenset(
+    {
+        "APIService",
+        "ClusterRole",
+        "ClusterRoleBinding",
+        "CustomResourceDefinition",
+        "EC2NodeClass",
+        "MutatingWebhookConfiguration",
+        "Namespace",
+        "NodeClaim",
+        "NodePool",
+        "PersistentVolume",
+        "PriorityClass",
+        "Queue",
+        "StorageClass",
+        "ValidatingWebhookConfiguration",
+    }
+)
+"""Kinds that get no namespace. Those of this list that a blueprint can hold are fixed by their CRDs."""
+
+
+def labels_of(run_id: str, stage_id: str) -> dict[str, str]:
+    """The labels by which everything that a run applies is found again."""
+    return {MANAGED_BY: MANAGER, RUN_LABEL: run_id, STAGE_LABEL: stage_id}
+
+
+def namespace_of(blueprint: Blueprint, binding: Binding) -> str:
+    """The namespace of a run's namespaced objects: a parameter `namespace`, or the blueprint's own."""
+    return binding.text("namespace", blueprint.cluster.namespace)
+
+
+def manifests_of(
+    blueprint: Blueprint,
+    stage_id: str,
+    binding: Binding,
+    *,
+    run_id: str,
+    outputs: Outputs,
+    namespace: str = "",
+    mirrors: Sequence[Path] = (),
+) -> list[Manifest]:
+    """The objects of a stage, ready to apply; empty for a stage without any. Secrets are in `secrets_of`.
+
+    Args:
+        blueprint: As loaded.
+        stage_id: One of its stages.
+        binding: The run's values.
+        run_id: Goes into the labels.
+        outputs: What earlier stages reported.
+        namespace: For namespaced objects that name none. Empty: the blueprint's.
+        mirrors: Folders searched for operator manifests before the usual ones.
+
+    Raises:
+        BlueprintError: A target matches nothing, an output is missing, a manifest cannot be read.
+        MissingError: No such stage, or an operator is in no mirror.
+    """
+    stage = blueprint.stage(stage_id)
+    objects = _valued(blueprint, stage, binding, outputs)
+    if isinstance(stage, ManifestsStage) and stage.source is not None:
+        preset = blueprint.presets.get(binding.preset)
+        objects.extend(operator_manifests(stage.source, mirrors, shipped=preset.mirror if preset else ""))
+    labels = labels_of(run_id, stage_id)
+    home = namespace or namespace_of(blueprint, binding)
+    for manifest in objects:
+        _mark(manifest, labels, home)
+        _tag(manifest, run_id)
+    return objects
+
+
+def tfvars_of(
+    blueprint: Blueprint, stage_id: str, binding: Binding, *, run_id: str, outputs: Outputs
+) -> dict[str, Scalar]:
+    """The variables of a terraform stage's root: only those that it declares.
+
+    Raises:
+        BlueprintError: An output of an earlier stage is missing, or the root cannot be read.
+        MissingError: No such stage.
+    """
+    stage = blueprint.under(binding.preset).stage(stage_id)
+    if not isinstance(stage, TerraformStage):
+        return {}
+    declared = variables_of(blueprint.folder, stage.root)
+    answers: dict[str, Scalar] = {"run_id": run_id} if "run_id" in stage.variables else {}
+    for target, value in _settings(blueprint, binding):
+        if target.tfvar and target.stage in ("", stage_id):
+            answers[target.tfvar] = formatted(value, target.format)
+    for wire in stage.sets:
+        if wire.tfvar:
+            answers[wire.tfvar] = formatted(_output(stage, wire.source, outputs), wire.format)
+    return {name: value for name, value in answers.items() if name in declared}
+
+
+def secrets_of(
+    blueprint: Blueprint,
+    stage_id: str,
+    binding: Binding,
+    *,
+    run_id: str,
+    resolve: Callable[[str], str],
+    namespace: str = "",
+) -> list[Manifest]:
+    """The Secrets of a stage whose parameter was given. They hold the secrets themselves: apply, and never store.
+
+    Args:
+        blueprint: As loaded.
+        stage_id: One of its stages.
+        binding: The run's values.
+        run_id: Goes into the labels.
+        resolve: Turns a reference such as `env:NGC_API_KEY` into the secret.
+        namespace: Empty: the blueprint's.
+
+    Raises:
+        MissingError: No such stage; or whatever `resolve` raises.
+    """
+    made = []
+    for name in blueprint.stage(stage_id).secrets:
+        secret = blueprint.secrets[name]
+        reference = str(binding.values.get(secret.parameter, ""))
+        if reference:
+            manifest = _secret(name, secret, resolve(reference))
+            _mark(manifest, labels_of(run_id, stage_id), namespace or namespace_of(blueprint, binding))
+            made.append(manifest)
+    return made
+
+
+def _secret(name: str, secret: SecretObject, value: str) -> Manifest:
+    if secret.kind is SecretKind.OPAQUE:
+        kind, key, text = "Opaque", secret.key, value
+    else:
+        login = base64.b64encode(f"{secret.username}:{value}".encode()).decode()
+        entry = {"username": secret.username, "password": value, "auth": login}
+        kind, key = "kubernetes.io/dockerconfigjson", ".dockerconfigjson"
+        text = json.dumps({"auths": {secret.server: entry}})
+    data = {key: base64.b64encode(text.encode()).decode()}
+    return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": kind, "data": data}
+
+
+def _valued(blueprint: Blueprint, stage: AnyStage, binding: Binding, outputs: Outputs) -> list[Manifest]:
+    files = {file: [item.value for item in read_manifests(blueprint.folder, file)] for file in stage.files}
+    for target, value in _settings(blueprint, binding):
+        if target.file in files:
+            find(target, files[target.file]).write(formatted(value, target.format))
+    for wire in stage.sets:
+        if wire.file in files:
+            value = _output(stage, wire.source, outputs)
+            find(wire, files[wire.file]).write(formatted(value, wire.format))
+    return [copy.deepcopy(item) for objects in files.values() for item in objects]
+
+
+def _settings(blueprint: Blueprint, binding: Binding) -> Iterator[tuple[Target, Scalar]]:
+    for name, parameter in blueprint.parameters.items():
+        for target in parameter.sets:
+            yield target, binding.values[name]
+    for name, item in blueprint.derived.items():
+        for target in item.sets:
+            yield target, binding.derived[name]
+
+
+def _output(stage: AnyStage, source: str, outputs: Outputs) -> str:
+    from_stage, _, name = source.partition(".")
+    value = outputs.get(from_stage, {}).get(name)
+    if value is None:
+        raise BlueprintError(
+            f"Stage {stage.id} needs {source}, which has not been reported.", hint=f"Run the stage {from_stage} first."
+        )
+    return value
+
+
+def _mark(manifest: Manifest, labels: Mapping[str, str], namespace: str) -> None:
+    metadata = manifest["metadata"]
+    metadata.setdefault("labels", {}).update(labels)
+    if manifest["kind"] not in CLUSTER_SCOPED:
+        metadata.setdefault("namespace", namespace)
+    if manifest["kind"] == "CustomResourceDefinition":
+        return  # its schema may hold the word `template`, which is no pod template
+    for template in templates_of(manifest):
+        template.setdefault("metadata", {}).setdefault("labels", {}).update(labels)
+
+
+def _tag(manifest: Manifest, run_id: str) -> None:
+    """What AWS makes for these objects is found by a tag of its own."""
+    spec = manifest.get("spec")
+    if manifest["kind"] == "EC2NodeClass" and isinstance(spec, dict):
+        spec.setdefault("tags", {})[RUN_TAG] = run_id
+    elif manifest["kind"] == "StorageClass" and manifest.get("provisioner") == "fsx.csi.aws.com":
+        parameters = manifest.setdefault("parameters", {})
+        tags = [part for part in str(parameters.get("extraTags", "")).split(",") if part]
+        parameters["extraTags"] = ",".join([*tags, f"{RUN_TAG}={run_id}"])

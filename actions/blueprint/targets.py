@@ -1,0 +1,206 @@
+"""Targets: finding the one field that a value sets, in objects read from manifests."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from actions.base.errors import BlueprintError
+from actions.blueprint.parts import Scalar, Target
+
+Manifest = dict[str, Any]
+"""One Kubernetes object as plain data."""
+
+_STEP = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|\[(?P<index>[0-9]+)\]|(?P<key>[^."\[\]]+))')
+_FORMAT = re.compile(r"%(?:%|s|d|0[1-9]d)")
+
+
+class Slot:
+    """A place in a manifest: a key of a mapping or an item of a list.
+
+    Args:
+        parent: The mapping or list.
+        key: Key or index, present in `parent`.
+        prefix: What stays in front of the value, for arguments such as `trainer.devices=4`.
+        is_text: Whether only a text may stand there.
+    """
+
+    def __init__(self, parent: Any, key: str | int, *, prefix: str = "", is_text: bool = False) -> None:
+        self._parent = parent
+        self._key = key
+        self._prefix = prefix
+        self._is_text = is_text
+
+    def read(self) -> object:
+        """What stands there, without the prefix."""
+        value: object = self._parent[self._key]
+        return value.removeprefix(self._prefix) if isinstance(value, str) else value
+
+    def write(self, value: Scalar) -> None:
+        """Put `value` there."""
+        self._parent[self._key] = self._prefix + text_of(value) if self._is_text else value
+
+
+def text_of(value: Scalar) -> str:
+    """A value as it stands in an argument or an environment variable; booleans in lower case."""
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def formatted(value: Scalar, pattern: str) -> Scalar:
+    """The value as the target's `format` writes it; the value itself if `pattern` is empty."""
+    if not pattern:
+        return value
+    return pattern % (text_of(value) if "%s" in pattern else value)
+
+
+def is_format(pattern: str) -> bool:
+    """Whether a text is a target's `format`: exactly one `%s`, `%d` or `%0Nd`, any number of `%%`."""
+    found = _FORMAT.findall(pattern)
+    return pattern.count("%") == sum(part.count("%") for part in found) and len([p for p in found if p != "%%"]) == 1
+
+
+def find(target: Target, objects: Sequence[Manifest]) -> Slot:
+    """The one slot that `target` names among the objects of its file.
+
+    Raises:
+        BlueprintError: It matches nothing, or more than once. The error bears no position: the caller knows it.
+    """
+    return only(list(_slots(target, _object(target, objects))), describe(target))
+
+
+def only(slots: Sequence[Slot], what: str) -> Slot:
+    """The single item of `slots`.
+
+    Raises:
+        BlueprintError: There are none, or several.
+    """
+    if len(slots) == 1:
+        return slots[0]
+    found = "matches nothing" if not slots else f"matches {len(slots)} times"
+    raise BlueprintError(f"the target {what} {found}.", hint="A target must match exactly once.")
+
+
+def describe(target: Target) -> str:
+    """A target in words: `Job/uniref50-download env NUM_CSV_FILES in manifests/data.yaml`."""
+    if target.tfvar:
+        return f"Terraform variable {target.tfvar}"
+    field = f"argument {target.arg}" if target.arg else f"env {target.env}" if target.env else target.path
+    container = f" container {target.container}" if target.container else ""
+    return f"{target.kind}/{target.name}{container} {field} in {target.file}"
+
+
+def form_error(target: Target) -> str:
+    """What is wrong with the combination of a target's keys; empty if nothing is."""
+    if target.tfvar:
+        alone = not (target.file or target.kind or target.name or target.path or target.container)
+        return "" if alone else "a target with tfvar has no file, kind, name, path or container."
+    if not (target.file and target.kind and target.name):
+        return "a target needs tfvar, or file, kind and name."
+    if sum(map(bool, (target.path, target.arg, target.env))) != 1:
+        return "a target needs exactly one of path, arg and env."
+    if not target.path and not target.container:
+        return "a target with arg or env needs container."
+    if target.format and not is_format(target.format):
+        return f"the format {target.format!r} needs exactly one %s, %d or %0Nd."
+    return ""
+
+
+def containers_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every container of an object, wherever its pod template stands."""
+    for spec in pod_specs_of(manifest):
+        for key in ("containers", "initContainers"):
+            yield from spec.get(key) or ()
+
+
+def pod_specs_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+    """Every pod spec in an object: its own, or those of its templates."""
+    if manifest.get("kind") == "Pod":
+        yield manifest.get("spec") or {}
+        return
+    for template in templates_of(manifest):
+        yield template.get("spec") or {}
+
+
+def templates_of(node: Any) -> Iterator[dict[str, Any]]:
+    """Every pod template below `node`: a mapping under the key `template` whose spec has containers."""
+    if isinstance(node, dict):
+        for key, value in node.items():
+            is_template = key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {})
+            if is_template:
+                yield value
+            else:
+                yield from templates_of(value)
+    elif isinstance(node, list):
+        for item in node:
+            yield from templates_of(item)
+
+
+def _object(target: Target, objects: Sequence[Manifest]) -> Manifest:
+    found = [
+        item
+        for item in objects
+        if item.get("kind") == target.kind and (item.get("metadata") or {}).get("name") == target.name
+    ]
+    if len(found) == 1:
+        return found[0]
+    count = "no" if not found else str(len(found))
+    raise BlueprintError(f"{target.file} has {count} {target.kind} named {target.name!r}.", hint="It must have one.")
+
+
+def _slots(target: Target, manifest: Manifest) -> Iterator[Slot]:
+    if not target.container:
+        yield from _at(target.path, manifest)
+        return
+    for container in containers_of(manifest):
+        if container.get("name") != target.container:
+            continue
+        if target.path:
+            yield from _at(target.path, container)
+        elif target.arg:
+            yield from _arguments(target.arg, container)
+        else:
+            yield from _variables(target.env, container)
+
+
+def _arguments(prefix: str, container: Mapping[str, Any]) -> Iterator[Slot]:
+    for key in ("command", "args"):
+        words = container.get(key) or []
+        for index, word in enumerate(words):
+            if isinstance(word, str) and word.startswith(prefix):
+                yield Slot(words, index, prefix=prefix, is_text=True)
+
+
+def _variables(name: str, container: Mapping[str, Any]) -> Iterator[Slot]:
+    for variable in container.get("env") or ():
+        if variable.get("name") == name and "value" in variable:
+            yield Slot(variable, "value", is_text=True)
+
+
+def _at(path: str, node: Any) -> Iterator[Slot]:
+    steps = _steps(path)
+    for step in steps[:-1]:
+        if not _has(node, step):
+            return
+        node = node[step]
+    if steps and _has(node, steps[-1]):
+        yield Slot(node, steps[-1])
+
+
+def _has(node: Any, step: str | int) -> bool:
+    if isinstance(step, int):
+        return isinstance(node, list) and step < len(node)
+    return isinstance(node, dict) and step in node
+
+
+def _steps(path: str) -> list[str | int]:
+    steps: list[str | int] = []
+    position = 0
+    while position < len(path):
+        match = _STEP.match(path, position)
+        if match is None:
+            return []
+        index = match["index"]
+        steps.append(int(index) if index is not None else match["quoted"] or match["key"])
+        position = match.end()
+    return steps

@@ -1,0 +1,82 @@
+# Stands in for ../../terraform/cluster: the same variables and outputs, made of built-in resources only.
+terraform {
+  required_version = ">= 1.4"
+}
+
+variable "run_id" {
+  type = string
+}
+
+variable "cluster_name" {
+  type = string
+}
+
+variable "region" {
+  type = string
+}
+
+variable "eks_version" {
+  type = string
+}
+
+variable "core_instance_type" {
+  type = string
+}
+
+variable "core_nodes" {
+  type = number
+}
+
+variable "vpc_id" {
+  type = string
+}
+
+variable "private_subnet_ids" {
+  type = string
+}
+
+resource "terraform_data" "control_plane" {
+  input = {
+    name    = var.cluster_name
+    version = var.eks_version
+    subnets = split(",", var.private_subnet_ids)
+  }
+  provisioner "local-exec" {
+    command = "sleep 1"
+  }
+}
+
+resource "terraform_data" "core_node_group" {
+  input = {
+    type  = var.core_instance_type
+    count = var.core_nodes
+  }
+  provisioner "local-exec" {
+    command = "sleep 0.7"
+  }
+
+  depends_on = [terraform_data.control_plane]
+}
+
+resource "terraform_data" "add_on" {
+  for_each = toset(["vpc-cni", "coredns", "kube-proxy", "karpenter", "nvidia-device-plugin", "aws-fsx-csi-driver"])
+  input    = each.key
+
+  depends_on = [terraform_data.core_node_group]
+}
+
+output "cluster_name" {
+  value = terraform_data.control_plane.output.name
+}
+
+output "cluster_endpoint" {
+  value = "https://${upper(substr(sha1(var.run_id), 0, 32))}.gr7.${var.region}.eks.amazonaws.com"
+}
+
+output "node_security_group_id" {
+  value = "sg-${substr(sha1(var.vpc_id), 0, 17)}"
+}
+
+output "node_role_name" {
+  value = "${var.cluster_name}-node"
+}
