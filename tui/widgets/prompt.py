@@ -1,0 +1,181 @@
+"""One line of input with a sign in front: `/` filters, `&` narrows, `:` commands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Horizontal
+from textual.message import Message
+from textual.suggester import Suggester
+from textual.widgets import Input, Static
+
+Completer = Callable[[str], Sequence[str]]
+"""Whole lines that the typed text could become, best first."""
+
+HISTORY_LENGTH = 200
+
+
+class PromptLine(Horizontal):
+    """A row that appears when opened, takes one line of text, and goes away.
+
+        prompt = PromptLine("/")            # hidden until
+        prompt.open("what stands there")    # takes the focus
+        @on(PromptLine.Changed) …           # at every key
+        @on(PromptLine.Submitted) …         # enter: closed, with the text
+        @on(PromptLine.Cancelled) …         # esc: closed
+
+    Up and down walk through what was entered before. The focus goes back to the widget that had it.
+
+    Args:
+        sign: What stands in front.
+        hint: Shown while nothing is typed.
+        completer: Suggests whole lines; `tab` or the right arrow takes the first.
+    """
+
+    DEFAULT_CSS = """
+    PromptLine { height: 1; width: 1fr; display: none; }
+    PromptLine.-open { display: block; }
+    PromptLine > .prompt--sign { width: auto; padding: 0 1; text-style: bold; color: $text-accent; }
+    PromptLine > Input, PromptLine > Input:focus { width: 1fr; border: none; height: 1; padding: 0; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "cancel", "cancel", id="prompt.cancel", show=False),
+        Binding("up", "recall(-1)", "previous", id="prompt.previous", show=False),
+        Binding("down", "recall(1)", "next", id="prompt.next", show=False),
+        Binding("tab", "complete", "complete", id="prompt.complete", show=False, priority=True),
+    ]
+
+    @dataclass
+    class Changed(Message):
+        """The text is another one."""
+
+        prompt: PromptLine
+        text: str
+
+        @property
+        def control(self) -> PromptLine:
+            """The prompt, so that handlers can be bound by its id."""
+            return self.prompt
+
+    @dataclass
+    class Submitted(Message):
+        """The operator pressed enter; the prompt is closed."""
+
+        prompt: PromptLine
+        text: str
+
+        @property
+        def control(self) -> PromptLine:
+            """The prompt, so that handlers can be bound by its id."""
+            return self.prompt
+
+    @dataclass
+    class Cancelled(Message):
+        """The operator pressed escape; the prompt is closed."""
+
+        prompt: PromptLine
+
+        @property
+        def control(self) -> PromptLine:
+            """The prompt, so that handlers can be bound by its id."""
+            return self.prompt
+
+    def __init__(
+        self,
+        sign: str,
+        *,
+        hint: str = "",
+        completer: Completer | None = None,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._sign = Static(sign, classes="prompt--sign", markup=False)
+        suggester = _CompleterSuggester(completer) if completer else None
+        self._input = Input(placeholder=hint, compact=True, suggester=suggester)
+        self._input.cursor_blink = False
+        self._completer = completer
+        self._history: list[str] = []
+        self._recalled = 0
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is shown."""
+        return self.has_class("-open")
+
+    @property
+    def text(self) -> str:
+        """What is typed."""
+        return self._input.value
+
+    def compose(self) -> ComposeResult:
+        """Sign and input."""
+        yield self._sign
+        yield self._input
+
+    def open(self, text: str = "", *, sign: str = "") -> None:
+        """Show it with `text` in it, and take the focus; `sign` replaces the sign in front."""
+        if sign:
+            self._sign.update(sign)
+        self.add_class("-open")
+        self._recalled = len(self._history)
+        self._input.value = text
+        self._input.cursor_position = len(text)
+        self._input.focus()
+
+    def close(self) -> None:
+        """Hide it; Textual gives the focus to the next widget unless the caller does."""
+        self.remove_class("-open")
+
+    @on(Input.Changed)
+    def _changed(self, event: Input.Changed) -> None:
+        event.stop()
+        if self.is_open:
+            self.post_message(self.Changed(self, event.value))
+
+    @on(Input.Submitted)
+    def _submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        text = event.value
+        if text.strip() and (not self._history or self._history[-1] != text):
+            self._history = [*self._history[-HISTORY_LENGTH:], text]
+        self.close()
+        self.post_message(self.Submitted(self, text))
+
+    def action_cancel(self) -> None:
+        """Close without a result."""
+        self.close()
+        self.post_message(self.Cancelled(self))
+
+    def action_recall(self, direction: int) -> None:
+        """Put an older or newer line into the input."""
+        self._recalled = max(0, min(self._recalled + direction, len(self._history)))
+        text = self._history[self._recalled] if self._recalled < len(self._history) else ""
+        self._input.value = text
+        self._input.cursor_position = len(text)
+
+    def action_complete(self) -> None:
+        """Take the best completion."""
+        if self._completer is None:
+            return
+        best = next(iter(self._completer(self._input.value)), None)
+        if best is not None:
+            self._input.value = best
+            self._input.cursor_position = len(best)
+
+
+class _CompleterSuggester(Suggester):
+    """Shows a completer's best line as Textual's grey suggestion."""
+
+    def __init__(self, completer: Completer) -> None:
+        super().__init__(use_cache=False, case_sensitive=True)
+        self._completer = completer
+
+    async def get_suggestion(self, value: str) -> str | None:
+        """The best completion that begins with what is typed."""
+        return next((line for line in self._completer(value) if line.startswith(value)), None)
