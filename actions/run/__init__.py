@@ -1,1 +1,1 @@
-"""Doing a blueprint durably: journal, runner, stages, teardown."""
+"""A run: a blueprint carried out durably, stage by stage, by a process of its own."""

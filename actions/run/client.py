@@ -1,0 +1,151 @@
+"""What consoles, scripts and the command line may do with runs: create, start, wish. Quick, synchronous calls."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import MissingError, RefusedError
+from actions.base.process import ProcessIdentity, own_module, spawn_detached
+from actions.run.creation import create_run, load_environment
+from actions.run.folder import journal_path, runner_log_path, runs_home
+from actions.run.journal import Journal
+from actions.run.lease import read_lease
+from actions.run.reader import RunReader, RunSummary, list_runs, load_run
+from actions.run.records import Wish, WishKind
+from actions.run.view import Goal, RunState, RunView, StageState
+
+__all__ = ["RunReader", "RunSummary", "create_run", "find_run", "list_runs", "load_run", "start_runner", "wish"]
+
+RUNNER_MODULE = "actions.run"
+
+
+def find_run(run_id: str, *, home: Path | None = None) -> Path:
+    """The folder of a run.
+
+    Args:
+        run_id: Its id, or the beginning of it if no other run begins so; `latest` for the newest.
+        home: The folder of all runs, if not the usual one.
+
+    Raises:
+        MissingError: There is none, or more than one.
+    """
+    runs = list_runs(home)
+    if run_id == "latest" and runs:
+        return runs[0].folder
+    exact = [run for run in runs if run.id == run_id]
+    found = exact or [run for run in runs if run_id and run.id.startswith(run_id)]
+    if len(found) == 1:
+        return found[0].folder
+    if found:
+        raise MissingError(f"{run_id!r} is the beginning of {len(found)} runs.", hint="Write more of its id.")
+    where = home or runs_home()
+    raise MissingError(f"There is no run {run_id!r} in {where}.", hint="List them with `eksml-tui runs list`.")
+
+
+def start_runner(
+    folder: Path, *, environment: Mapping[str, str] | None = None, module: str = RUNNER_MODULE
+) -> ProcessIdentity | None:
+    """Start the run's runner, unless one is at work.
+
+    Args:
+        folder: The run's folder.
+        environment: Given to the process and not stored, e.g. credentials.
+        module: What to run; with the folder as its only argument.
+
+    Returns:
+        The new process, or `None` if there was nothing to start.
+
+    Raises:
+        ToolError: It could not be started.
+    """
+    journal = Journal(journal_path(folder), SystemClock())
+    try:
+        lease = read_lease(journal)
+    finally:
+        journal.close()
+    if lease is not None and lease.is_alive:
+        return None
+    extra = load_environment(folder) | dict(environment or {})
+    argv = [*_scope(folder.name), *own_module(module, str(folder))]
+    return spawn_detached(argv, output=runner_log_path(folder), directory=folder, extra_environment=extra)
+
+
+def wish(
+    folder: Path,
+    kind: WishKind,
+    *,
+    plan_hash: str = "",
+    delete_data: bool = False,
+    clock: Clock | None = None,
+    start: bool = True,
+    environment: Mapping[str, str] | None = None,
+) -> None:
+    """Write a wish into the run's journal and see to it that a runner acts on it.
+
+    Args:
+        folder: The run's folder.
+        kind: What is wished.
+        plan_hash: With `APPROVE`: the plan that was looked at.
+        delete_data: With `TEARDOWN`: whether stages that hold data may be undone too.
+        clock: Stamps the record.
+        start: Start a runner if none is at work.
+        environment: For a runner that has to be started; see `start_runner`.
+
+    Raises:
+        RefusedError: The run is in no state for it; nothing was written.
+        JournalError: The journal cannot be written.
+    """
+    refuse_unfit(load_run(folder), kind, plan_hash=plan_hash)
+    journal = Journal(journal_path(folder), clock or SystemClock())
+    try:
+        journal.append(Wish(wish=kind, plan_hash=plan_hash, delete_data=delete_data))
+    finally:
+        journal.close()
+    if start:
+        start_runner(folder, environment=environment)
+
+
+def refuse_unfit(view: RunView, kind: WishKind, *, plan_hash: str = "") -> None:
+    """Refuse a wish that the run cannot follow.
+
+    Raises:
+        RefusedError: With the reason.
+    """
+    reason = _unfit_approval(view, plan_hash) if kind is WishKind.APPROVE else _unfit_wish(view, kind)
+    if reason:
+        raise RefusedError(f"Run {view.id} cannot be asked to {kind.value}: {reason}.")
+
+
+def _unfit_approval(view: RunView, plan_hash: str) -> str:
+    waiting = [stage for stage in view.stages if stage.state is StageState.AWAITING_APPROVAL]
+    offered = {stage.plan.plan_hash for stage in waiting if stage.plan}
+    if not offered:
+        return "no plan waits for approval"
+    return "" if plan_hash in offered else "the plan has changed since it was shown; look at it again"
+
+
+def _unfit_wish(view: RunView, kind: WishKind) -> str:
+    is_over = f"it is {view.state.value}"
+    match kind:
+        case WishKind.CANCEL | WishKind.PAUSE | WishKind.UNPAUSE:
+            return is_over if view.goal is not Goal.FORWARD or view.state is RunState.SUCCEEDED else ""
+        case WishKind.PARK:
+            return is_over if view.goal is Goal.TEARDOWN else ""
+        case WishKind.RETRY:
+            return "" if view.goal is not Goal.FORWARD or view.state is RunState.FAILED else "nothing has failed"
+    return ""
+
+
+def _scope(run_id: str) -> list[str]:
+    """A systemd scope of the user's own, so that the end of a login session does not end the run."""
+    if not shutil.which("systemd-run") or not os.environ.get("XDG_RUNTIME_DIR") or not _has_user_manager():
+        return []
+    return ["systemd-run", "--user", "--scope", "--quiet", "--collect", f"--description=eksml-tui run {run_id}"]
+
+
+def _has_user_manager() -> bool:
+    return (Path(os.environ["XDG_RUNTIME_DIR"]) / "systemd" / "private").exists()

@@ -1,0 +1,292 @@
+"""From records to a view: the only place where a run's state is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import assert_never
+
+from actions.base.errors import JournalError
+from actions.run.graph import kept_stages, teardown_order
+from actions.run.records import (
+    Action,
+    Approval,
+    Created,
+    Deleted,
+    Finding,
+    Intent,
+    Outcome,
+    Output,
+    Owned,
+    PlanOffer,
+    Record,
+    Result,
+    StageOutline,
+    Wish,
+    WishKind,
+)
+from actions.run.state import run_state_of
+from actions.run.view import Audit, Goal, OwnedObject, RunView, StageState, StageView, WishView
+
+_STEP_TITLES = {Action.DRAIN: "Let the nodes go", Action.AUDIT: "Look for what is left"}
+_ENDED = {
+    Result.DONE: StageState.SUCCEEDED,
+    Result.FAILED: StageState.FAILED,
+    Result.AWAITING_APPROVAL: StageState.AWAITING_APPROVAL,
+    Result.CANCELLED: StageState.CANCELLED,
+}
+_BEGUN_AGAIN = frozenset({StageState.FAILED, StageState.CANCELLED, StageState.UNDONE})
+
+
+def fold(records: Sequence[Record], *, holder: str = "") -> RunView:
+    """Compute the state of a run.
+
+    Args:
+        records: All of them, oldest first.
+        holder: Token of the runner that is alive; an intent of any other that has no outcome is unknown.
+
+    Raises:
+        JournalError: The records contradict each other.
+    """
+    if not records or not isinstance(records[0].body, Created):
+        raise JournalError("the journal does not begin with the run's creation.", hint="The run cannot be used.")
+    folding = _Folding(records[0].body, records[0].at)
+    for record in records[1:]:
+        folding.take(record)
+    return folding.view(holder, records[-1].seq)
+
+
+@dataclass
+class _Step:
+    """One stage going forward, or one thing to do while ending."""
+
+    title: str
+    kind: str
+    outline: StageOutline | None = None
+    state: StageState = StageState.PENDING
+    attempt: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    message: str = ""
+    writer: str = ""
+    """Who holds the open intent; empty if there is none."""
+    outputs: dict[str, str] = field(default_factory=dict)
+    plan: PlanOffer | None = None
+    approved_hash: str = ""
+    wished_hash: str = ""
+    findings: tuple[Finding, ...] = ()
+
+    def begin(self, record: Record) -> None:
+        self.state = StageState.RUNNING
+        self.attempt = record.attempt
+        self.started_at, self.ended_at = record.at, None
+        self.message, self.writer = "", record.writer
+
+    def end(self, record: Record, outcome: Outcome) -> None:
+        self.state = _ENDED[outcome.result]
+        self.ended_at = record.at
+        self.message, self.writer, self.findings = outcome.message, "", outcome.findings
+        if outcome.plan is not None:
+            self.plan = outcome.plan
+
+    def view(self, stage_id: str, holder: str) -> StageView:
+        state = self.state
+        if state is StageState.RUNNING and self.writer != holder:
+            state = StageState.UNKNOWN
+        outline = self.outline
+        return StageView(
+            id=stage_id,
+            title=self.title,
+            kind=self.kind,
+            state=state,
+            attempt=self.attempt,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            expect_low_seconds=outline.expect_low_seconds if outline else 0.0,
+            expect_high_seconds=outline.expect_high_seconds if outline else 0.0,
+            message=self.message,
+            needs=outline.needs if outline else (),
+            keeps_data=outline.keeps_data if outline else False,
+            outputs=dict(self.outputs),
+            plan=self.plan,
+            is_approved=self.plan is not None and self.plan.plan_hash == self.approved_hash,
+            is_approval_wished=self.plan is not None and self.plan.plan_hash == self.wished_hash,
+            findings=self.findings,
+        )
+
+
+class _Folding:
+    """The records so far. Takes them in order, once."""
+
+    def __init__(self, created: Created, at: float) -> None:
+        self._created = created
+        self._created_at = at
+        self._goal = Goal.FORWARD
+        self._is_paused = False
+        self._deletes_data = False
+        self._wishes: list[WishView] = []
+        self._owned: dict[tuple[str, str, str, str], OwnedObject] = {}
+        self._audit: Audit | None = None
+        self._stages = {
+            outline.id: _Step(
+                outline.title,
+                outline.kind,
+                outline,
+                state=StageState.SKIPPED if outline.is_skipped else StageState.PENDING,
+            )
+            for outline in created.stages
+        }
+        self._ending: dict[tuple[Action, str], _Step] = {}
+
+    def take(self, record: Record) -> None:
+        match record.body:
+            case Wish():
+                self._take_wish(record, record.body)
+            case Intent(action=action):
+                self._step(action, record.stage).begin(record)
+            case Outcome():
+                self._take_outcome(record, record.body)
+            case Approval(plan_hash=plan_hash):
+                self._stage(record.stage).approved_hash = plan_hash
+            case Owned() | Deleted():
+                self._take_object(record.stage, record.body)
+            case Output(values=values):
+                self._stage(record.stage).outputs.update(values)
+            case Created():
+                raise JournalError(f"record {record.seq} creates the run a second time.")
+            case _ as never:
+                assert_never(never)
+
+    def view(self, holder: str, last_seq: int) -> RunView:
+        created = self._created
+        stages = tuple(step.view(stage_id, holder) for stage_id, step in self._stages.items())
+        teardown = self._teardown(stages, holder) if self._goal is Goal.TEARDOWN else ()
+        ending = {
+            (action, stage_id): step.view(stage_id or action.value, holder)
+            for (action, stage_id), step in self._ending.items()
+        }
+        return RunView(
+            id=created.run_id,
+            blueprint_id=created.blueprint_id,
+            title=created.title,
+            preset=created.preset,
+            parameters=created.parameters,
+            cluster=created.cluster,
+            created_at=self._created_at,
+            state=run_state_of(
+                self._goal,
+                stages,
+                tuple(ending.values()),
+                is_attended=bool(holder) and not self._is_paused,
+                is_audited=self._audit is not None,
+            ),
+            goal=self._goal,
+            is_paused=self._is_paused,
+            auto_approve=created.auto_approve,
+            deletes_data=self._deletes_data,
+            stages=stages,
+            teardown=teardown,
+            ending=ending,
+            wishes=tuple(self._wishes),
+            owned=tuple(self._owned.values()),
+            audit=self._audit,
+            last_seq=last_seq,
+        )
+
+    def _teardown(self, stages: tuple[StageView, ...], holder: str) -> tuple[StageView, ...]:
+        steps = [
+            self._step(action, stage_id).view(stage_id or action.value, holder)
+            for action, stage_id in teardown_order(stages, deletes_data=self._deletes_data)
+        ]
+        kept = frozenset() if self._deletes_data else kept_stages(stages)
+        steps[-1:-1] = [
+            replace(stage, state=StageState.SKIPPED, message="Kept: it holds data.")
+            for stage in reversed(stages)
+            if stage.id in kept
+        ]
+        return tuple(steps)
+
+    def _take_wish(self, record: Record, wish: Wish) -> None:
+        self._wishes.append(WishView(record.seq, record.at, wish.wish))
+        match wish.wish:
+            case WishKind.APPROVE:
+                for step in self._stages.values():
+                    step.wished_hash = wish.plan_hash
+            case WishKind.PAUSE | WishKind.UNPAUSE:
+                self._is_paused = wish.wish is WishKind.PAUSE
+            case WishKind.CANCEL:
+                if self._goal is Goal.FORWARD:
+                    self._head_for(Goal.CANCEL)
+            case WishKind.PARK:
+                if self._goal is not Goal.TEARDOWN:
+                    self._head_for(Goal.PARK)
+            case WishKind.TEARDOWN:
+                self._deletes_data = self._deletes_data or wish.delete_data
+                self._audit = None
+                self._head_for(Goal.TEARDOWN)
+            case WishKind.RETRY:
+                self._retry()
+            case _ as never:
+                assert_never(never)
+
+    def _head_for(self, goal: Goal) -> None:
+        self._goal = goal
+        self._is_paused = False
+        self._ending = {key: step for key, step in self._ending.items() if step.writer}
+        for step in self._stages.values():
+            if step.state is StageState.AWAITING_APPROVAL:
+                step.state = StageState.CANCELLED
+
+    def _retry(self) -> None:
+        self._is_paused = False
+        self._ending = {
+            key: step for key, step in self._ending.items() if step.writer or step.state is StageState.SUCCEEDED
+        }
+        if self._goal is Goal.TEARDOWN:
+            return
+        self._goal = Goal.FORWARD
+        self._ending = {key: step for key, step in self._ending.items() if step.writer}
+        for step in self._stages.values():
+            if step.state in _BEGUN_AGAIN:
+                step.state, step.message, step.findings = StageState.PENDING, "", ()
+
+    def _take_outcome(self, record: Record, outcome: Outcome) -> None:
+        self._step(outcome.action, record.stage).end(record, outcome)
+        if outcome.result is not Result.DONE:
+            return
+        if outcome.action is Action.UNDO:
+            stage = self._stage(record.stage)
+            stage.state = StageState.CANCELLED if self._goal is Goal.CANCEL else StageState.UNDONE
+        elif outcome.action is Action.AUDIT:
+            self._audit = Audit(record.at, outcome.leftovers, outcome.retained)
+
+    def _take_object(self, stage: str, body: Owned | Deleted) -> None:
+        key = (body.api_version, body.object_kind, body.namespace, body.name)
+        known = self._owned.get(key)
+        is_new = known is None or known.is_deleted
+        self._owned[key] = OwnedObject(
+            stage=stage if known is None or is_new else known.stage,
+            api_version=body.api_version,
+            kind=body.object_kind,
+            namespace=body.namespace,
+            name=body.name,
+            uid=body.uid if isinstance(body, Owned) else known.uid if known else "",
+            existed=body.existed if isinstance(body, Owned) and is_new else bool(known and known.existed),
+            is_deleted=isinstance(body, Deleted),
+        )
+
+    def _stage(self, stage_id: str) -> _Step:
+        step = self._stages.get(stage_id)
+        if step is None:
+            raise JournalError(f"the journal speaks of a stage {stage_id!r} that the run does not have.")
+        return step
+
+    def _step(self, action: Action, stage_id: str) -> _Step:
+        if action is Action.PERFORM:
+            return self._stage(stage_id)
+        known = self._ending.get((action, stage_id))
+        if known is None:
+            title = self._stage(stage_id).title if stage_id else _STEP_TITLES[action]
+            kind = self._stage(stage_id).kind if stage_id else action.value
+            known = self._ending[(action, stage_id)] = _Step(title, kind)
+        return known

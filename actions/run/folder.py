@@ -1,0 +1,52 @@
+"""What lies where in a run's folder."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actions.base.files import state_home
+
+
+def runs_home() -> Path:
+    """The folder of all runs. Not created here."""
+    return state_home() / "runs"
+
+
+def journal_path(folder: Path) -> Path:
+    """The run's journal."""
+    return folder / "journal.db"
+
+
+def kubeconfig_path(folder: Path) -> Path:
+    """The run's own kubeconfig; there is none before a kubeconfig stage has succeeded."""
+    return folder / "kubeconfig"
+
+
+def blueprint_path(folder: Path) -> Path:
+    """The blueprint's folder as it was when the run was created."""
+    return folder / "blueprint"
+
+
+def environment_path(folder: Path) -> Path:
+    """Names and values that the run's processes get on top of the console's environment, as JSON."""
+    return folder / "environment.json"
+
+
+def runner_log_path(folder: Path) -> Path:
+    """What the runner said of its work."""
+    return folder / "runner.log"
+
+
+def terraform_path(folder: Path, stage: str) -> Path:
+    """Working folder, state and output of a Terraform stage."""
+    return folder / "terraform" / stage
+
+
+def logs_path(folder: Path, stage: str) -> Path:
+    """Spooled log lines of the pods that a stage watches."""
+    return folder / "logs" / stage
+
+
+def series_path(folder: Path, stage: str) -> Path:
+    """Spooled curve points and accelerator samples of a stage."""
+    return folder / "series" / stage

@@ -1,0 +1,73 @@
+"""The order of stages: forwards by what they need, backwards for a teardown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from actions.base.errors import BlueprintError
+from actions.run.records import Action
+from actions.run.view import StageState, StageView
+
+JOB_KINDS = frozenset({"job", "pod"})
+"""Kinds of stages whose objects hold accelerators while they work."""
+
+KNOWN_KINDS = JOB_KINDS | {"terraform", "kubeconfig", "manifests", "storage", "check"}
+"""Kinds that `actions.run.stages` can carry out."""
+
+
+def order_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Stage ids in an order in which each comes after all it needs, otherwise as given.
+
+    Raises:
+        BlueprintError: A need is unknown, or stages need each other in a circle.
+    """
+    placed: dict[str, None] = {}
+    while len(placed) < len(needs):
+        ready = next((stage for stage, need in needs.items() if stage not in placed and placed.keys() >= set(need)), "")
+        if not ready:
+            raise _impossible(needs, placed)
+        placed[ready] = None
+    return tuple(placed)
+
+
+def _impossible(needs: Mapping[str, Sequence[str]], placed: Mapping[str, None]) -> BlueprintError:
+    for stage, need in needs.items():
+        for name in need:
+            if name not in needs:
+                return BlueprintError(f"stage {stage!r} needs {name!r}, which is not a stage.")
+    circle = ", ".join(stage for stage in needs if stage not in placed)
+    return BlueprintError(f"these stages need each other in a circle: {circle}.")
+
+
+def teardown_order(stages: Sequence[StageView], *, deletes_data: bool) -> list[tuple[Action, str]]:
+    """What a teardown does: stages that were begun, last first; the nodes in between; the audit at the end.
+
+    Nodes are let go when all jobs are, and before anything that a node still needs to leave in good order.
+    """
+    kept = frozenset() if deletes_data else kept_stages(stages)
+    begun = [stage for stage in reversed(stages) if _was_begun(stage) and stage.id not in kept]
+    jobs = [stage for stage in begun if stage.kind in JOB_KINDS]
+    others = [stage for stage in begun if stage.kind not in JOB_KINDS]
+    steps = [(Action.UNDO, stage.id) for stage in jobs]
+    if jobs:
+        steps.append((Action.DRAIN, ""))
+    steps.extend((Action.UNDO, stage.id) for stage in others)
+    steps.append((Action.AUDIT, ""))
+    return steps
+
+
+def kept_stages(stages: Sequence[StageView]) -> frozenset[str]:
+    """Stages that hold data, with all that they need, as far as they were begun."""
+    by_id = {stage.id: stage for stage in stages}
+    found: set[str] = set()
+    waiting = [stage.id for stage in stages if stage.keeps_data and _was_begun(stage)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(by_id[name].needs)
+    return frozenset(name for name in found if _was_begun(by_id[name]))
+
+
+def _was_begun(stage: StageView) -> bool:
+    return stage.attempt > 0 and stage.state is not StageState.SKIPPED

@@ -1,0 +1,94 @@
+"""What a stage kind has to offer, and what it is given."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from actions.base.errors import ConsoleError
+from actions.run.records import Finding, PlanOffer
+from actions.run.view import OwnedObject
+
+
+class StageFailedError(ConsoleError):
+    """The stage came to its end, and the end is not success.
+
+    Args:
+        message: Why, in one sentence.
+        findings: What was looked at, for a check.
+        hint: What to do about it.
+    """
+
+    def __init__(self, message: str, *, findings: tuple[Finding, ...] = (), hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.findings = findings
+
+
+@dataclass(frozen=True, slots=True)
+class Performed:
+    """A stage came to its end, or to a plan that has to be approved first."""
+
+    message: str = ""
+    outputs: Mapping[str, str] = field(default_factory=dict)
+    findings: tuple[Finding, ...] = ()
+    plan: PlanOffer | None = None
+    """If given, nothing was done yet: `perform` is called again once it is approved."""
+
+
+class StageHandler(Protocol):
+    """One stage of one run. Made anew for every call; all that it remembers is in the journal and in the world."""
+
+    def describe(self) -> list[str]:
+        """The `kubectl` or `terraform` commands that it stands for, one line each."""
+        ...
+
+    async def probe(self) -> Performed | None:
+        """Look whether the stage has been done. Changes nothing.
+
+        Returns:
+            How it ended, or `None` if it has to be performed (again).
+
+        Raises:
+            StageFailedError: It has been done, and failed.
+        """
+        ...
+
+    async def perform(self) -> Performed:
+        """Do it. Safe to call twice; cancelled when the goal of the run changes.
+
+        Raises:
+            ConsoleError: It failed.
+        """
+        ...
+
+    async def undo(self) -> str:
+        """Remove what it made, and nothing else. Safe to call twice, and when nothing was made.
+
+        Returns:
+            What was done, in one line.
+
+        Raises:
+            ConsoleError: Something could not be removed.
+        """
+        ...
+
+
+class StageJournal(Protocol):
+    """What a handler may tell of its work. All but `note` is on disk when the call returns."""
+
+    def note(self, text: str) -> None:
+        """Say what the stage waits for, one line. Cheap; the newest wins."""
+        ...
+
+    def owned(self) -> Sequence[OwnedObject]:
+        """What the stage owns and has not deleted, oldest first."""
+        ...
+
+    def own(self, item: OwnedObject) -> None:
+        """Record an object: before it is applied without uid, after it with uid."""
+        ...
+
+    def deleted(self, item: OwnedObject) -> None:
+        """Record that an owned object is gone."""
+        ...

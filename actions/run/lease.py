@@ -1,0 +1,109 @@
+"""The lease: which process may carry out a run. At most one, ever."""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import ConflictError
+from actions.base.process import ProcessIdentity, is_alive, own_identity
+from actions.run.journal import Journal
+
+Notes = Mapping[str, str]
+"""By stage id: what it waits for, one line."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lease:
+    """Who holds the run."""
+
+    holder: ProcessIdentity
+    token: str
+    taken_at: float
+    """Seconds since the epoch."""
+    notes: Notes = field(default_factory=dict)
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the holder still runs, on this boot of this machine."""
+        return is_alive(self.holder)
+
+
+def read_lease(journal: Journal) -> Lease | None:
+    """The lease as it stands; its holder may be dead. `None` if nobody holds it."""
+    return _current(journal.connection)
+
+
+def take_lease(path: Path, clock: Clock) -> Lease:
+    """Become the run's runner.
+
+    Raises:
+        ConflictError: Another process is, and it is alive.
+    """
+    journal = Journal(path, clock)
+    own = own_identity()
+    lease = Lease(own, secrets.token_hex(8), clock.now().timestamp())
+    try:
+        with journal.transaction() as connection:
+            current = _current(connection)
+            if current is not None and current.is_alive:
+                raise ConflictError(
+                    f"the run {path.parent.name} is already carried out by process {current.holder.pid}.",
+                    hint="Watch it with `eksml-tui runs show`.",
+                )
+            connection.execute(
+                "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?, '{}')",
+                (own.pid, own.start_ticks, own.boot_id, lease.token, lease.taken_at),
+            )
+    finally:
+        journal.close()
+    return lease
+
+
+def release_lease(journal: Journal, token: str, *, seen: int) -> bool:
+    """Give the lease back, unless something was written that the runner has not seen.
+
+    Args:
+        journal: The run's journal.
+        token: Of the lease that the caller holds.
+        seen: Number of the newest record that the caller has taken into account.
+
+    Returns:
+        Whether it was given back. If not, look at the new records first: their writer relies on a living runner.
+    """
+    with journal.transaction() as connection:
+        if journal.last_seq() != seen:
+            return False
+        connection.execute("DELETE FROM lease WHERE id = 1 AND token = ?", (token,))
+    return True
+
+
+def write_notes(journal: Journal, token: str, notes: Notes) -> None:
+    """Replace the notes, if the lease is still the caller's."""
+    with journal.transaction() as connection:
+        connection.execute(
+            "UPDATE lease SET notes = ? WHERE id = 1 AND token = ?", (msgspec.json.encode(notes).decode(), token)
+        )
+
+
+def _current(connection: sqlite3.Connection) -> Lease | None:
+    return _lease_of(
+        connection.execute(
+            "SELECT pid, start_ticks, boot_id, token, taken_at, notes FROM lease WHERE id = 1"
+        ).fetchone()
+    )
+
+
+def _lease_of(row: tuple[int, int, str, str, float, str] | None) -> Lease | None:
+    if row is None:
+        return None
+    pid, start_ticks, boot, token, taken_at, notes = row
+    return Lease(
+        ProcessIdentity(pid, start_ticks, boot), token, taken_at, msgspec.json.decode(notes, type=dict[str, str])
+    )

@@ -1,0 +1,223 @@
+"""What a journal holds: one frozen body for each kind of record.
+
+A body is stored as JSON with its kind as tag, and read back strictly: an unknown field or kind is damage.
+"""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+Scalar = int | float | str | bool
+
+
+class Action(StrEnum):
+    """What an intent announces."""
+
+    PERFORM = "perform"
+    UNDO = "undo"
+    DRAIN = "drain"
+    """Let the nodes go that the run's pods brought; belongs to no stage."""
+    AUDIT = "audit"
+    """Look for what is left of the run; belongs to no stage."""
+
+
+class Result(StrEnum):
+    """How an intent ended."""
+
+    DONE = "done"
+    FAILED = "failed"
+    AWAITING_APPROVAL = "awaiting_approval"
+    CANCELLED = "cancelled"
+
+
+class WishKind(StrEnum):
+    """What a person or a script may ask of a run."""
+
+    APPROVE = "approve"
+    CANCEL = "cancel"
+    PAUSE = "pause"
+    UNPAUSE = "unpause"
+    PARK = "park"
+    TEARDOWN = "teardown"
+    RETRY = "retry"
+
+
+class CheckResult(StrEnum):
+    """What a check says of its subject."""
+
+    PASSED = "passed"
+    FAILED = "failed"
+    UNKNOWN = "unknown"
+
+
+class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="kind"):
+    pass
+
+
+class StageOutline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A stage as the run knew it when it was created."""
+
+    id: str
+    kind: str
+    title: str
+    needs: tuple[str, ...]
+    expect_low_seconds: float
+    expect_high_seconds: float
+    is_skipped: bool = False
+    """It would make what is already there: the operator brought a cluster of their own."""
+    keeps_data: bool = False
+    """It holds data: a teardown leaves it, and what it needs, unless told to delete data."""
+
+
+class ClusterName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Which cluster the run is meant for."""
+
+    name: str
+    region: str
+    context: str = ""
+    kubeconfig: str = ""
+    """Path of a kubeconfig that the operator chose; empty means that the run asks EKS for the cluster."""
+    namespace: str = ""
+
+
+class Created(_Body, frozen=True, tag="created"):
+    """The first record of every journal."""
+
+    run_id: str
+    blueprint_id: str
+    title: str
+    preset: str
+    parameters: dict[str, Scalar]
+    cluster: ClusterName
+    stages: tuple[StageOutline, ...]
+    """In an order that satisfies `needs`."""
+    auto_approve: bool = False
+    existing_cluster: bool = False
+    """The operator brought a cluster: it is not made, and nothing of it is deleted."""
+
+
+class Wish(_Body, frozen=True, tag="wish"):
+    """Something asked of the run."""
+
+    wish: WishKind
+    plan_hash: str = ""
+    delete_data: bool = False
+
+
+class Intent(_Body, frozen=True, tag="intent"):
+    """Written before anything is touched."""
+
+    action: Action
+
+
+class PlanOffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A plan that waits for its approval."""
+
+    plan_hash: str
+    add: int
+    change: int
+    destroy: int
+    lines: tuple[str, ...]
+    """One resource each: what would happen to it."""
+
+
+class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """One line of a check."""
+
+    result: CheckResult
+    subject: str
+    detail: str
+    fix: str = ""
+    """What to do about it, as an imperative; empty when it passed."""
+
+
+class Outcome(_Body, frozen=True, tag="outcome"):
+    """Written when the effect of an intent is known."""
+
+    action: Action
+    result: Result
+    message: str = ""
+    plan: PlanOffer | None = None
+    findings: tuple[Finding, ...] = ()
+    leftovers: tuple[str, ...] = ()
+    """Of an audit: what is still there, one object each."""
+    retained: tuple[str, ...] = ()
+    """Of an audit: what is still there on purpose, with the reason."""
+
+
+class Approval(_Body, frozen=True, tag="approval"):
+    """A plan may be carried out."""
+
+    plan_hash: str
+    is_automatic: bool
+
+
+class Owned(_Body, frozen=True, tag="owned"):
+    """An object that the run applies or brings about. Written before it is applied, and again with the uid after."""
+
+    api_version: str
+    name: str
+    object_kind: str
+    namespace: str = ""
+    uid: str = ""
+    """Empty while it is only intended."""
+    existed: bool = False
+    """It was there before the run: it is never deleted."""
+
+
+class Deleted(_Body, frozen=True, tag="deleted"):
+    """An owned object is gone."""
+
+    api_version: str
+    name: str
+    object_kind: str
+    namespace: str = ""
+
+
+class Output(_Body, frozen=True, tag="output"):
+    """Values that later stages use."""
+
+    values: dict[str, str]
+
+
+Body = Created | Wish | Intent | Outcome | Approval | Owned | Deleted | Output
+
+
+class Record(msgspec.Struct, frozen=True):
+    """One line of the journal."""
+
+    seq: int
+    """One-based, without gaps."""
+    at: float
+    """Seconds since the epoch."""
+    writer: str
+    """Token of the runner, or `operator` for a wish."""
+    stage: str
+    """Empty when it is about the whole run."""
+    attempt: int
+    body: Body
+
+
+_DECODER: msgspec.json.Decoder[Body] = msgspec.json.Decoder(Body)
+_ENCODER = msgspec.json.Encoder()
+
+
+def kind_of(body: Body) -> str:
+    """The word that the journal's `kind` column shows."""
+    return str(body.__struct_config__.tag)
+
+
+def encode_body(body: Body) -> str:
+    """As JSON text."""
+    return _ENCODER.encode(body).decode()
+
+
+def decode_body(text: str) -> Body:
+    """Read what `encode_body` wrote.
+
+    Raises:
+        msgspec.MsgspecError: It is something else.
+    """
+    return _DECODER.decode(text)

@@ -1,0 +1,164 @@
+"""A run as everybody sees it: frozen, computed from the journal."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+
+from actions.run.records import Action, ClusterName, Finding, PlanOffer, Scalar, WishKind
+
+
+class Goal(StrEnum):
+    """Where a run is heading."""
+
+    FORWARD = "forward"
+    CANCEL = "cancel"
+    PARK = "park"
+    TEARDOWN = "teardown"
+
+
+class StageState(StrEnum):
+    """How far a stage is, or a step of a teardown."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    AWAITING_APPROVAL = "awaiting_approval"
+    UNKNOWN = "unknown"
+    """Its runner died between an intent and its outcome: the world is asked before anything is done again."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    UNDONE = "undone"
+
+
+class RunState(StrEnum):
+    """How a run is, in a word."""
+
+    WAITING = "waiting"
+    """Nothing is under way, and something is still to be done: no runner, or paused."""
+    RUNNING = "running"
+    AWAITING_APPROVAL = "awaiting approval"
+    UNKNOWN = "unknown"
+    """The runner died at work: resume it."""
+    SUCCEEDED = "succeeded"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+    PARKED = "parked"
+    TEARING_DOWN = "tearing down"
+    TORN_DOWN = "torn down"
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class StageView:
+    """One stage, or one step of a teardown."""
+
+    id: str
+    title: str
+    kind: str
+    state: StageState
+    attempt: int = 0
+    """How often it was begun; 0 if never."""
+    started_at: float | None = None
+    """Seconds since the epoch: begin of the newest attempt."""
+    ended_at: float | None = None
+    expect_low_seconds: float = 0.0
+    expect_high_seconds: float = 0.0
+    message: str = ""
+    """While it runs, what it waits for; afterwards, how it ended. One line."""
+    needs: tuple[str, ...] = ()
+    keeps_data: bool = False
+    outputs: Mapping[str, str] | None = None
+    plan: PlanOffer | None = None
+    """What waits for an approval, or was approved last."""
+    is_approved: bool = False
+    """Whether `plan` may be carried out."""
+    is_approval_wished: bool = False
+    """Somebody approved `plan`; the runner has not taken note yet."""
+    findings: tuple[Finding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class WishView:
+    """One wish."""
+
+    seq: int
+    at: float
+    kind: WishKind
+
+
+@dataclass(frozen=True, slots=True)
+class OwnedObject:
+    """An object that the run applied or brought about."""
+
+    stage: str
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    """Empty if the run died between intending and applying it."""
+    existed: bool
+    """It was there before the run: it is never deleted."""
+    is_deleted: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Audit:
+    """What was found after a teardown."""
+
+    at: float
+    leftovers: tuple[str, ...]
+    retained: tuple[str, ...]
+    """Still there on purpose: data, or what was there before the run."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RunView:
+    """One run at one moment."""
+
+    id: str
+    blueprint_id: str
+    title: str
+    preset: str
+    parameters: Mapping[str, Scalar]
+    cluster: ClusterName
+    created_at: float
+    state: RunState
+    goal: Goal
+    is_paused: bool
+    auto_approve: bool
+    deletes_data: bool
+    """A teardown may delete data: it was confirmed."""
+    stages: tuple[StageView, ...]
+    teardown: tuple[StageView, ...]
+    """Its steps in order; empty while no teardown was asked for."""
+    ending: Mapping[tuple[Action, str], StageView]
+    """What was begun since the goal last changed, by action and stage (empty for none)."""
+    wishes: tuple[WishView, ...]
+    owned: tuple[OwnedObject, ...]
+    audit: Audit | None
+    last_seq: int
+    """Number of the newest record in it."""
+
+    def stage(self, stage_id: str) -> StageView:
+        """The stage with this id.
+
+        Raises:
+            KeyError: There is none.
+        """
+        return next((stage for stage in self.stages if stage.id == stage_id), None) or _missing(stage_id)
+
+    @property
+    def outputs(self) -> Mapping[str, Mapping[str, str]]:
+        """Outputs by stage id, of the stages that have some."""
+        return {stage.id: stage.outputs for stage in self.stages if stage.outputs}
+
+    def owned_by(self, stage_id: str) -> tuple[OwnedObject, ...]:
+        """What a stage owns that is not gone, oldest first."""
+        return tuple(item for item in self.owned if item.stage == stage_id and not item.is_deleted)
+
+
+def _missing(stage_id: str) -> StageView:
+    raise KeyError(stage_id)

@@ -1,0 +1,46 @@
+"""What a runner works with: everything that touches the world, behind one protocol."""
+
+from __future__ import annotations
+
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass
+from typing import Protocol
+
+from actions.run.handler import StageHandler, StageJournal
+from actions.run.view import RunView, StageView
+
+
+@dataclass(frozen=True, slots=True)
+class AuditReport:
+    """What was found after a teardown, one line an object."""
+
+    leftovers: tuple[str, ...] = ()
+    retained: tuple[str, ...] = ()
+
+
+class Workshop(Protocol):
+    """The world of one run."""
+
+    def handler(self, view: RunView, stage: StageView, journal: StageJournal) -> StageHandler:
+        """Who performs and undoes a stage.
+
+        Raises:
+            ConsoleError: The stage cannot be carried out by this program.
+        """
+        ...
+
+    def watching(self, view: RunView, stage: StageView) -> AbstractAsyncContextManager[None]:
+        """While it is entered, logs and accelerators that the stage asks to watch are spooled."""
+        ...
+
+    async def drain(self, view: RunView, journal: StageJournal) -> str:
+        """Let the nodes go that the run's pods brought. Returns what was done."""
+        ...
+
+    async def audit(self, view: RunView) -> AuditReport:
+        """Look for what is left of the run, everywhere."""
+        ...
+
+    async def aclose(self) -> None:
+        """Give up connections."""
+        ...

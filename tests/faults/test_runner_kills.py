@@ -1,0 +1,102 @@
+"""A runner that is killed around any record of its journal: the next one ends in the same world."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.run.client import load_run, wish
+from actions.run.folder import journal_path
+from actions.run.process import CRASH_VARIABLE
+from actions.run.records import WishKind
+from actions.run.view import RunState, StageState
+from tests.unit.run.world import World, make_run
+
+ROOT = Path(__file__).parents[2]
+RECORDS = 33
+"""Of a whole life without a crash: creation, three stages, teardown. Kept honest by the first test."""
+
+HISTORY = [
+    "make provision", "make operators", "make train", "remove train", "remove operators", "remove provision",
+]  # fmt: skip
+
+pytestmark = pytest.mark.kill
+
+
+def run_to_its_end(folder: Path, crash_at: str = "") -> int:
+    """Start runners until one ends by itself. Returns how many were killed."""
+    killed = 0
+    while True:
+        ended = subprocess.run(
+            [sys.executable, "-m", "tests.unit.run.world", str(folder)],
+            cwd=ROOT,
+            env={**os.environ, CRASH_VARIABLE: crash_at},
+            capture_output=True,
+            timeout=30,
+            check=False,
+        )
+        if ended.returncode == 0:
+            return killed
+        assert ended.returncode == -signal.SIGKILL, ended.stderr.decode()
+        killed += 1
+        if crash_at.endswith("before"):  # the record was not written: the next runner would die at the same number
+            crash_at = ""
+        assert killed < 3
+
+
+def whole_life(home: Path, crash_at: str = "") -> tuple[Path, int]:
+    folder = make_run(home, SystemClock())
+    killed = run_to_its_end(folder, crash_at)
+    assert load_run(folder).state is RunState.SUCCEEDED
+    assert World(folder).names() == ["operators", "provision", "train"]
+    wish(folder, WishKind.TEARDOWN, start=False)
+    killed += run_to_its_end(folder, "" if killed else crash_at)
+    return folder, killed
+
+
+def test_the_whole_life_without_a_crash(tmp_path: Path) -> None:
+    folder, killed = whole_life(tmp_path)
+    view = load_run(folder)
+    assert (killed, view.last_seq, view.state) == (0, RECORDS, RunState.TORN_DOWN)
+    assert World(folder).history() == HISTORY
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("seq", range(2, RECORDS + 1))
+def test_a_killed_runner_is_resumed_to_the_same_world(tmp_path: Path, seq: int, side: str) -> None:
+    folder, killed = whole_life(tmp_path, f"{seq}:{side}")
+    view = load_run(folder)
+    wished_from_outside = next(item.seq for item in view.wishes)
+    assert killed == 1 or (killed == 0 and seq == wished_from_outside)
+    assert World(folder).history() == HISTORY
+    assert view.state is RunState.TORN_DOWN
+    assert view.audit is not None
+    assert view.audit.leftovers == ()
+    assert {stage.state for stage in view.stages} == {StageState.UNDONE}
+
+
+@pytest.mark.parametrize("seq", range(2, 20))
+def test_a_journal_torn_by_a_power_cut_loses_its_last_record_and_nothing_else(tmp_path: Path, seq: int) -> None:
+    folder = make_run(tmp_path, SystemClock())
+    ended = subprocess.run(
+        [sys.executable, "-m", "tests.unit.run.world", str(folder)],
+        cwd=ROOT,
+        env={**os.environ, CRASH_VARIABLE: f"{seq}:after"},
+        capture_output=True,
+        timeout=30,
+        check=False,
+    )
+    log = journal_path(folder).with_name("journal.db-wal")
+    if ended.returncode == 0 or not log.exists():
+        pytest.skip("the run ends before this record")
+    os.truncate(log, log.stat().st_size - 100)
+    assert load_run(folder).last_seq == seq - 1
+    run_to_its_end(folder)
+    assert World(folder).history() == HISTORY[:3]
+    assert load_run(folder).state is RunState.SUCCEEDED

@@ -1,0 +1,95 @@
+"""Runs from the outside: created, listed, asked, watched."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.errors import MissingError, RefusedError
+from actions.run.client import find_run, list_runs, load_run, wish
+from actions.run.folder import environment_path, journal_path
+from actions.run.journal import Journal
+from actions.run.lease import take_lease, write_notes
+from actions.run.reader import RunReader
+from actions.run.records import Action, Intent, WishKind
+from actions.run.view import RunState, StageState
+from tests.unit.run.world import make_run
+
+CLOCK = SystemClock()
+
+
+def test_a_new_run_has_a_private_folder_with_its_blueprint(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
+    assert (folder / "blueprint" / "blueprint.yaml").read_text() == "schema: eksml/v1\n"
+    assert json.loads(environment_path(folder).read_bytes()) == {}
+    assert all(stat.S_IMODE(path.stat().st_mode) & 0o077 == 0 for path in folder.rglob("*"))
+
+
+def test_a_run_is_found_by_the_beginning_of_its_id(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    assert find_run("fake-11", home=tmp_path / "runs") == folder
+    assert find_run("latest", home=tmp_path / "runs") == folder
+    with pytest.raises(MissingError, match="no run 'zzz'"):
+        find_run("zzz", home=tmp_path / "runs")
+
+
+def test_a_list_shows_an_unreadable_run_with_the_reason(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    broken = tmp_path / "runs" / "broken"
+    broken.mkdir()
+    (broken / "journal.db").write_bytes(b"not a database" * 100)
+    listed = list_runs(tmp_path / "runs")
+    assert [(run.id, bool(run.error)) for run in listed] == [(folder.name, False), ("broken", True)]
+
+
+def test_a_reader_answers_only_when_something_has_changed(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    reader = RunReader(folder)
+    first = reader.poll()
+    assert first is not None
+    assert first.state is RunState.WAITING
+    assert reader.poll() is None
+    wish(folder, WishKind.PAUSE, start=False)
+    second = reader.poll()
+    assert second is not None
+    assert second.is_paused
+
+
+def test_a_reader_shows_what_a_living_runner_waits_for(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    lease = take_lease(journal_path(folder), CLOCK)
+    journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
+    journal.append(Intent(Action.PERFORM), stage="provision", attempt=1)
+    write_notes(journal, lease.token, {"provision": "3 of 8 resources"})
+    reader = RunReader(folder)
+    view = reader.poll()
+    assert view is not None
+    assert reader.runner_alive
+    assert view.stage("provision").message == "3 of 8 resources"
+
+
+def test_a_runner_that_is_gone_turns_its_stage_unknown_without_any_write(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    child = os.fork()
+    if not child:
+        lease = take_lease(journal_path(folder), CLOCK)
+        Journal(journal_path(folder), CLOCK, fence=lease.token).append(Intent(Action.PERFORM), stage="provision")
+        os._exit(0)
+    os.waitpid(child, 0)
+    view = load_run(folder)
+    assert view.stage("provision").state is StageState.UNKNOWN
+    assert view.state is RunState.UNKNOWN
+
+
+@pytest.mark.parametrize("kind", [WishKind.APPROVE, WishKind.RETRY])
+def test_a_wish_that_the_run_cannot_follow_is_refused(tmp_path: Path, kind: WishKind) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    with pytest.raises(RefusedError, match="cannot be asked to"):
+        wish(folder, kind, plan_hash="x", start=False)
+    assert load_run(folder).last_seq == 1

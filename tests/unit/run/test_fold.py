@@ -1,0 +1,207 @@
+"""What the records of a run mean."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from actions.base.errors import JournalError
+from actions.run.fold import fold
+from actions.run.moves import Approve, Begin, Finish, Move, Settle, Wait, next_move
+from actions.run.records import (
+    Action,
+    Approval,
+    Body,
+    Deleted,
+    Intent,
+    Outcome,
+    Output,
+    Owned,
+    PlanOffer,
+    Record,
+    Result,
+    Wish,
+    WishKind,
+)
+from actions.run.view import Goal, RunState, RunView, StageState
+from tests.unit.run.world import creation
+
+Line = tuple[str, Body]
+PLAN = PlanOffer("hash-1", 1, 0, 0, ("+ cluster",))
+
+
+def view_of(*lines: Line, holder: str = "me", auto_approve: bool = False, keeps_data: bool = False) -> RunView:
+    bodies: Sequence[Line] = [("", creation(auto_approve=auto_approve, keeps_data=keeps_data)), *lines]
+    return fold(
+        [Record(n, 100.0 + n, "me", stage, 1, body) for n, (stage, body) in enumerate(bodies, 1)], holder=holder
+    )
+
+
+def move_after(*lines: Line, auto_approve: bool = False, keeps_data: bool = False) -> Move:
+    return next_move(view_of(*lines, auto_approve=auto_approve, keeps_data=keeps_data))
+
+
+def begun(stage: str, action: Action = Action.PERFORM) -> Line:
+    return stage, Intent(action)
+
+
+def ended(stage: str, result: Result = Result.DONE, action: Action = Action.PERFORM) -> Line:
+    return stage, Outcome(action, result, plan=PLAN if result is Result.AWAITING_APPROVAL else None)
+
+
+def wished(kind: WishKind, *, plan_hash: str = "", delete_data: bool = False) -> Line:
+    return "", Wish(kind, plan_hash, delete_data)
+
+
+def done(*stages: str) -> list[Line]:
+    return [line for stage in stages for line in (begun(stage), ended(stage))]
+
+
+def states(view: RunView) -> list[str]:
+    return [stage.state.value for stage in view.stages]
+
+
+def test_a_new_run_begins_with_its_first_stage() -> None:
+    assert states(view_of()) == ["pending", "pending", "pending"]
+    assert move_after() == Begin(Action.PERFORM, "provision")
+    assert view_of(holder="").state is RunState.WAITING
+
+
+def test_an_open_intent_is_running_for_its_writer_and_unknown_for_everybody_else() -> None:
+    assert view_of(begun("provision")).stage("provision").state is StageState.RUNNING
+    dead = view_of(begun("provision"), holder="")
+    assert (dead.stage("provision").state, dead.state) == (StageState.UNKNOWN, RunState.UNKNOWN)
+    assert next_move(view_of(begun("provision"), holder="another")) == Settle("provision")
+
+
+def test_a_plan_waits_for_the_approval_of_exactly_this_plan() -> None:
+    planned = [begun("provision"), ended("provision", Result.AWAITING_APPROVAL)]
+    assert view_of(*planned).state is RunState.AWAITING_APPROVAL
+    assert move_after(*planned) == Wait()
+    assert move_after(*planned, wished(WishKind.APPROVE, plan_hash="hash-0")) == Wait()
+    approved = [*planned, wished(WishKind.APPROVE, plan_hash="hash-1")]
+    assert move_after(*approved) == Approve("provision", "hash-1", is_automatic=False)
+    assert move_after(*approved, ("provision", Approval("hash-1", is_automatic=False))) == Begin(
+        Action.PERFORM, "provision"
+    )
+
+
+def test_a_run_that_approves_by_itself_says_that_it_was_automatic() -> None:
+    planned = [begun("provision"), ended("provision", Result.AWAITING_APPROVAL)]
+    assert move_after(*planned, auto_approve=True) == Approve("provision", "hash-1", is_automatic=True)
+
+
+def test_a_failed_stage_ends_the_run_until_it_is_retried() -> None:
+    failed = [*done("provision"), begun("operators"), ended("operators", Result.FAILED)]
+    assert view_of(*failed).state is RunState.FAILED
+    assert move_after(*failed) == Finish()
+    assert move_after(*failed, wished(WishKind.RETRY)) == Begin(Action.PERFORM, "operators")
+
+
+def test_a_paused_run_begins_nothing() -> None:
+    assert move_after(*done("provision"), wished(WishKind.PAUSE)) == Wait()
+    assert move_after(*done("provision"), wished(WishKind.PAUSE), wished(WishKind.UNPAUSE)) == Begin(
+        Action.PERFORM, "operators"
+    )
+
+
+def test_cancel_stops_the_job_and_keeps_the_rest() -> None:
+    lines = [*done("provision", "operators"), begun("train"), wished(WishKind.CANCEL), ended("train", Result.CANCELLED)]
+    assert move_after(*lines) == Begin(Action.UNDO, "train")
+    lines += [begun("train", Action.UNDO), ended("train", action=Action.UNDO)]
+    view = view_of(*lines)
+    assert (view.state, states(view)) == (RunState.CANCELLED, ["succeeded", "succeeded", "cancelled"])
+    assert next_move(view) == Finish()
+    assert move_after(*lines, wished(WishKind.RETRY)) == Begin(Action.PERFORM, "train")
+
+
+def test_park_lets_the_nodes_go_and_retry_begins_the_job_again() -> None:
+    lines = [*done("provision", "operators"), begun("train"), wished(WishKind.PARK), ended("train", Result.CANCELLED)]
+    lines += [begun("train", Action.UNDO), ended("train", action=Action.UNDO)]
+    assert move_after(*lines) == Begin(Action.DRAIN)
+    lines += [begun("", Action.DRAIN), ended("", action=Action.DRAIN)]
+    assert (view_of(*lines).state, move_after(*lines)) == (RunState.PARKED, Finish())
+    assert move_after(*lines, wished(WishKind.RETRY)) == Begin(Action.PERFORM, "train")
+
+
+def test_a_job_that_succeeded_is_neither_parked_nor_done_again() -> None:
+    lines = [*done("provision", "operators", "train"), wished(WishKind.PARK)]
+    assert move_after(*lines) == Begin(Action.DRAIN)
+    lines += [begun("", Action.DRAIN), ended("", action=Action.DRAIN), wished(WishKind.RETRY)]
+    assert view_of(*lines).state is RunState.SUCCEEDED
+
+
+def teardown(*, fail: str = "") -> list[Line]:
+    steps = [("train", Action.UNDO), ("", Action.DRAIN), ("operators", Action.UNDO), ("provision", Action.UNDO)]
+    lines: list[Line] = [*done("provision", "operators", "train"), wished(WishKind.TEARDOWN, delete_data=True)]
+    for stage, action in steps:
+        lines.append(begun(stage, action))
+        if stage and stage == fail:
+            return [*lines, ended(stage, Result.FAILED, action)]
+        lines.append(ended(stage, Result.DONE, action))
+    return lines
+
+
+def test_a_teardown_goes_backwards_and_lets_the_nodes_go_after_the_jobs() -> None:
+    steps = view_of(*done("provision", "operators", "train"), wished(WishKind.TEARDOWN)).teardown
+    assert [step.id for step in steps] == ["train", "drain", "operators", "provision", "audit"]
+    assert move_after(*teardown()) == Begin(Action.AUDIT)
+
+
+def test_a_teardown_ends_with_its_audit() -> None:
+    lines = [*teardown(), begun("", Action.AUDIT), ("", Outcome(Action.AUDIT, Result.DONE, leftovers=("FSx fs-1",)))]
+    view = view_of(*lines)
+    assert (view.state, next_move(view)) == (RunState.TORN_DOWN, Finish())
+    assert view.audit is not None
+    assert view.audit.leftovers == ("FSx fs-1",)
+
+
+def test_a_failed_teardown_step_stops_and_is_retried_where_it_failed() -> None:
+    lines = teardown(fail="operators")
+    assert (view_of(*lines).state, move_after(*lines)) == (RunState.FAILED, Finish())
+    assert move_after(*lines, wished(WishKind.RETRY)) == Begin(Action.UNDO, "operators")
+
+
+def test_stages_that_hold_data_are_kept_without_a_word_about_data() -> None:
+    lines = done("provision", "operators", "train")
+    kept = view_of(*lines, wished(WishKind.TEARDOWN), keeps_data=True)
+    assert [(step.id, step.state.value) for step in kept.teardown[-2:]] == [
+        ("provision", "skipped"),
+        ("audit", "pending"),
+    ]
+    gone = view_of(*lines, wished(WishKind.TEARDOWN, delete_data=True), keeps_data=True)
+    assert [step.state.value for step in gone.teardown] == ["pending"] * 5
+
+
+def test_nothing_is_undone_that_was_never_begun() -> None:
+    view = view_of(*done("provision"), wished(WishKind.TEARDOWN))
+    assert [step.id for step in view.teardown] == ["provision", "audit"]
+
+
+def test_a_second_wish_for_a_teardown_begins_it_anew() -> None:
+    lines = [*teardown(), begun("", Action.AUDIT), ended("", action=Action.AUDIT), wished(WishKind.TEARDOWN)]
+    view = view_of(*lines)
+    assert (view.goal, view.state, view.audit) == (Goal.TEARDOWN, RunState.TEARING_DOWN, None)
+    assert next_move(view) == Begin(Action.UNDO, "train")
+
+
+def test_an_object_of_the_run_is_still_the_runs_when_it_is_applied_again() -> None:
+    first = ("train", Owned("v1", "thing", "Thing", uid="u1", existed=False))
+    again = ("train", Owned("v1", "thing", "Thing", uid="u1", existed=True))
+    assert [item.existed for item in view_of(first, again).owned_by("train")] == [False]
+
+
+def test_a_deleted_object_is_not_owned() -> None:
+    owned = ("train", Owned("v1", "thing", "Thing", uid="u1"))
+    assert view_of(owned, ("train", Deleted("v1", "thing", "Thing"))).owned_by("train") == ()
+
+
+def test_outputs_are_kept_by_stage() -> None:
+    view = view_of(("provision", Output({"fsx": "fs-1"})), ("provision", Output({"mount": "abc"})))
+    assert view.outputs == {"provision": {"fsx": "fs-1", "mount": "abc"}}
+
+
+def test_a_record_of_an_unknown_stage_is_damage() -> None:
+    with pytest.raises(JournalError, match="'nowhere'"):
+        view_of(begun("nowhere"))

@@ -1,0 +1,113 @@
+"""The runner, in one process, over a pretend world."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.run.client import load_run, wish
+from actions.run.desk import Desk
+from actions.run.folder import journal_path
+from actions.run.journal import Journal
+from actions.run.lease import take_lease
+from actions.run.records import WishKind
+from actions.run.runner import Runner
+from actions.run.view import RunState, RunView, StageState
+from tests.unit.run.world import FakeWorkshop, World, make_run
+
+CLOCK = SystemClock()
+
+
+async def carry_out(folder: Path) -> RunView:
+    lease = take_lease(journal_path(folder), CLOCK)
+    journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
+    try:
+        return await Runner(Desk(journal, lease, CLOCK), FakeWorkshop(folder, CLOCK), CLOCK, lambda line: None).run()
+    finally:
+        journal.close()
+
+
+@asynccontextmanager
+async def at_work(folder: Path) -> AsyncIterator[asyncio.Task[RunView]]:
+    task = asyncio.create_task(carry_out(folder))
+    try:
+        yield task
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+
+
+async def until(folder: Path, condition: Callable[[RunView], bool]) -> RunView:
+    async with asyncio.timeout(10):
+        while True:
+            view = load_run(folder)
+            if condition(view):
+                return view
+            await asyncio.sleep(0.02)
+
+
+async def test_a_plan_is_carried_out_after_its_approval_only(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK, auto_approve=False)
+    async with at_work(folder) as runner:
+        view = await until(folder, lambda view: view.state is RunState.AWAITING_APPROVAL)
+        assert World(folder).history() == []
+        plan = view.stage("provision").plan
+        assert plan is not None
+        wish(folder, WishKind.APPROVE, plan_hash=plan.plan_hash, start=False)
+        assert (await runner).state is RunState.SUCCEEDED
+    assert load_run(folder).stage("provision").attempt == 1
+
+
+async def test_a_cancel_interrupts_the_job_and_removes_it(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    (folder / "hold-train").touch()
+    async with at_work(folder) as runner:
+        await until(folder, lambda view: view.stage("train").message == "waiting to be let go")
+        wish(folder, WishKind.CANCEL, start=False)
+        assert (await runner).state is RunState.CANCELLED
+    assert World(folder).names() == ["operators", "provision"]
+
+
+async def test_a_parked_run_goes_on_with_retry(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    (folder / "hold-train").touch()
+    async with at_work(folder) as runner:
+        await until(folder, lambda view: view.stage("train").state is StageState.RUNNING)
+        wish(folder, WishKind.PARK, start=False)
+        assert (await runner).state is RunState.PARKED
+    (folder / "hold-train").unlink()
+    wish(folder, WishKind.RETRY, start=False)
+    assert (await carry_out(folder)).state is RunState.SUCCEEDED
+    assert load_run(folder).stage("train").attempt == 2
+
+
+async def test_a_failed_stage_is_retried_and_says_why_it_failed(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    (folder / "fail-operators").touch()
+    assert (await carry_out(folder)).stage("operators").message == "operators was told to fail."
+    (folder / "fail-operators").unlink()
+    wish(folder, WishKind.RETRY, start=False)
+    assert (await carry_out(folder)).state is RunState.SUCCEEDED
+
+
+async def test_a_second_runner_is_refused_while_the_first_is_at_work(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK, auto_approve=False)
+    async with at_work(folder):
+        await until(folder, lambda view: view.state is RunState.AWAITING_APPROVAL)
+        with pytest.raises(Exception, match="already carried out"):
+            await carry_out(folder)
+
+
+async def test_a_wish_for_a_teardown_in_the_middle_of_a_job_ends_with_nothing_left(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    (folder / "hold-train").touch()
+    async with at_work(folder) as runner:
+        await until(folder, lambda view: view.stage("train").state is StageState.RUNNING)
+        wish(folder, WishKind.TEARDOWN, start=False)
+        view = await runner
+    assert (view.state, World(folder).names()) == (RunState.TORN_DOWN, [])

@@ -1,0 +1,161 @@
+"""A pretend world for runners: files instead of clouds, so that it survives a killed process."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from actions.base.clock import Clock
+from actions.run.creation import create_folder
+from actions.run.handler import Performed, StageFailedError, StageHandler, StageJournal
+from actions.run.process import main
+from actions.run.records import ClusterName, Created, PlanOffer, StageOutline
+from actions.run.view import OwnedObject, RunView, StageView
+from actions.run.workshop import AuditReport
+
+STAGES = (("provision", "terraform"), ("operators", "manifests"), ("train", "job"))
+
+
+def outline(stage_id: str, kind: str, needs: tuple[str, ...] = (), *, keeps_data: bool = False) -> StageOutline:
+    return StageOutline(
+        id=stage_id,
+        kind=kind,
+        title=stage_id.title(),
+        needs=needs,
+        expect_low_seconds=1,
+        expect_high_seconds=2,
+        keeps_data=keeps_data,
+    )
+
+
+def creation(*, auto_approve: bool = True, keeps_data: bool = False) -> Created:
+    return Created(
+        run_id="fake-1121-0001",
+        blueprint_id="fake",
+        title="A pretend run",
+        preset="",
+        parameters={"workers": 2},
+        cluster=ClusterName(name="pretend", region="us-west-2"),
+        stages=(
+            outline("provision", "terraform", keeps_data=keeps_data),
+            outline("operators", "manifests", ("provision",)),
+            outline("train", "job", ("operators",)),
+        ),
+        auto_approve=auto_approve,
+    )
+
+
+def make_run(home: Path, clock: Clock, *, auto_approve: bool = True, keeps_data: bool = False) -> Path:
+    source = home / "source"
+    source.mkdir(parents=True, exist_ok=True)
+    (source / "blueprint.yaml").write_text("schema: eksml/v1\n")
+    created = creation(auto_approve=auto_approve, keeps_data=keeps_data)
+    return create_folder(created, source=source, environment={}, clock=clock, home=home / "runs")
+
+
+class World:
+    """Objects as files below the run's folder, and a line in a ledger for every creation and deletion."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.objects = folder / "world"
+        self.ledger = folder / "ledger"
+        self.objects.mkdir(exist_ok=True)
+
+    def make(self, name: str) -> None:
+        try:
+            os.close(os.open(self.objects / name, os.O_CREAT | os.O_EXCL))
+        except FileExistsError:
+            return
+        self._write(f"make {name}")
+
+    def remove(self, name: str) -> None:
+        try:
+            (self.objects / name).unlink()
+        except FileNotFoundError:
+            return
+        self._write(f"remove {name}")
+
+    def names(self) -> list[str]:
+        return sorted(path.name for path in self.objects.iterdir())
+
+    def history(self) -> list[str]:
+        return self.ledger.read_text().splitlines() if self.ledger.exists() else []
+
+    def _write(self, line: str) -> None:
+        with self.ledger.open("a") as file:
+            file.write(line + "\n")
+
+
+class FakeStage:
+    """Makes one object named after the stage. A folder `hold-STAGE` keeps it waiting; `fail-STAGE` lets it fail."""
+
+    def __init__(self, world: World, stage: StageView, journal: StageJournal) -> None:
+        self._world = world
+        self._stage = stage
+        self._journal = journal
+
+    def describe(self) -> list[str]:
+        return [f"make {self._stage.id}"]
+
+    async def probe(self) -> Performed | None:
+        if self._stage.id in self._world.names() and not self._is("hold"):
+            return Performed("found done", outputs={"name": self._stage.id})
+        return None
+
+    async def perform(self) -> Performed:
+        if self._stage.kind == "terraform" and not self._stage.is_approved:
+            return Performed("one to add", plan=PlanOffer("hash-1", 1, 0, 0, ("+ cluster",)))
+        if self._is("fail"):
+            raise StageFailedError(f"{self._stage.id} was told to fail.")
+        self._journal.own(self._item(""))
+        self._world.make(self._stage.id)
+        self._journal.own(self._item("uid-1"))
+        self._journal.note("waiting to be let go")
+        while self._is("hold"):
+            await asyncio.sleep(0.02)
+        return Performed("made", outputs={"name": self._stage.id})
+
+    async def undo(self) -> str:
+        for item in self._journal.owned():
+            self._world.remove(item.name)
+            self._journal.deleted(item)
+        return "removed"
+
+    def _is(self, what: str) -> bool:
+        return (self._world.folder / f"{what}-{self._stage.id}").exists()
+
+    def _item(self, uid: str) -> OwnedObject:
+        return OwnedObject(self._stage.id, "v1", "Thing", "", self._stage.id, uid, existed=False, is_deleted=False)
+
+
+class FakeWorkshop:
+    """Implements `Workshop` over a `World`."""
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self.world = World(folder)
+        self._clock = clock
+
+    def handler(self, view: RunView, stage: StageView, journal: StageJournal) -> StageHandler:
+        return FakeStage(self.world, stage, journal)
+
+    @asynccontextmanager
+    async def watching(self, view: RunView, stage: StageView) -> AsyncIterator[None]:
+        yield
+
+    async def drain(self, view: RunView, journal: StageJournal) -> str:
+        return "no nodes"
+
+    async def audit(self, view: RunView) -> AuditReport:
+        return AuditReport(leftovers=tuple(self.world.names()))
+
+    async def aclose(self) -> None:
+        return
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1]), FakeWorkshop))
