@@ -1,0 +1,44 @@
+# Everything happens in .venv; a stamp file tells whether it is up to date.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.installed
+
+.PHONY: demo test check lint types layers lock clean
+.DEFAULT_GOAL := help
+
+help:  ## what there is
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+$(STAMP): requirements.lock pyproject.toml
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
+demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the BioNeMo rehearsal
+	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/eksml-tui --demo; \
+	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo.yaml --report -; fi
+
+test: $(STAMP)  ## all tests
+	$(BIN)/python -m pytest
+
+check: lint types layers test  ## what CI runs
+
+lint: $(STAMP)  ## format, lint
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: $(STAMP)  ## mypy --strict
+	$(BIN)/mypy
+
+layers: $(STAMP)  ## who may import whom
+	$(BIN)/lint-imports
+
+lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
+	$(BIN)/python -m pip install --quiet pip-tools
+	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-header \
+		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --output-file requirements.lock pyproject.toml
+
+clean:  ## remove what make made
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist
