@@ -52,7 +52,7 @@ class Supervisor:
         """How the work of that name is doing. Unknown names have ended."""
         return self._health.get(name) or FeedHealth(FeedState.ENDED)
 
-    def is_live(self, name: str) -> None:
+    def mark_live(self, name: str) -> None:
         """Called by the work itself when it has reached its source."""
         self._publish(name, FeedState.LIVE, "")
 

@@ -9,7 +9,7 @@ import yaml
 
 from actions.base.untrusted import one_line, plain_text, redact
 from actions.fleet.facts import EventFacts
-from tui.present.durations import age
+from tui.present.times import age
 
 _Object = Mapping[str, Any]
 

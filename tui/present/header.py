@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from actions.fleet.cost import FleetCost
 from actions.fleet.quantity import format_hourly
 from tui.present.cells import Cells, Span, Tone, width_of
-from tui.present.durations import duration
+from tui.present.times import duration
 
 _EXPIRES_SOON_SECONDS = 15 * 60
 _SEPARATOR = Span(" · ", Tone.MUTED)

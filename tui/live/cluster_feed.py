@@ -1,0 +1,128 @@
+"""The cluster on screen: its session and its picture, connected after the first frame."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from actions.base.clock import Clock
+from actions.base.errors import UnreachableError
+from actions.base.offload import Offload
+from tui.live.health import FeedHealth, FeedState
+
+if TYPE_CHECKING:
+    from actions.cluster.state import ClusterSnapshot, ClusterState
+
+    from actions.cluster.health import SourceHealth
+    from actions.cluster.session import ClusterIdentity, ClusterTarget, KubeSession
+
+_HEAVY = ("aiohttp", "actions.cluster.session", "actions.cluster.transport", "actions.cluster.state")
+
+
+class ClusterFeed:
+    """One cluster at a time, chosen by its target.
+
+    `run` is endless work for the supervisor. Used on the loop only; heavy libraries are imported in a thread, so
+    that the screen is there before them.
+
+    Args:
+        target: Which cluster.
+        readonly: Refuse, in the client, whatever could change it.
+        clock: Time.
+        changed: Called when there is a new picture, or a source does better or worse.
+    """
+
+    def __init__(self, target: ClusterTarget, *, readonly: bool, clock: Clock, changed: Callable[[], None]) -> None:
+        self.target = target
+        self.identity: ClusterIdentity | None = None
+        self._readonly = readonly
+        self._clock = clock
+        self._changed = changed
+        self._session: KubeSession | None = None
+        self._state: ClusterState | None = None
+
+    @property
+    def session(self) -> KubeSession:
+        """The session, for what a command asks once.
+
+        Raises:
+            UnreachableError: Not connected yet.
+        """
+        if self._session is None:
+            raise UnreachableError("The cluster is not connected yet.", hint="Wait, or look at the nodes pane.")
+        return self._session
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context; `default` before it is read."""
+        return (self._session.namespace if self._session else "") or "default"
+
+    def snapshot(self) -> ClusterSnapshot | None:
+        """The newest picture; `None` before the first."""
+        return self._state.snapshot() if self._state else None
+
+    def health(self, resource: str) -> FeedHealth | None:
+        """How the source of one resource (`nodes`, `pods`, `events`…) is doing; `None` while there is no session."""
+        snapshot = self.snapshot() if self._session else None
+        found = snapshot.health.get(resource) if snapshot else None
+        return None if found is None else _reading_of(found)
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Connect and follow, for ever.
+
+        Args:
+            live: Called when the session stands.
+
+        Raises:
+            ConsoleError: The kubeconfig cannot be used, or nobody answers.
+        """
+        await _import_in_thread()
+        from actions.cluster.state import ClusterState
+
+        from actions.cluster.session import KubeSession
+
+        session = await KubeSession.connect(self.target, readonly=self._readonly, clock=self._clock)
+        self._session = session
+        self._state = ClusterState(session, changed=self._changed)
+        try:
+            live()
+            self._changed()
+            await self._state.run()
+        finally:
+            self._session = None
+            self.identity = None
+            await session.aclose()
+
+    async def identify(self) -> None:
+        """Ask the cluster who it is.
+
+        Raises:
+            ConsoleError: It does not answer.
+        """
+        self.identity = await self.session.identity()
+        self._changed()
+
+
+async def _import_in_thread() -> None:
+    thread = Offload("imports")
+    try:
+        for module in _HEAVY:
+            await thread.call(importlib.import_module, module)
+    finally:
+        thread.close()
+
+
+def _reading_of(health: SourceHealth) -> FeedHealth:
+    match health.state.value:
+        case "live":
+            state = FeedState.LIVE
+        case "syncing":
+            state = FeedState.STARTING
+        case "forbidden" | "unauthorized":
+            state = FeedState.REFUSED
+        case "missing":
+            state = FeedState.ENDED
+        case _:
+            state = FeedState.WAITING
+    return FeedHealth(state, health.detail, health.since)

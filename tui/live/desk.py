@@ -1,0 +1,72 @@
+"""Everything that the panes look at, and who keeps it going."""
+
+from __future__ import annotations
+
+from actions.base.clock import Clock
+from actions.base.files import config_home, shipped_blueprints
+from actions.fleet.cost import CostModel, FleetCost
+from tui.live.cluster_feed import ClusterFeed
+from tui.live.fleet_view import FleetView
+from tui.live.health import FeedHealth
+from tui.live.run_feed import RunFeed
+from tui.live.settings import ConsoleSettings
+from tui.live.supervisor import Supervisor
+from tui.live.ticker import Ticker
+
+CLUSTER = "cluster"
+IDENTITY = "identity"
+RUNS = "runs"
+
+
+class Desk:
+    """Feeds with their supervisor: made by the app, read by panes, closed by the app. Used on the loop only.
+
+    Args:
+        settings: What the console was started with.
+        clock: Time.
+        ticker: Told about every change.
+    """
+
+    def __init__(self, settings: ConsoleSettings, clock: Clock, ticker: Ticker) -> None:
+        self.settings = settings
+        self.clock = clock
+        self.ticker = ticker
+        self.supervisor = Supervisor(clock, ticker.poke)
+        self.cluster = ClusterFeed(settings.target, readonly=settings.readonly, clock=clock, changed=ticker.poke)
+        self.fleet = FleetView(CostModel.load(region=settings.region))
+        self.runs = RunFeed(clock, ticker.poke, open_run=settings.open_run)
+
+    def start(self) -> None:
+        """Begin to follow the cluster and the runs."""
+        self.connect()
+        self.supervisor.keep(RUNS, lambda: self.runs.run(lambda: self.supervisor.mark_live(RUNS)))
+
+    def connect(self) -> None:
+        """Connect to the feed's target, leaving the cluster that was on screen."""
+        self.supervisor.drop(IDENTITY)
+        self.supervisor.keep(CLUSTER, lambda: self.cluster.run(self._connected))
+
+    def health(self, resource: str) -> FeedHealth:
+        """How the source of one of the cluster's resources is doing."""
+        return self.cluster.health(resource) or self.supervisor.health(CLUSTER)
+
+    def fleet_cost(self) -> FleetCost | None:
+        """What all nodes cost; `None` before the first complete picture."""
+        snapshot = self.cluster.snapshot()
+        return None if snapshot is None or not snapshot.is_complete else self.fleet.total(snapshot)
+
+    async def aclose(self) -> None:
+        """End everything."""
+        self.ticker.stop()
+        await self.supervisor.aclose()
+        self.runs.close()
+
+    def _connected(self) -> None:
+        self.supervisor.mark_live(CLUSTER)
+        self.supervisor.keep(IDENTITY, self.cluster.identify)
+
+
+def blueprint_folders(settings: ConsoleSettings) -> tuple[str, ...]:
+    """Where blueprints are looked for: the operator's own before those that ship with the program."""
+    own = [*settings.blueprint_folders, config_home() / "blueprints", shipped_blueprints()]
+    return tuple(str(folder) for folder in own if folder.is_dir())

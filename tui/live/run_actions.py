@@ -1,0 +1,123 @@
+"""What the operator asks of runs, written into their journals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actions.base.clock import Clock
+from actions.base.errors import RefusedError
+from actions.base.offload import Offload
+from actions.run.client import start_runner, wish
+from actions.run.records import WishKind
+from actions.run.view import RunView, StageState, StageView
+from tui.live.run_feed import RunFeed
+from tui.live.settings import ConsoleSettings
+
+if TYPE_CHECKING:
+    from actions.blueprint.model import Blueprint
+    from actions.blueprint.parameters import Binding
+
+
+class RunActions:
+    """Launches and wishes. The runs act on them by themselves; what comes of it is read back from the journal.
+
+    Args:
+        settings: The target and environment of runs.
+        runs: The feed that shows them.
+        clock: Stamps records.
+    """
+
+    def __init__(self, settings: ConsoleSettings, runs: RunFeed, clock: Clock) -> None:
+        self._settings = settings
+        self._runs = runs
+        self._clock = clock
+        self._disk = Offload("wishes")
+
+    async def launch(self, blueprint: Blueprint, binding: Binding) -> Path:
+        """Create a run, start its runner, and put it on screen.
+
+        Raises:
+            ConsoleError: The run cannot be created or its runner cannot be started.
+        """
+        folder = await self._disk.call(self._create, blueprint, binding)
+        await self._runs.refresh_list()
+        self._runs.choose(folder)
+        return folder
+
+    async def approve(self, run_id: str, stage_id: str) -> None:
+        """Approve the plan that a stage waits with, as it is on screen.
+
+        Raises:
+            RefusedError: No stage of that run waits.
+        """
+        view = self._view_of(run_id)
+        stage = waiting_stage(view, stage_id)
+        plan_hash = stage.plan.plan_hash if stage.plan else ""
+        await self._write(run_id, lambda folder: self._wish(folder, WishKind.APPROVE, plan_hash=plan_hash))
+
+    async def teardown(self, run_id: str, *, confirm: str, deletes_data: bool) -> None:
+        """Ask for everything to be removed that the run made.
+
+        Raises:
+            RefusedError: `confirm` is not the name of the run's cluster.
+        """
+        name = self._view_of(run_id).cluster.name
+        if confirm != name:
+            raise RefusedError(f"The teardown was not confirmed with the cluster's name, {name}.")
+        await self._write(run_id, lambda folder: self._wish(folder, WishKind.TEARDOWN, deletes_data=deletes_data))
+
+    async def ask_for(self, run_id: str, kind: WishKind) -> None:
+        """Any wish that needs no more than its name.
+
+        Raises:
+            RefusedError: The run is in no state for it.
+        """
+        await self._write(run_id, lambda folder: self._wish(folder, kind))
+
+    def close(self) -> None:
+        """Take no more wishes."""
+        self._disk.close()
+
+    def _view_of(self, run_id: str) -> RunView:
+        summary = self._runs.find(run_id)
+        if self._runs.view is None or self._runs.view.id != summary.id:
+            self._runs.choose(summary.folder)
+        view = self._runs.view
+        if view is None:
+            raise RefusedError(f"Run {summary.id} cannot be read.")
+        return view
+
+    async def _write(self, run_id: str, write: Callable[[Path], None]) -> None:
+        await self._disk.call(write, self._runs.find(run_id).folder)
+
+    def _wish(self, folder: Path, kind: WishKind, *, plan_hash: str = "", deletes_data: bool = False) -> None:
+        environment = self._settings.run_environment
+        wish(folder, kind, plan_hash=plan_hash, delete_data=deletes_data, clock=self._clock, environment=environment)
+
+    def _create(self, blueprint: Blueprint, binding: Binding) -> Path:
+        from actions.run.launch import create_run
+
+        folder = create_run(
+            blueprint,
+            binding,
+            target=self._settings.target,
+            environment=self._settings.run_environment,
+            clock=self._clock,
+        )
+        start_runner(folder, environment=self._settings.run_environment)
+        return folder
+
+
+def waiting_stage(view: RunView, stage_id: str = "") -> StageView:
+    """The stage that waits for an approval.
+
+    Raises:
+        RefusedError: None does, or not that one.
+    """
+    for stage in view.stages:
+        if stage.state is StageState.AWAITING_APPROVAL and stage_id in ("", stage.id):
+            return stage
+    what = f"Stage {stage_id}" if stage_id else "No stage"
+    raise RefusedError(f"{what} of run {view.id} {'does not wait' if stage_id else 'waits'} for an approval.")

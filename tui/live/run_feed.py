@@ -1,0 +1,134 @@
+"""The run on screen, read from its journal while somebody may write to it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from actions.base.clock import Clock
+from actions.base.errors import MissingError
+from actions.base.offload import Offload
+from actions.run.reader import RunReader, RunSummary, list_runs
+from actions.run.view import RunState, RunView
+
+POLL_BUSY_SECONDS = 0.25
+POLL_IDLE_SECONDS = 1.0
+LIST_EVERY_SECONDS = 5.0
+
+
+class RunFeed:
+    """The chosen run and the list of all runs.
+
+    `run` is endless work for the supervisor: it polls the journal four times a second while a runner is at work,
+    else once a second, and lists the runs every few seconds. Used on the loop only.
+
+    Args:
+        clock: Time.
+        changed: Called when the run, or the list, is another one.
+        open_run: Id of the run to show first; `None` for the newest one that has not ended.
+    """
+
+    def __init__(self, clock: Clock, changed: Callable[[], None], *, open_run: str | None = None) -> None:
+        self.view: RunView | None = None
+        """The chosen run; `None` before the first, and where there is none."""
+        self.revision = 0
+        """Counts changes of `view` and `summaries`."""
+        self.summaries: tuple[RunSummary, ...] = ()
+        self._clock = clock
+        self._changed = changed
+        self._wanted = open_run
+        self._reader: RunReader | None = None
+        self._listed_at = float("-inf")
+        self._disk = Offload("runs")
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the chosen run."""
+        return self._reader.folder if self._reader else None
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a runner works on the chosen run."""
+        return self._reader is not None and self._reader.runner_alive
+
+    def choose(self, folder: Path) -> None:
+        """Show the run in `folder` from here on.
+
+        Raises:
+            JournalError: Its journal cannot be read.
+        """
+        if self._reader is not None:
+            self._reader.close()
+        self._reader = None
+        self.view = None
+        self._reader = RunReader(folder, clock=self._clock)
+        self._poll()
+
+    def find(self, run_id: str) -> RunSummary:
+        """The run with this id, or the one on screen for an empty id.
+
+        Raises:
+            MissingError: There is none.
+        """
+        wanted = run_id or (self.view.id if self.view else "")
+        for summary in self.summaries:
+            if summary.id == wanted:
+                return summary
+        if run_id:
+            raise MissingError(f"There is no run {run_id!r}.", hint="Open runs to see those that are.")
+        raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
+
+    async def refresh_list(self) -> None:
+        """Read the list of runs now."""
+        self._listed_at = self._clock.monotonic()
+        summaries = tuple(await self._disk.call(list_runs))
+        if summaries != self.summaries:
+            self.summaries = summaries
+            self._tell()
+        if self._reader is None:
+            self._choose_first()
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Follow, for ever.
+
+        Args:
+            live: Called when the first list has been read.
+
+        Raises:
+            JournalError: The chosen run's journal is damaged.
+        """
+        await self.refresh_list()
+        live()
+        while True:
+            self._poll()
+            if self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
+                await self.refresh_list()
+            await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
+
+    def close(self) -> None:
+        """Let the journal go."""
+        if self._reader is not None:
+            self._reader.close()
+            self._reader = None
+        self._disk.close()
+
+    def _poll(self) -> None:
+        if self._reader is None:
+            return
+        view = self._reader.poll()
+        if view is not None:
+            self.view = view
+            self._tell()
+        elif self.is_busy:
+            self._changed()  # its spool may have grown, and its clock goes on
+
+    def _choose_first(self) -> None:
+        ended = (RunState.TORN_DOWN, RunState.UNKNOWN)
+        for summary in self.summaries:
+            if self._wanted == summary.id or (self._wanted is None and summary.state not in ended):
+                self.choose(summary.folder)
+                return
+
+    def _tell(self) -> None:
+        self.revision += 1
+        self._changed()

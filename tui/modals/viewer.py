@@ -1,0 +1,138 @@
+"""A text over the whole screen, for reading: describe, YAML, help, a plan."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.widgets import Input
+
+from tui.present.cells import Cells, Span, Tone
+from tui.widgets.lines import Lines
+from tui.widgets.steering import SteeredWidget
+
+_HINT = (Span(" esc back   / search   n N next, previous   g G ends", Tone.MUTED),)
+
+
+class TextView(SteeredWidget, can_focus=True):
+    """Lines of plain text with a scroll position and a search."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._lines = text.splitlines() or [""]
+        self._top = 0
+        self._needle = ""
+
+    def search(self, needle: str) -> int:
+        """Mark every occurrence of `needle`, case ignored, and go to the first from here on.
+
+        Returns:
+            How many lines hold it.
+        """
+        self._needle = needle.lower()
+        found = [index for index, line in enumerate(self._lines) if self._needle and self._needle in line.lower()]
+        if found:
+            self._top = next((index for index in found if index >= self._top), found[0])
+        self._clamp()
+        return len(found)
+
+    def next_match(self, direction: int) -> None:
+        """Go to the next line that holds the search text, or the previous one for a negative direction."""
+        found = [index for index, line in enumerate(self._lines) if self._needle and self._needle in line.lower()]
+        if direction > 0:
+            found = [index for index in found if index > self._top] or found
+            self._top = found[0] if found else self._top
+        else:
+            found = [index for index in found if index < self._top] or found
+            self._top = found[-1] if found else self._top
+        self._clamp()
+
+    def step(self, lines: int) -> None:
+        """Scroll."""
+        self._top += lines
+        self._clamp()
+
+    def jump(self, *, to_end: bool) -> None:
+        """Scroll to an end."""
+        self._top = len(self._lines) if to_end else 0
+        self._clamp()
+
+    def render_line(self, y: int) -> Strip:
+        """One line of the text, occurrences of the search text marked."""
+        index = self._top + y
+        line = self._lines[index] if index < len(self._lines) else ""
+        body = self.paint(self._marked(line), self.size.width - 1)
+        rail = self.rail_segment(y, top=self._top, count=len(self._lines), height=self.size.height)
+        return Strip([*body, rail], self.size.width)
+
+    def _marked(self, line: str) -> Cells:
+        text = line.expandtabs(4)
+        if not self._needle or self._needle not in text.lower():
+            tone = Tone.STRONG if text and not text.startswith((" ", "-")) else Tone.PLAIN
+            return (Span(text, tone),)
+        parts = re.split(f"({re.escape(self._needle)})", text, flags=re.IGNORECASE)
+        return tuple(Span(part, Tone.ACCENT if n % 2 else Tone.PLAIN) for n, part in enumerate(parts) if part)
+
+    def _clamp(self) -> None:
+        self._top = max(0, min(self._top, len(self._lines) - self.size.height))
+        self.refresh()
+
+
+class Viewer(ModalScreen[None]):
+    """A titled text; leaves with `esc` or `q`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "leave", "back", show=False),
+        Binding("slash", "search", "search", show=False),
+        Binding("n", "next(1)", "next match", show=False),
+        Binding("N", "next(-1)", "previous match", show=False),
+    ]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title = title
+        self._view = TextView(text)
+        self._field = Input(placeholder="search", id="viewer-search", compact=True, select_on_focus=False)
+        self._field.cursor_blink = False
+
+    def compose(self) -> ComposeResult:
+        """The text, and a line of keys that gives way to the search field."""
+        self._view.border_title = self._title
+        yield self._view
+        yield self._field
+        yield Lines([_HINT], id="viewer-keys")
+
+    def on_mount(self) -> None:
+        """The text takes the keys."""
+        self._view.focus()
+
+    def action_search(self) -> None:
+        """Ask what to look for."""
+        self.add_class("-searching")
+        self._field.focus()
+
+    def action_next(self, direction: int) -> None:
+        """Go to another match."""
+        self._view.next_match(direction)
+
+    def action_leave(self) -> None:
+        """Leave the search field, then the viewer."""
+        if self._field.has_focus:
+            self._stop_searching()
+        else:
+            self.dismiss(None)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Look for it."""
+        event.stop()
+        found = self._view.search(event.value)
+        self._view.border_subtitle = f"{found} lines with {event.value!r}" if event.value else ""
+        self._stop_searching()
+
+    def _stop_searching(self) -> None:
+        self.remove_class("-searching")
+        self._view.focus()

@@ -1,0 +1,62 @@
+"""What the fleet costs, by how it is bought."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from tui.keys import Context
+from tui.live.desk import Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.table_pane import TablePane
+from tui.present import cost
+from tui.present.cost import CostRow
+from tui.widgets.columns import Column
+from tui.widgets.lines import Lines
+
+COLUMNS: tuple[Column[CostRow], ...] = (
+    Column("type", "TYPE", lambda row: row.instance_type or "?", width=14, flex=1, limit=18),
+    Column("bought", "BOUGHT", lambda row: row.capacity_type or "?", width=10, drop=2),
+    Column("region", "REGION", lambda row: row.region or "?", width=10, drop=4),
+    Column("pool", "POOL", lambda row: row.pool or "-", width=12, flex=1, limit=28, drop=3),
+    Column(
+        "nodes", "NODES", lambda row: str(row.total.nodes), width=5, align="right", sort_key=lambda row: row.total.nodes
+    ),
+    Column("each", "$/H EACH", cost.each_cell, width=9, align="right"),
+    Column("hourly", "$/H", cost.hourly_cell, width=10, align="right", sort_key=cost.hourly_key),
+    Column("monthly", "$/MONTH", cost.monthly_cell, width=12, align="right", sort_key=cost.hourly_key, drop=1),
+    Column("idle", "IDLE $/H", cost.idle_cell, width=10, align="right"),
+    Column("source", "SOURCE", cost.source_cell, width=24, flex=2, drop=5),
+)
+
+
+class CostPane(TablePane[CostRow]):
+    """Sums first, then what they are made of, dearest first."""
+
+    CONTEXT = Context.COST
+    BINDINGS: ClassVar = bindings_of(Context.COST)
+    NOUN = "ways to pay"
+    SORT = "hourly"
+    IS_REVERSED = True
+    EMPTY = "No node yet."
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, COLUMNS, key=lambda row: row.key, search=cost.search_text)
+        self._totals = Lines(classes="totals")
+        self._shown: object = None
+
+    def compose(self) -> ComposeResult:
+        """Sums above the table."""
+        yield self._totals
+        yield self.table
+
+    def pull(self) -> None:
+        """Sum up anew."""
+        self.show_health(self.desk.health("nodes"))
+        self._totals.show(cost.total_lines(self.desk.fleet_cost()))
+        snapshot = self.desk.cluster.snapshot()
+        if snapshot is None or snapshot is self._shown:
+            return
+        self._shown = snapshot
+        self.show_rows(cost.cost_rows(snapshot.nodes.values(), self.desk.fleet.costs(snapshot)))

@@ -1,0 +1,61 @@
+"""What the cluster reported lately."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from actions.fleet.facts import EventFacts
+from tui.keys import Context
+from tui.live.desk import Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.table_pane import TablePane
+from tui.present import events
+from tui.present.events import EventScope
+from tui.present.subject import Subject, parse_subject
+from tui.widgets.columns import Column
+
+COLUMNS: tuple[Column[EventFacts], ...] = (
+    Column("time", "TIME", events.time_cell, width=8, sort_key=lambda event: event.last_seen_at),
+    Column("type", "TYPE", events.type_cell, width=9),
+    Column("reason", "REASON", lambda event: event.reason, width=14, flex=1, limit=24),
+    Column("object", "OBJECT", events.object_cell, width=20, flex=2, limit=50, drop=2),
+    Column("count", "COUNT", events.count_cell, width=5, align="right", drop=3, sort_key=lambda event: event.count),
+    Column("message", "MESSAGE", events.message_cell, width=20, flex=6),
+)
+
+
+class EventsPane(TablePane[EventFacts]):
+    """Events of the whole cluster or of one object, newest first."""
+
+    CONTEXT = Context.EVENTS
+    BINDINGS: ClassVar = bindings_of(Context.EVENTS)
+    NOUN = "events"
+    SORT = "time"
+    IS_REVERSED = True
+    EMPTY = "Nothing has happened lately."
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, COLUMNS, key=lambda event: event.uid, search=events.search_text)
+        self._scope = EventScope()
+        self._shown: tuple[object, EventScope] | None = None
+
+    def pull(self) -> None:
+        """Show the events of the scope."""
+        self.show_health(self.desk.health("events"))
+        snapshot = self.desk.cluster.snapshot()
+        if snapshot is None or self._shown == (snapshot, self._scope):
+            return
+        self._shown = (snapshot, self._scope)
+        self.show_rows(events.events_in(snapshot.events, self._scope))
+
+    def point_at(self, of: str) -> None:
+        """Show the events of one object (`namespace/pod`, `node/NAME`), or all (empty)."""
+        subject = parse_subject(of, default_namespace=self.desk.cluster.namespace) if of else None
+        self._scope = EventScope() if subject is None else EventScope(subject.namespace, subject.name)
+        self.border_title = self._scope.title()
+        self.pull()
+
+    def subject(self) -> Subject | None:
+        """The object that the event under the cursor is about."""
+        event = self.table.selected_row
+        return None if event is None else Subject(event.kind, event.name, event.namespace)

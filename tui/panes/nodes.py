@@ -1,0 +1,83 @@
+"""The nodes of the cluster with what is requested of them and what they cost."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from actions.fleet.report import has_accelerators
+from tui.keys import Context
+from tui.live.desk import Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.table_pane import TablePane
+from tui.present import nodes
+from tui.present.nodes import NodeRow
+from tui.present.subject import Subject
+from tui.widgets.columns import Column
+
+COLUMNS: tuple[Column[NodeRow], ...] = (
+    Column(
+        "name",
+        "NAME",
+        lambda row: row.node.name,
+        width=16,
+        flex=3,
+        limit=46,
+        sort_key=lambda row: (not has_accelerators(row.node), row.node.pool, row.node.name),
+    ),
+    Column("type", "TYPE", lambda row: row.node.instance_type or "?", width=12, flex=1, limit=16),
+    Column("pods", "PODS", nodes.pods_cell, width=6, align="right", drop=5, sort_key=lambda row: row.usage.pods),
+    Column("cpu", "CPU", nodes.cpu_cell, width=15, drop=4, sort_key=lambda row: row.usage.requested.cpu_milli),
+    Column(
+        "memory", "MEMORY", nodes.memory_cell, width=19, drop=6, sort_key=lambda row: row.usage.requested.memory_bytes
+    ),
+    Column("accel", "ACCEL", nodes.accelerator_cell, width=11, sort_key=lambda row: row.accelerators),
+    Column("efa", "EFA", nodes.efa_cell, width=5, drop=8, sort_key=lambda row: row.node.allocatable.efa),
+    Column("price", "$/H", nodes.price_cell, width=8, align="right", sort_key=nodes.price_key),
+    Column(
+        "idle",
+        "IDLE $/H",
+        nodes.idle_cell,
+        width=9,
+        align="right",
+        drop=3,
+        sort_key=lambda row: row.cost.idle_accelerators,
+    ),
+    Column("capacity", "BOUGHT", nodes.capacity_cell, width=10, drop=7),
+    Column("zone", "ZONE", lambda row: row.node.zone or "-", width=11, drop=9),
+    Column("pool", "POOL", lambda row: row.node.pool or "-", width=12, flex=1, limit=24, drop=10),
+    Column("state", "STATE", nodes.state_cell, width=10, flex=1, limit=18),
+)
+
+
+class NodesPane(TablePane[NodeRow]):
+    """Every node, accelerated ones first."""
+
+    CONTEXT = Context.NODES
+    BINDINGS: ClassVar = bindings_of(Context.NODES)
+    NOUN = "nodes"
+    SORT = "name"
+    EMPTY = "No node yet."
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, COLUMNS, key=lambda row: row.node.name, search=nodes.search_text)
+        self._rows: dict[str, NodeRow] = {}
+        self._shown: object = None
+
+    def pull(self) -> None:
+        """Show every node of a new picture."""
+        self.show_health(self.desk.health("nodes"))
+        snapshot = self.desk.cluster.snapshot()
+        if snapshot is None or snapshot is self._shown:
+            return
+        self._shown = snapshot
+        costs = self.desk.fleet.costs(snapshot)
+        self._rows = nodes.node_rows(snapshot.nodes.values(), snapshot.usage, costs, self._rows)
+        self.show_rows(self._rows.values())
+
+    def subject(self) -> Subject | None:
+        """The node under the cursor."""
+        return Subject("Node", self.table.selected_key) if self.table.selected_key else None
+
+    def line_of(self, row: NodeRow) -> str:
+        """Into a node: its pods."""
+        return f"open pods of={row.node.name}"

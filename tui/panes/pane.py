@@ -1,0 +1,90 @@
+"""The base of every pane: a bordered widget that pulls its picture when told to."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+from textual.binding import BindingType
+from textual.message import Message
+from textual.widget import Widget
+
+from actions.base.errors import RefusedError
+from tui.keys import Context
+from tui.live.desk import Desk
+from tui.live.health import FeedHealth, FeedState
+from tui.present.subject import Subject
+
+
+class Pane(Widget):
+    """A pane shows one thing and acts on nothing: what the operator wants goes to the screen as a line.
+
+    Its border tells title and health of its source. `pull` is called on the loop while the pane is visible, at most
+    ten times a second and only after something changed; a pane keeps the revision it showed and does nothing for
+    the same one.
+
+    Args:
+        desk: What the picture is made from.
+    """
+
+    CONTEXT: ClassVar[Context]
+    BINDINGS: ClassVar[list[BindingType]] = []
+    DEFAULT_CSS = "Pane { width: 1fr; height: 1fr; layout: vertical; border: round $foreground 25%; }"
+
+    @dataclass
+    class Entered(Message):
+        """The operator goes into what is selected; `line` is the command line that does it."""
+
+        line: str
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(id=self.CONTEXT.value)
+        self.desk = desk
+        self.border_title = self.CONTEXT.value
+
+    def pull(self) -> None:
+        """Look at the sources and show what changed."""
+        raise NotImplementedError
+
+    def subject(self) -> Subject | None:
+        """What is selected, for commands that name no object."""
+        return None
+
+    def point_at(self, of: str) -> None:
+        """Show `of`: what that is depends on the pane.
+
+        Raises:
+            ConsoleError: The pane cannot.
+        """
+        if of:
+            raise RefusedError(f"The {self.CONTEXT} pane shows one thing only; it cannot show {of!r}.")
+
+    def narrow(self, text: str) -> None:
+        """Show only what matches `text`; empty shows all.
+
+        Raises:
+            RefusedError: There is nothing to narrow.
+        """
+        raise RefusedError(f"The {self.CONTEXT} pane has nothing to filter.")
+
+    @property
+    def narrowed_by(self) -> str:
+        """The filter that is on; empty for none."""
+        return ""
+
+    def order(self, column: str, *, descending: bool) -> None:
+        """Order by a column.
+
+        Raises:
+            ConsoleError: There is nothing to order, or no such column.
+        """
+        raise RefusedError(f"The {self.CONTEXT} pane has nothing to sort.", hint=f"It cannot sort by {column!r}.")
+
+    def focus_content(self) -> None:
+        """Put the focus where keys of this pane are meant to go."""
+        self.focus()
+
+    def show_health(self, health: FeedHealth) -> None:
+        """Tell at the border how the source is doing; what is not live is dimmed and says so in words."""
+        self.border_subtitle = health.label(self.desk.clock.monotonic())
+        self.set_class(health.state in (FeedState.WAITING, FeedState.REFUSED), "-stale")

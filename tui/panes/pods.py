@@ -1,0 +1,82 @@
+"""The pods of the cluster, of a node, or of a stage of the run."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from actions.fleet.facts import PodFacts
+from tui.keys import Context
+from tui.live.desk import Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.table_pane import TablePane
+from tui.present import pods
+from tui.present.pods import PodScope
+from tui.present.subject import Subject
+from tui.widgets.columns import Column
+
+COLUMNS: tuple[Column[PodFacts], ...] = (
+    Column("namespace", "NAMESPACE", lambda pod: pod.namespace, width=11, drop=4),
+    Column("name", "NAME", lambda pod: pod.name, width=24, flex=3, limit=60),
+    Column("ready", "READY", pods.ready_cell, width=5),
+    Column("status", "STATUS", pods.status_cell, width=12, flex=1, limit=26),
+    Column(
+        "restarts", "RESTARTS", pods.restarts_cell, width=8, align="right", drop=3, sort_key=lambda pod: pod.restarts
+    ),
+    Column("requests", "CPU MEMORY", pods.requests_cell, width=12, drop=7, sort_key=lambda pod: pod.requests.cpu_milli),
+    Column(
+        "accel",
+        "ACCEL",
+        pods.accelerators_cell,
+        width=5,
+        align="right",
+        drop=5,
+        sort_key=lambda pod: pod.requests.gpu + pod.requests.neuron,
+    ),
+    Column("owner", "OWNER", pods.owner_cell, width=18, flex=2, limit=44, drop=8),
+    Column("node", "NODE", pods.node_cell, width=16, flex=2, limit=46, drop=2),
+    Column("run", "RUN", lambda pod: pod.run or "-", width=12, flex=1, limit=28, drop=9),
+)
+
+
+class PodsPane(TablePane[PodFacts]):
+    """Pods with what `d y l s` need: describe, YAML, logs, shell on any of them."""
+
+    CONTEXT = Context.PODS
+    BINDINGS: ClassVar = bindings_of(Context.PODS)
+    NOUN = "pods"
+    EMPTY = "No pod here."
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, COLUMNS, key=lambda pod: pod.key, search=pods.search_text)
+        self._scope = PodScope()
+        self._shown: tuple[object, PodScope] | None = None
+
+    def pull(self) -> None:
+        """Show the pods of the scope."""
+        self.show_health(self.desk.health("pods"))
+        snapshot = self.desk.cluster.snapshot()
+        if snapshot is None or self._shown == (snapshot, self._scope):
+            return
+        self._shown = (snapshot, self._scope)
+        self.show_rows(pods.pods_in(snapshot.pods, self._scope))
+
+    def point_at(self, of: str) -> None:
+        """Show the pods of a node (its name), of the run on screen (`run`), of one of its stages, or all (empty)."""
+        run = self.desk.runs.view
+        if run is not None and of == "run":
+            self._scope = PodScope(run=run.id)
+        elif run is not None and of in {stage.id for stage in run.stages}:
+            self._scope = PodScope(run=run.id, stage=of)
+        else:
+            self._scope = PodScope(node=of)
+        self.border_title = self._scope.title()
+        self.pull()
+
+    def subject(self) -> Subject | None:
+        """The pod under the cursor."""
+        pod = self.table.selected_row
+        return None if pod is None else Subject("Pod", pod.name, pod.namespace)
+
+    def line_of(self, row: PodFacts) -> str:
+        """Into a pod: its log."""
+        return f"logs {row.key}"

@@ -1,0 +1,96 @@
+"""What the fleet costs, by what is paid for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from actions.fleet.cost import FleetCost, NodeCost, total_of
+from actions.fleet.facts import NodeFacts
+from actions.fleet.prices import Price
+from actions.fleet.quantity import HOURS_PER_MONTH, format_usd
+from actions.fleet.report import price_source
+from tui.present.cells import Cells, CellValue, Span, Tone
+
+
+@dataclass(frozen=True, slots=True)
+class CostRow:
+    """Nodes that are bought the same way."""
+
+    instance_type: str
+    capacity_type: str
+    region: str
+    pool: str
+    price: Price | None
+    total: FleetCost
+
+    @property
+    def key(self) -> str:
+        """Identity of the row."""
+        return "/".join((self.instance_type, self.capacity_type, self.region, self.pool))
+
+
+def cost_rows(nodes: Iterable[NodeFacts], costs: Mapping[str, NodeCost]) -> list[CostRow]:
+    """One row for each way that nodes are bought.
+
+    Args:
+        nodes: Each once.
+        costs: By node name, for every node.
+    """
+    groups: defaultdict[tuple[str, str, str, str], list[NodeCost]] = defaultdict(list)
+    for node in nodes:
+        groups[node.instance_type, node.capacity_type, node.region, node.pool].append(costs[node.name])
+    return [CostRow(*group, price=members[0].price, total=total_of(members)) for group, members in groups.items()]
+
+
+def search_text(row: CostRow) -> str:
+    """What a filter looks at."""
+    return row.key
+
+
+def each_cell(row: CostRow) -> CellValue:
+    """Price of one node an hour."""
+    return Span("?", Tone.WARN) if row.price is None else f"{row.price.usd_per_hour:.4f}"
+
+
+def hourly_cell(row: CostRow) -> CellValue:
+    """Price of all of them an hour."""
+    return Span("?", Tone.WARN) if row.price is None else format_usd(row.total.usd_per_hour)
+
+
+def monthly_cell(row: CostRow) -> CellValue:
+    """730 hours of it."""
+    return Span("?", Tone.WARN) if row.price is None else format_usd(row.total.usd_per_hour * HOURS_PER_MONTH)
+
+
+def idle_cell(row: CostRow) -> CellValue:
+    """What accelerators that nobody asked for cost an hour."""
+    if not row.total.idle_accelerators:
+        return Span("-", Tone.MUTED)
+    return Span("?" if row.total.idle_unpriced else f"{format_usd(row.total.idle_usd_per_hour)}!", Tone.WARN)
+
+
+def source_cell(row: CostRow) -> CellValue:
+    """Who says what it costs, and of when."""
+    return Span("no source knows it", Tone.WARN) if row.price is None else Span(price_source(row.price), Tone.MUTED)
+
+
+def hourly_key(row: CostRow) -> float:
+    """For sorting: unknown prices as if they cost most."""
+    return float("inf") if row.price is None else float(row.total.usd_per_hour)
+
+
+def total_lines(cost: FleetCost | None) -> list[Cells]:
+    """What stands above the table."""
+    if cost is None:
+        return [(Span("Waiting for the list of nodes.", Tone.MUTED),)]
+    lines: list[Cells] = [
+        (
+            Span(cost.hourly_text, Tone.STRONG),
+            Span(f"   {cost.monthly_text}   {cost.nodes} nodes, on demand, list price"),
+        )
+    ]
+    if cost.idle_text:
+        lines.append((Span(cost.idle_text, Tone.WARN if cost.idle_accelerators else Tone.GOOD),))
+    return lines

@@ -1,0 +1,130 @@
+"""Nodes as rows of a table: what each has, what is requested of it, what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+
+from actions.fleet.cost import NodeCost
+from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources
+from actions.fleet.nodestate import state_of
+from actions.fleet.quantity import format_bytes, format_cpu
+from tui.present.cells import Cells, CellValue, Span, Tone
+from tui.present.meters import meter
+
+_ABSENT = Span("-", Tone.MUTED)
+
+
+@dataclass(frozen=True, slots=True)
+class NodeRow:
+    """One node."""
+
+    node: NodeFacts
+    usage: NodeUsage
+    cost: NodeCost
+
+    @property
+    def accelerators(self) -> int:
+        """GPUs and Neuron devices that the node offers."""
+        return self.node.allocatable.gpu + self.node.allocatable.neuron
+
+
+def node_rows(
+    nodes: Iterable[NodeFacts],
+    usage: Mapping[str, NodeUsage],
+    costs: Mapping[str, NodeCost],
+    known: Mapping[str, NodeRow],
+) -> dict[str, NodeRow]:
+    """Rows by node name; a row whose facts are the same objects as before is the same object.
+
+    Args:
+        nodes: Each once.
+        usage: By node name.
+        costs: By node name, for every node.
+        known: What the call before returned.
+    """
+    rows: dict[str, NodeRow] = {}
+    for node in nodes:
+        use = usage.get(node.name, UNUSED)
+        cost = costs[node.name]
+        row = known.get(node.name)
+        if row is None or row.node is not node or row.usage is not use or row.cost is not cost:
+            row = NodeRow(node, use, cost)
+        rows[node.name] = row
+    return rows
+
+
+def search_text(row: NodeRow) -> str:
+    """What a filter on nodes looks at."""
+    node = row.node
+    return " ".join((node.name, node.instance_type, node.zone, node.capacity_type, node.pool, state_of(node)))
+
+
+def state_cell(row: NodeRow) -> Cells:
+    """A glyph with the word: `● Ready`."""
+    word = state_of(row.node)
+    if word == "Ready":
+        return (Span("● ", Tone.GOOD), Span(word))
+    tone = Tone.WARN if row.node.is_ready else Tone.BAD
+    return (Span("◐ " if row.node.is_ready else "✗ ", tone), Span(word, tone))
+
+
+def capacity_cell(row: NodeRow) -> CellValue:
+    """How it is bought, spot marked: it can go at any moment."""
+    bought = row.node.capacity_type
+    return Span(bought, Tone.WARN) if bought == "spot" else bought or _ABSENT
+
+
+def pods_cell(row: NodeRow) -> str:
+    """Pods on it, of those that fit."""
+    return f"{row.usage.pods}/{row.node.pods_allocatable}" if row.node.pods_allocatable else str(row.usage.pods)
+
+
+def cpu_cell(row: NodeRow) -> CellValue:
+    """Requested of allocatable processors."""
+    return _share(row, lambda amount: amount.cpu_milli, format_cpu)
+
+
+def memory_cell(row: NodeRow) -> CellValue:
+    """Requested of allocatable memory."""
+    return _share(row, lambda amount: amount.memory_bytes, format_bytes)
+
+
+def accelerator_cell(row: NodeRow) -> CellValue:
+    """Requested of offered GPUs, or Neuron devices where it has those."""
+    if row.node.allocatable.neuron and not row.node.allocatable.gpu:
+        return _share(row, lambda amount: amount.neuron, str)
+    return _share(row, lambda amount: amount.gpu, str)
+
+
+def efa_cell(row: NodeRow) -> CellValue:
+    """Requested of offered EFA interfaces."""
+    part, whole = row.usage.requested.efa, row.node.allocatable.efa
+    return f"{part}/{whole}" if part or whole else _ABSENT
+
+
+def price_cell(row: NodeRow) -> CellValue:
+    """Dollars an hour; `?` if no source knows the price."""
+    if row.cost.price is None:
+        return Span("?", Tone.WARN)
+    return f"{row.cost.price.usd_per_hour:.3f}"
+
+
+def price_key(row: NodeRow) -> float:
+    """For sorting by price: unknown ones come as if they cost most, because nobody has looked."""
+    return float(row.cost.price.usd_per_hour) if row.cost.price else float("inf")
+
+
+def idle_cell(row: NodeRow) -> CellValue:
+    """Dollars an hour for accelerators that nobody asked for."""
+    idle = row.cost.idle_usd_per_hour
+    if not row.cost.idle_accelerators:
+        return _ABSENT
+    return Span("?" if idle is None else f"{idle:.2f}!", Tone.WARN)
+
+
+def _share(row: NodeRow, amount: Callable[[Resources], int], written: Callable[[int], str]) -> CellValue:
+    part, whole = amount(row.usage.requested), amount(row.node.allocatable)
+    if not part and not whole:
+        return _ABSENT
+    return (*meter(part, whole), Span(f" {written(part)}/{written(whole)}"))

@@ -1,0 +1,104 @@
+"""Pods as rows of a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from actions.fleet.facts import PodFacts
+from actions.fleet.quantity import format_bytes, format_cpu
+from tui.present.cells import Cells, CellValue, Span, Tone
+
+_ABSENT = Span("-", Tone.MUTED)
+_GLYPHS = {
+    "Running": ("●", Tone.GOOD),
+    "Succeeded": ("✓", Tone.MUTED),
+    "Pending": ("○", Tone.WARN),
+    "Failed": ("✗", Tone.BAD),
+    "Unknown": ("?", Tone.BAD),
+}
+_CALM_REASONS = frozenset({"", "Running", "Completed", "ContainerCreating", "PodInitializing", "Terminating"})
+
+
+@dataclass(frozen=True, slots=True)
+class PodScope:
+    """Which pods a table shows.
+
+    Args:
+        node: Only those of this node.
+        run: Only those of this run.
+        stage: Only those of this stage of the run.
+    """
+
+    node: str = ""
+    run: str = ""
+    stage: str = ""
+
+    def holds(self, pod: PodFacts) -> bool:
+        """Whether the pod is to be shown."""
+        return (
+            (not self.node or pod.node == self.node)
+            and (not self.run or pod.run == self.run)
+            and (not self.stage or pod.stage == self.stage)
+        )
+
+    def title(self) -> str:
+        """For the border of the pane."""
+        if self.node:
+            return f"pods of {self.node}"
+        if self.stage:
+            return f"pods of {self.run}/{self.stage}"
+        return f"pods of {self.run}" if self.run else "pods"
+
+
+def pods_in(pods: Mapping[str, PodFacts], scope: PodScope) -> Iterable[PodFacts]:
+    """The pods to show."""
+    return pods.values() if scope == PodScope() else [pod for pod in pods.values() if scope.holds(pod)]
+
+
+def search_text(pod: PodFacts) -> str:
+    """What a filter on pods looks at."""
+    return " ".join((pod.namespace, pod.name, pod.node, pod.phase, pod.reason, pod.owner_kind, pod.owner_name, pod.run))
+
+
+def status_cell(pod: PodFacts) -> Cells:
+    """A glyph with the word that kubectl shows as STATUS."""
+    glyph, tone = _GLYPHS.get(pod.phase, ("?", Tone.WARN))
+    word = pod.reason or pod.phase
+    if pod.reason not in _CALM_REASONS and pod.phase != "Succeeded":
+        glyph, tone = "✗", Tone.BAD
+    if pod.reason == "Terminating":
+        glyph, tone = "◌", Tone.WARN
+    return (Span(f"{glyph} ", tone), Span(word, tone if tone is not Tone.GOOD else Tone.PLAIN))
+
+
+def ready_cell(pod: PodFacts) -> CellValue:
+    """Ready containers of all."""
+    text = f"{pod.ready}/{len(pod.containers)}"
+    return Span(text, Tone.WARN) if pod.phase == "Running" and pod.ready < len(pod.containers) else text
+
+
+def restarts_cell(pod: PodFacts) -> CellValue:
+    """Restarts of its containers."""
+    return Span(str(pod.restarts), Tone.WARN) if pod.restarts else "0"
+
+
+def requests_cell(pod: PodFacts) -> str:
+    """Processors and memory asked for."""
+    asked = pod.requests
+    return f"{format_cpu(asked.cpu_milli)} {format_bytes(asked.memory_bytes)}"
+
+
+def accelerators_cell(pod: PodFacts) -> CellValue:
+    """GPUs or Neuron devices asked for."""
+    return str(pod.requests.gpu or pod.requests.neuron or "") or _ABSENT
+
+
+def owner_cell(pod: PodFacts) -> CellValue:
+    """The workload that it belongs to."""
+    return f"{pod.owner_kind}/{pod.owner_name}" if pod.owner_name else _ABSENT
+
+
+def node_cell(pod: PodFacts) -> CellValue:
+    """Where it runs, or why it runs nowhere yet."""
+    return pod.node or Span(pod.message or "unscheduled", Tone.WARN)

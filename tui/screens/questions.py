@@ -1,0 +1,102 @@
+"""What is asked before something dangerous is done."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+import msgspec
+
+from actions.command.model import Arguments, Call, Danger
+from actions.command.registry import Launch, Teardown
+from actions.run.view import RunView
+from tui.live.run_actions import waiting_stage
+from tui.live.run_feed import RunFeed
+from tui.modals.confirm import Question
+from tui.present.cells import Cells, Span, Tone
+
+_PLAN_LINES = 14
+
+
+class Questioner:
+    """Knows what the operator has to be told before a call is carried out.
+
+    Args:
+        runs: The run that an empty argument means.
+    """
+
+    def __init__(self, runs: RunFeed) -> None:
+        self._runs = runs
+
+    def question_of(self, call: Call) -> Question | None:
+        """What to ask; `None` where there is nothing to ask here.
+
+        Raises:
+            ConsoleError: The call means a run or stage that is not there.
+        """
+        if isinstance(call.arguments, Launch):
+            return None  # the launch form shows plan and cost, and asks itself
+        self._runs.find(getattr(call.arguments, "run", ""))
+        view = self._runs.view
+        if view is None:
+            return None
+        match call.command.danger:
+            case Danger.NONE:
+                return None
+            case Danger.CONFIRM:
+                return self._yes_or_no(call, view)
+            case Danger.TYPE_NAME:
+                return self._typed(call, view)
+            case _ as never:
+                assert_never(never)
+
+    def vouch(self, call: Call) -> Arguments:
+        """The arguments after a yes: a typed name counts as the confirmation."""
+        if isinstance(call.arguments, Teardown) and self._runs.view is not None:
+            return msgspec.structs.replace(call.arguments, confirm=self._runs.view.cluster.name)
+        return call.arguments
+
+    def _yes_or_no(self, call: Call, view: RunView) -> Question:
+        if call.command.id == "approve":
+            return _approval(view, getattr(call.arguments, "stage", ""))
+        return Question(f"{call.command.title}: {view.id}?", [(Span(call.command.help),)])
+
+    def _typed(self, call: Call, view: RunView) -> Question | None:
+        if isinstance(call.arguments, Teardown) and call.arguments.confirm:
+            return None  # whoever wrote the name has confirmed; a wrong one is refused
+        return Question(
+            f"Tear down {view.id}",
+            teardown_lines(view, deletes_data=getattr(call.arguments, "delete_data", False)),
+            word=view.cluster.name,
+            word_is="the cluster's name",
+        )
+
+
+def _approval(view: RunView, stage_id: str) -> Question:
+    stage = waiting_stage(view, stage_id)
+    plan = stage.plan
+    lines: list[Cells] = []
+    if plan is not None:
+        counts = f"{plan.add} to add, {plan.change} to change, {plan.destroy} to destroy"
+        lines.append((Span(counts, Tone.WARN if plan.destroy else Tone.STRONG),))
+        lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
+        if len(plan.lines) > _PLAN_LINES:
+            lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))
+    return Question(f"Approve the plan of {stage.title}?", lines)
+
+
+def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
+    """What a teardown of the run would remove, and what it would leave."""
+    owned = [item for item in view.owned if not item.is_deleted and not item.existed]
+    kinds: dict[str, int] = {}
+    for item in owned:
+        kinds[item.kind] = kinds.get(item.kind, 0) + 1
+    lines: list[Cells] = [(Span("Stops its jobs and removes what it made, in reverse order, then audits."),)]
+    lines += [(Span(f"  {count} × {kind}"),) for kind, count in sorted(kinds.items())]
+    kept = sum(item.existed for item in view.owned)
+    if kept:
+        lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))
+    if deletes_data:
+        lines.append((Span("Storage of the run is deleted with all data on it.", Tone.BAD),))
+    else:
+        lines.append((Span("Storage with data stays unless delete_data=true is given.", Tone.MUTED),))
+    return lines
