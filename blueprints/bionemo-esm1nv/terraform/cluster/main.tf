@@ -1,0 +1,128 @@
+locals {
+  private_subnet_ids = split(",", var.private_subnet_ids)
+}
+
+module "eks" {
+  source  = "terraform-aws-modules/eks/aws"
+  version = "~> 20.37"
+
+  cluster_name    = var.cluster_name
+  cluster_version = var.eks_version
+  vpc_id          = var.vpc_id
+  subnet_ids      = local.private_subnet_ids
+
+  # Whoever runs this becomes the cluster's administrator; kubectl needs the same principal.
+  enable_cluster_creator_admin_permissions = true
+  cluster_endpoint_public_access           = true
+
+  # An all-protocol rule of the node security group to itself, both ways: EFA traffic matches no narrower one.
+  enable_efa_support = true
+
+  cluster_addons = {
+    coredns                = {}
+    kube-proxy             = {}
+    eks-pod-identity-agent = { before_compute = true }
+    vpc-cni                = { before_compute = true }
+  }
+
+  eks_managed_node_groups = {
+    core = {
+      ami_type       = "AL2023_x86_64_STANDARD" # Amazon Linux 2 has no image from Kubernetes 1.33 on
+      instance_types = [var.core_instance_type]
+
+      min_size     = var.core_nodes
+      max_size     = max(var.core_nodes, 8)
+      desired_size = var.core_nodes
+
+      block_device_mappings = {
+        root = {
+          device_name = "/dev/xvda"
+          ebs = {
+            volume_size           = 200 # the data job's image alone is above 20 GB
+            volume_type           = "gp3"
+            encrypted             = true
+            delete_on_termination = true
+          }
+        }
+      }
+
+      labels = {
+        WorkerType    = "ON_DEMAND"
+        NodeGroupType = "core"
+      }
+    }
+  }
+
+  node_security_group_tags = {
+    "karpenter.sh/discovery" = var.cluster_name
+  }
+}
+
+module "karpenter" {
+  source  = "terraform-aws-modules/eks/aws//modules/karpenter"
+  version = "~> 20.37"
+
+  cluster_name          = module.eks.cluster_name
+  enable_v1_permissions = true
+
+  create_pod_identity_association = true
+  namespace                       = "kube-system"
+
+  # The pool's EC2NodeClass names this role.
+  node_iam_role_name            = "${var.cluster_name}-node"
+  node_iam_role_use_name_prefix = false
+  node_iam_role_additional_policies = {
+    AmazonSSMManagedInstanceCore = "arn:aws:iam::aws:policy/AmazonSSMManagedInstanceCore"
+  }
+}
+
+# Every release depends on the cluster, so a destroy removes them while the API still answers.
+resource "helm_release" "karpenter" {
+  name       = "karpenter"
+  namespace  = "kube-system"
+  repository = "oci://public.ecr.aws/karpenter"
+  chart      = "karpenter"
+  version    = "1.2.1"
+  wait       = true
+
+  values = [yamlencode({
+    settings = {
+      clusterName       = module.eks.cluster_name
+      clusterEndpoint   = module.eks.cluster_endpoint
+      interruptionQueue = module.karpenter.queue_name
+    }
+    nodeSelector = { NodeGroupType = "core" }
+  })]
+
+  depends_on = [module.eks, module.karpenter]
+}
+
+resource "helm_release" "nvidia_device_plugin" {
+  name             = "nvidia-device-plugin"
+  namespace        = "nvidia-device-plugin"
+  create_namespace = true
+  repository       = "https://nvidia.github.io/k8s-device-plugin"
+  chart            = "nvidia-device-plugin"
+  version          = "0.17.1"
+  wait             = false # it has no pods before the first GPU node
+
+  values = [yamlencode({
+    nodeSelector = { accelerator = "nvidia" }
+    affinity     = null
+    tolerations  = [{ key = "nvidia.com/gpu", operator = "Exists", effect = "NoSchedule" }]
+  })]
+
+  depends_on = [module.eks]
+}
+
+resource "helm_release" "fsx_csi_driver" {
+  name       = "aws-fsx-csi-driver"
+  namespace  = "kube-system"
+  repository = "https://kubernetes-sigs.github.io/aws-fsx-csi-driver"
+  chart      = "aws-fsx-csi-driver"
+  version    = "1.9.0"
+  wait       = true
+
+  # The file system is a static volume: the controller needs no AWS rights.
+  depends_on = [module.eks]
+}
