@@ -22,7 +22,8 @@ from actions.telemetry.points import Point
 from actions.telemetry.wrapped import Unwrapper
 
 _INTERESTING = re.compile(
-    r"[Ll]oss|\d/[\d?]|\dit \[|CrossEntropy|SamplesPerSec|images/sec|step=|world_rank=|documents \(|[╭│├╰]|optimization|repeated"
+    r"[Ll]oss|\d/[\d?]|\dit \[|CrossEntropy|SamplesPerSec|images/sec|step=|world_rank=|documents \("
+    r"|[╭│├╰]|optimization|repeated"
 )
 _DEDUPLICATED = re.compile(r"\[repeated \d{1,9}x across cluster\]")
 RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a complete curve."

@@ -1,0 +1,57 @@
+"""The reader of nvidia-smi, for any form of its answer.
+
+Source: FORMATS 4.
+"""
+
+from __future__ import annotations
+
+import re
+
+from actions.telemetry.lines import strip_controls
+from actions.telemetry.smi_csv import QUERY_ARGV, QUERY_FIELDS, is_header, is_row, read_csv
+from actions.telemetry.smi_reading import Gpu, MigDevice, SmiProcess, SmiReading
+from actions.telemetry.smi_table import is_table, read_table
+from actions.telemetry.smi_xml import is_xml, read_xml
+
+__all__ = ["QUERY_ARGV", "QUERY_FIELDS", "Gpu", "MigDevice", "SmiProcess", "SmiReading", "read"]
+
+MAX_TEXT = 4 << 20
+_LISTED = re.compile(r"^GPU (\d{1,3}): (.{1,100}?) \(UUID: (GPU-[\w-]{1,60})\)")
+_LISTED_MIG = re.compile(r"^\s{1,8}MIG (\S{1,40})\s{1,20}Device\s{1,4}(\d{1,3}): \(UUID: (MIG-[^)\s]{1,100})\)")
+_OTHER_FORM = "This is a form of output that is not read; ask with -q -x, or with --query-gpu and --format=csv."
+
+
+def read(text: str) -> SmiReading:
+    """Read what nvidia-smi printed: its table, CSV, XML or `-L`.
+
+    Args:
+        text: Its output; what stands before and after (dates, warnings) does no harm.
+
+    Returns:
+        A reading, always. Where the tool gave no answer, `error` holds its words and there are no GPUs.
+    """
+    text = text[:MAX_TEXT]
+    if is_xml(text):
+        return read_xml(text)
+    plain = "\n".join(strip_controls(line) for line in text.splitlines())
+    if is_table(plain):
+        return read_table(plain)
+    first = next((line.strip() for line in plain.splitlines() if line.strip()), "")
+    if "NVSMI LOG" in plain or first.startswith("# gpu"):
+        return SmiReading(error=_OTHER_FORM)
+    if _LISTED.match(first):
+        return _read_list(plain)
+    if is_row(first) or ("," in first and is_header(first)):
+        return read_csv(plain)
+    return SmiReading(error=" ".join(plain.split())[:400] or "nvidia-smi printed nothing.")
+
+
+def _read_list(text: str) -> SmiReading:
+    gpus: list[Gpu] = []
+    migs: list[MigDevice] = []
+    for line in text.splitlines():
+        if gpu := _LISTED.match(line):
+            gpus.append(Gpu(index=int(gpu[1]), name=gpu[2], uuid=gpu[3]))
+        elif gpus and (mig := _LISTED_MIG.match(line)):
+            migs.append(MigDevice(gpus[-1].index, int(mig[2]), profile=mig[1], uuid=mig[3]))
+    return SmiReading(tuple(gpus), tuple(migs))

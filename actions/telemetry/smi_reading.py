@@ -1,0 +1,96 @@
+"""What nvidia-smi says, whatever form it was asked for. `None` is what it does not know: `N/A`, `ERR!`, a lost GPU."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+_AMOUNT = re.compile(r"[-+]?\d{1,12}(?:\.\d{1,12})?")
+
+
+class Gpu(msgspec.Struct, frozen=True, gc=False):
+    """One GPU at one moment."""
+
+    index: int
+    name: str
+    """May end in `...`: older tables cut it."""
+    uuid: str = ""
+    bus_id: str = ""
+    fan_pct: int | None = None
+    temp_c: int | None = None
+    perf: str | None = None
+    """`P0` (fastest) to `P12`."""
+    power_w: float | None = None
+    """May exceed the cap for a moment."""
+    power_cap_w: float | None = None
+    mem_used_mib: int | None = None
+    mem_total_mib: int | None = None
+    util_pct: int | None = None
+    """Share of the last sample period in which a kernel ran. 100 on a hung GPU too."""
+    ecc_uncorrected: int | None = None
+    """Volatile count; `None` with ECC off or with MIG."""
+    mig_mode: str | None = None
+    """`Enabled`, `Disabled`, with a `*` while a change waits for a reset; `N/A` on a GPU that has no MIG."""
+    errors: tuple[str, ...] = ()
+    """Cells that said `ERR!`: `fan`, `temp`, `perf`, `power`, `cap`, `util`, `ecc`, `mig`; in other forms than the
+    table, the names of their fields."""
+
+
+class MigDevice(msgspec.Struct, frozen=True, gc=False):
+    """One MIG device. Compute instances of one GPU instance share one memory figure: never add them."""
+
+    gpu: int
+    device: int
+    gi: int | None = None
+    ci: int | None = None
+    mem_used_mib: int | None = None
+    mem_total_mib: int | None = None
+    profile: str = ""
+    """`1g.10gb`, where the listing says it."""
+    uuid: str = ""
+
+
+class SmiProcess(msgspec.Struct, frozen=True, gc=False):
+    """One process on one GPU. In a container the list is often empty, or shows PIDs of the host."""
+
+    gpu: int
+    pid: int
+    type: str = ""
+    """`C` compute, `G` graphics, `C+G`, `M` MPS."""
+    name: str = ""
+    mem_mib: int | None = None
+    gi: int | None = None
+    ci: int | None = None
+
+
+class SmiReading(msgspec.Struct, frozen=True, gc=False):
+    """One answer of nvidia-smi."""
+
+    gpus: tuple[Gpu, ...] = ()
+    mig_devices: tuple[MigDevice, ...] = ()
+    processes: tuple[SmiProcess, ...] = ()
+    driver_version: str | None = None
+    cuda_version: str | None = None
+    warnings: tuple[str, ...] = ()
+    """Lines beside a good answer."""
+    error: str = ""
+    """The tool's own words where it gave no answer. That is a reading too."""
+
+
+def amount_of(text: str | None) -> float | None:
+    """The number at the start of a cell: `690W`, `35543MiB`, `100 %`, `598.25 W`; `None` for `N/A`, `ERR!`, `[…]`."""
+    match = _AMOUNT.match(text.strip()) if text else None
+    return float(match[0]) if match else None
+
+
+def count_of(text: str | None) -> int | None:
+    """Like `amount_of`, for whole numbers."""
+    amount = amount_of(text)
+    return None if amount is None else round(amount)
+
+
+def word_of(text: str | None) -> str | None:
+    """The cell, or `None` where it says that there is nothing to say."""
+    word = text.strip() if text else ""
+    return None if not word or word in ("N/A", "ERR!", "None") or word.startswith("[") else word
