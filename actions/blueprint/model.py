@@ -209,7 +209,7 @@ class Blueprint(Part, frozen=True, kw_only=True):
 
 
 def _stage_under(stage: AnyStage, preset: Preset) -> AnyStage:
-    changes: dict[str, object] = msgspec.field(default_factory=dict)
+    changes: dict[str, object] = {}
     if stage.id in preset.expect:
         changes["expect"] = preset.expect[stage.id]
     if stage.id in preset.roots:
