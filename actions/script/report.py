@@ -101,13 +101,18 @@ def run_report(view: RunView) -> RunReport:
     )
 
 
+def report_json(report: Report) -> bytes:
+    """As indented JSON, ended by a newline."""
+    return msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n"
+
+
 def write_report(report: Report, file: Path) -> None:
     """As JSON.
 
     Raises:
         ConfigError: The file cannot be written.
     """
-    _write(file, msgspec.json.format(msgspec.json.encode(report), indent=2) + b"\n")
+    _write(file, report_json(report))
 
 
 def write_junit(report: Report, file: Path) -> None:

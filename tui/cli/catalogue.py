@@ -1,0 +1,108 @@
+"""`eksml-tui blueprints`, `validate` and `plan`: what could be launched, and what it would cost."""
+
+from __future__ import annotations
+
+import sys
+from argparse import Namespace
+
+import msgspec
+
+from actions.base.errors import ParameterError
+from actions.blueprint.catalogue import Catalogue
+from actions.blueprint.load import validate
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import bind, bounds_of
+
+
+def run(options: Namespace) -> int:
+    """Answer one of the three."""
+    match options.command:
+        case "blueprints":
+            return _show(options) if options.id else _list(options)
+        case "validate":
+            return _validate(options)
+        case _:
+            return _plan(options)
+
+
+def _list(options: Namespace) -> int:
+    catalogue = Catalogue.usual(options.blueprints)
+    blueprints = catalogue.list()
+    if options.output == "json":
+        _json([{"id": b.id, "title": b.title, "summary": b.summary, "folder": str(b.folder)} for b in blueprints])
+    else:
+        width = max((len(blueprint.id) for blueprint in blueprints), default=0)
+        for blueprint in blueprints:
+            sys.stdout.write(f"{blueprint.id:<{width}}  {blueprint.title}\n")
+    for broken in catalogue.broken():
+        sys.stderr.write(f"eksml-tui: {broken.error.sentence()}\n")
+    return 1 if catalogue.broken() else 0
+
+
+def _show(options: Namespace) -> int:
+    blueprint = Catalogue.usual(options.blueprints).find(options.id)
+    if options.output == "json":
+        _json(_described(blueprint))
+        return 0
+    write = sys.stdout.write
+    write(f"{blueprint.id}: {blueprint.title}\n{blueprint.summary.strip()}\n\nstages\n")
+    for stage in blueprint.stages:
+        write(f"  {stage.id:<12} {stage.kind:<11} {stage.title}\n")
+    write("\nparameters\n")
+    for name, parameter in blueprint.parameters.items():
+        unit = f" {parameter.unit}" if parameter.unit else ""
+        write(f"  {name:<24} {parameter.default!s:<24} {bounds_of(parameter)}{unit}\n")
+    write("\npresets\n")
+    for name, preset in blueprint.presets.items():
+        write(f"  {name:<12} {preset.title}\n")
+    return 0
+
+
+def _described(blueprint: Blueprint) -> object:
+    return {
+        "id": blueprint.id,
+        "title": blueprint.title,
+        "summary": blueprint.summary.strip(),
+        "stages": [{"id": s.id, "kind": s.kind, "title": s.title, "needs": s.needs} for s in blueprint.stages],
+        "parameters": {
+            name: {"type": p.type.value, "default": p.default, "accepts": bounds_of(p), "unit": p.unit, "help": p.help}
+            for name, p in blueprint.parameters.items()
+        },
+        "presets": {name: preset.set for name, preset in blueprint.presets.items()},
+    }
+
+
+def _validate(options: Namespace) -> int:
+    errors = [error for folder in options.folder for error in validate(folder)]
+    for error in errors:
+        sys.stderr.write(f"eksml-tui: {error.sentence()}\n")
+    if not errors:
+        sys.stdout.write("".join(f"{folder}: good.\n" for folder in options.folder))
+    return 1 if errors else 0
+
+
+def _plan(options: Namespace) -> int:
+    from actions.blueprint.cost import plan_of
+    from actions.blueprint.plan_report import plan_json, plan_table
+
+    blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
+    binding = bind(
+        blueprint, _assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
+    )
+    plan = plan_of(blueprint, binding)
+    sys.stdout.write(plan_json(plan) if options.output == "json" else plan_table(plan))
+    return 0
+
+
+def _assignments(words: list[str]) -> dict[str, str]:
+    given = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals:
+            raise ParameterError(f"{word!r} sets nothing.", hint="Write name=value.")
+        given[name] = value
+    return given
+
+
+def _json(value: object) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n")

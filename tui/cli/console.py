@@ -1,0 +1,105 @@
+"""`eksml-tui` itself: the console on a terminal, or a script that plays in it without one."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+from argparse import Namespace
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConfigError
+from actions.script.model import Script
+from actions.script.parse import load_script
+from tui.cli.target import ChosenTarget, chosen_target
+
+if TYPE_CHECKING:
+    from tui.live.settings import ConsoleSettings
+
+
+def run(options: Namespace) -> int:
+    """Open the console, or play a script."""
+    script = load_script(options.script) if options.script else None
+    if script is not None and options.script_check:
+        sys.stdout.write(f"{script.file}: {len(script.steps)} steps, {len(script.always)} always.\n")
+        return 0
+    if script is None:
+        _need_terminal()
+    chosen = chosen_target(options)
+    return _open(options, chosen) if script is None else _play(options, chosen, script)
+
+
+def _need_terminal() -> None:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise ConfigError("The console needs a terminal.", hint="Play a script with --script FILE instead.")
+
+
+def _open(options: Namespace, chosen: ChosenTarget) -> int:
+    from tui.app import ConsoleApp
+
+    app = ConsoleApp(_settings(options, chosen))
+    app.run(mouse=True)
+    return app.return_code or 0
+
+
+def _play(options: Namespace, chosen: ChosenTarget, script: Script) -> int:
+    from actions.script.report import Report, report_json, write_junit, write_report
+    from tui.app import ConsoleApp
+
+    artifacts = options.artifacts or Path.cwd()
+    to_stdout = options.report == Path("-")
+    out = sys.stderr if to_stdout else sys.stdout
+
+    def tell(line: str) -> None:
+        if not options.visible:
+            out.write(f"{line}\n")
+            out.flush()
+
+    async def session() -> Report | None:
+        from actions.script.observe import player_of
+
+        app = ConsoleApp(
+            _settings(options, chosen),
+            play=lambda host: player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play(),
+        )
+        _stop_on_signals(app.stop_playing)
+        if options.visible:
+            return await app.run_async()
+        return await app.run_async(headless=True, size=script.size)
+
+    report = asyncio.run(session())
+    if report is None:
+        raise ConfigError("The console ended before the script did.", hint="Run it again with --debug.")
+    if to_stdout:
+        sys.stdout.buffer.write(report_json(report))
+    elif options.report:
+        write_report(report, options.report)
+    if options.junit:
+        write_junit(report, options.junit)
+    tell(f"{report.result} after {report.seconds:.1f} s")
+    return report.exit_code
+
+
+def _stop_on_signals(stop: Callable[[], None]) -> None:
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, stop)
+
+
+def _settings(options: Namespace, chosen: ChosenTarget) -> ConsoleSettings:
+    from actions.blueprint.catalogue import Catalogue
+    from tui.live.settings import ConsoleSettings, DemoBadge
+
+    return ConsoleSettings(
+        target=chosen.target,
+        readonly=options.readonly,
+        blueprint_folders=Catalogue.usual(options.blueprints).folders,
+        run_environment=chosen.environment,
+        demo=DemoBadge(chosen.demo_speed) if chosen.demo_speed is not None else None,
+        region=chosen.region,
+        profile=chosen.profile,
+        open_run=options.run or None,
+    )
