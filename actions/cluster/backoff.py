@@ -33,6 +33,10 @@ class Backoff:
         """Wait before the next attempt; not shorter than the server wished."""
         await self._clock.sleep(max(self.next_seconds(), at_least_seconds or 0.0))
 
+    def reset(self) -> None:
+        """There was progress: the next wait is a short one."""
+        self._next = self._first
+
     def next_seconds(self) -> float:
         """The next wait, counted as used."""
         now = self._clock.monotonic()

@@ -1,0 +1,339 @@
+"""One container's log, followed for as long as there is a container: every line once, in order.
+
+The API's stream ends for many reasons. Each time the log is asked for again from the second of the last line, and the
+lines that were taken before are dropped. Where the server has lost lines, a marker says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+from actions.base.clock import Clock, SystemClock, format_rfc3339, parse_rfc3339
+from actions.base.errors import MissingError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.cluster.backoff import Backoff
+from actions.cluster.errors import ApiRefusedError
+from actions.cluster.loglines import START, LineCutter, LogCursor, LogLine, read_line
+from actions.cluster.session import KubeSession, Lane
+
+__all__ = ["ContainerEnd", "LogCursor", "LogFollower", "LogLine", "LogSource", "follow", "read_log"]
+
+OnLines = Callable[[list[LogLine]], Awaitable[None] | None]
+
+_SILENCE_SECONDS = 90.0
+_SLICE_LINES = 512
+_GAP_LOOKS = 3
+_GAP_LOOK_SECONDS = 0.4
+_NANOSECONDS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """One container of one pod. With a `uid`, a later pod of the same name is another source."""
+
+    namespace: str
+    pod: str
+    container: str
+    uid: str = ""
+
+    @property
+    def path(self) -> str:
+        """The pod's path."""
+        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerEnd:
+    """How a container ended for good. `exit_code` is `None` when the pod is gone and nobody knows."""
+
+    exit_code: int | None
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Look:
+    """What the API says of the container at one moment. `end` is set when it will not run again."""
+
+    restarts: int
+    started_at_ns: int
+    last_exit: ContainerEnd | None
+    end: ContainerEnd | None
+
+
+class LogFollower:
+    """Follows one container. `cursor` is where it is, also after an error: a new follower can go on from there.
+
+    Args:
+        session: The session.
+        source: Which container.
+        on_lines: Gets the lines in batches; if it returns an awaitable, reading waits for it.
+        since: Go on from here.
+        tail_lines: Begin with so many old lines; all of them if `None`. Ignored with `since`.
+        clock: For waits.
+        silence_seconds: A stream silent for so long is opened again.
+    """
+
+    def __init__(
+        self,
+        session: KubeSession,
+        source: LogSource,
+        *,
+        on_lines: OnLines,
+        since: LogCursor | None = None,
+        tail_lines: int | None = None,
+        clock: Clock | None = None,
+        silence_seconds: float = _SILENCE_SECONDS,
+    ) -> None:
+        self.cursor = since or START
+        self._session = session
+        self._source = source
+        self._on_lines = on_lines
+        self._tail_lines = tail_lines
+        self._clock = clock or SystemClock()
+        self._backoff = Backoff(self._clock, first_seconds=0.2, longest_seconds=5.0, peace_seconds=20.0)
+        self._silence_seconds = silence_seconds
+        self._restarts: int | None = None
+        self._has_place = self.cursor.at_ns > 0
+
+    async def run(self) -> ContainerEnd:
+        """Follow until the container has ended for good, or its pod is gone.
+
+        Raises:
+            AccessError: No right to read logs or pods, or no credentials.
+        """
+        while True:
+            try:
+                look = await self._look()
+                await self._catch_up(look)
+            except MissingError:
+                return ContainerEnd(None, "gone")
+            except UnreachableError:
+                await self._backoff.wait()
+                continue
+            try:
+                await self._read(follow=look.end is None)
+                if look.end is not None:
+                    return look.end
+            except (MissingError, ApiRefusedError):
+                if look.end is not None:
+                    await self._mark("the log is not available any more")
+                    return look.end
+            except UnreachableError:
+                pass  # throttled, cut or silent: the next look at the pod decides
+            await self._backoff.wait()
+
+    async def _catch_up(self, look: _Look) -> None:
+        """After a restart, take what the container before it still had to say, then mark the restart."""
+        before, self._restarts = self._restarts, look.restarts
+        if before is None:
+            before = look.restarts - (
+                1 if look.restarts and START.at_ns < self.cursor.at_ns < look.started_at_ns else 0
+            )
+        if look.restarts <= before:
+            return
+        try:
+            await self._read(follow=False, previous=True)
+        except (ApiRefusedError, MissingError):
+            await self._mark("the log of the container before the restart is gone")
+        times = look.restarts - before
+        exited = f" (exit {look.last_exit.exit_code}, {look.last_exit.reason})" if look.last_exit else ""
+        await self._mark(f"container restarted{exited}" + (f", {times} times" if times > 1 else ""))
+        self._has_place = False
+
+    async def _read(self, *, follow: bool, previous: bool = False) -> None:
+        """Read one stream to its end."""
+        query = {"container": self._source.container, "timestamps": "true"}
+        if follow:
+            query["follow"] = "true"
+        if previous:
+            query["previous"] = "true"
+        if self.cursor.at_ns:
+            query["sinceTime"] = _second_of(self.cursor.at_ns)
+        elif self._tail_lines is not None:
+            query["tailLines"] = str(self._tail_lines)
+        cutter, resume = LineCutter(), _Resume(self.cursor, has_place=self._has_place and not previous)
+        idle = self._silence_seconds * (1.0 + random.random() / 2)
+        async with self._session.stream(
+            f"{self._source.path}/log", query=query, idle_seconds=idle, accept="*/*", lane=Lane.LOGS
+        ) as stream:
+            async for chunk in stream:
+                await self._take(cutter.feed(chunk), resume)
+        if not follow:
+            await self._take(cutter.finish(), resume)
+
+    async def _take(self, lines: list[bytes], resume: _Resume) -> None:
+        for start in range(0, len(lines), _SLICE_LINES):
+            fresh = resume.fresh(lines[start : start + _SLICE_LINES])
+            if not fresh:
+                continue
+            if resume.lost_its_place:
+                resume.lost_its_place = False
+                await self._explain_gap(fresh[0].at_ns)
+            for line in fresh:
+                self.cursor = self.cursor.after(line)
+            self._has_place = True
+            self._backoff.reset()
+            await self._deliver(fresh)
+            if start:
+                await asyncio.sleep(0)
+
+    async def _explain_gap(self, resumed_at_ns: int) -> None:
+        """The last line taken is not in the log any more: another container, or lines that the server dropped.
+
+        The pod's status may lag behind the log, so it is looked at more than once.
+        """
+        for _ in range(_GAP_LOOKS):
+            look = await self._look()
+            if self._restarts is not None and look.restarts > self._restarts:
+                raise _RestartedError(f"{self._source.container} has been restarted.")
+            await self._clock.sleep(_GAP_LOOK_SECONDS)
+        missing = (resumed_at_ns - self.cursor.at_ns) / _NANOSECONDS
+        await self._mark(f"the server no longer has the log of {missing:.1f} s before this line: lines may be missing")
+
+    async def _mark(self, text: str) -> None:
+        await self._deliver([LogLine(self.cursor.at_ns, f"-- {text} --", is_marker=True)])
+
+    async def _deliver(self, lines: list[LogLine]) -> None:
+        result = self._on_lines(lines)
+        if inspect.isawaitable(result):
+            await result
+
+    async def _look(self) -> _Look:
+        pod = await self._session.get(self._source.path)
+        uid = (pod.get("metadata") or {}).get("uid", "")
+        if self._source.uid and uid != self._source.uid:
+            raise MissingError(f"The pod {self._source.namespace}/{self._source.pod} has been replaced.")
+        return _look_at(pod, self._source.container)
+
+
+async def follow(
+    session: KubeSession,
+    source: LogSource,
+    *,
+    on_lines: OnLines,
+    since: LogCursor | None = None,
+    tail_lines: int | None = None,
+    clock: Clock | None = None,
+) -> ContainerEnd:
+    """Follow one container to its end; see `LogFollower`."""
+    follower = LogFollower(session, source, on_lines=on_lines, since=since, tail_lines=tail_lines, clock=clock)
+    return await follower.run()
+
+
+async def read_log(
+    session: KubeSession,
+    source: LogSource,
+    *,
+    tail_lines: int | None = None,
+    since: LogCursor | None = None,
+    previous: bool = False,
+    limit_bytes: int = 32 << 20,
+    deadline_seconds: float = 60.0,
+) -> list[LogLine]:
+    """The log as it is now.
+
+    Args:
+        session: The session.
+        source: Which container; its uid is not checked.
+        tail_lines: Only so many of the last lines.
+        since: Only lines after this cursor.
+        previous: The log of the container before the last restart.
+        limit_bytes: The server stops after so many bytes.
+        deadline_seconds: For the whole answer.
+
+    Raises:
+        MissingError: No such pod.
+        RefusedError: The container has not started, or there is no previous one.
+    """
+    query = {"container": source.container, "timestamps": "true", "limitBytes": str(limit_bytes)}
+    if previous:
+        query["previous"] = "true"
+    if tail_lines is not None:
+        query["tailLines"] = str(tail_lines)
+    if since is not None and since.at_ns:
+        query["sinceTime"] = _second_of(since.at_ns)
+    body = await session.request(
+        "GET", f"{source.path}/log", query=query, accept="*/*", deadline_seconds=deadline_seconds
+    )
+    cutter = LineCutter()
+    return _Resume(since or START).fresh(cutter.feed(body) + cutter.finish())
+
+
+class _RestartedError(UnreachableError):
+    """The stream belongs to a later container than the one followed."""
+
+
+class _Resume:
+    """Drops from a stream, asked for by the second, the lines that were taken before.
+
+    With `has_place`, the last line taken should be in this stream; `lost_its_place` tells that it was not.
+    """
+
+    def __init__(self, cursor: LogCursor, *, has_place: bool = False) -> None:
+        self.lost_its_place = False
+        self._cursor = cursor
+        self._to_skip = cursor.seen
+        self._latest_ns = cursor.at_ns
+        self._is_past = cursor.at_ns == 0
+        self._has_place = has_place
+
+    def fresh(self, lines: list[bytes]) -> list[LogLine]:
+        """The lines that are new."""
+        kept: list[LogLine] = []
+        for raw in lines:
+            line = read_line(raw, previous_ns=self._latest_ns)
+            if not self._is_past and not line.is_marker:
+                if line.at_ns < self._cursor.at_ns:
+                    continue
+                if line.at_ns == self._cursor.at_ns and self._to_skip:
+                    self._to_skip -= 1
+                    continue
+                self._is_past = True
+                self.lost_its_place = self._has_place and self._to_skip == self._cursor.seen
+            self._latest_ns = line.at_ns
+            kept.append(line)
+        return kept
+
+
+def _second_of(at_ns: int) -> str:
+    """The API keeps whole seconds of `sinceTime`."""
+    return format_rfc3339(datetime.fromtimestamp(at_ns // _NANOSECONDS, UTC))
+
+
+def _look_at(pod: Mapping[str, Any], container: str) -> _Look:
+    status = pod.get("status") or {}
+    entries = [
+        entry
+        for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+        for entry in status.get(field) or ()
+        if entry.get("name") == container
+    ]
+    entry: Mapping[str, Any] = entries[0] if entries else {}
+    state = entry.get("state") or {}
+    ended, last = _end_of(state.get("terminated")), _end_of((entry.get("lastState") or {}).get("terminated"))
+    end = None
+    if status.get("phase") in ("Succeeded", "Failed") and "running" not in state:
+        end = ended or last or ContainerEnd(None, one_line(str(status.get("reason") or status.get("phase"))))
+    elif ended is not None and _stays_ended(pod, ended):
+        end = ended
+    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    started_at_ns = int(parse_rfc3339(began).timestamp()) * _NANOSECONDS if began else 0
+    return _Look(int(entry.get("restartCount") or 0), started_at_ns, last_exit=last or ended, end=end)
+
+
+def _stays_ended(pod: Mapping[str, Any], ended: ContainerEnd) -> bool:
+    policy = (pod.get("spec") or {}).get("restartPolicy", "Always")
+    return policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0)
+
+
+def _end_of(terminated: Mapping[str, Any] | None) -> ContainerEnd | None:
+    if not terminated:
+        return None
+    code = terminated.get("exitCode")
+    return ContainerEnd(int(code) if code is not None else None, one_line(str(terminated.get("reason") or "")))
