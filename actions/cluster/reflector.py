@@ -34,6 +34,7 @@ _SHORT_WATCH_SECONDS = 1.0
 _STALE_SECONDS = 30.0
 _FIRST_EVENT_SECONDS = 20.0
 _CUTS_BEFORE_LIST = 2
+_MISSING_SECONDS = 5.0
 _EXPIRY_SECONDS = 60.0
 _DECODE_ERRORS = (msgspec.MsgspecError, FormatError, ValueError, TypeError, KeyError)
 
@@ -293,6 +294,8 @@ class Reflector(Generic[T]):
             self._version = ""
             await self._sink.replace(())
             self._show(Health.MISSING, error.message)
+            await self._clock.sleep(_MISSING_SECONDS)
+            return
         elif isinstance(error, AccessError | ConfigError):
             self._show(Health.FORBIDDEN if status and status.code == 403 else Health.UNAUTHORIZED, error.message)
         else:

@@ -1,0 +1,44 @@
+"""What the console reads of a cluster: one immutable picture per revision."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from actions.cluster.health import SourceHealth
+from actions.fleet.facts import NOTHING, EventFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
+
+
+@dataclass(frozen=True, slots=True)
+class NodeUsage:
+    """What the pods of one node ask for, those that have ended left out."""
+
+    requested: Resources = NOTHING
+    pods: int = 0
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class ClusterSnapshot:
+    """The cluster at one revision. Its mappings never change; compare snapshots by `revision` only.
+
+    Attributes:
+        revision: Grows by one with every snapshot that differs.
+        nodes: By name.
+        pods: By `namespace/name`.
+        usage: By node name; a node without pods is not in it. May name nodes that are not known (yet).
+        pods_by_node: Pod keys, by node name; ended pods included.
+        workloads: By `Kind namespace/name`.
+        events: Oldest first, the newest 1,000.
+        health: By source: `nodes`, `pods`, `events`, `jobs`, `pytorchjobs`, …
+        is_complete: Nodes and pods have been listed completely once.
+    """
+
+    revision: int = 0
+    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
+    pods: Mapping[str, PodFacts] = field(default_factory=dict)
+    usage: Mapping[str, NodeUsage] = field(default_factory=dict)
+    pods_by_node: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    workloads: Mapping[str, WorkloadFacts] = field(default_factory=dict)
+    events: tuple[EventFacts, ...] = ()
+    health: Mapping[str, SourceHealth] = field(default_factory=dict)
+    is_complete: bool = False

@@ -1,0 +1,163 @@
+"""The facts of a cluster with their indexes and sums, changed fact by fact.
+
+The work of a change does not depend on the size of the cluster: per-node sums are carried along, and a fact that says
+the same as before changes nothing at all.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from actions.base.clock import Clock
+from actions.cluster.health import SourceHealth
+from actions.cluster.snapshot import NodeUsage
+from actions.fleet.facts import NOTHING, EventFacts, NodeFacts, PodFacts, WorkloadFacts
+
+_SLICE_SECONDS = 0.008
+_MOST_EVENTS = 1000
+
+
+class HasUid(Protocol):
+    """A fact that knows which object it is about."""
+
+    @property
+    def uid(self) -> str: ...
+
+
+FactT = TypeVar("FactT", bound=HasUid)
+
+
+class FactTable(Generic[FactT]):
+    """The facts of one source, by key; a reflector's sink. Called on one loop.
+
+    Args:
+        key: Names an object as people do; another uid under the same key is another object, which takes its place.
+        changed: Told of every difference: the fact before and the fact after, `None` for none.
+        tell_health: Told of the source's health.
+        clock: For handing the loop back during `replace`.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: Callable[[FactT], str],
+        changed: Callable[[FactT | None, FactT | None], None],
+        tell_health: Callable[[SourceHealth], None],
+        clock: Clock,
+    ) -> None:
+        self.facts: dict[str, FactT] = {}
+        self.is_complete = False
+        self._key = key
+        self._changed = changed
+        self._tell_health = tell_health
+        self._clock = clock
+
+    async def replace(self, items: Sequence[FactT]) -> None:
+        """A complete list: put what is new or different, drop what is not in it."""
+        until = self._clock.monotonic() + _SLICE_SECONDS
+        for item in items:
+            self.upsert(item)
+            if self._clock.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = self._clock.monotonic() + _SLICE_SECONDS
+        if len(self.facts) > len(items):
+            kept = {self._key(item) for item in items}
+            for key in [key for key in self.facts if key not in kept]:
+                self._changed(self.facts.pop(key), None)
+        self.is_complete = True
+
+    def upsert(self, item: FactT) -> None:
+        """One fact as it is now."""
+        key = self._key(item)
+        before = self.facts.get(key)
+        if before == item:
+            return
+        self.facts[key] = item
+        self._changed(before, item)
+
+    def remove(self, item: FactT) -> None:
+        """One object is gone, unless another one of its name has taken its place already."""
+        key = self._key(item)
+        before = self.facts.get(key)
+        if before is not None and before.uid == item.uid:
+            del self.facts[key]
+            self._changed(before, None)
+
+    def health(self, health: SourceHealth) -> None:
+        """The source is doing better or worse."""
+        self._tell_health(health)
+
+
+class PodIndex:
+    """Pods by node, and what they ask of it, kept up with every change."""
+
+    def __init__(self) -> None:
+        self.usage: dict[str, NodeUsage] = {}
+        self.keys: dict[str, tuple[str, ...]] = {}
+        self._members: dict[str, set[str]] = {}
+        self._touched: set[str] = set()
+
+    def change(self, before: PodFacts | None, after: PodFacts | None) -> None:
+        """Take one pod out as it was and in as it is; either may be `None`."""
+        moved = before is None or after is None or before.node != after.node or before.name != after.name
+        if before is not None and before.node:
+            self._count(before, -1)
+            if moved:
+                self._members[before.node].discard(before.key)
+                self._touched.add(before.node)
+        if after is not None and after.node:
+            self._count(after, 1)
+            if moved:
+                self._members.setdefault(after.node, set()).add(after.key)
+                self._touched.add(after.node)
+
+    def settle(self) -> None:
+        """Bring `keys` up to date for the nodes whose pods have come or gone."""
+        for node in self._touched:
+            members = self._members.get(node)
+            if members:
+                self.keys[node] = tuple(sorted(members))
+            else:
+                self.keys.pop(node, None)
+                self._members.pop(node, None)
+        self._touched.clear()
+
+    def _count(self, pod: PodFacts, sign: int) -> None:
+        if pod.is_done:
+            return
+        usage = self.usage.get(pod.node) or NodeUsage()
+        pods = usage.pods + sign
+        if not pods:
+            self.usage.pop(pod.node, None)
+            return
+        requested = usage.requested
+        if pod.requests is not NOTHING:
+            requested = requested.plus(pod.requests) if sign > 0 else requested.minus(pod.requests)
+        self.usage[pod.node] = NodeUsage(requested, pods)
+
+
+def newest(events: Iterable[EventFacts]) -> tuple[EventFacts, ...]:
+    """The newest events, oldest first."""
+    return tuple(sorted(events, key=lambda event: (event.last_seen_at, event.uid))[-_MOST_EVENTS:])
+
+
+def node_key(node: NodeFacts) -> str:
+    """Nodes go by name."""
+    return node.name
+
+
+def pod_key(pod: PodFacts) -> str:
+    """Pods go by `namespace/name`."""
+    return pod.key
+
+
+def workload_key(workload: WorkloadFacts) -> str:
+    """Workloads go by `Kind namespace/name`."""
+    return f"{workload.kind} {workload.namespace}/{workload.name}"
+
+
+def event_key(event: EventFacts) -> str:
+    """Events go by uid."""
+    return event.uid
