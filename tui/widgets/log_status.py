@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual.strip import Strip
 
-from tui.present.cells import Cells, Span, Tone, width_of
+from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.widgets.line_search import LineSearch
 from tui.widgets.log_buffer import LogBuffer
 from tui.widgets.log_face import LogOptions
@@ -29,12 +29,10 @@ class LogStatus(StripWidget):
             self.refresh()
 
     def render_line(self, y: int) -> Strip:
-        """Left, room, right; the right part goes first when it is narrow."""
-        width = self.size.width
-        room = width - width_of(self._left) - width_of(self._right)
-        if room < 1:
-            return self.paint(self._left, width)
-        return self.paint((*self._left, Span(" " * room), *self._right), width)
+        """Left and right; the right part is cut first when it is narrow."""
+        room = self.size.width - width_of(self._left) - 2
+        right = fit(self._right, room, align_right=True) if room > 0 else ()
+        return self.paint((*self._left, Span("  "), *right), self.size.width)
 
 
 def movement_of(lines: LogLines) -> Cells:

@@ -95,7 +95,7 @@ async def test_forgotten_lines_do_not_move_the_view_until_its_own_are_gone() -> 
         assert app.view.lines.top_line == top
         app.append(*(line + filler for line in numbered(30_000, first=9_500)))
         await wait_for(pilot, lambda: app.view.lines.top_line == app.buffer.start, "the oldest line that is left")
-        assert "older dropped" in shown(app)[11]
+        assert " older" in shown(app)[11]
 
 
 async def test_a_search_goes_to_the_last_match_and_n_goes_round() -> None:

@@ -1,0 +1,252 @@
+"""A screenful of panes, split, zoomed and rearranged without ever remounting one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from textual import events
+from textual.app import ComposeResult
+from textual.geometry import NULL_OFFSET, Region, Size, Spacing
+from textual.layout import Layout, WidgetPlacement
+from textual.message import Message
+from textual.widget import Widget
+
+from tui.seams import forget_arrangement
+from tui.widgets.split_tabs import SplitTabs
+from tui.widgets.split_tree import (
+    Direction,
+    Tree,
+    grown,
+    leaves,
+    neighbour,
+    place,
+    renamed,
+    swapped,
+    with_pane,
+    without_pane,
+)
+
+LEAST_PANE = Size(40, 7)
+"""When a pane would get less, one pane is shown at a time, under a row of tabs."""
+GROW_STEP = 0.05
+
+
+class Split(Widget):
+    """Panes in the places that a tree of cuts gives them. Each pane is a child whose id is its key in the tree.
+
+        split = Split(side_by_side("nodes", stacked("run", "logs")), NodesPane(…), RunPane(…), LogsPane(…))
+        split.go("right")            # focus
+        split.zoom()                 # and back
+        split.reveal("events")       # focus it; if it is not in the tree, in the place of the current one
+        split.arrangement = quad("nodes", "run", "logs", "charts")
+        split.arrangement = even(split.arrangement)
+        split.arrangement = Leaf(split.current)
+        to_data(split.arrangement)   # JSON for a settings file
+
+    Panes that are not placed have the class `-parked` (not displayed, keep their state); the one with the focus has
+    `-current`, which the style sheet should show by more than a colour. On a screen too small for the tree, and when
+    zoomed, only the current pane is placed, below a row that names the others.
+    """
+
+    DEFAULT_CSS = """
+    Split { width: 1fr; height: 1fr; overflow: hidden hidden; }
+    Split > .-parked { display: none; }
+    """
+
+    @dataclass
+    class Changed(Message):
+        """Other panes are visible, or another one has the focus."""
+
+        split: Split
+        current: str
+        visible: tuple[str, ...]
+
+        @property
+        def control(self) -> Split:
+            """The split, so that handlers can be bound by its id."""
+            return self.split
+
+    def __init__(self, tree: Tree, *panes: Widget, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self._panes = panes
+        self._tree = tree
+        self._tabs = SplitTabs()
+        self._current = leaves(tree)[0]
+        self._is_zoomed = False
+        self._layout = _TreeLayout(self._places)
+        self._told: tuple[str, tuple[str, ...]] = ("", ())
+
+    def compose(self) -> ComposeResult:
+        """The tabs and all panes, visible or not."""
+        yield self._tabs
+        yield from self._panes
+
+    @property
+    def layout(self) -> Layout:
+        """Our own layout; the style sheet has no name for it."""
+        return self._layout
+
+    @property
+    def arrangement(self) -> Tree:
+        """The tree of cuts."""
+        return self._tree
+
+    @arrangement.setter
+    def arrangement(self, tree: Tree) -> None:
+        self._tree = tree
+        self._is_zoomed = False
+        if self._current not in leaves(tree):
+            self._current = leaves(tree)[0]
+        self._rearrange()
+
+    @property
+    def current(self) -> str:
+        """Key of the pane that has, or had last, the focus."""
+        return self._current
+
+    @property
+    def is_zoomed(self) -> bool:
+        """Whether the current pane has all the room by the operator's wish."""
+        return self._is_zoomed
+
+    @property
+    def is_single(self) -> bool:
+        """Whether only the current pane is visible, zoomed or for lack of room."""
+        return len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, self.size))
+
+    @property
+    def visible_keys(self) -> tuple[str, ...]:
+        """Keys of the panes that can be seen."""
+        return (self._current,) if self.is_single else leaves(self._tree)
+
+    def go_to(self, key: str) -> None:
+        """Give the focus to a pane of the tree."""
+        if key in leaves(self._tree):
+            self._current = key
+            self._rearrange()
+
+    def go(self, direction: Direction) -> None:
+        """Give the focus to the neighbour; with one pane at a time, to the next or previous one."""
+        if self.is_single:
+            self.cycle(1 if direction in ("right", "down") else -1)
+            return
+        other = neighbour(place(self._tree, self.size.region), self._current, direction)
+        if other is not None:
+            self.go_to(other)
+
+    def cycle(self, step: int) -> None:
+        """Give the focus to the next pane of the tree, round the end."""
+        keys = leaves(self._tree)
+        self.go_to(keys[(keys.index(self._current) + step) % len(keys)])
+
+    def reveal(self, key: str) -> None:
+        """Give the focus to a pane, which takes the place of the current one if it is not in the tree."""
+        if key not in leaves(self._tree):
+            self._tree = renamed(self._tree, {self._current: key})
+        self.go_to(key)
+
+    def split(self, key: str, *, is_side_by_side: bool) -> None:
+        """Put a pane beside or below the current one, and give it the focus."""
+        if key not in leaves(self._tree):
+            self._tree = with_pane(self._tree, self._current, key, is_side_by_side=is_side_by_side)
+        self.go_to(key)
+
+    def close(self) -> None:
+        """Take the current pane off the screen; the last one stays."""
+        keys = leaves(self._tree)
+        rest = without_pane(self._tree, self._current)
+        if rest is not None:
+            index = keys.index(self._current)
+            self._current = keys[index - 1] if index else keys[1]
+            self.arrangement = rest
+
+    def zoom(self) -> None:
+        """Give the current pane all the room, or back."""
+        self._is_zoomed = not self._is_zoomed
+        self._rearrange()
+
+    def swap(self, direction: Direction) -> None:
+        """Exchange the current pane with its neighbour."""
+        other = neighbour(place(self._tree, self.size.region), self._current, direction)
+        if other is not None:
+            self.arrangement = swapped(self._tree, self._current, other)
+
+    def grow(self, direction: Direction) -> None:
+        """Widen (right), narrow (left), heighten (down) or lower (up) the current pane by a twentieth."""
+        by = GROW_STEP if direction in ("right", "down") else -GROW_STEP
+        self.arrangement = grown(self._tree, self._current, by, is_side_by_side=direction in ("left", "right"))
+
+    def on_mount(self) -> None:
+        """Park what is not in the tree."""
+        self._park()
+
+    def on_resize(self) -> None:
+        """The room may be too small now, or enough again."""
+        self._park()
+
+    def on_descendant_focus(self, event: events.DescendantFocus) -> None:
+        """The pane around the focus is the current one."""
+        pane = next((node for node in event.widget.ancestors_with_self if node.parent is self), None)
+        if pane is not None and pane.id in leaves(self._tree) and pane.id != self._current:
+            self._current = pane.id or ""
+            self._park()
+
+    def on_split_tabs_chosen(self, event: SplitTabs.Chosen) -> None:
+        """A click on a tab."""
+        event.stop()
+        self.go_to(event.key)
+
+    def _places(self, size: Size) -> dict[Widget, Region]:
+        """Where children stand on a screen of `size`."""
+        panes = {pane.id: pane for pane in self.children}
+        if len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, size)):
+            tabs, room = size.region.split_horizontal(1)
+            pane = panes.get(self._current)
+            return {self._tabs: tabs} | ({pane: room} if pane is not None else {})
+        regions = place(self._tree, size.region)
+        return {panes[key]: region for key, region in regions.items() if key in panes}
+
+    def _rearrange(self) -> None:
+        """Place anew, and bring the focus into the current pane."""
+        self._park()
+        forget_arrangement(self)
+        self.refresh(layout=True)
+        pane = next((child for child in self.children if child.id == self._current), None)
+        if pane is not None and not pane.has_focus_within:
+            target = next((node for node in pane.walk_children(Widget, with_self=True) if node.can_focus), None)
+            if target is not None:
+                target.focus(scroll_visible=False)
+
+    def _park(self) -> None:
+        visible = self.visible_keys
+        for pane in self.children:
+            if pane is not self._tabs:
+                pane.set_class(pane.id not in visible, "-parked")
+                pane.set_class(pane.id == self._current, "-current")
+        self._tabs.set_class(not self.is_single, "-parked")
+        self._tabs.show(leaves(self._tree), self._current, is_zoomed=self._is_zoomed)
+        if self._told != (self._current, visible):
+            self._told = (self._current, visible)
+            self.post_message(self.Changed(self, self._current, visible))
+
+
+def _is_cramped(tree: Tree, size: Size) -> bool:
+    return any(
+        region.width < LEAST_PANE.width or region.height < LEAST_PANE.height
+        for region in place(tree, size.region).values()
+    )
+
+
+class _TreeLayout(Layout):
+    """Asks the split where its children stand."""
+
+    name = "split"
+
+    def __init__(self, places: Callable[[Size], dict[Widget, Region]]) -> None:
+        self._places = places
+
+    def arrange(self, parent: Widget, children: list[Widget], size: Size, greedy: bool = True) -> list[WidgetPlacement]:
+        """Place those children that have a place."""
+        places = self._places(size)
+        return [WidgetPlacement(places[child], NULL_OFFSET, Spacing(), child) for child in children if child in places]
