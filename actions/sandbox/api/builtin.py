@@ -19,7 +19,7 @@ def _core() -> list[ResourceType]:
         return ResourceType("", "v1", plural, kind, namespaced, short, ("all",) if all_ else (), sub)
 
     return [
-        core("namespaces", "Namespace", "ns", namespaced=False, sub=("status", "finalize")),
+        core("namespaces", "Namespace", "ns", namespaced=False, sub=_STATUS),
         core("nodes", "Node", "no", namespaced=False, sub=_STATUS),
         core("pods", "Pod", "po", sub=("status", "log", "exec", "binding", "eviction"), all_=True),
         core("services", "Service", "svc", sub=_STATUS, all_=True),

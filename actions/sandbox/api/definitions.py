@@ -30,7 +30,7 @@ def types_of(crd: Object) -> Iterator[ResourceType]:
             spec.get("scope") == "Namespaced",
             tuple(names.get("shortNames") or ()),
             tuple(names.get("categories") or ()),
-            tuple(version.get("subresources") or ()),
+            ("status",) if "status" in (version.get("subresources") or {}) else (),
             singular=names.get("singular") or names["kind"].lower(),
             is_custom=True,
             schema=dig(version, "schema", "openAPIV3Schema") or {},

@@ -92,3 +92,20 @@ def predicate_of(label_selector: str, field_selector: str) -> Predicate | None:
     if not tests:
         return None
     return lambda item: all(test(item) for test in tests)
+
+
+def label_text(selector: Object) -> str:
+    """A `metav1.LabelSelector` as the text that `label_predicate` reads."""
+    terms = [f"{key}={value}" for key, value in (selector.get("matchLabels") or {}).items()]
+    for one in selector.get("matchExpressions") or ():
+        key, values = one["key"], ",".join(one.get("values") or ())
+        match one["operator"]:
+            case "In":
+                terms.append(f"{key} in ({values})")
+            case "NotIn":
+                terms.append(f"{key} notin ({values})")
+            case "Exists":
+                terms.append(key)
+            case "DoesNotExist":
+                terms.append(f"!{key}")
+    return ",".join(terms)

@@ -1,0 +1,82 @@
+"""What a client asks before it knows what there is: version, health, discovery, OpenAPI."""
+
+from __future__ import annotations
+
+from aiohttp import web
+
+from actions.sandbox.api import discovery, openapi
+from actions.sandbox.api.codec import Object
+from actions.sandbox.api.messages import json_response
+from actions.sandbox.api.resources import Registry
+from actions.sandbox.api.status import no_such_path
+
+VERSION: Object = {
+    "major": "1",
+    "minor": "33",
+    "gitVersion": "v1.33.5",
+    "gitCommit": "",
+    "gitTreeState": "clean",
+    "buildDate": "2025-09-09T00:00:00Z",
+    "goVersion": "go1.24.6",
+    "compiler": "gc",
+    "platform": "linux/amd64",
+}
+
+
+def add_browsing(app: web.Application, registry: Registry) -> None:
+    """Add every route that does not lead to objects; before those that do."""
+    app.router.add_get("/version", _version)
+    for path in ("/healthz", "/livez", "/readyz"):
+        app.router.add_get(path, _healthy)
+    _add_discovery(app, registry)
+    _add_openapi(app, registry)
+
+
+async def _version(_: web.Request) -> web.Response:
+    return json_response(VERSION)
+
+
+async def _healthy(_: web.Request) -> web.Response:
+    return web.Response(text="ok")
+
+
+def _add_discovery(app: web.Application, registry: Registry) -> None:
+    async def roots(request: web.Request) -> web.Response:
+        is_core = request.path.rstrip("/") == "/api"
+        if discovery.is_aggregated(request.headers.get("Accept", "")):
+            response = json_response(discovery.aggregated(registry, core=is_core))
+            response.headers["Content-Type"] = discovery.AGGREGATED
+            return response
+        return json_response(discovery.core_versions() if is_core else discovery.group_list(registry))
+
+    async def group(request: web.Request) -> web.Response:
+        return _found(discovery.group(registry, request.match_info["group"]))
+
+    async def types(request: web.Request) -> web.Response:
+        where = request.match_info
+        return _found(discovery.resource_list(registry, where.get("group", ""), where["version"]))
+
+    for path in ("/api", "/apis", "/api/", "/apis/"):
+        app.router.add_get(path, roots)
+    app.router.add_get("/apis/{group}", group)
+    app.router.add_get("/api/{version}", types)
+    app.router.add_get("/apis/{group}/{version}", types)
+
+
+def _add_openapi(app: web.Application, registry: Registry) -> None:
+    async def index(_: web.Request) -> web.Response:
+        return json_response(openapi.index(registry))
+
+    async def document(request: web.Request) -> web.Response:
+        where = request.match_info
+        return json_response(openapi.document(registry, where.get("group", ""), where["version"]))
+
+    app.router.add_get("/openapi/v3", index)
+    app.router.add_get("/openapi/v3/api/{version}", document)
+    app.router.add_get("/openapi/v3/apis/{group}/{version}", document)
+
+
+def _found(body: Object | None) -> web.Response:
+    if body is None:
+        raise no_such_path()
+    return json_response(body)

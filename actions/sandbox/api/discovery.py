@@ -1,0 +1,137 @@
+"""Discovery: which groups, versions and types there are, in the old form and the aggregated one.
+
+Source: k8s.io/api `apidiscovery/v2`, k8s.io/apimachinery `metav1.APIResourceList`.
+"""
+
+from __future__ import annotations
+
+from actions.sandbox.api.codec import Object
+from actions.sandbox.api.resources import Registry, ResourceType
+
+AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+_SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
+    # kind, group, version, verbs; empty: as the parent
+    "status": ("", "", "", ("get", "patch", "update")),
+    "scale": ("Scale", "autoscaling", "v1", ("get", "patch", "update")),
+    "log": ("Pod", "", "v1", ("get",)),
+    "exec": ("PodExecOptions", "", "v1", ("create", "get")),
+    "binding": ("Binding", "", "v1", ("create",)),
+    "eviction": ("Eviction", "policy", "v1", ("create",)),
+}
+
+
+def is_aggregated(accept: str) -> bool:
+    """Whether the client asks for everything at once."""
+    first = accept.replace(" ", "").split(",")[0]
+    return "as=APIGroupDiscoveryList" in first and "v=v2" in first
+
+
+def core_versions() -> Object:
+    """`GET /api`."""
+    return {"kind": "APIVersions", "versions": ["v1"], "serverAddressByClientCIDRs": []}
+
+
+def group_list(registry: Registry) -> Object:
+    """`GET /apis`."""
+    groups = [_group(name, versions) for name, versions in registry.groups().items() if name]
+    return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
+
+
+def group(registry: Registry, name: str) -> Object | None:
+    """`GET /apis/GROUP`, or `None` if there is no such group."""
+    versions = registry.groups().get(name)
+    return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None
+
+
+def _group(name: str, versions: list[str]) -> Object:
+    served = [{"groupVersion": f"{name}/{version}", "version": version} for version in versions]
+    return {"name": name, "versions": served, "preferredVersion": served[0]}
+
+
+def resource_list(registry: Registry, group_name: str, version: str) -> Object | None:
+    """`GET /apis/GROUP/VERSION`, or `None` if it is not served."""
+    resources = registry.of(group_name, version)
+    if not resources:
+        return None
+    listed: list[Object] = []
+    for resource in resources:
+        listed.append(_legacy(resource))
+        listed.extend(_legacy_subresource(resource, name) for name in resource.subresources)
+    group_version = f"{group_name}/{version}" if group_name else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
+
+
+def _legacy(resource: ResourceType) -> Object:
+    listed: Object = {
+        "name": resource.plural,
+        "singularName": resource.singular_name,
+        "namespaced": resource.namespaced,
+        "kind": resource.kind,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        listed["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        listed["categories"] = list(resource.categories)
+    return listed
+
+
+def _legacy_subresource(resource: ResourceType, name: str) -> Object:
+    kind, group_name, version, verbs = _subresource(resource, name)
+    listed: Object = {
+        "name": f"{resource.plural}/{name}",
+        "singularName": "",
+        "namespaced": resource.namespaced,
+        "kind": kind,
+        "verbs": list(verbs),
+    }
+    if (group_name, version) != (resource.group, resource.version):
+        listed |= {"group": group_name, "version": version}
+    return listed
+
+
+def _subresource(resource: ResourceType, name: str) -> tuple[str, str, str, tuple[str, ...]]:
+    kind, group_name, version, verbs = _SUBRESOURCE_KINDS[name]
+    return (kind, group_name, version, verbs) if kind else (resource.kind, resource.group, resource.version, verbs)
+
+
+def aggregated(registry: Registry, *, core: bool) -> Object:
+    """`GET /api` or `GET /apis` as one `APIGroupDiscoveryList`."""
+    items = [
+        {"metadata": {"name": name, "creationTimestamp": None} if name else {"creationTimestamp": None},
+         "versions": [_aggregated_version(registry, name, version) for version in versions]}
+        for name, versions in registry.groups().items()
+        if (name == "") is core
+    ]  # fmt: skip
+    return {"kind": "APIGroupDiscoveryList", "apiVersion": "apidiscovery.k8s.io/v2", "metadata": {}, "items": items}
+
+
+def _aggregated_version(registry: Registry, group_name: str, version: str) -> Object:
+    resources = [_aggregated(resource) for resource in registry.of(group_name, version)]
+    return {"version": version, "freshness": "Current", "resources": resources}
+
+
+def _aggregated(resource: ResourceType) -> Object:
+    described: Object = {
+        "resource": resource.plural,
+        "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
+        "scope": "Namespaced" if resource.namespaced else "Cluster",
+        "singularResource": resource.singular_name,
+        "verbs": list(resource.verbs),
+    }
+    if resource.short_names:
+        described["shortNames"] = list(resource.short_names)
+    if resource.categories:
+        described["categories"] = list(resource.categories)
+    if resource.subresources:
+        described["subresources"] = [_aggregated_subresource(resource, name) for name in resource.subresources]
+    return described
+
+
+def _aggregated_subresource(resource: ResourceType, name: str) -> Object:
+    kind, group_name, version, verbs = _subresource(resource, name)
+    return {
+        "subresource": name,
+        "responseKind": {"group": group_name, "version": version, "kind": kind},
+        "verbs": list(verbs),
+    }

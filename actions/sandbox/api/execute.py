@@ -1,0 +1,149 @@
+"""Running a program in a container over a websocket: `…/pods/NAME/exec`.
+
+Source: k8s.io/apimachinery `remotecommand` (v4 and v5 of `channel.k8s.io`), k8s.io/kubelet for the final status.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+from aiohttp import WSMsgType, web
+
+from actions.sandbox.api import status
+from actions.sandbox.api.codec import Object, encode
+from actions.sandbox.api.logs import container_of
+from actions.sandbox.api.services import Services
+from actions.sandbox.api.status import ApiFault
+from actions.sandbox.api.target import Target
+from actions.sandbox.ports import Channel, NoProcess, TerminalSize
+
+_PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
+_SILENCE_SECONDS = 30.0
+
+
+class _Resize(msgspec.Struct, rename="pascal"):
+    width: int
+    height: int
+
+
+class SocketStreams:
+    """The streams of one exec session, carried by a websocket.
+
+    Args:
+        socket: Open, with a protocol of `channel.k8s.io`.
+        has_stdin: Whether the client sends standard input.
+    """
+
+    def __init__(self, socket: web.WebSocketResponse, *, has_stdin: bool) -> None:
+        self._socket = socket
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+        self._sizes: asyncio.Queue[TerminalSize] = asyncio.Queue()
+        self._size: TerminalSize | None = None
+        self._is_ended = False
+        if not has_stdin:
+            self._input.put_nowait(b"")
+
+    async def read(self) -> bytes:
+        if self._is_ended:
+            return b""
+        data = await self._input.get()
+        self._is_ended = not data
+        return data
+
+    async def write(self, channel: Channel, data: bytes) -> None:
+        await self._socket.send_bytes(bytes([channel]) + data)
+
+    @property
+    def size(self) -> TerminalSize | None:
+        return self._size
+
+    async def resized(self) -> TerminalSize:
+        return await self._sizes.get()
+
+    async def pump(self) -> None:
+        """Take what the client sends until it goes away."""
+        async for message in self._socket:
+            if message.type is WSMsgType.BINARY:
+                self._take(message.data)
+            elif message.type is WSMsgType.TEXT:
+                self._take(message.data.encode())
+
+    def _take(self, frame: bytes) -> None:
+        if not frame:
+            return
+        channel, data = frame[0], frame[1:]
+        if channel == Channel.STDIN and data:
+            self._input.put_nowait(data)
+        elif channel == Channel.CLOSE and data[:1] == bytes([Channel.STDIN]):
+            self._input.put_nowait(b"")
+        elif channel == Channel.RESIZE:
+            self._resize(data)
+
+    def _resize(self, data: bytes) -> None:
+        try:
+            told = msgspec.json.decode(data, type=_Resize)
+        except msgspec.DecodeError:
+            return
+        self._size = TerminalSize(told.width, told.height)
+        self._sizes.put_nowait(self._size)
+
+
+async def serve_exec(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
+    """Upgrade, run, tell the exit code on the error channel, close.
+
+    Raises:
+        ApiFault: 400, 404 before the upgrade.
+    """
+    pod = services.writer.find(target.resource, target.namespace, target.name)
+    container = container_of(pod, request.query.get("container", ""))
+    argv = request.query.getall("command", [])
+    if not argv:
+        raise status.bad_request("you must specify at least one command")
+    offered = {name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")}
+    if not offered.intersection(_PROTOCOLS):
+        raise status.bad_request("unable to upgrade: only websockets with v5 or v4 of channel.k8s.io are served")
+    socket = web.WebSocketResponse(protocols=_PROTOCOLS, heartbeat=_SILENCE_SECONDS, autoping=True)
+    await socket.prepare(request)
+    streams = SocketStreams(socket, has_stdin=request.query.get("stdin") in ("true", "1"))
+    is_terminal = request.query.get("tty") in ("true", "1")
+    outcome = await _run_while_connected(
+        services, streams, (target.namespace, target.name, container), argv, tty=is_terminal
+    )
+    if outcome is not None and not socket.closed:
+        await streams.write(Channel.ERROR, encode(outcome))
+    await socket.close()
+    return socket
+
+
+async def _run_while_connected(
+    services: Services, streams: SocketStreams, place: tuple[str, str, str], argv: Sequence[str], *, tty: bool
+) -> Object | None:
+    """The final status, or `None` if the client went away first."""
+    program = asyncio.ensure_future(services.kubelet.exec(*place, argv, tty=tty, streams=streams))
+    pump = asyncio.ensure_future(streams.pump())
+    try:
+        await asyncio.wait({program, pump}, return_when=asyncio.FIRST_COMPLETED)
+        if not program.done():
+            return None
+        return _final_status(program.result())
+    except NoProcess:
+        fault = ApiFault(500, "InternalError", f'container not found ("{place[2]}")')
+        return fault.body()
+    finally:
+        for task in (program, pump):
+            task.cancel()
+        await asyncio.gather(program, pump, return_exceptions=True)
+
+
+def _final_status(exit_code: int) -> Object:
+    if exit_code == 0:
+        return {"metadata": {}, "status": "Success"}
+    return {
+        "metadata": {},
+        "status": "Failure",
+        "message": f"command terminated with non-zero exit code: exit status {exit_code}",
+        "reason": "NonZeroExitCode",
+        "details": {"causes": [{"reason": "ExitCode", "message": str(exit_code)}]},
+    }

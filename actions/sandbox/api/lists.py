@@ -1,0 +1,97 @@
+"""Lists: all matching objects, or page after page of them.
+
+A continued list goes on in the present: it keeps the resource version of its first page, from which a watch then
+delivers whatever changed meanwhile.
+"""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Iterator, Mapping
+from itertools import islice
+from typing import TypeAlias
+
+import msgspec
+
+from actions.sandbox.api import status
+from actions.sandbox.api.codec import Object, encode
+from actions.sandbox.api.selectors import Predicate, predicate_of
+from actions.sandbox.api.store import Collection, Store, Stored
+from actions.sandbox.api.target import Target
+
+Key: TypeAlias = tuple[str, str]
+
+
+class _Continue(msgspec.Struct, frozen=True):
+    """Where a list goes on. `version` is that of its first page."""
+
+    version: int
+    namespace: str
+    name: str
+
+
+def list_objects(store: Store, target: Target, query: Mapping[str, str]) -> tuple[list[Stored], Object]:
+    """The objects of a (page of a) list, with its `ListMeta`.
+
+    Raises:
+        ApiFault: 400, 410 (the page token or exact version is too old), 504 (the version lies in the future).
+    """
+    collection = store.collection(target.resource.key)
+    predicate = predicate_of(query.get("labelSelector", ""), query.get("fieldSelector", ""))
+    token = _token_of(query.get("continue", ""), collection)
+    check_version(query, store.version)
+    version = token.version if token else store.version
+    found = _matching(collection, target.namespace, predicate)
+    if token:
+        last = (token.namespace, token.name)
+        found = (stored for stored in found if (stored.namespace, stored.name) > last)
+    metadata: Object = {"resourceVersion": str(version)}
+    limit = int(query.get("limit") or 0)
+    if not limit:
+        return list(found), metadata
+    page = list(islice(found, limit))
+    rest = sum(1 for _ in found)
+    if rest:
+        metadata["continue"] = _write_token(_Continue(version, page[-1].namespace, page[-1].name))
+        if predicate is None:
+            metadata["remainingItemCount"] = rest
+    return page, metadata
+
+
+def _matching(collection: Collection, namespace: str, predicate: Predicate | None) -> Iterator[Stored]:
+    objects = collection.ordered(namespace)
+    return objects if predicate is None else (stored for stored in objects if predicate(stored.body))
+
+
+def check_version(query: Mapping[str, str], current: int) -> None:
+    """Refuse a `resourceVersion` that cannot be served.
+
+    Raises:
+        ApiFault: 400, 410 or 504.
+    """
+    text = query.get("resourceVersion", "")
+    if text in ("", "0"):
+        return
+    if not text.isdigit():
+        raise status.bad_request(f"Invalid value: {text!r}: resourceVersion is no number")
+    if int(text) > current:
+        raise status.too_large_version(int(text), current)
+    if query.get("resourceVersionMatch") == "Exact" and int(text) != current:
+        raise status.expired("The resourceVersion for the provided list is too old.")
+
+
+def _token_of(text: str, collection: Collection) -> _Continue | None:
+    if not text:
+        return None
+    try:
+        token = msgspec.json.decode(base64.urlsafe_b64decode(text), type=_Continue)
+    except (binascii.Error, ValueError, msgspec.DecodeError) as error:
+        raise status.bad_request("continue key is not valid: it cannot be read") from error
+    if token.version < collection.floor:
+        raise status.expired("The provided continue parameter is too old to display a consistent list result.")
+    return token
+
+
+def _write_token(token: _Continue) -> str:
+    return base64.urlsafe_b64encode(encode(token)).decode()

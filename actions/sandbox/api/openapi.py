@@ -1,0 +1,80 @@
+"""OpenAPI v3, as much as `kubectl apply`, `kubectl create` and `kubectl explain` read of it.
+
+`kubectl` looks whether `PATCH` of a kind takes `fieldValidation`; if so it leaves validation to the server.
+"""
+
+from __future__ import annotations
+
+import hashlib
+
+from actions.sandbox.api.codec import Object, encode
+from actions.sandbox.api.resources import Registry, ResourceType
+
+_QUERY_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force", "pretty")
+
+
+def _prefix(group: str, version: str) -> str:
+    return f"apis/{group}/{version}" if group else f"api/{version}"
+
+
+def index(registry: Registry) -> Object:
+    """`GET /openapi/v3`: where the document of every group version is; the hash changes with its content."""
+    paths = {}
+    for group, versions in registry.groups().items():
+        for version in versions:
+            prefix = _prefix(group, version)
+            digest = hashlib.sha256(encode(document(registry, group, version))).hexdigest()[:32].upper()
+            paths[prefix] = {"serverRelativeURL": f"/openapi/v3/{prefix}?hash={digest}"}
+    return {"paths": paths}
+
+
+def document(registry: Registry, group: str, version: str) -> Object:
+    """`GET /openapi/v3/apis/GROUP/VERSION`; without paths if it is not served."""
+    resources = registry.of(group, version)
+    paths: Object = {}
+    for resource in resources:
+        paths |= _paths(resource)
+    return {
+        "openapi": "3.0.0",
+        "info": {"title": "Kubernetes", "version": "v1.33.5"},
+        "paths": paths,
+        "components": {"schemas": {_schema_name(resource): _schema(resource) for resource in resources}},
+    }
+
+
+def _paths(resource: ResourceType) -> Object:
+    scope = "namespaces/{namespace}/" if resource.namespaced else ""
+    collection = f"/{_prefix(resource.group, resource.version)}/{scope}{resource.plural}"
+    return {
+        collection: {"get": _operation(resource, "list"), "post": _operation(resource, "post")},
+        f"{collection}/{{name}}": {
+            method: _operation(resource, method) for method in ("get", "put", "patch", "delete")
+        },
+    }
+
+
+def _operation(resource: ResourceType, action: str) -> Object:
+    return {
+        "operationId": f"{action}{resource.kind}",
+        "x-kubernetes-action": action,
+        "x-kubernetes-group-version-kind": _kind(resource),
+        "parameters": [
+            {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
+            for name in _QUERY_PARAMETERS
+        ],
+        "responses": {"200": {"description": "OK"}},
+    }
+
+
+def _schema_name(resource: ResourceType) -> str:
+    group = ".".join(reversed(resource.group.split("."))) if resource.group else "io.k8s.api.core"
+    return f"{group}.{resource.version}.{resource.kind}"
+
+
+def _schema(resource: ResourceType) -> Object:
+    base = resource.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
+    return {**base, "x-kubernetes-group-version-kind": [_kind(resource)]}
+
+
+def _kind(resource: ResourceType) -> Object:
+    return {"group": resource.group, "version": resource.version, "kind": resource.kind}

@@ -1,0 +1,27 @@
+"""What every endpoint of the server works with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actions.base.clock import Clock
+from actions.sandbox.api.deletion import Deleter
+from actions.sandbox.api.resources import Registry
+from actions.sandbox.api.store import Store
+from actions.sandbox.api.writes import Writer
+from actions.sandbox.ports import KubeletPort
+
+BOOKMARK_SECONDS = 45.0
+
+
+@dataclass(frozen=True, slots=True)
+class Services:
+    """The parts of one server. `bookmark_seconds` is how long a quiet watch stays silent."""
+
+    store: Store
+    registry: Registry
+    clock: Clock
+    writer: Writer
+    deleter: Deleter
+    kubelet: KubeletPort
+    bookmark_seconds: float = BOOKMARK_SECONDS

@@ -1,0 +1,99 @@
+"""In which form a client wants objects, and objects in that form.
+
+The forms are whole objects, server-side tables, and metadata alone. Whole objects cost nothing: they are stored as
+JSON already.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from enum import Enum
+
+from actions.base.clock import Clock
+from actions.sandbox.api.codec import Object, encode
+from actions.sandbox.api.resources import ResourceType
+from actions.sandbox.api.store import Stored
+from actions.sandbox.api.table import partial_of, table_of
+
+
+class Form(Enum):
+    """What an `Accept` header asks for."""
+
+    OBJECT = "Object"
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+
+
+_AS = re.compile(r"\bas=(\w+)")
+
+
+def form_of(accept: str) -> Form:
+    """The first form in an `Accept` header that is served here."""
+    for choice in accept.split(","):
+        match = _AS.search(choice)
+        if match is None:
+            return Form.OBJECT
+        if "apidiscovery" in choice:
+            continue
+        for form in (Form.TABLE, Form.METADATA):
+            if match[1].removesuffix("List") == form.value:
+                return form
+    return Form.OBJECT
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """How one request sees objects of one type. `include` is the table's `includeObject`."""
+
+    resource: ResourceType
+    form: Form
+    clock: Clock
+    include: str = "Metadata"
+
+    def one(self, stored: Stored) -> bytes:
+        """One object."""
+        match self.form:
+            case Form.TABLE:
+                return encode(self._table([self._body(stored)], {"resourceVersion": str(stored.version)}))
+            case Form.METADATA:
+                return encode(partial_of(stored.body))
+            case Form.OBJECT:
+                return self._raw(stored)
+
+    def bookmark(self, stored: Stored) -> bytes:
+        """A bookmark, which has nothing but a type and a resource version."""
+        if self.form is Form.TABLE:
+            return encode(self._table([], {"resourceVersion": str(stored.version)}) | {"rows": [_bookmark_row(stored)]})
+        return encode(partial_of(stored.body)) if self.form is Form.METADATA else stored.raw
+
+    def many(self, objects: Iterable[Stored], metadata: Object) -> bytes:
+        """A list; `metadata` is its `ListMeta`."""
+        match self.form:
+            case Form.TABLE:
+                return encode(self._table((self._body(one) for one in objects), metadata))
+            case Form.METADATA:
+                items = [partial_of(one.body) for one in objects]
+                head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+                return encode({**head, "items": items})
+            case Form.OBJECT:
+                kind, version = encode(self.resource.kind + "List"), encode(self.resource.api_version)
+                head_bytes = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (kind, version, encode(metadata))
+                return head_bytes + b",".join(self._raw(one) for one in objects) + b"]}"
+
+    def _table(self, bodies: Iterable[Object], metadata: Object) -> Object:
+        return table_of(self.resource, bodies, now=self.clock.now(), include=self.include, metadata=metadata)
+
+    def _raw(self, stored: Stored) -> bytes:
+        return stored.raw if stored.body["apiVersion"] == self.resource.api_version else encode(self._body(stored))
+
+    def _body(self, stored: Stored) -> Object:
+        """The object in the version that was asked for: versions of a CRD differ in nothing but their name."""
+        if stored.body["apiVersion"] == self.resource.api_version:
+            return stored.body
+        return {**stored.body, "apiVersion": self.resource.api_version}
+
+
+def _bookmark_row(stored: Stored) -> Object:
+    return {"cells": [], "object": partial_of(stored.body)}
