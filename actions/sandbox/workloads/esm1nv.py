@@ -90,7 +90,7 @@ def train(container: Container) -> Program:
 
 
 def _attempt(container: Container, settings: Settings, attempt: int) -> Program:
-    group = f"{container.namespace}/{container.environment.get('PET_RDZV_ENDPOINT', container.pod)}"
+    group = f"{container.namespace}/{_group_of(container)}"
     yield Step(0.5, _agent(container, f"rendezvous of {settings.pods} nodes, restart {attempt}"), True)
     yield Step(0.1, meeting=Meeting(group, settings.pods))
     problem = _problem(container, settings)
@@ -230,6 +230,12 @@ def _problem(container: Container, settings: Settings) -> str:
             f"FileNotFoundError: [Errno 2] No such file or directory: '{settings.dataset}/train/x000.csv'\n"
         )
     return ""
+
+
+def _group_of(container: Container) -> str:
+    """Where the agents meet: torchrun's endpoint, the master's address, or what the pods' names have in common."""
+    known = container.environment
+    return known.get("PET_RDZV_ENDPOINT") or known.get("MASTER_ADDR") or container.pod.rpartition("-")[0]
 
 
 def _rank(container: Container) -> int:

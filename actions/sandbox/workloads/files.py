@@ -28,6 +28,11 @@ class Volume:
             self.folders.add(path)
             path = posixpath.dirname(path)
 
+    def put(self, path: str, content: bytes, *, size_bytes: int | None = None) -> None:
+        """Put a file, its folders included."""
+        self.add_folder(posixpath.dirname(path))
+        self.files[path] = File(content, len(content) if size_bytes is None else size_bytes)
+
 
 class FileView:
     """The tree that one container sees.
@@ -42,8 +47,7 @@ class FileView:
     def write(self, path: str, content: bytes, *, size_bytes: int | None = None) -> None:
         """Put a file, its folders included."""
         volume, inner = self._locate(path)
-        volume.add_folder(posixpath.dirname(inner))
-        volume.files[inner] = File(content, len(content) if size_bytes is None else size_bytes)
+        volume.put(inner, content, size_bytes=size_bytes)
 
     def make_folder(self, path: str) -> None:
         """Put an empty folder."""

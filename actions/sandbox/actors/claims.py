@@ -1,0 +1,167 @@
+"""PersistentVolumeClaims: bound to the volume that they name, kept while a pod uses them."""
+
+from __future__ import annotations
+
+from actions.cluster.quantity import parse_quantity
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.controller import Controller
+from actions.sandbox.actors.kinds import CLAIMS, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
+from actions.sandbox.actors.podcontrol import phase_of
+from actions.sandbox.actors.watching import Caches
+
+_CLAIM_GUARD = "kubernetes.io/pvc-protection"
+_VOLUME_GUARD = "kubernetes.io/pv-protection"
+_SOURCE = "persistentvolume-controller"
+
+
+class ClaimController(Controller):
+    """Binds claims to static volumes: the one named, or the smallest that fits. Nothing is provisioned."""
+
+    def __init__(self, client: ApiClient, caches: Caches) -> None:
+        super().__init__()
+        self._client = client
+        self._caches = caches
+        caches[CLAIMS].listen(lambda claim: self.wake(key_of(claim)))
+        caches[VOLUMES].listen(self._on_volume)
+        caches[PODS].listen(self._on_pod)
+
+    def _on_volume(self, _volume: Document) -> None:
+        for key in self._caches[CLAIMS].objects:
+            self.wake(key)
+
+    def _on_pod(self, pod: Document) -> None:
+        for volume in pod["spec"].get("volumes") or ():
+            if "persistentVolumeClaim" in volume:
+                self.wake(f"{pod['metadata']['namespace']}/{volume['persistentVolumeClaim']['claimName']}")
+
+    async def reconcile(self, key: str) -> float | None:
+        """Bind, guard, let go."""
+        claim = self._caches[CLAIMS].get(key)
+        if claim is None:
+            return None
+        if is_deleting(claim):
+            await self._let_go(claim)
+            return None
+        if _CLAIM_GUARD not in (claim["metadata"].get("finalizers") or ()):
+            finalizers = [*(claim["metadata"].get("finalizers") or ()), _CLAIM_GUARD]
+            await self._client.patch(CLAIMS, key, {"metadata": {"finalizers": finalizers}})
+        status = (claim.get("status") or {}).get("phase")
+        if status == "Bound":
+            return None
+        volume = self._volume_for(claim)
+        if volume is not None:
+            await self._bind(claim, volume)
+        elif status != "Pending":
+            await self._client.patch_status(CLAIMS, claim, {"phase": "Pending"})
+            message = "no persistent volumes available for this claim and no storage class is set"
+            await self._client.record(claim, CLAIMS, "FailedBinding", message, source=_SOURCE)
+        return None
+
+    def _volume_for(self, claim: Document) -> Document | None:
+        named = claim["spec"].get("volumeName")
+        candidates = sorted(self._caches[VOLUMES].objects.values(), key=_capacity)
+        return next((one for one in candidates if _matches(claim, one, named)), None)
+
+    async def _bind(self, claim: Document, volume: Document) -> None:
+        reference = {
+            "apiVersion": "v1",
+            "kind": "PersistentVolumeClaim",
+            "namespace": claim["metadata"]["namespace"],
+            "name": claim["metadata"]["name"],
+            "uid": uid_of(claim),
+        }
+        name = volume["metadata"]["name"]
+        finalizers = sorted({*(volume["metadata"].get("finalizers") or ()), _VOLUME_GUARD})
+        change = {"metadata": {"finalizers": finalizers}, "spec": {"claimRef": reference}}
+        await self._client.patch(VOLUMES, name, change)
+        await self._client.patch_status(VOLUMES, volume, {"phase": "Bound"})
+        annotations = {"pv.kubernetes.io/bind-completed": "yes"}
+        change = {"metadata": {"annotations": annotations}, "spec": {"volumeName": name}}
+        await self._client.patch(CLAIMS, key_of(claim), change)
+        status = {
+            "phase": "Bound",
+            "accessModes": volume["spec"].get("accessModes"),
+            "capacity": volume["spec"].get("capacity"),
+        }
+        await self._client.patch_status(CLAIMS, claim, status)
+
+    async def _let_go(self, claim: Document) -> None:
+        """Take the guard away once no pod that lives uses the claim, and release its volume."""
+        if self._is_used(claim):
+            return
+        kept = [one for one in claim["metadata"].get("finalizers") or () if one != _CLAIM_GUARD]
+        await self._client.patch(CLAIMS, key_of(claim), {"metadata": {"finalizers": kept or None}})
+        volume = self._caches[VOLUMES].get(claim["spec"].get("volumeName", ""))
+        if volume is None:
+            return
+        if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+            await self._client.patch(VOLUMES, key_of(volume), {"metadata": {"finalizers": None}})
+            await self._client.delete(VOLUMES, key_of(volume))
+        else:
+            await self._client.patch_status(VOLUMES, volume, {"phase": "Released"})
+
+    def _is_used(self, claim: Document) -> bool:
+        namespace, name = claim["metadata"]["namespace"], claim["metadata"]["name"]
+        return any(
+            (volume.get("persistentVolumeClaim") or {}).get("claimName") == name
+            for pod in self._caches[PODS].objects.values()
+            if pod["metadata"]["namespace"] == namespace and phase_of(pod) not in ("Succeeded", "Failed")
+            for volume in pod["spec"].get("volumes") or ()
+        )
+
+
+class VolumeController(Controller):
+    """Makes new volumes Available, and lets one go that is deleted and no longer claimed."""
+
+    def __init__(self, client: ApiClient, caches: Caches) -> None:
+        super().__init__()
+        self._client = client
+        self._caches = caches
+        caches[VOLUMES].listen(lambda volume: self.wake(key_of(volume)))
+        caches[CLAIMS].listen(self._on_claim)
+
+    def _on_claim(self, claim: Document) -> None:
+        if claim["spec"].get("volumeName"):
+            self.wake(claim["spec"]["volumeName"])
+
+    async def reconcile(self, key: str) -> float | None:
+        """Report a free volume, or free a deleted one."""
+        volume = self._caches[VOLUMES].get(key)
+        if volume is None:
+            return None
+        if is_deleting(volume):
+            if self._claim_of(volume) is None and volume["metadata"].get("finalizers"):
+                await self._client.patch(VOLUMES, key, {"metadata": {"finalizers": None}})
+            return None
+        if (volume.get("status") or {}).get("phase") in (None, "Pending"):
+            await self._client.patch_status(VOLUMES, volume, {"phase": "Available"})
+        return None
+
+    def _claim_of(self, volume: Document) -> Document | None:
+        reference = volume["spec"].get("claimRef")
+        if not reference:
+            return None
+        claim = self._caches[CLAIMS].get(f"{reference['namespace']}/{reference['name']}")
+        return claim if claim is not None and uid_of(claim) == reference.get("uid") else None
+
+
+def _matches(claim: Document, volume: Document, named: str | None) -> bool:
+    name = volume["metadata"]["name"]
+    if is_deleting(volume) or (named and named != name):
+        return False
+    reference = volume["spec"].get("claimRef")
+    if reference and (reference.get("namespace"), reference.get("name")) != (
+        claim["metadata"]["namespace"],
+        claim["metadata"]["name"],
+    ):
+        return False
+    if reference and reference.get("uid") and reference["uid"] != uid_of(claim):
+        return False
+    if (claim["spec"].get("storageClassName") or "") != (volume["spec"].get("storageClassName") or ""):
+        return False
+    wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")
+    return _capacity(volume) >= parse_quantity(str(wanted))
+
+
+def _capacity(volume: Document) -> float:
+    return parse_quantity(str((volume["spec"].get("capacity") or {}).get("storage", "0")))

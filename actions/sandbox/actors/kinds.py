@@ -1,0 +1,129 @@
+"""Where the kinds that actors work with live in the API."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+Document = dict[str, Any]
+"""A Kubernetes object as JSON gives it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """One kind of object, addressed without discovery."""
+
+    api_version: str
+    kind: str
+    plural: str
+    is_namespaced: bool = True
+    is_custom: bool = False
+    """Whether a CRD brings it: its absence is no error."""
+
+    def path(self, key: str = "", *, namespace: str = "") -> str:
+        """The path of an object (`namespace/name` or `name`), or of the list if `key` is empty."""
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        scope, _, name = key.rpartition("/")
+        scope = scope or namespace
+        middle = f"/namespaces/{scope}" if self.is_namespaced and scope else ""
+        return f"{root}{middle}/{self.plural}" + (f"/{name}" if name else "")
+
+
+NAMESPACES = Kind("v1", "Namespace", "namespaces", is_namespaced=False)
+NODES = Kind("v1", "Node", "nodes", is_namespaced=False)
+PODS = Kind("v1", "Pod", "pods")
+SERVICES = Kind("v1", "Service", "services")
+EVENTS = Kind("v1", "Event", "events")
+CONFIG_MAPS = Kind("v1", "ConfigMap", "configmaps")
+SECRETS = Kind("v1", "Secret", "secrets")
+CLAIMS = Kind("v1", "PersistentVolumeClaim", "persistentvolumeclaims")
+VOLUMES = Kind("v1", "PersistentVolume", "persistentvolumes", is_namespaced=False)
+DEPLOYMENTS = Kind("apps/v1", "Deployment", "deployments")
+REPLICA_SETS = Kind("apps/v1", "ReplicaSet", "replicasets")
+DAEMON_SETS = Kind("apps/v1", "DaemonSet", "daemonsets")
+JOBS = Kind("batch/v1", "Job", "jobs")
+AUTOSCALERS = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
+STORAGE_CLASSES = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", is_namespaced=False)
+DEFINITIONS = Kind(
+    "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", is_namespaced=False
+)
+PYTORCH_JOBS = Kind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", is_custom=True)
+NODE_POOLS = Kind("karpenter.sh/v1", "NodePool", "nodepools", is_namespaced=False, is_custom=True)
+NODE_CLAIMS = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", is_namespaced=False, is_custom=True)
+NODE_CLASSES = Kind("karpenter.k8s.aws/v1", "EC2NodeClass", "ec2nodeclasses", is_namespaced=False, is_custom=True)
+
+_BY_KIND = {kind.kind: kind for kind in list(globals().values()) if isinstance(kind, Kind)}
+
+
+def kind_named(name: str) -> Kind:
+    """The kind of that name.
+
+    Raises:
+        KeyError: No actor works with it.
+    """
+    return _BY_KIND[name]
+
+
+def key_of(document: Document) -> str:
+    """`namespace/name`, or `name` for kinds outside namespaces."""
+    metadata = document["metadata"]
+    return f"{metadata['namespace']}/{metadata['name']}" if metadata.get("namespace") else str(metadata["name"])
+
+
+def uid_of(document: Document) -> str:
+    """The object's uid."""
+    return str(document["metadata"].get("uid", ""))
+
+
+def labels_of(document: Document) -> dict[str, str]:
+    """The object's labels."""
+    return document["metadata"].get("labels") or {}
+
+
+def is_deleting(document: Document) -> bool:
+    """Whether somebody has asked for its deletion."""
+    return bool(document["metadata"].get("deletionTimestamp"))
+
+
+def owner_of(document: Document) -> Document | None:
+    """The owner reference of its controller, or `None`."""
+    owners = document["metadata"].get("ownerReferences") or []
+    return next((owner for owner in owners if owner.get("controller")), None)
+
+
+def owner_reference(owner: Document) -> Document:
+    """What an object made by a controller carries to say whose it is."""
+    return {
+        "apiVersion": owner["apiVersion"],
+        "kind": owner["kind"],
+        "name": owner["metadata"]["name"],
+        "uid": uid_of(owner),
+        "controller": True,
+        "blockOwnerDeletion": True,
+    }
+
+
+def is_selected(selector: Document | None, labels: dict[str, str]) -> bool:
+    """Whether labels satisfy a label selector (`matchLabels`, `matchExpressions`); an absent one selects nothing."""
+    if selector is None:
+        return False
+    if any(labels.get(name) != value for name, value in (selector.get("matchLabels") or {}).items()):
+        return False
+    return all(is_met(term, labels) for term in selector.get("matchExpressions") or [])
+
+
+def is_met(term: Document, labels: dict[str, str]) -> bool:
+    """Whether labels satisfy one requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
+    value, wanted = labels.get(term["key"]), term.get("values") or []
+    match term["operator"]:
+        case "In":
+            return value in wanted
+        case "NotIn":
+            return value not in wanted
+        case "Exists":
+            return value is not None
+        case "DoesNotExist":
+            return value is None
+        case "Gt" | "Lt" as operator if value is not None and value.isdigit():
+            return int(value) > int(wanted[0]) if operator == "Gt" else int(value) < int(wanted[0])
+    return False

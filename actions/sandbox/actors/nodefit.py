@@ -1,0 +1,128 @@
+"""Whether a pod may run on a node, and why not: the scheduler's filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+
+from actions.cluster.quantity import parse_quantity
+from actions.sandbox.actors.kinds import Document, is_met, labels_of
+
+Amounts = dict[str, float]
+"""Resource → amount: CPU in cores, memory in bytes, devices in pieces."""
+
+PODS_RESOURCE = "pods"
+_BLOCKING = ("NoSchedule", "NoExecute")
+
+
+@dataclass(slots=True)
+class NodeSpace:
+    """What a node offers, and what pods that are there have been promised of it."""
+
+    name: str
+    labels: Mapping[str, str]
+    taints: list[Document]
+    offered: Amounts
+    promised: Amounts = field(default_factory=dict)
+
+    def free(self, resource: str) -> float:
+        """What is left of a resource."""
+        return self.offered.get(resource, 0.0) - self.promised.get(resource, 0.0)
+
+    def promise(self, amounts: Amounts) -> None:
+        """Count a pod's requests."""
+        for resource, amount in amounts.items():
+            self.promised[resource] = self.promised.get(resource, 0.0) + amount
+
+
+def space_of(node: Document) -> NodeSpace:
+    """An empty node, from its object."""
+    taints = list(node["spec"].get("taints") or ())
+    if node["spec"].get("unschedulable"):
+        taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
+    offered = (node.get("status") or {}).get("allocatable") or {}
+    return NodeSpace(
+        name=node["metadata"]["name"],
+        labels=labels_of(node),
+        taints=taints,
+        offered={resource: parse_quantity(str(amount)) for resource, amount in offered.items()},
+    )
+
+
+def requests_of(pod: Document) -> Amounts:
+    """A pod's effective requests: the sum over containers, or the largest init container if that is more."""
+    total: Amounts = {PODS_RESOURCE: 1.0}
+    for container in pod["spec"]["containers"]:
+        for resource, amount in _requests(container).items():
+            total[resource] = total.get(resource, 0.0) + amount
+    for container in pod["spec"].get("initContainers") or ():
+        for resource, amount in _requests(container).items():
+            total[resource] = max(total.get(resource, 0.0), amount)
+    return total
+
+
+def _requests(container: Document) -> Amounts:
+    resources = container.get("resources") or {}
+    amounts = {**(resources.get("limits") or {}), **(resources.get("requests") or {})}
+    return {resource: parse_quantity(str(amount)) for resource, amount in amounts.items()}
+
+
+def reasons_against(pod: Document, node: NodeSpace) -> list[str]:
+    """Why the pod cannot go to the node, in the scheduler's words; empty if it can."""
+    if not selects(pod, node.labels):
+        return ["node(s) didn't match Pod's node affinity/selector"]
+    taint = next((taint for taint in node.taints if not tolerates(pod, taint)), None)
+    if taint is not None:
+        value = f"{taint['key']}: {taint.get('value', '')}"
+        return [f"node(s) had untolerated taint {{{value}}}"]
+    wanted = requests_of(pod)
+    short = [resource for resource, amount in sorted(wanted.items()) if amount > node.free(resource) + 1e-9]
+    return ["Too many pods" if resource == PODS_RESOURCE else f"Insufficient {resource}" for resource in short]
+
+
+def selects(pod: Document, labels: Mapping[str, str]) -> bool:
+    """Whether a node with these labels satisfies the pod's node selector and required node affinity."""
+    if any(labels.get(name) != value for name, value in (pod["spec"].get("nodeSelector") or {}).items()):
+        return False
+    terms = required_terms(pod)
+    return not terms or any(all(is_met(one, dict(labels)) for one in term) for term in terms)
+
+
+def required_terms(pod: Document) -> list[list[Document]]:
+    """The alternatives of the pod's required node affinity, each a list of requirements."""
+    affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
+    required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
+    return [term.get("matchExpressions") or [] for term in required.get("nodeSelectorTerms") or ()]
+
+
+def tolerates(pod: Document, taint: Document) -> bool:
+    """Whether a taint does not keep the pod away."""
+    if taint.get("effect") not in _BLOCKING:
+        return True
+    return any(_covers(toleration, taint) for toleration in pod["spec"].get("tolerations") or ())
+
+
+def _covers(toleration: Document, taint: Document) -> bool:
+    if toleration.get("effect") and toleration["effect"] != taint.get("effect"):
+        return False
+    if not toleration.get("key"):
+        return toleration.get("operator") == "Exists"
+    if toleration["key"] != taint["key"]:
+        return False
+    return toleration.get("operator") == "Exists" or toleration.get("value", "") == taint.get("value", "")
+
+
+def unschedulable_message(reasons: Iterable[list[str]]) -> str:
+    """The scheduler's sentence about all nodes, from each node's reasons."""
+    all_reasons = list(reasons)
+    counts: dict[str, int] = {}
+    for reason in (one for node_reasons in all_reasons for one in node_reasons):
+        counts[reason] = counts.get(reason, 0) + 1
+    total = len(all_reasons)
+    if not total:
+        return "no nodes available to schedule pods"
+    told = ", ".join(f"{count} {reason}" for reason, count in sorted(counts.items()))
+    return (
+        f"0/{total} nodes are available: {told}. preemption: 0/{total} nodes are available: "
+        f"{total} Preemption is not helpful for scheduling."
+    )

@@ -1,0 +1,123 @@
+"""The scheduler: puts pods on nodes, one after the other, and says why it cannot."""
+
+from __future__ import annotations
+
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.controller import Controller
+from actions.sandbox.actors.kinds import CLAIMS, NODES, PODS, Document, is_deleting, key_of
+from actions.sandbox.actors.nodefit import (
+    NodeSpace,
+    reasons_against,
+    requests_of,
+    space_of,
+    unschedulable_message,
+)
+from actions.sandbox.actors.watching import Caches
+
+_SOURCE = "default-scheduler"
+_ALL = "all"
+
+
+class Scheduler(Controller):
+    """Looks at all waiting pods whenever a pod, node or claim changes; oldest first, onto the emptiest node."""
+
+    def __init__(self, client: ApiClient, caches: Caches) -> None:
+        super().__init__()
+        self._client = client
+        self._caches = caches
+        self._told: dict[str, str] = {}
+        """Pod's uid → what it was last told."""
+        for kind in (PODS, NODES, CLAIMS):
+            caches[kind].listen(self._on_change)
+
+    def _on_change(self, _document: Document) -> None:
+        self.wake(_ALL)
+
+    async def reconcile(self, key: str) -> float | None:
+        """Place what can be placed."""
+        pods = list(self._caches[PODS].objects.values())
+        waiting = [pod for pod in pods if is_waiting(pod)]
+        self._told = {uid: told for uid, told in self._told.items() if uid in {_uid(pod) for pod in waiting}}
+        spaces = spaces_of(list(self._caches[NODES].objects.values()), pods)
+        for pod in sorted(waiting, key=lambda one: (one["metadata"]["creationTimestamp"], key_of(one))):
+            problem = self._claim_problem(pod)
+            reasons = [] if problem else [(space, reasons_against(pod, space)) for space in spaces]
+            fitting = [space for space, against in reasons if not against]
+            if problem or not fitting:
+                await self._tell(pod, problem or unschedulable_message(against for _space, against in reasons))
+                continue
+            chosen = min(fitting, key=lambda space: (_fullness(space), space.name))
+            chosen.promise(requests_of(pod))
+            await self._place(pod, chosen.name)
+        return None
+
+    def _claim_problem(self, pod: Document) -> str:
+        for volume in pod["spec"].get("volumes") or ():
+            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+            if not name:
+                continue
+            claim = self._caches[CLAIMS].get(f"{pod['metadata']['namespace']}/{name}")
+            if claim is None:
+                return f'persistentvolumeclaim "{name}" not found. not found'
+            if (claim.get("status") or {}).get("phase") != "Bound":
+                return "pod has unbound immediate PersistentVolumeClaims. not found"
+        return ""
+
+    async def _place(self, pod: Document, node: str) -> None:
+        await self._client.bind(pod, node)
+        bound = await self._client.read(PODS, key_of(pod))
+        if bound is not None:
+            self._caches[PODS].upsert(bound)
+        message = f"Successfully assigned {key_of(pod)} to {node}"
+        await self._client.record(pod, PODS, "Scheduled", message, source=_SOURCE)
+
+    async def _tell(self, pod: Document, message: str) -> None:
+        if self._told.get(_uid(pod)) == message:
+            return
+        self._told[_uid(pod)] = message
+        condition = {
+            "type": "PodScheduled",
+            "status": "False",
+            "reason": "Unschedulable",
+            "message": message,
+            "lastProbeTime": None,
+            "lastTransitionTime": self._client.timestamp(),
+        }
+        await self._client.patch_status(PODS, pod, {"conditions": [condition]})
+        await self._client.record(pod, PODS, "FailedScheduling", message, source=_SOURCE, is_warning=True)
+
+
+def is_waiting(pod: Document) -> bool:
+    """Whether a pod waits for a node."""
+    spec = pod["spec"]
+    return (
+        not spec.get("nodeName")
+        and not is_deleting(pod)
+        and spec.get("schedulerName", _SOURCE) == _SOURCE
+        and not spec.get("schedulingGates")
+    )
+
+
+def spaces_of(nodes: list[Document], pods: list[Document]) -> list[NodeSpace]:
+    """All nodes that are ready, with the requests of the pods on them counted."""
+    spaces = {node["metadata"]["name"]: space_of(node) for node in nodes if is_ready(node) and not is_deleting(node)}
+    for pod in pods:
+        space = spaces.get(pod["spec"].get("nodeName", ""))
+        if space is not None and (pod.get("status") or {}).get("phase") not in ("Succeeded", "Failed"):
+            space.promise(requests_of(pod))
+    return list(spaces.values())
+
+
+def is_ready(node: Document) -> bool:
+    """Whether the node's Ready condition is True."""
+    conditions = (node.get("status") or {}).get("conditions") or ()
+    return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
+
+
+def _fullness(space: NodeSpace) -> float:
+    shares = [space.promised.get(name, 0.0) / offered for name, offered in space.offered.items() if offered]
+    return max(shares, default=0.0)
+
+
+def _uid(pod: Document) -> str:
+    return str(pod["metadata"]["uid"])

@@ -1,0 +1,68 @@
+"""The caches of all kinds that actors watch, kept current by reflectors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.cluster.backoff import Backoff
+from actions.cluster.reflector import Raw, Reflector
+from actions.cluster.session import KubeSession
+from actions.sandbox.actors.cache import Cache
+from actions.sandbox.actors.kinds import Document, Kind, uid_of
+
+_LONGEST_WAIT_SECONDS = 1.0
+
+
+class Caches:
+    """One cache a kind; asked for by kind."""
+
+    def __init__(self, kinds: Sequence[Kind]) -> None:
+        self._caches = {kind: Cache(kind) for kind in kinds}
+
+    def __getitem__(self, kind: Kind) -> Cache:
+        return self._caches[kind]
+
+    def all(self) -> list[Cache]:
+        """Every cache."""
+        return list(self._caches.values())
+
+
+@asynccontextmanager
+async def watching(session: KubeSession, kinds: Sequence[Kind], clock: Clock) -> AsyncIterator[Caches]:
+    """Caches of `kinds`, complete when the context is entered; a kind without a CRD counts as complete and empty."""
+    caches = Caches(kinds)
+    tasks = [
+        asyncio.create_task(_reflector(session, cache, clock).run(), name=f"watch {cache.kind.plural}")
+        for cache in caches.all()
+    ]
+    try:
+        for cache in caches.all():
+            await cache.is_synced.wait()
+        yield caches
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _reflector(session: KubeSession, cache: Cache, clock: Clock) -> Reflector[Document]:
+    kind = cache.kind
+    stamp: Document = {"apiVersion": kind.api_version, "kind": kind.kind}
+
+    def decode(raw: Raw) -> Document:
+        return stamp | msgspec.json.decode(raw, type=dict)
+
+    return Reflector(
+        session,
+        kind.path(),
+        decode=decode,
+        identify=uid_of,
+        sink=cache,
+        clock=clock,
+        backoff=Backoff(clock, first_seconds=0.2, longest_seconds=_LONGEST_WAIT_SECONDS),
+    )

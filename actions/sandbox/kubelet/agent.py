@@ -1,0 +1,166 @@
+"""The kubelet of every node of the sandbox, in one: pods in, status, logs and exec out."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConsoleError
+from actions.cluster.session import KubeSession
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.kinds import NODES, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
+from actions.sandbox.actors.watching import watching
+from actions.sandbox.kubelet.logfile import LogFile, LogRequest
+from actions.sandbox.kubelet.machine import Machines
+from actions.sandbox.kubelet.pod import PodRun
+from actions.sandbox.kubelet.remote import RemoteCommand
+from actions.sandbox.options import SandboxOptions
+from actions.sandbox.ports import ExecStreams, NoProcess
+
+_RETRY_SECONDS = 0.3
+
+
+class Kubelet:
+    """Runs what is bound to nodes while `serving`; answers for logs and exec at any time (a `KubeletPort`).
+
+    Args:
+        options: Delays and speed.
+        clock: Wall time.
+    """
+
+    def __init__(self, options: SandboxOptions, clock: Clock | None = None) -> None:
+        self._options = options
+        self._clock = clock or SystemClock()
+        self._machines = Machines()
+        self._runs: dict[str, PodRun] = {}
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._endings: set[asyncio.Task[None]] = set()
+
+    @asynccontextmanager
+    async def serving(self, session: KubeSession) -> AsyncIterator[None]:
+        """Watch pods and run them until the context is left."""
+        client = ApiClient(session, self._clock)
+        async with watching(session, (PODS, NODES, VOLUMES), self._clock) as caches:
+
+            def look(pod: Document) -> None:
+                self._look(pod, client, is_gone=caches[PODS].get(key_of(pod)) is not pod)
+
+            def look_at_volume(volume: Document) -> None:
+                if caches[VOLUMES].get(key_of(volume)) is not volume:
+                    self._machines.storage.forget(key_of(volume))
+
+            caches[PODS].listen(look)
+            caches[VOLUMES].listen(look_at_volume)
+            try:
+                yield
+            finally:
+                tasks = [*self._tasks.values(), *self._endings]
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    def log_chunks(
+        self,
+        namespace: str,
+        pod: str,
+        uid: str,
+        container: str,
+        *,
+        previous: bool,
+        follow: bool,
+        since_ns: int | None,
+        tail_lines: int | None,
+        limit_bytes: int | None,
+        timestamps: bool,
+    ) -> AsyncIterator[bytes]:
+        """The log of one container; see `KubeletPort`."""
+        run = self._runs.get(uid)
+        found = run.container(container) if run is not None and run.spec.key == f"{namespace}/{pod}" else None
+        log: LogFile | None = None
+        if found is not None:
+            log = found.previous_log if previous else found.log
+        if log is None:
+            raise KeyError(f"{namespace}/{pod}/{container}")
+        request = LogRequest(
+            follow=follow and not previous,
+            since_ns=since_ns,
+            tail_lines=tail_lines,
+            limit_bytes=limit_bytes,
+            timestamps=timestamps,
+        )
+        return log.read(request)
+
+    async def exec(
+        self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams
+    ) -> int:
+        """Run a program in a running container; see `KubeletPort`."""
+        key = f"{namespace}/{pod}"
+        candidates = [run for run in self._runs.values() if run.spec.key == key]
+        for run in reversed(candidates):
+            found = run.container(container)
+            if found is not None and found.inside is not None:
+                return await RemoteCommand(found.inside, streams, tty=tty, clock=self._clock).run(argv)
+        raise NoProcess(f"container {container} of pod {key} does not run")
+
+    def _look(self, pod: Document, client: ApiClient, *, is_gone: bool) -> None:
+        """Start, stop or forget a pod, as its newest version asks."""
+        uid = uid_of(pod)
+        if is_gone:
+            self._forget(uid)
+        elif is_deleting(pod):
+            self._end(pod, client)
+        elif pod["spec"].get("nodeName") and uid not in self._tasks and not _is_over(pod):
+            run = PodRun(pod, client, self._machines, self._options, self._clock)
+            self._runs[uid] = run
+            self._tasks[uid] = asyncio.create_task(_guarded(run), name=f"pod {run.spec.key}")
+
+    def _is_ending(self, uid: str) -> bool:
+        return any(task.get_name() == f"end {uid}" for task in self._endings)
+
+    def _end(self, pod: Document, client: ApiClient) -> None:
+        if not pod["spec"].get("nodeName") or self._is_ending(uid_of(pod)):
+            return
+        task = asyncio.create_task(self._stop(pod, client), name=f"end {uid_of(pod)}")
+        self._endings.add(task)
+        task.add_done_callback(self._endings.discard)
+
+    async def _stop(self, pod: Document, client: ApiClient) -> None:
+        """End the containers, then let the API forget the pod, as a kubelet does when the grace period is over."""
+        uid = uid_of(pod)
+        task, run = self._tasks.get(uid), self._runs.get(uid)
+        if task is not None and not task.done():
+            await self._clock.sleep(self._options.stop_seconds)
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+        while True:
+            try:
+                if run is not None:
+                    run.kill()
+                    await run.report_end()
+                await client.delete(PODS, key_of(pod), uid=uid, grace_seconds=0)
+            except ConsoleError:
+                await self._clock.sleep(_RETRY_SECONDS)
+            else:
+                return
+
+    def _forget(self, uid: str) -> None:
+        task = self._tasks.pop(uid, None)
+        run = self._runs.pop(uid, None)
+        if task is not None:
+            task.cancel()
+        if run is not None:
+            run.kill()
+
+
+async def _guarded(run: PodRun) -> None:
+    """A pod's life; where the API cannot be reached for good, the pod is left as it was last reported."""
+    try:
+        await run.run()
+    except* ConsoleError:
+        run.kill()
+
+
+def _is_over(pod: Document) -> bool:
+    return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")

@@ -1,0 +1,77 @@
+"""One container of a running pod: its state, its logs, how often it has been started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from actions.sandbox.actors.kinds import Document
+from actions.sandbox.kubelet.logfile import LogFile
+from actions.sandbox.kubelet.podspec import ContainerSpec
+from actions.sandbox.workloads.program import GpuLoad
+from actions.sandbox.workloads.terminal import Inside
+
+
+@dataclass(slots=True)
+class ContainerRun:
+    """What its pod's task changes as the container lives, and what logs and exec look at."""
+
+    spec: ContainerSpec
+    is_init: bool = False
+    state: Document = field(default_factory=lambda: {"waiting": {"reason": "PodInitializing"}})
+    last_state: Document = field(default_factory=dict)
+    restarts: int = 0
+    log: LogFile | None = None
+    previous_log: LogFile | None = None
+    load: GpuLoad = field(default_factory=GpuLoad)
+    gpus: tuple[int, ...] = ()
+    inside: Inside | None = None
+    """What commands see while it runs, `None` otherwise."""
+
+    @property
+    def is_running(self) -> bool:
+        """Whether its process runs."""
+        return "running" in self.state
+
+    @property
+    def exit_code(self) -> int | None:
+        """With which code it ended for the last time, `None` if it has not."""
+        ended = self.state.get("terminated")
+        return int(ended["exitCode"]) if ended else None
+
+    def set_load(self, load: GpuLoad) -> None:
+        """Take the accelerators' load from its program."""
+        self.load = load
+
+    def begin(self, log: LogFile, now: str) -> None:
+        """Its process starts, with an empty log; the one before is kept as the previous."""
+        if self.log is not None:
+            self.previous_log = self.log
+        self.log = log
+        self.state = {"running": {"startedAt": now}}
+
+    def end(self, exit_code: int, now: str) -> None:
+        """Its process has ended."""
+        started = (self.state.get("running") or {}).get("startedAt", now)
+        reason = "Completed" if exit_code == 0 else "Error"
+        self.inside = None
+        self.state = {"terminated": {"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": now}}
+        if self.log is not None:
+            self.log.close()
+
+    def await_restart(self, *, reason: str, message: str) -> None:
+        """It waits to be started again."""
+        self.last_state, self.state = self.state, {"waiting": {"reason": reason, "message": message}}
+        self.restarts += 1
+
+    def status(self) -> Document:
+        """Its entry in the pod's status."""
+        return {
+            "name": self.spec.name,
+            "image": self.spec.image,
+            "imageID": self.spec.image,
+            "state": self.state,
+            "lastState": self.last_state,
+            "ready": self.is_running or (self.is_init and self.exit_code == 0),
+            "started": self.is_running,
+            "restartCount": self.restarts,
+        }

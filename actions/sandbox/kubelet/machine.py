@@ -1,0 +1,43 @@
+"""What the nodes of a cluster have that containers share: devices, pulled images, addresses."""
+
+from __future__ import annotations
+
+from actions.sandbox.kubelet.meetings import Meetings
+from actions.sandbox.kubelet.storage import Storage
+
+
+class Machines:
+    """The state of all nodes. One instance a kubelet."""
+
+    def __init__(self) -> None:
+        self.meetings = Meetings()
+        self.storage = Storage()
+        self._images: set[tuple[str, str]] = set()
+        self._devices: dict[str, dict[int, str]] = {}
+        self._addresses = 0
+
+    def has_image(self, node: str, image: str) -> bool:
+        """Whether an image has been pulled to a node."""
+        return (node, image) in self._images
+
+    def keep_image(self, node: str, image: str) -> None:
+        """An image has been pulled to a node."""
+        self._images.add((node, image))
+
+    def take_devices(self, node: str, count: int, owner: str) -> tuple[int, ...]:
+        """Give the lowest free accelerators of a node to a container."""
+        taken = self._devices.setdefault(node, {})
+        free = (index for index in range(len(taken) + count) if index not in taken)
+        chosen = tuple(next(free) for _ in range(count))
+        taken.update(dict.fromkeys(chosen, owner))
+        return chosen
+
+    def give_back(self, node: str, owner: str) -> None:
+        """Free the accelerators of everything that belongs to `owner`."""
+        taken = self._devices.get(node, {})
+        self._devices[node] = {index: holder for index, holder in taken.items() if holder != owner}
+
+    def address(self) -> str:
+        """A pod address that nobody has had yet."""
+        self._addresses += 1
+        return f"10.0.{32 + self._addresses // 250 % 200}.{1 + self._addresses % 250}"

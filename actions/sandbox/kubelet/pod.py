@@ -1,0 +1,255 @@
+"""The life of one pod on its node: pull, start, restart, end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError, UnreachableError
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.kinds import PODS, Document
+from actions.sandbox.kubelet.container import ContainerRun
+from actions.sandbox.kubelet.logfile import LogFile
+from actions.sandbox.kubelet.machine import Machines
+from actions.sandbox.kubelet.podspec import spec_of
+from actions.sandbox.kubelet.process import run_program
+from actions.sandbox.kubelet.status import note_transitions, pod_status
+from actions.sandbox.options import SandboxOptions
+from actions.sandbox.workloads.files import FileView, Volume
+from actions.sandbox.workloads.images import program_of
+from actions.sandbox.workloads.program import Container, Step
+from actions.sandbox.workloads.terminal import Inside
+
+_SOURCE = "kubelet"
+_LONGEST_BACKOFF_SECONDS = 60.0
+_RETRY_SECONDS = 0.5
+_KILLED = 143
+
+
+class PodRun:
+    """One pod from its binding to its end. `run` is called once, as a task; cancelling it kills the containers.
+
+    Args:
+        pod: The pod as it was when bound.
+        client: Where its status goes.
+        machines: What its node has.
+        options: Delays and speed.
+        clock: Wall time.
+    """
+
+    def __init__(
+        self, pod: Document, client: ApiClient, machines: Machines, options: SandboxOptions, clock: Clock
+    ) -> None:
+        self._document = pod
+        self.spec = spec_of(pod)
+        self.init_containers = [ContainerRun(one, is_init=True) for one in self.spec.init_containers]
+        self.containers = [ContainerRun(one) for one in self.spec.containers]
+        self._client = client
+        self._machines = machines
+        self._options = options
+        self._clock = clock
+        self._phase = "Pending"
+        self._address = ""
+        self._started_at = client.timestamp()
+        self._transitions: dict[str, tuple[str, str]] = {}
+        self._volumes: dict[str, Volume] = {}
+        self._reporting = asyncio.Lock()
+
+    def container(self, name: str) -> ContainerRun | None:
+        """The container, or init container, of that name."""
+        return next((one for one in (*self.containers, *self.init_containers) if one.spec.name == name), None)
+
+    async def run(self) -> None:
+        """Live until all containers have ended for good."""
+        if not self.init_containers:
+            self._set_waiting(self.containers, "ContainerCreating")
+        await self._report()
+        try:
+            await self._mount()
+            self._address = self._machines.address()
+            if await self._initialise():
+                await self._run_all()
+        finally:
+            self._machines.give_back(self.spec.node, self.spec.uid)
+
+    def kill(self) -> None:
+        """Mark what still runs as killed; called after the task has been cancelled."""
+        for container in (*self.init_containers, *self.containers):
+            if container.is_running:
+                container.end(_KILLED, self._client.timestamp())
+
+    async def report_end(self) -> None:
+        """Report the pod as it ended by force."""
+        if self._phase == "Running":
+            codes = [container.exit_code for container in self.containers]
+            self._phase = "Succeeded" if all(code == 0 for code in codes) else "Failed"
+        await self._report()
+
+    async def _mount(self) -> None:
+        is_told = False
+        while True:
+            volumes = await self._machines.storage.volumes_of(self.spec, self._client)
+            if not isinstance(volumes, str):
+                self._volumes = dict(volumes)
+                return
+            if not is_told:
+                is_told = True
+                await self._event("FailedMount", f"MountVolume.SetUp failed: {volumes}", is_warning=True)
+            await self._clock.sleep(_RETRY_SECONDS)
+
+    async def _initialise(self) -> bool:
+        """Run the init containers one after the other. Returns whether the pod may start."""
+        for container in self.init_containers:
+            await self._live(container)
+            if container.exit_code:
+                self._phase = "Failed"
+                await self._report()
+                return False
+        self._set_waiting(self.containers, "ContainerCreating")
+        return True
+
+    async def _run_all(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            for container in self.containers:
+                group.create_task(self._live(container))
+        failed = any(container.exit_code for container in self.containers)
+        self._phase = "Failed" if failed else "Succeeded"
+        await self._report()
+
+    async def _live(self, container: ContainerRun) -> None:
+        """Pull, run, and run again as the restart policy says, until the container has ended for good."""
+        await self._pull(container)
+        while True:
+            await self._clock.sleep(self._options.container_start_seconds)
+            code = await self._run_once(container)
+            if not self._restarts(container, code):
+                await self._report()
+                return
+            seconds = self._options.restart_backoff_seconds * 2.0**container.restarts
+            await self._await_restart(container, min(seconds, _LONGEST_BACKOFF_SECONDS))
+
+    async def _pull(self, container: ContainerRun) -> None:
+        image, node = container.spec.image, self.spec.node
+        is_there = self._machines.has_image(node, image)
+        if is_there and not container.spec.pulls_always:
+            await self._event("Pulled", f'Container image "{image}" already present on machine')
+            return
+        await self._event("Pulling", f'Pulling image "{image}"')
+        if not is_there:
+            await self._clock.sleep(self._options.image_pull_seconds)
+            self._machines.keep_image(node, image)
+        await self._event("Pulled", f'Successfully pulled image "{image}"')
+
+    async def _run_once(self, container: ContainerRun) -> int:
+        inside = self._inside(container)
+        container.begin(LogFile(self._now_ns), self._client.timestamp())
+        container.inside = inside
+        if not container.is_init:
+            self._phase = "Running"
+        await self._event("Started", f"Started container {container.spec.name}")
+        await self._report()
+
+        def write(step: Step) -> None:
+            if container.log is not None:
+                container.log.write(step.text.encode())
+
+        code = await run_program(
+            program_of(inside),
+            member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",
+            write=write,
+            speed=self._options.speed,
+            clock=self._clock,
+            meetings=self._machines.meetings,
+            set_load=container.set_load,
+        )
+        container.end(code, self._client.timestamp())
+        return code
+
+    def _inside(self, container: ContainerRun) -> Inside:
+        if container.spec.gpus and not container.gpus:
+            container.gpus = self._machines.take_devices(self.spec.node, container.spec.gpus, self.spec.uid)
+        mounts = {point: self._volumes[name] for point, name in container.spec.mounts.items() if name in self._volumes}
+        files = FileView(mounts)
+        for folder in ("/root", "/tmp", "/var/log", "/workspace"):  # noqa: S108 - a path in the pretended container
+            files.make_folder(folder)
+        seen = Container(
+            namespace=self.spec.namespace,
+            pod=self.spec.name,
+            name=container.spec.name,
+            image=container.spec.image,
+            argv=container.spec.argv,
+            environment=dict(container.spec.environment),
+            files=files,
+            gpus=container.gpus,
+            restarts=container.restarts,
+            stays=self.spec.restart_policy == "Always" and not container.is_init,
+            started_at=self._clock.now().timestamp(),
+            seed=self._options.seed,
+        )
+        return Inside(
+            seen, lambda: container.load, lambda: self._clock.now().timestamp(), folder=container.spec.working_folder
+        )
+
+    def _restarts(self, container: ContainerRun, code: int) -> bool:
+        match self.spec.restart_policy:
+            case "Always":
+                return code != 0 or not container.is_init
+            case "OnFailure":
+                return code != 0
+        return False
+
+    async def _await_restart(self, container: ContainerRun, seconds: float) -> None:
+        if container.restarts == 0:
+            container.await_restart(reason="ContainerCreating", message="")
+            return
+        message = (
+            f"back-off {seconds:.0f}s restarting failed container={container.spec.name} pod={self.spec.name}"
+            f"_{self.spec.namespace}({self.spec.uid})"
+        )
+        container.await_restart(reason="CrashLoopBackOff", message=message)
+        await self._report()
+        await self._event(
+            "BackOff",
+            f"Back-off restarting failed container {container.spec.name} in pod {self.spec.name}",
+            is_warning=True,
+        )
+        await self._clock.sleep(seconds)
+
+    def _set_waiting(self, containers: Sequence[ContainerRun], reason: str) -> None:
+        for container in containers:
+            container.state = {"waiting": {"reason": reason}}
+
+    async def _report(self) -> None:
+        async with self._reporting:
+            status = pod_status(
+                self._phase,
+                self.init_containers,
+                self.containers,
+                address=self._address,
+                host=_host_address(self.spec.node),
+                started_at=self._started_at,
+            )
+            note_transitions(status, self._client.timestamp(), self._transitions)
+            while True:
+                try:
+                    await self._client.patch_status(PODS, self._document, status)
+                    return
+                except UnreachableError:
+                    await self._clock.sleep(_RETRY_SECONDS)
+
+    async def _event(self, reason: str, message: str, *, is_warning: bool = False) -> None:
+        try:
+            await self._client.record(self._document, PODS, reason, message, source=_SOURCE, is_warning=is_warning)
+        except ConsoleError:
+            return  # an event that is lost is lost, for a real kubelet too
+
+    def _now_ns(self) -> int:
+        moment = self._clock.now()
+        return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1000
+
+
+def _host_address(node: str) -> str:
+    """The address in a node's name (`ip-10-0-1-5.…`), or one that stands for it."""
+    parts = node.partition(".")[0].split("-")
+    return ".".join(parts[1:]) if parts[0] == "ip" and len(parts) == 5 else "10.0.0.10"

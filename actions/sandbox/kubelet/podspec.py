@@ -1,0 +1,104 @@
+"""What a pod's manifest asks of its kubelet, read once into plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from actions.sandbox.actors.kinds import Document, labels_of, uid_of
+
+GPU = "nvidia.com/gpu"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerSpec:
+    """One container of a manifest."""
+
+    name: str
+    image: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    gpus: int
+    mounts: Mapping[str, str]
+    """Mount point → name of the pod's volume."""
+    pulls_always: bool
+    working_folder: str
+
+
+@dataclass(frozen=True, slots=True)
+class PodSpec:
+    """One pod that is bound to a node."""
+
+    key: str
+    uid: str
+    node: str
+    restart_policy: str
+    init_containers: tuple[ContainerSpec, ...]
+    containers: tuple[ContainerSpec, ...]
+    volumes: Mapping[str, Document]
+    """Name → the volume as the manifest says it."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the pod."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Of the pod."""
+        return self.key.partition("/")[2]
+
+
+def spec_of(pod: Document) -> PodSpec:
+    """Read a pod."""
+    spec, metadata = pod["spec"], pod["metadata"]
+    return PodSpec(
+        key=f"{metadata['namespace']}/{metadata['name']}",
+        uid=uid_of(pod),
+        node=spec.get("nodeName", ""),
+        restart_policy=spec.get("restartPolicy", "Always"),
+        init_containers=tuple(_container(pod, one) for one in spec.get("initContainers") or ()),
+        containers=tuple(_container(pod, one) for one in spec["containers"]),
+        volumes={volume["name"]: volume for volume in spec.get("volumes") or ()},
+    )
+
+
+def _container(pod: Document, container: Document) -> ContainerSpec:
+    resources = container.get("resources") or {}
+    amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    image = container.get("image", "")
+    return ContainerSpec(
+        name=container["name"],
+        image=image,
+        argv=tuple(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))),
+        environment=_environment(pod, container),
+        gpus=int(str(amounts.get(GPU, 0))),
+        mounts={mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts") or ()},
+        pulls_always=container.get("imagePullPolicy", "") == "Always" or image.endswith(":latest"),
+        working_folder=container.get("workingDir") or "/",
+    )
+
+
+def _environment(pod: Document, container: Document) -> dict[str, str]:
+    """Variables with their values; one from a Secret or ConfigMap is left out, as nothing here reads it."""
+    found = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+    found["KUBERNETES_SERVICE_HOST"] = "172.20.0.1"
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom")
+        if source is None:
+            found[variable["name"]] = str(variable.get("value", ""))
+        elif "fieldRef" in source:
+            found[variable["name"]] = _field(pod, source["fieldRef"].get("fieldPath", ""))
+    return found
+
+
+def _field(pod: Document, path: str) -> str:
+    known = {
+        "metadata.name": pod["metadata"]["name"],
+        "metadata.namespace": pod["metadata"]["namespace"],
+        "metadata.uid": uid_of(pod),
+        "spec.nodeName": pod["spec"].get("nodeName", ""),
+    }
+    if path.startswith("metadata.labels['"):
+        return labels_of(pod).get(path[len("metadata.labels['") : -2], "")
+    return str(known.get(path, ""))

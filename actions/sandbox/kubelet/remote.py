@@ -1,0 +1,161 @@
+"""One `kubectl exec`: a program, or a shell that somebody types into, inside a running container."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine, Sequence
+from dataclasses import replace
+
+from actions.base.clock import Clock
+from actions.sandbox.kubelet.meetings import Meetings
+from actions.sandbox.kubelet.process import run_program
+from actions.sandbox.ports import Channel, ExecStreams
+from actions.sandbox.workloads.images import exec_program
+from actions.sandbox.workloads.program import GpuLoad, Program, Step
+from actions.sandbox.workloads.shell import Leave, is_shell, run_lines, script_of
+from actions.sandbox.workloads.terminal import Inside
+
+_INTERRUPT, _END, _BACKSPACES = b"\x03", b"\x04", (b"\x7f", b"\x08")
+_INTERRUPTED = 130
+_PIECE = 4096
+
+
+class RemoteCommand:
+    """One session. Time passes as on the wall: somebody is looking.
+
+    Args:
+        inside: The container's inside; the session gets its own folder and variables.
+        streams: The client's end.
+        tty: Whether the client's terminal is attached: then input is echoed and lines end in CR LF.
+        clock: Wall time.
+    """
+
+    def __init__(self, inside: Inside, streams: ExecStreams, *, tty: bool, clock: Clock) -> None:
+        self._inside = replace(inside, variables={}, last_code=0)
+        self._streams = streams
+        self._tty = tty
+        self._clock = clock
+        self._input = bytearray()
+
+    async def run(self, argv: Sequence[str]) -> int:
+        """Run the command and return its exit code."""
+        if not is_shell(argv) or script_of(argv) is not None:
+            return await self._run(exec_program(self._inside, list(argv)))
+        return await (self._converse() if self._tty else self._run_input())
+
+    async def _run_input(self) -> int:
+        """A shell that reads its script from standard input."""
+        script = bytearray()
+        while data := await self._streams.read():
+            script += data
+        return await self._run(_until_exit(self._inside, script.decode(errors="replace")))
+
+    async def _converse(self) -> int:
+        """A shell at a terminal: prompt, line, answer."""
+        while True:
+            await self._write(f"root@{self._inside.container.pod}:{self._inside.folder}# ".encode())
+            line = await self._read_line()
+            if line is None:
+                await self._write(b"exit\r\n")
+                return self._inside.last_code
+            leaving: list[int] = []
+            program = _noting_exit(self._inside, line, leaving)
+            interrupted = await self._unless_interrupted(self._run(program))
+            if interrupted:
+                self._inside.last_code = _INTERRUPTED
+            if leaving:
+                return leaving[0]
+
+    async def _unless_interrupted(self, running: Coroutine[None, None, int]) -> bool:
+        """Let a command run, ended by ctrl+c or the end of input. Returns whether it was."""
+        command = asyncio.create_task(running)
+        try:
+            while not command.done():
+                typing = asyncio.create_task(self._streams.read())
+                await asyncio.wait({command, typing}, return_when=asyncio.FIRST_COMPLETED)
+                if not typing.done():
+                    typing.cancel()
+                    await asyncio.gather(typing, return_exceptions=True)
+                    break
+                data = typing.result()
+                if not data or _INTERRUPT in data:
+                    await self._write(b"^C\r\n")
+                    return True
+                self._input += data
+            await command
+            return False
+        finally:
+            command.cancel()
+            await asyncio.gather(command, return_exceptions=True)
+
+    async def _read_line(self) -> str | None:
+        """A line as typed, echoed; `None` at the end of input."""
+        line = bytearray()
+        while True:
+            if not self._input:
+                data = await self._streams.read()
+                if not data:
+                    return None
+                self._input += data
+            byte = bytes(self._input[:1])
+            del self._input[:1]
+            if byte in (b"\r", b"\n"):
+                await self._write(b"\r\n")
+                return line.decode(errors="replace")
+            if byte == _END and not line:
+                return None
+            await self._edit(line, byte)
+
+    async def _edit(self, line: bytearray, byte: bytes) -> None:
+        if byte in _BACKSPACES:
+            if line:
+                del line[-1:]
+                await self._write(b"\b \b")
+        elif byte == _INTERRUPT:
+            line.clear()
+            await self._write(b"^C\r\n" + f"root@{self._inside.container.pod}:{self._inside.folder}# ".encode())
+        elif byte >= b" ":
+            line += byte
+            await self._write(byte)
+
+    async def _run(self, program: Program) -> int:
+        return await run_program(
+            program,
+            member=f"exec/{id(program)}",
+            write=self._write_step,
+            speed=1.0,
+            clock=self._clock,
+            meetings=Meetings(),
+            set_load=_ignore,
+        )
+
+    async def _write_step(self, step: Step) -> None:
+        data = step.text.encode()
+        if self._tty:
+            await self._write(data.replace(b"\n", b"\r\n"))
+            return
+        channel = Channel.STDERR if step.is_error else Channel.STDOUT
+        for start in range(0, len(data), _PIECE):
+            await self._streams.write(channel, data[start : start + _PIECE])
+
+    async def _write(self, data: bytes) -> None:
+        await self._streams.write(Channel.STDOUT, data)
+
+
+def _ignore(_load: GpuLoad) -> None:
+    """What runs by exec does not keep accelerators busy."""
+
+
+def _until_exit(inside: Inside, script: str) -> Program:
+    try:
+        return (yield from run_lines(inside, script))
+    except Leave as leave:
+        return leave.code
+
+
+def _noting_exit(inside: Inside, line: str, leaving: list[int]) -> Program:
+    try:
+        return (yield from run_lines(inside, line))
+    except Leave as leave:
+        leaving.append(leave.code)
+        return leave.code

@@ -1,0 +1,33 @@
+"""How fast the sandbox's world turns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class SandboxOptions:
+    """Delays in wall seconds; `speed` is the factor by which what workloads print is faster than life."""
+
+    speed: float = 10.0
+    seed: int = 1
+    """Of losses, readings and names: the same seed prints the same curve."""
+    cluster_name: str = "bionemo-on-eks"
+    region: str = "us-west-2"
+    account: str = "111122223333"
+    node_boot_seconds: float = 4.0
+    """From the launch of an instance to its kubelet's registration."""
+    node_ready_seconds: float = 1.0
+    """From registration to Ready."""
+    device_plugin_seconds: float = 0.5
+    """From Ready to the devices in the node's allocatable."""
+    empty_node_seconds: float = 5.0
+    """How long a node of Karpenter stays empty before it is taken away."""
+    instance_end_seconds: float = 1.5
+    """From the drain of a node to the end of its instance."""
+    image_pull_seconds: float = 1.0
+    container_start_seconds: float = 0.3
+    stop_seconds: float = 0.3
+    """From SIGTERM to the end of a program."""
+    restart_backoff_seconds: float = 1.0
+    """Before the first restart of a container; doubled with each one, up to a minute."""
