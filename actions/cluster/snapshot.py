@@ -6,15 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from actions.cluster.health import SourceHealth
-from actions.fleet.facts import NOTHING, EventFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
-
-
-@dataclass(frozen=True, slots=True)
-class NodeUsage:
-    """What the pods of one node ask for, those that have ended left out."""
-
-    requested: Resources = NOTHING
-    pods: int = 0
+from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -12,7 +12,7 @@ from actions.cluster.decode import decode_event, decode_node, decode_pod, worklo
 from actions.cluster.health import SourceHealth
 from actions.cluster.reflector import Raw, Reflector
 from actions.cluster.session import KubeSession
-from actions.cluster.snapshot import ClusterSnapshot, NodeUsage
+from actions.cluster.snapshot import ClusterSnapshot
 from actions.cluster.store import (
     FactTable,
     HasUid,
@@ -25,7 +25,7 @@ from actions.cluster.store import (
 )
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, WorkloadFacts
 
-__all__ = ["ClusterSnapshot", "ClusterState", "NodeUsage"]
+__all__ = ["ClusterSnapshot", "ClusterState"]
 
 FactT = TypeVar("FactT", bound=HasUid)
 

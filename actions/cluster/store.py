@@ -12,8 +12,7 @@ from typing import Generic, Protocol, TypeVar
 
 from actions.base.clock import Clock
 from actions.cluster.health import SourceHealth
-from actions.cluster.snapshot import NodeUsage
-from actions.fleet.facts import NOTHING, EventFacts, NodeFacts, PodFacts, WorkloadFacts
+from actions.fleet.facts import NOTHING, EventFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
 
 _SLICE_SECONDS = 0.008
 _MOST_EVENTS = 1000
