@@ -21,6 +21,9 @@ from actions.script.report import SCHEMA, Report, StepReport, StepResult, exit_c
 Section = Literal["steps", "always"]
 Tell = Callable[[str], None]
 
+EXPECT_SECONDS = 2.0
+"""How long an expectation looks: what has happened may still be on its way to us."""
+
 _ENDS = {
     "teardown": (RunState.TORN_DOWN,),
     "park": (RunState.PARKED,),
@@ -113,8 +116,10 @@ class Player:
                 await self._host.press(keys.split())
                 return ""
             case Conditions() as conditions:
-                patience = until if step.verb == "wait" else min(until, self._clock.monotonic() + 2.0)
-                return await self._wait(lambda: judge(conditions, self._world), patience)
+                if step.verb == "wait":
+                    return await self._wait(lambda: judge(conditions, self._world), until)
+                soon = min(until, self._clock.monotonic() + EXPECT_SECONDS)
+                return await self._wait(lambda: judge(conditions, self._world), soon, give_up="")
             case Call(arguments=Screenshot(file=file)):
                 await self._host.settle()
                 return self._save(Path(file))
@@ -155,7 +160,7 @@ class Player:
     def _where(self, run: RunView | None) -> str:
         return f": the run is {run.state.value}" if run else ": there is no run"
 
-    async def _wait(self, look: Callable[[], list[Seen]], until: float) -> str:
+    async def _wait(self, look: Callable[[], list[Seen]], until: float, *, give_up: str = "time is up: ") -> str:
         """Look after every frame until all conditions hold.
 
         Raises:
@@ -170,7 +175,7 @@ class Player:
             if any(one.is_hopeless for one in seen if not one.holds):
                 raise StepFailed(text)
             if self._clock.monotonic() >= until:
-                raise StepFailed(f"time is up: {text}")
+                raise StepFailed(f"{give_up}{text}")
             await self._host.frame()
 
     def _tell_stages(self) -> None:

@@ -1,0 +1,90 @@
+"""The real program in a state folder of its own, with whatever it started ended afterwards."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from actions.base.process import ProcessIdentity, is_alive
+
+
+@dataclass(frozen=True)
+class Program:
+    """How to start `eksml-tui` on a private state folder."""
+
+    home: Path
+
+    @property
+    def state(self) -> Path:
+        return self.home / "state" / "eksml-tui"
+
+    @property
+    def environment(self) -> Mapping[str, str]:
+        kept = {name: os.environ[name] for name in ("PATH", "TMPDIR", "PYTHONPATH") if name in os.environ}
+        return kept | {
+            "HOME": str(self.home),
+            "XDG_STATE_HOME": str(self.home / "state"),
+            "XDG_CONFIG_HOME": str(self.home / "config"),
+            "LC_ALL": "C.UTF-8",
+            "TERM": "screen-256color",
+            "TEXTUAL_ANIMATIONS": "none",
+        }
+
+    def argv(self, *arguments: str) -> list[str]:
+        return [sys.executable, "-P", "-m", "tui.cli", *arguments]
+
+    def run(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+        """Run it to its end without a terminal."""
+        return subprocess.run(
+            self.argv(*arguments),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=seconds,
+            check=False,
+            env=dict(self.environment),
+            cwd=self.home,
+        )
+
+    def run_folders(self) -> list[Path]:
+        return sorted(path for path in (self.state / "runs").glob("*") if path.is_dir())
+
+    def kubeconfig(self, name: str = "demo") -> Path:
+        return Path(json.loads((self.state / "sandbox" / name / "process.json").read_text())["kubeconfig"])
+
+    def runner(self, folder: Path) -> ProcessIdentity | None:
+        """Who carries the run out."""
+        with sqlite3.connect(f"file:{folder / 'journal.db'}?mode=ro", uri=True) as connection:
+            row = connection.execute("SELECT pid, start_ticks, boot_id FROM lease WHERE id = 1").fetchone()
+        connection.close()
+        return ProcessIdentity(*row) if row else None
+
+    def processes(self) -> Iterator[ProcessIdentity]:
+        """The sandboxes and runners that were started from here, by the state files they keep."""
+        for file in (self.state / "sandbox").glob("*/process.json"):
+            data = json.loads(file.read_text())
+            yield ProcessIdentity(data["pid"], data["start_ticks"], data["boot_id"])
+        for folder in self.run_folders():
+            runner = self.runner(folder) if (folder / "journal.db").exists() else None
+            if runner:
+                yield runner
+
+    def end_all(self) -> None:
+        """End what was started, by pid."""
+        ours = [process for process in self.processes() if is_alive(process)]
+        for process in ours:
+            os.kill(process.pid, signal.SIGTERM)
+        deadline = time.monotonic() + 10
+        while any(is_alive(process) for process in ours) and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for process in ours:
+            if is_alive(process):
+                os.kill(process.pid, signal.SIGKILL)

@@ -1,0 +1,118 @@
+"""A real terminal for the real program: tmux, driven key by key, read as text."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+
+import pytest
+
+HAS_TMUX = shutil.which("tmux") is not None
+
+needs_tmux = pytest.mark.skipif(not HAS_TMUX, reason="tmux is not on PATH")
+
+
+class Terminal:
+    """One tmux server with one window that runs `argv`.
+
+    Args:
+        argv: The program.
+        environment: Set for the program, on top of a small clean one.
+        size: Columns and rows.
+        directory: Where it runs; its socket and output lie there too.
+    """
+
+    def __init__(
+        self, argv: Sequence[str], *, environment: Mapping[str, str], size: tuple[int, int], directory: Path
+    ) -> None:
+        self._socket = f"eksml-{uuid.uuid4().hex[:8]}"
+        columns, rows = size
+        variables = [f"{name}={value}" for name, value in environment.items()]
+        self._tmux(
+            "new-session", "-d", "-s", "t", "-x", str(columns), "-y", str(rows), "-c", str(directory),
+            "env", *variables, *argv,
+            ";", "set-option", "-g", "status", "off", ";", "set-option", "-g", "remain-on-exit", "on",
+        )  # fmt: skip
+
+    def press(self, *keys: str) -> None:
+        """Press keys by tmux's names, one call each."""
+        for key in keys:
+            self._tmux("send-keys", "-t", "t", key)
+
+    def type(self, text: str) -> None:
+        """Type text, letter by letter."""
+        for letter in text:
+            self._tmux("send-keys", "-t", "t", "-l", letter)
+
+    def text(self, *, colours: bool = False) -> str:
+        """The screen, lines without trailing blanks."""
+        return self._tmux("capture-pane", "-p", "-t", "t", *(["-e"] if colours else []))
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the window's size."""
+        self._tmux("resize-window", "-t", "t", "-x", str(columns), "-y", str(rows))
+
+    def pid(self) -> int:
+        """Of the program."""
+        return int(self._tmux("display-message", "-p", "-t", "t", "#{pane_pid}"))
+
+    def is_dead(self) -> bool:
+        """Whether the program has ended."""
+        return self._tmux("display-message", "-p", "-t", "t", "#{pane_dead}").strip() == "1"
+
+    def wait(self, pattern: str, *, seconds: float = 30, press: str = "") -> re.Match[str]:
+        """Wait until a regular expression is on the screen.
+
+        Args:
+            pattern: Searched with `^` and `$` at line ends.
+            seconds: How long.
+            press: A key to press again and again while waiting, for what has to be asked for.
+        """
+        found: list[re.Match[str]] = []
+
+        def look() -> bool:
+            if press:
+                self.press(press)
+            match = re.search(pattern, self.text(), re.MULTILINE)
+            found.extend([match] if match else [])
+            return match is not None
+
+        self.until(look, f"{pattern!r} on the screen", seconds=seconds)
+        return found[0]
+
+    def wait_gone(self, pattern: str, *, seconds: float = 30) -> None:
+        """Wait until a regular expression is not on the screen."""
+        self.until(lambda: not re.search(pattern, self.text(), re.MULTILINE), f"{pattern!r} gone", seconds=seconds)
+
+    def until(self, holds: Callable[[], bool], what: str, *, seconds: float = 30) -> None:
+        """Wait for a condition; on failure show the screen."""
+        deadline = time.monotonic() + seconds
+        while not holds():
+            if time.monotonic() > deadline:
+                pytest.fail(f"no {what} within {seconds:.0f} s; the screen was:\n{self.text()}")
+            time.sleep(0.1)
+
+    def close(self) -> None:
+        """End the program and its tmux."""
+        subprocess.run(["tmux", "-L", self._socket, "kill-server"], check=False, capture_output=True)
+
+    def _tmux(self, *arguments: str) -> str:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": os.environ.get("HOME", "/"),
+            "LC_ALL": "C.UTF-8",
+            "TERM": "screen-256color",
+        }
+        done = subprocess.run(
+            ["tmux", "-L", self._socket, "-f", "/dev/null", *arguments],
+            capture_output=True, text=True, check=False, env=environment,
+        )  # fmt: skip
+        if done.returncode:
+            pytest.fail(f"tmux {arguments[0]} failed: {done.stderr.strip()}")
+        return done.stdout

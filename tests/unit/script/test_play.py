@@ -1,0 +1,246 @@
+"""A script is played step by step; what fails is said with what was seen, and `always` is played whatever happens."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import RefusedError
+from actions.cluster.state import ClusterSnapshot
+from actions.command.model import Call
+from actions.fleet.cost import CostModel
+from actions.run.records import ClusterName
+from actions.run.view import Audit, Goal, RunState, RunView, StageState, StageView
+from actions.script.parse import parse_script
+from actions.script.play import Player
+from actions.script.report import Report, StepResult, write_junit
+from actions.telemetry.points import Point
+
+
+class FakeClock:
+    """Time that passes only when somebody waits."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def now(self) -> datetime:
+        return datetime(2026, 1, 1, tzinfo=UTC)
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+    async def sleep(self, seconds: float) -> None:
+        self.seconds += seconds
+        await asyncio.sleep(0)
+
+
+def a_stage(name: str, state: StageState) -> StageView:
+    return StageView(id=name, title=name, kind="job", state=state)
+
+
+def a_run(*stages: StageView, state: RunState = RunState.RUNNING, audit: Audit | None = None) -> RunView:
+    return RunView(
+        id="bionemo-1",
+        blueprint_id="bionemo",
+        title="",
+        preset="",
+        parameters={},
+        cluster=ClusterName(name="c", region="r"),
+        created_at=0.0,
+        state=state,
+        goal=Goal.FORWARD,
+        is_paused=False,
+        auto_approve=False,
+        deletes_data=False,
+        stages=stages,
+        teardown=(),
+        ending={},
+        wishes=(),
+        owned=(),
+        audit=audit,
+        last_seq=1,
+    )
+
+
+@dataclass
+class FakeWorld:
+    """A world that a test moves on, frame by frame."""
+
+    clock: FakeClock
+    frames: list[Callable[[FakeWorld], None]] = field(default_factory=list)
+    view: RunView | None = None
+    curve: list[Point] = field(default_factory=list)
+    lines: list[str] = field(default_factory=list)
+    screen: str = ""
+    executed: list[str] = field(default_factory=list)
+    refuse: str = ""
+
+    def run(self) -> RunView | None:
+        return self.view
+
+    def points(self, metric: str, stage: str) -> Sequence[Point]:
+        return [point for point in self.curve if point.metric == metric]
+
+    def has_line(self, pattern: re.Pattern[str], stage: str) -> bool:
+        return any(pattern.search(line) for line in self.lines)
+
+    def snapshot(self) -> ClusterSnapshot | None:
+        return None
+
+    def costs(self) -> CostModel:
+        return CostModel.load()
+
+    def screen_text(self) -> str:
+        return self.screen
+
+    def identity(self) -> dict[str, str]:
+        return {"cluster": "bionemo-on-eks", "region": "us-west-2", "account": ""}
+
+    async def execute(self, call: Call) -> None:
+        if self.refuse:
+            raise RefusedError(self.refuse)
+        self.executed.append(call.command.id)
+        if call.command.id == "launch":
+            self.view = a_run(a_stage("train", StageState.PENDING))
+        if call.command.id == "teardown" and self.view:
+            self.view = replace(self.view, state=RunState.TORN_DOWN, audit=Audit(0.0, (), ()))
+
+    async def press(self, keys: Sequence[str]) -> None:
+        self.executed.extend(keys)
+
+    async def settle(self) -> None:
+        return
+
+    async def frame(self) -> None:
+        await self.clock.sleep(0.1)
+        if self.frames:
+            self.frames.pop(0)(self)
+
+    def run_folder(self) -> Path | None:
+        return None
+
+    def save_screen(self, file: Path) -> None:
+        file.write_text(self.screen)
+
+
+def stage_is(state: StageState) -> Callable[[FakeWorld], None]:
+    def move(world: FakeWorld) -> None:
+        world.view = a_run(a_stage("train", state))
+
+    return move
+
+
+async def played(text: str, world: FakeWorld, artifacts: Path) -> tuple[Report, list[str]]:
+    told: list[str] = []
+    script = parse_script(f"eksml-script: 1\n{text}".encode(), file="s.yaml", environment={})
+    player = Player(script, world, world, clock=world.clock, tell=told.append, artifacts=artifacts)
+    return await player.play(), told
+
+
+@pytest.fixture
+def world() -> FakeWorld:
+    return FakeWorld(FakeClock())
+
+
+async def test_a_wait_ends_when_the_stage_is_there_or_past(world: FakeWorld, tmp_path: Path) -> None:
+    world.frames = [stage_is(StageState.RUNNING), stage_is(StageState.SUCCEEDED)]
+    report, told = await played(
+        "steps:\n- launch: b\n- wait: {stage: train, is: running}\n- wait: {stage: train, is: succeeded}",
+        world,
+        tmp_path,
+    )
+    assert (report.result, report.exit_code) == ("passed", 0)
+    assert [line.strip() for line in told if line.startswith("     ")] == ["train running", "train succeeded"]
+
+
+async def test_a_stage_that_failed_ends_the_wait_at_once(world: FakeWorld, tmp_path: Path) -> None:
+    world.frames = [stage_is(StageState.FAILED)]
+    report, _ = await played("steps:\n- launch: b\n- wait: {stage: train, is: succeeded, within: 1h}", world, tmp_path)
+    assert report.exit_code == 1
+    assert "train is failed" in report.steps[1].seen
+    assert world.clock.seconds < 1
+
+
+async def test_waiting_for_a_failure_can_pass(world: FakeWorld, tmp_path: Path) -> None:
+    world.frames = [stage_is(StageState.FAILED)]
+    report, _ = await played("steps:\n- launch: b\n- wait: {stage: train, is: failed}", world, tmp_path)
+    assert report.exit_code == 0
+
+
+async def test_time_is_up_with_what_was_seen_last_and_a_picture(world: FakeWorld, tmp_path: Path) -> None:
+    world.screen = "nothing here"
+    report, _ = await played("steps:\n- wait: {text: never, within: 5s}\n- press: j", world, tmp_path)
+    assert [step.result for step in report.steps] == [StepResult.FAILED, StepResult.SKIPPED]
+    assert report.steps[0].seen == "time is up: 'never' is not on the screen"
+    assert 5 <= world.clock.seconds < 6
+    assert (tmp_path / "failed-line-3.txt").read_text() == "nothing here"
+    assert world.executed == []
+
+
+async def test_always_is_played_after_a_failure_and_leftovers_are_exit_code_3(world: FakeWorld, tmp_path: Path) -> None:
+    def torn(world: FakeWorld) -> None:
+        world.view = a_run(state=RunState.TORN_DOWN, audit=Audit(0.0, ("Job default/x",), ()))
+
+    world.frames = [stage_is(StageState.FAILED), torn]
+    text = "steps:\n- launch: b\n- wait: {stage: train, is: succeeded}\nalways:\n- expect: {audit: empty}"
+    report, _ = await played(text, world, tmp_path)
+    assert report.steps[-1].section == "always"
+    assert "Job default/x" in report.steps[-1].seen
+    assert (report.result, report.exit_code) == ("left something", 3)
+
+
+async def test_a_refused_command_fails_the_step_with_its_sentence(world: FakeWorld, tmp_path: Path) -> None:
+    world.refuse = "This session is read-only."
+    report, _ = await played("steps:\n- launch: b", world, tmp_path)
+    assert report.steps[0].seen == "This session is read-only."
+
+
+async def test_a_teardown_with_nothing_launched_is_done(world: FakeWorld, tmp_path: Path) -> None:
+    report, _ = await played("steps:\n- open: nodes\nalways:\n- teardown: c\n- expect: {audit: empty}", world, tmp_path)
+    assert report.exit_code == 0
+    assert world.executed == ["open"]
+
+
+async def test_metrics_and_logs_are_waited_for(world: FakeWorld, tmp_path: Path) -> None:
+    def learn(world: FakeWorld) -> None:
+        world.curve = [Point("train_loss", 100, 2.9), Point("train_loss", 200, 2.7)]
+        world.lines = ["Epoch 0: 3%"]
+
+    world.frames = [learn]
+    text = "steps:\n- wait: {metric: loss, step: '>= 200', value: '< 2.8'}\n- expect: {log: 'Epoch \\d'}"
+    report, _ = await played(text, world, tmp_path)
+    assert report.exit_code == 0
+    assert report.steps[0].seen == "train_loss is 2.7 at step 200"
+
+
+async def test_the_cluster_can_be_pinned(world: FakeWorld, tmp_path: Path) -> None:
+    report, _ = await played("steps:\n- expect: {cluster: another}\n- launch: b", world, tmp_path)
+    assert report.steps[0].seen == "cluster is bionemo-on-eks"
+    assert world.executed == []
+
+
+async def test_an_interrupted_script_still_tears_down(world: FakeWorld, tmp_path: Path) -> None:
+    task = asyncio.create_task(
+        played("steps:\n- launch: b\n- wait: {text: never, within: 9h}\nalways:\n- teardown: c", world, tmp_path)
+    )
+    while "launch" not in world.executed:
+        await asyncio.sleep(0)
+    task.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await task
+    assert world.executed == ["launch", "teardown"]
+
+
+async def test_the_junit_report_counts_failures(world: FakeWorld, tmp_path: Path) -> None:
+    report, _ = await played("steps:\n- expect: {text: '<x>'}\n- press: j", world, tmp_path)
+    write_junit(report, tmp_path / "junit.xml")
+    text = (tmp_path / "junit.xml").read_text()
+    assert 'failures="1"' in text
+    assert 'skipped="1"' in text
+    assert "&lt;x&gt;" in text
