@@ -160,19 +160,23 @@ def keys_page() -> str:
             typed = "" if row.is_aside else f"`:{row.does}`"
             parts.append(f"| {names} | {explanation(row)} | {typed} |")
         parts.append("")
-    return "\n".join([*parts, _MOVEMENT])
+    return "\n".join([*parts, _movement_page()])
 
 
-_MOVEMENT = """## In tables, logs and texts
+MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("j", "k", "arrows"), "One line down, up."),
+    (("ctrl+d", "ctrl+u"), "Half a page down, up."),
+    (("pagedown", "pageup"), "A page down, up."),
+    (("g", "G", "home", "end"), "First, last line."),
+    ((",", ".", "R"), "Order by the previous, the next column, the other way round (tables)."),
+    (("/", "n", "N"), "Search, next match, previous match (logs, texts)."),
+    (("&",), "Only matching lines (logs)."),
+    (("s", "W", "T", "P"), "Follow, wrap, time, pod (logs)."),
+    (("esc esc",), "Leave a shell."),
+)
+"""What the widgets themselves understand, for help and documentation: keys, and what they do."""
 
-| Key | Does |
-| --- | --- |
-| `j`, `k`, arrows | One line down, up |
-| `ctrl+d`, `ctrl+u` | Half a page down, up |
-| `pagedown`, `pageup` | A page down, up |
-| `g`, `G`, `home`, `end` | First, last line |
-| `n`, `N` | Next, previous match (logs) |
-| `f` | Follow the end (logs) |
-| `W` | Wrap lines (logs) |
-| `,`, `.` | Order by the previous, next column (tables) |
-"""
+
+def _movement_page() -> str:
+    rows = (f"| {', '.join(f'`{name}`' for name in names)} | {does} |" for names, does in MOVEMENT)
+    return "\n".join(["## In tables, logs and texts\n", "| Key | Does |", "| --- | --- |", *rows, ""])

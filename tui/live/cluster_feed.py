@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING
@@ -10,12 +11,12 @@ from actions.base.clock import Clock
 from actions.base.errors import UnreachableError
 from actions.base.offload import Offload
 from tui.live.health import FeedHealth, FeedState
+from tui.live.ticker import PAINT_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
-    from actions.cluster.state import ClusterSnapshot, ClusterState
-
     from actions.cluster.health import SourceHealth
     from actions.cluster.session import ClusterIdentity, ClusterTarget, KubeSession
+    from actions.cluster.state import ClusterSnapshot, ClusterState
 
 _HEAVY = ("aiohttp", "actions.cluster.session", "actions.cluster.transport", "actions.cluster.state")
 
@@ -78,18 +79,19 @@ class ClusterFeed:
             ConsoleError: The kubeconfig cannot be used, or nobody answers.
         """
         await _import_in_thread()
-        from actions.cluster.state import ClusterState
-
         from actions.cluster.session import KubeSession
+        from actions.cluster.state import ClusterState
 
         session = await KubeSession.connect(self.target, readonly=self._readonly, clock=self._clock)
         self._session = session
-        self._state = ClusterState(session, changed=self._changed)
+        self._state = state = ClusterState(session, clock=self._clock)
+        painter = asyncio.create_task(self._tell_changes(state), name="feed painter")
         try:
             live()
             self._changed()
-            await self._state.run()
+            await state.run()
         finally:
+            painter.cancel()
             self._session = None
             self.identity = None
             await session.aclose()
@@ -102,6 +104,13 @@ class ClusterFeed:
         """
         self.identity = await self.session.identity()
         self._changed()
+
+    async def _tell_changes(self, state: ClusterState) -> None:
+        """Have changes painted, in batches; asleep while there is none."""
+        while True:
+            await state.wait_changed()
+            self._changed()
+            await self._clock.sleep(PAINT_INTERVAL_SECONDS)
 
 
 async def _import_in_thread() -> None:

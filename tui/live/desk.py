@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from actions.base.clock import Clock
-from actions.base.files import config_home, shipped_blueprints
 from actions.fleet.cost import CostModel, FleetCost
+from tui.live.blueprint_feed import BlueprintFeed
 from tui.live.cluster_feed import ClusterFeed
 from tui.live.fleet_view import FleetView
 from tui.live.health import FeedHealth
@@ -16,6 +16,7 @@ from tui.live.ticker import Ticker
 CLUSTER = "cluster"
 IDENTITY = "identity"
 RUNS = "runs"
+CATALOGUE = "blueprints"
 
 
 class Desk:
@@ -34,11 +35,13 @@ class Desk:
         self.supervisor = Supervisor(clock, ticker.poke)
         self.cluster = ClusterFeed(settings.target, readonly=settings.readonly, clock=clock, changed=ticker.poke)
         self.fleet = FleetView(CostModel.load(region=settings.region))
+        self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.poke)
         self.runs = RunFeed(clock, ticker.poke, open_run=settings.open_run)
 
     def start(self) -> None:
         """Begin to follow the cluster and the runs."""
         self.connect()
+        self.supervisor.keep(CATALOGUE, self.blueprints.run)
         self.supervisor.keep(RUNS, lambda: self.runs.run(lambda: self.supervisor.mark_live(RUNS)))
 
     def connect(self) -> None:
@@ -60,13 +63,8 @@ class Desk:
         self.ticker.stop()
         await self.supervisor.aclose()
         self.runs.close()
+        self.blueprints.close()
 
     def _connected(self) -> None:
         self.supervisor.mark_live(CLUSTER)
         self.supervisor.keep(IDENTITY, self.cluster.identify)
-
-
-def blueprint_folders(settings: ConsoleSettings) -> tuple[str, ...]:
-    """Where blueprints are looked for: the operator's own before those that ship with the program."""
-    own = [*settings.blueprint_folders, config_home() / "blueprints", shipped_blueprints()]
-    return tuple(str(folder) for folder in own if folder.is_dir())

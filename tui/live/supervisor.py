@@ -91,6 +91,8 @@ class Supervisor:
 
 def _reading_of(error: Exception) -> tuple[FeedState, str]:
     match error:
+        case ExceptionGroup(exceptions=(first, *_)):
+            return _reading_of(first)
         case AccessError() | ConfigError():
             return FeedState.REFUSED, one_line(redact(error.sentence()))
         case ConsoleError():

@@ -1,0 +1,93 @@
+"""What the accelerators of the run's workers are doing, asked while the pane is seen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from actions.fleet.facts import PodFacts
+from tui.keys import Context
+from tui.live.accelerator_feed import AcceleratorFeed
+from tui.live.desk import Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.table_pane import TablePane
+from tui.present import accelerators
+from tui.present.accelerators import GpuRow
+from tui.present.subject import Subject
+from tui.widgets.columns import Column
+from tui.widgets.lines import Lines
+
+_WORK = "accelerators"
+
+COLUMNS: tuple[Column[GpuRow], ...] = (
+    Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30),
+    Column("gpu", "GPU", accelerators.index_cell, width=3, align="right", sort_key=lambda row: row.key),
+    Column("load", "BUSY", accelerators.load_cell, width=13, sort_key=accelerators.load_key),
+    Column("memory", "MEMORY", accelerators.memory_cell, width=16),
+    Column("power", "POWER", accelerators.power_cell, width=9, align="right", drop=2),
+    Column("temperature", "TEMP", accelerators.temperature_cell, width=6, align="right", drop=1),
+    Column("name", "MODEL", accelerators.name_cell, width=8, flex=2, limit=40, drop=3),
+)
+
+
+class AcceleratorsPane(TablePane[GpuRow]):
+    """`nvidia-smi` of every pod that runs on GPUs: of the run on screen, or of all if none is."""
+
+    CONTEXT = Context.ACCELERATORS
+    BINDINGS: ClassVar = bindings_of(Context.ACCELERATORS)
+    NOUN = "GPUs"
+    SORT = "gpu"
+    EMPTY = "No running pod has asked for a GPU."
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
+        self._summary = Lines(classes="totals")
+        self._feed = AcceleratorFeed(desk.cluster, desk.clock, desk.ticker.poke)
+        self._shown = -1
+
+    def compose(self) -> ComposeResult:
+        """Mean and laggard above the table."""
+        yield self._summary
+        yield self.table
+
+    def on_show(self) -> None:
+        """Ask while somebody looks."""
+        supervisor = self.desk.supervisor
+        supervisor.keep(_WORK, lambda: self._feed.run(self._workers, lambda: supervisor.mark_live(_WORK)))
+
+    def on_hide(self) -> None:
+        """Nobody looks: leave the workers in peace."""
+        self.desk.supervisor.drop(_WORK)
+
+    def pull(self) -> None:
+        """Show the newest answers."""
+        self.show_health(self.desk.supervisor.health(_WORK))
+        if self._shown == self._feed.revision:
+            return
+        self._shown = self._feed.revision
+        rows = accelerators.gpu_rows(self._feed.readings)
+        self._summary.show(accelerators.summary(rows))
+        self.show_rows(rows)
+
+    def subject(self) -> Subject | None:
+        """The worker under the cursor."""
+        row = self.table.selected_row
+        if row is None:
+            return None
+        namespace, _, name = row.pod.partition("/")
+        return Subject("Pod", name, namespace)
+
+    def line_of(self, row: GpuRow) -> str:
+        """Into a worker: its log."""
+        return f"logs {row.pod}"
+
+    def _workers(self) -> Iterable[PodFacts]:
+        snapshot = self.desk.cluster.snapshot()
+        if snapshot is None:
+            return []
+        run = self.desk.runs.view
+        busy = [pod for pod in snapshot.pods.values() if pod.requests.gpu and pod.phase == "Running"]
+        own = [pod for pod in busy if run is not None and pod.run == run.id]
+        return own or busy

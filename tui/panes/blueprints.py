@@ -1,0 +1,68 @@
+"""The blueprints that can be launched."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from actions.blueprint.model import Blueprint
+from tui.keys import Context
+from tui.live.desk import CATALOGUE, Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.table_pane import TablePane
+from tui.present import blueprints
+from tui.present.subject import Subject
+from tui.widgets.columns import Column
+from tui.widgets.lines import Lines
+from tui.widgets.table import KeyedTable
+
+COLUMNS: tuple[Column[Blueprint], ...] = (
+    Column("id", "BLUEPRINT", lambda blueprint: blueprint.id, width=18, flex=1, limit=30),
+    Column("title", "TITLE", lambda blueprint: blueprint.title, width=24, flex=3),
+    Column("stages", "STAGES", lambda blueprint: str(len(blueprint.stages)), width=6, align="right"),
+    Column("expects", "EXPECTED", blueprints.expectation_cell, width=12),
+    Column("cluster", "CLUSTER", lambda blueprint: blueprint.cluster.name, width=16, drop=1),
+    Column("region", "REGION", lambda blueprint: blueprint.cluster.region, width=10, drop=2),
+)
+
+
+class BlueprintsPane(TablePane[Blueprint]):
+    """Into one: the launch form."""
+
+    CONTEXT = Context.BLUEPRINTS
+    BINDINGS: ClassVar = bindings_of(Context.BLUEPRINTS)
+    NOUN = "blueprints"
+    EMPTY = "Reading the blueprints."
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, COLUMNS, key=lambda blueprint: blueprint.id, search=blueprints.search_text)
+        self._detail = Lines(classes="blueprint-detail")
+
+    def compose(self) -> ComposeResult:
+        """What the selected one does, below the table."""
+        yield self.table
+        yield self._detail
+
+    def pull(self) -> None:
+        """Show the catalogue once it is read, with what could not be."""
+        self.show_health(self.desk.supervisor.health(CATALOGUE))
+        self.show_rows(self.desk.blueprints.found)
+        self._show_detail()
+
+    def subject(self) -> Subject | None:
+        """The blueprint under the cursor."""
+        return Subject("Blueprint", self.table.selected_key) if self.table.selected_key else None
+
+    def line_of(self, row: Blueprint) -> str:
+        """Into a blueprint: its launch form."""
+        return f"launch {row.id}"
+
+    def on_keyed_table_highlighted(self, event: KeyedTable.Highlighted) -> None:
+        """Say what the one under the cursor does."""
+        event.stop()
+        self._show_detail()
+
+    def _show_detail(self) -> None:
+        width = max(20, self.size.width - 4)
+        self._detail.show(blueprints.detail(self.table.selected_row, self.desk.blueprints.broken, width=width))

@@ -1,0 +1,128 @@
+"""Logs: of a stage from the run's spool, of any other pod over the API."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from actions.base.errors import MissingError
+from actions.fleet.facts import PodFacts
+from tui.keys import Context
+from tui.live.desk import Desk
+from tui.live.health import FeedHealth, FeedState
+from tui.live.log_feeds import LogFeed, PodLogFeed
+from tui.live.spool_feeds import SpoolLogFeed, watched_stage
+from tui.panes.bindings import bindings_of
+from tui.panes.pane import Pane
+from tui.present.subject import Subject, parse_subject
+from tui.widgets.log_buffer import LogBuffer, LogRecord
+from tui.widgets.log_view import LogView
+
+_WORK = "log"
+_LINES_PER_PULL = 5_000
+
+
+class LogsPane(Pane):
+    """One log at a time; by itself it goes along with the run's stage that is at work.
+
+    Lines are taken up only while the pane is seen: what is not looked at waits on disk or in the API.
+    """
+
+    CONTEXT = Context.LOGS
+    BINDINGS: ClassVar = bindings_of(Context.LOGS)
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._view = LogView(LogBuffer())
+        self._feed: LogFeed | None = None
+        self._pod: PodFacts | None = None
+        self._goes_along = True
+
+    def compose(self) -> ComposeResult:
+        """The log view alone."""
+        yield self._view
+
+    def pull(self) -> None:
+        """Take what has come."""
+        if self._goes_along:
+            self._go_along()
+        self.show_health(self._health())
+        feed = self._feed
+        if feed is None:
+            return
+        lines = feed.take(_LINES_PER_PULL)
+        if lines:
+            self._view.buffer.extend(LogRecord(line.text, line.source, line.at_ns, line.is_marker) for line in lines)
+            if len(lines) == _LINES_PER_PULL:
+                self.desk.ticker.poke()
+        self._view.pull()
+
+    def point_at(self, of: str) -> None:
+        """Show the log of a stage of the run (its id), of a pod (`namespace/name`), or go along with the run (empty).
+
+        Raises:
+            MissingError: There is no such pod.
+        """
+        view = self.desk.runs.view
+        self._goes_along = not of
+        if view is not None and of in {stage.id for stage in view.stages}:
+            self._show_stage(of)
+        elif of:
+            self.show_pod(self._find(of), "")
+
+    def show_pod(self, pod: PodFacts, container: str) -> None:
+        """Follow a pod over the API."""
+        self._goes_along = False
+        self._pod = pod
+        desk = self.desk
+        feed = PodLogFeed(desk.cluster, pod, container=container, clock=desk.clock, changed=desk.ticker.poke)
+        desk.supervisor.keep(_WORK, lambda: feed.run(lambda: desk.supervisor.mark_live(_WORK)))
+        self._show(feed)
+
+    def subject(self) -> Subject | None:
+        """The pod whose log is shown."""
+        return Subject("Pod", self._pod.name, self._pod.namespace) if self._pod else None
+
+    def narrow(self, text: str) -> None:
+        """Only lines that match."""
+        self._view.filter(text)
+
+    def focus_content(self) -> None:
+        """Put the focus on the lines."""
+        self._view.focus()
+
+    def _go_along(self) -> None:
+        view, folder = self.desk.runs.view, self.desk.runs.folder
+        stage = watched_stage(view, folder) if view is not None and folder is not None else None
+        if stage is not None and folder is not None:
+            feed = self._feed
+            if not isinstance(feed, SpoolLogFeed) or (feed.folder, feed.stage) != (folder, stage):
+                self._show_stage(stage)
+
+    def _show_stage(self, stage: str) -> None:
+        folder = self.desk.runs.folder
+        if folder is not None:
+            self.desk.supervisor.drop(_WORK)
+            self._pod = None
+            self._show(SpoolLogFeed(folder, stage))
+
+    def _show(self, feed: LogFeed) -> None:
+        self._feed = feed
+        self.border_title = f"log of {feed.title}"
+        self._view.show(LogBuffer())
+
+    def _health(self) -> FeedHealth:
+        if isinstance(self._feed, PodLogFeed):
+            return self.desk.supervisor.health(_WORK)
+        if self._feed is None:
+            return FeedHealth(FeedState.ENDED, "no log chosen")
+        return FeedHealth(FeedState.LIVE if self.desk.runs.is_busy else FeedState.ENDED, "from the run's spool")
+
+    def _find(self, name: str) -> PodFacts:
+        subject = parse_subject(name, default_namespace=self.desk.cluster.namespace)
+        snapshot = self.desk.cluster.snapshot()
+        pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
+        if pod is None:
+            raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="Open pods to choose one.")
+        return pod

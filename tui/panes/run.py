@@ -1,0 +1,91 @@
+"""One run: its stages with durations, what the selected one says, what waits for the operator."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from tui.keys import Context
+from tui.live.desk import RUNS, Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.pane import Pane
+from tui.present import run
+from tui.present.cells import Span, Tone
+from tui.present.subject import Subject
+from tui.widgets.lines import Lines
+from tui.widgets.stage_rail import StageRail
+
+_NO_RUN = ((Span("No run yet. Press 3 for the blueprints, 0 for runs that were.", Tone.MUTED),),)
+
+
+class RunPane(Pane):
+    """The run on screen. `open run of=ID` puts another one there."""
+
+    CONTEXT = Context.RUN
+    BINDINGS: ClassVar = bindings_of(Context.RUN)
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._heading = Lines(_NO_RUN, classes="totals")
+        self._rail = StageRail()
+        self._detail = Lines(classes="stage-detail")
+
+    def compose(self) -> ComposeResult:
+        """Heading, rail, detail."""
+        yield self._heading
+        yield self._rail
+        yield self._detail
+
+    def pull(self) -> None:
+        """Show the run as its journal has it; durations go on while it works."""
+        self.show_health(self.desk.supervisor.health(RUNS))
+        view = self.desk.runs.view
+        if view is None:
+            self._heading.show(_NO_RUN)
+            self._rail.show(())
+            self._detail.show(())
+            return
+        now = self.desk.clock.now().timestamp()
+        self.border_title = view.id
+        self._heading.show(run.run_heading(view, now=now))
+        self._rail.show(run.rail_of(view, now=now))
+        self._show_detail()
+
+    def point_at(self, of: str) -> None:
+        """Show another run, or put the cursor on a stage of this one.
+
+        Raises:
+            MissingError: There is no such run.
+        """
+        if of and not self._rail.select(of):
+            self.desk.runs.choose(self.desk.runs.find(of).folder)
+        self.pull()
+
+    def subject(self) -> Subject | None:
+        """The stage under the cursor."""
+        return Subject("Stage", self._rail.selected_key) if self._rail.selected_key else None
+
+    def focus_content(self) -> None:
+        """Put the focus on the rail."""
+        self._rail.focus()
+
+    def on_stage_rail_highlighted(self, event: StageRail.Highlighted) -> None:
+        """Say what the stage under the cursor says."""
+        event.stop()
+        self._show_detail()
+
+    def on_stage_rail_selected(self, event: StageRail.Selected) -> None:
+        """Into a stage: its log."""
+        event.stop()
+        view = self.desk.runs.view
+        if view is not None and any(stage.id == event.key for stage in view.stages):
+            self.post_message(self.Entered(f"open logs of={event.key}"))
+
+    def _show_detail(self) -> None:
+        view = self.desk.runs.view
+        stage = run.stage_of(view, self._rail.selected_key) if view else None
+        if view is None or stage is None:
+            return
+        now = self.desk.clock.now().timestamp()
+        self._detail.show([*run.stage_detail(stage, now=now), *run.ending_lines(view)])

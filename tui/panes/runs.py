@@ -1,0 +1,61 @@
+"""The runs of this machine."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from actions.run.reader import RunSummary
+from tui.keys import Context
+from tui.live.desk import RUNS, Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.table_pane import TablePane
+from tui.present import runs
+from tui.present.subject import Subject
+from tui.widgets.columns import Column
+
+
+def columns_of(desk: Desk) -> tuple[Column[RunSummary], ...]:
+    """The table's columns; ages are counted from the desk's clock."""
+    return (
+        Column("id", "RUN", lambda run: run.id, width=26, flex=2, limit=50),
+        Column("state", "STATE", runs.summary_state_cell, width=17),
+        Column("stage", "STAGE", runs.stage_cell, width=12, flex=1, limit=40),
+        Column("cluster", "CLUSTER", lambda run: run.cluster, width=14, flex=1, limit=30, drop=1),
+        Column(
+            "age",
+            "AGE",
+            lambda run: runs.age_text(run, desk.clock.now().timestamp()),
+            width=7,
+            align="right",
+            sort_key=lambda run: -run.created_at,
+        ),
+    )
+
+
+class RunsPane(TablePane[RunSummary]):
+    """Newest first; into one: it becomes the run on screen."""
+
+    CONTEXT = Context.RUNS
+    BINDINGS: ClassVar = bindings_of(Context.RUNS)
+    NOUN = "runs"
+    SORT = "age"
+    EMPTY = "No run yet: press 3 for the blueprints."
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk, columns_of(desk), key=lambda run: run.id, search=runs.search_text)
+        self._shown = -1
+
+    def pull(self) -> None:
+        """Show the list."""
+        self.show_health(self.desk.supervisor.health(RUNS))
+        if self._shown != self.desk.runs.revision:
+            self._shown = self.desk.runs.revision
+            self.show_rows(self.desk.runs.summaries)
+
+    def subject(self) -> Subject | None:
+        """The run under the cursor."""
+        return Subject("Run", self.table.selected_key) if self.table.selected_key else None
+
+    def line_of(self, row: RunSummary) -> str:
+        """Into a run: its stages."""
+        return f"open run of={row.id}"

@@ -1,0 +1,189 @@
+"""A run in words: its heading, what a stage says, what waits for the operator."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from actions.run.records import CheckResult, Finding, PlanOffer
+from actions.run.view import RunState, RunView, StageState, StageView
+from tui.present.cells import Cells, Span, Tone
+from tui.present.stages import GLYPHS, StageLine, StageLook
+from tui.present.times import clock_of, duration, duration_range
+
+RUN_TONES = {
+    RunState.WAITING: Tone.WARN,
+    RunState.RUNNING: Tone.BUSY,
+    RunState.AWAITING_APPROVAL: Tone.WARN,
+    RunState.UNKNOWN: Tone.WARN,
+    RunState.SUCCEEDED: Tone.GOOD,
+    RunState.FAILED: Tone.BAD,
+    RunState.CANCELLED: Tone.WARN,
+    RunState.PARKED: Tone.ACCENT,
+    RunState.TEARING_DOWN: Tone.BUSY,
+    RunState.TORN_DOWN: Tone.MUTED,
+}
+_LOOKS = {
+    StageState.PENDING: StageLook.PENDING,
+    StageState.RUNNING: StageLook.RUNNING,
+    StageState.AWAITING_APPROVAL: StageLook.WAITING,
+    StageState.UNKNOWN: StageLook.UNKNOWN,
+    StageState.SUCCEEDED: StageLook.DONE,
+    StageState.FAILED: StageLook.FAILED,
+    StageState.SKIPPED: StageLook.SKIPPED,
+    StageState.CANCELLED: StageLook.CANCELLED,
+    StageState.UNDONE: StageLook.UNDONE,
+}
+_CHECK_SIGNS = {
+    CheckResult.PASSED: ("✓", Tone.GOOD),
+    CheckResult.FAILED: ("✗", Tone.BAD),
+    CheckResult.UNKNOWN: ("?", Tone.WARN),
+}
+_DOT = Span(" · ", Tone.MUTED)
+_PLAN_LINES = 12
+
+
+def state_cell(state: RunState) -> Cells:
+    """The run's state with its tone."""
+    return (Span(state.value, RUN_TONES[state]),)
+
+
+def stage_state_text(state: StageState) -> str:
+    """A stage's state as words."""
+    return state.value.replace("_", " ")
+
+
+TEARDOWN_PREFIX = "teardown:"
+"""Before the id of a teardown's step where stages and steps share a rail."""
+
+
+def rail_of(view: RunView, *, now: float) -> list[StageLine]:
+    """The stages, and below them the steps of a teardown.
+
+    Args:
+        view: The run.
+        now: Seconds since the epoch.
+    """
+    stages = [_line(stage, stage.id, _LOOKS[stage.state], now) for stage in view.stages]
+    for step in view.teardown:
+        look = StageLook.UNDOING if step.state is StageState.RUNNING else _LOOKS[step.state]
+        stages.append(_line(step, f"{TEARDOWN_PREFIX}{step.id}", look, now))
+    return stages
+
+
+def _line(stage: StageView, key: str, look: StageLook, now: float) -> StageLine:
+    elapsed = None if stage.started_at is None else max(0.0, (stage.ended_at or now) - stage.started_at)
+    expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
+    is_told = stage.state in (StageState.RUNNING, StageState.FAILED)
+    note = "press a to approve" if look is StageLook.WAITING else stage.message if is_told else ""
+    title = f"undo {stage.title}" if key.startswith(TEARDOWN_PREFIX) and stage.kind != stage.id else stage.title
+    return StageLine(key, title, look, elapsed, expects, note)
+
+
+def stage_of(view: RunView, key: str) -> StageView | None:
+    """The stage or step of a rail's row."""
+    if key.startswith(TEARDOWN_PREFIX):
+        step_id = key.removeprefix(TEARDOWN_PREFIX)
+        return next((step for step in view.teardown if step.id == step_id), None)
+    return next((stage for stage in view.stages if stage.id == key), None)
+
+
+def run_heading(view: RunView, *, now: float) -> list[Cells]:
+    """Two lines: what it is, how it is.
+
+    Args:
+        view: The run.
+        now: Seconds since the epoch.
+    """
+    chosen = [Span(view.title, Tone.STRONG)]
+    if view.preset:
+        chosen += [_DOT, Span(f"preset {view.preset}")]
+    chosen += [_DOT, Span(f"cluster {view.cluster.name}"), _DOT, Span(view.cluster.region or "no region")]
+    state: list[Span] = [*state_cell(view.state)]
+    if view.is_paused:
+        state += [_DOT, Span("paused", Tone.WARN)]
+    state += [_DOT, Span(f"begun {clock_of(round(view.created_at * 1e9))[:8]} UTC")]
+    done = sum(stage.state in (StageState.SUCCEEDED, StageState.SKIPPED) for stage in view.stages)
+    state += [_DOT, Span(f"{done} of {len(view.stages)} stages"), *_remaining(view, now)]
+    return [tuple(chosen), tuple(state)]
+
+
+def _remaining(view: RunView, now: float) -> list[Span]:
+    """What the stages still take if they take what is expected."""
+    if view.state not in (RunState.RUNNING, RunState.WAITING, RunState.AWAITING_APPROVAL):
+        return []
+    low = high = 0.0
+    for stage in view.stages:
+        spent = now - stage.started_at if stage.state is StageState.RUNNING and stage.started_at else 0.0
+        if stage.state in (StageState.PENDING, StageState.RUNNING, StageState.AWAITING_APPROVAL):
+            low += max(0.0, stage.expect_low_seconds - spent)
+            high += max(0.0, stage.expect_high_seconds - spent)
+    return [_DOT, Span(f"{duration_range(low, high)} to go as expected", Tone.MUTED)] if high > 0 else []
+
+
+def stage_detail(stage: StageView, *, now: float) -> list[Cells]:
+    """What the selected stage says: title, how long, its message, what it found, offers or gave."""
+    glyph = GLYPHS[_LOOKS[stage.state]]
+    title: list[Span] = [
+        Span(f"{glyph.sign} ", glyph.tone),
+        Span(stage.title, Tone.STRONG),
+        _DOT,
+        Span(stage.kind, Tone.MUTED),
+        _DOT,
+        Span(stage_state_text(stage.state), glyph.tone),
+    ]
+    title += _spent(stage, now)
+    lines: list[Cells] = [tuple(title)]
+    if stage.message:
+        lines.append((Span(stage.message, Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN),))
+    if stage.needs and stage.state is StageState.PENDING:
+        lines.append((Span(f"After {', '.join(stage.needs)}.", Tone.MUTED),))
+    if stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL:
+        lines += _offer(stage.plan, is_wished=stage.is_approval_wished)
+    lines += _findings(stage.findings)
+    lines += [(Span(f"{name} ", Tone.MUTED), Span(value)) for name, value in (stage.outputs or {}).items()]
+    return lines
+
+
+def _spent(stage: StageView, now: float) -> list[Span]:
+    spans: list[Span] = []
+    if stage.started_at is not None:
+        spans += [_DOT, Span(duration((stage.ended_at or now) - stage.started_at))]
+    if stage.expect_high_seconds > 0:
+        expectation = duration_range(stage.expect_low_seconds, stage.expect_high_seconds)
+        spans.append(Span(f" of {expectation} expected", Tone.MUTED))
+    if stage.attempt > 1:
+        spans += [_DOT, Span(f"attempt {stage.attempt}", Tone.WARN)]
+    return spans
+
+
+def _offer(plan: PlanOffer, *, is_wished: bool) -> list[Cells]:
+    counts = f"Plan: {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy."
+    asks = "Approved; the runner has not taken note yet." if is_wished else "Press a to look at it and approve."
+    lines: list[Cells] = [(Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(f" {asks}", Tone.ACCENT))]
+    lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
+    if len(plan.lines) > _PLAN_LINES:
+        lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))
+    return lines
+
+
+def _findings(findings: Iterable[Finding]) -> list[Cells]:
+    lines: list[Cells] = []
+    for finding in findings:
+        sign, tone = _CHECK_SIGNS[finding.result]
+        lines.append((Span(f"{sign} ", tone), Span(finding.subject, Tone.STRONG), Span(f" {finding.detail}")))
+        if finding.fix:
+            lines.append((Span(f"  → {finding.fix}", Tone.ACCENT),))
+    return lines
+
+
+def ending_lines(view: RunView) -> list[Cells]:
+    """How a cancel, a park or a teardown ended: what is left, what was kept on purpose."""
+    audit = view.audit
+    if audit is None:
+        return []
+    if audit.leftovers:
+        lines: list[Cells] = [(Span(f"✗ The audit found {len(audit.leftovers)} objects left.", Tone.BAD),)]
+        lines += [(Span(f"  {name}", Tone.BAD),) for name in audit.leftovers]
+    else:
+        lines = [(Span("✓ The audit found nothing left.", Tone.GOOD),)]
+    return lines + [(Span(f"  kept: {name}", Tone.MUTED),) for name in audit.retained]
