@@ -1,0 +1,67 @@
+"""Argument lists for the `terraform` program.
+
+They are built by python-terraform's `generate_cmd_string`, the part of that library which is a pure function. Its
+`cmd`, `apply` and `destroy` are not used: they hand out the output only after the end, die with their parent, and pass
+flags that today's Terraform refuses (`-force`, `-auto-approve=false`). Variables never stand on the command line, where
+every user of the machine can read them: they go into a private file.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import python_terraform
+
+from actions.terraform.workspace import PLAN_FILE, VARIABLES_FILE
+
+LOCK_PATIENCE = "20s"
+
+
+def init_arguments(program: Path, *, has_lock_file: bool) -> list[str]:
+    """`terraform init`; a lock file that is there is obeyed, not rewritten."""
+    return _built(program, "init", lockfile="readonly" if has_lock_file else None)
+
+
+def plan_arguments(program: Path) -> list[str]:
+    """`terraform plan`, saved to the plan file."""
+    return _built(program, "plan", json=_FLAG, lock_timeout=LOCK_PATIENCE, var_file=VARIABLES_FILE, out=PLAN_FILE)
+
+
+def apply_arguments(program: Path) -> list[str]:
+    """`terraform apply` of the saved plan: asks nothing, and refuses if the state has moved on."""
+    return _built(program, "apply", PLAN_FILE, json=_FLAG, lock_timeout=LOCK_PATIENCE)
+
+
+def destroy_arguments(program: Path) -> list[str]:
+    """`terraform destroy` of everything in the state."""
+    return _built(
+        program, "destroy", json=_FLAG, auto_approve=_FLAG, lock_timeout=LOCK_PATIENCE, var_file=VARIABLES_FILE
+    )
+
+
+def show_plan_arguments(program: Path) -> list[str]:
+    """`terraform show` of the saved plan. Its output holds secrets in clear: never store it."""
+    return [*_bare(program, "show"), "-json", PLAN_FILE]
+
+
+def output_arguments(program: Path) -> list[str]:
+    """`terraform output` as JSON."""
+    return [*_bare(program, "output"), "-json"]
+
+
+def state_list_arguments(program: Path) -> list[str]:
+    """`terraform state list`."""
+    return _bare(program, "state list")
+
+
+_FLAG = python_terraform.IsFlagged
+
+
+def _built(program: Path, command: str, *arguments: str, **options: object) -> list[str]:
+    builder = python_terraform.Terraform(working_dir="/nonexistent", terraform_bin_path=str(program))
+    built = builder.generate_cmd_string(command, *arguments, input=False, no_color=_FLAG, **options)
+    return [str(word) for word in built]
+
+
+def _bare(program: Path, command: str) -> list[str]:
+    return [str(program), *command.split()]

@@ -1,0 +1,129 @@
+"""A Terraform operation as a process of its own: it outlives whoever started it, and is found again.
+
+The process leads its own session and writes to a private file, so that neither a hang-up nor a closed pipe reaches it:
+Terraform that is killed forgets what it has just made. A shell writes down who it is and then *becomes* Terraform, so
+there is no moment in which it runs unknown.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import AsyncIterator, Mapping, Sequence
+from pathlib import Path
+
+from actions.base.clock import Clock
+from actions.base.process import ProcessIdentity, is_alive, spawn_detached
+
+POLL_SECONDS = 0.1
+LINE_LIMIT_BYTES = 16 << 20
+
+_INTRODUCE = (
+    'read -r stat <"/proc/$$/stat"; read -r boot </proc/sys/kernel/random/boot_id; '
+    'printf "%s\\n%s\\n" "$boot" "$stat" >"$0.new" && mv "$0.new" "$0" && exec "$@"'
+)
+
+
+class DetachedOperation:
+    """One named operation in a work folder: started once, adopted afterwards.
+
+    Args:
+        folder: The work folder.
+        name: `plan`, `apply` or `destroy`.
+        clock: For the pace of reading.
+    """
+
+    def __init__(self, folder: Path, name: str, *, clock: Clock) -> None:
+        self.name = name
+        self.output = folder / f"{name}.jsonl"
+        self._identity_file = folder / f"{name}.pid"
+        self._folder = folder
+        self._clock = clock
+        self._child_pid = 0
+
+    def identity(self) -> ProcessIdentity | None:
+        """Who runs it, if that process is still alive."""
+        try:
+            boot, stat = self._identity_file.read_text(encoding="utf-8").splitlines()[:2]
+            fields = stat.rpartition(")")[2].split()
+            identity = ProcessIdentity(int(stat.split(" ", 1)[0]), int(fields[19]), boot.strip())
+        except (OSError, ValueError, IndexError):
+            return None
+        return identity if is_alive(identity) else None
+
+    def start(self, argv: Sequence[str], *, environment: Mapping[str, str]) -> None:
+        """Start it, with an empty output file. The caller has made sure that it does not run.
+
+        Raises:
+            ToolError: It could not be started.
+        """
+        self._identity_file.unlink(missing_ok=True)
+        self.output.unlink(missing_ok=True)
+        introduced = ["/bin/sh", "-c", _INTRODUCE, str(self._identity_file), *argv]
+        child = spawn_detached(introduced, output=self.output, directory=self._folder, extra_environment=environment)
+        self._child_pid = child.pid
+
+    async def lines(self) -> AsyncIterator[bytes]:
+        """Every line of the output from its beginning, until the process has ended.
+
+        A last line without a newline is given too; a line above `LINE_LIMIT_BYTES` is given cut off. Leaving early
+        leaves the process alone.
+        """
+        pending = b""
+        offset = 0
+        is_over = False
+        while True:
+            chunk = self._read(offset)
+            offset += len(chunk)
+            *complete, pending = (pending + chunk).split(b"\n")
+            pending = pending[:LINE_LIMIT_BYTES]
+            for line in complete:
+                yield line
+            if chunk:
+                continue
+            if is_over:
+                break
+            is_over = not self._is_running()
+            if not is_over:
+                await self._clock.sleep(POLL_SECONDS)
+        if pending:
+            yield pending
+
+    def exit_code(self) -> int | None:
+        """The exit code if this process started it and it has ended; `None` for an adopted one."""
+        if not self._child_pid:
+            return None
+        try:
+            pid, status = os.waitpid(self._child_pid, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        return os.waitstatus_to_exitcode(status) if pid else None
+
+    def interrupt(self) -> bool:
+        """Send one SIGINT to Terraform alone: it then finishes what it is doing and saves its state."""
+        identity = self.identity()
+        if identity is None:
+            return False
+        os.kill(identity.pid, signal.SIGINT)
+        return True
+
+    def _is_running(self) -> bool:
+        if self.identity() is not None:
+            return True
+        return bool(self._child_pid) and not self._identity_file.exists() and _is_child_alive(self._child_pid)
+
+    def _read(self, offset: int) -> bytes:
+        try:
+            with self.output.open("rb") as file:
+                file.seek(offset)
+                return file.read(1 << 20)
+        except FileNotFoundError:
+            return b""
+
+
+def _is_child_alive(pid: int) -> bool:
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[:1] != ["Z"]

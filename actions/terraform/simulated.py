@@ -1,0 +1,170 @@
+"""Terraform pretended: for rehearsals on a machine that has no `terraform`. Every event says so.
+
+A root that may be simulated holds `simulation.json`: the addresses that it would make, and its outputs, in which
+`${name}` stands for a variable.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import BlueprintError, RefusedError
+from actions.base.files import private_directory, write_private
+from actions.terraform.events import EventKind, TerraformEvent
+from actions.terraform.plans import summary_of
+from actions.terraform.protocol import OnEvent, PlanSummary, ResourceChange, Variables
+
+SIMULATION_FILE = "simulation.json"
+STATE_FILE = "simulated.tfstate.json"
+RESOURCE_SECONDS = 0.2
+
+_NOTICE = "terraform is not on PATH: this is simulated, nothing is made"
+_VARIABLE = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
+
+
+class Simulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What a root would make."""
+
+    resources: tuple[str, ...]
+    outputs: dict[str, str]
+
+
+class _State(msgspec.Struct):
+    resources: list[str] = []
+    outputs: dict[str, str] = {}
+    planned: dict[str, str] = {}
+    plan_hash: str = ""
+
+
+class SimulatedTerraform:
+    """Answers like the driver, makes nothing, remembers what it pretends in a file.
+
+    Args:
+        root: A root with `simulation.json`.
+        work: Private folder.
+        clock: The machine's by default.
+    """
+
+    is_simulated = True
+
+    def __init__(self, root: Path, work: Path, *, clock: Clock | None = None) -> None:
+        self._root = root
+        self._file = private_directory(work) / STATE_FILE
+        self._clock = clock or SystemClock()
+        self._operation = ""
+        self._is_interrupted = False
+
+    async def init(self) -> None:
+        """Nothing to install.
+
+        Raises:
+            BlueprintError: The root cannot be simulated.
+        """
+        self._simulation()
+
+    async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
+        """Compare the pretended state with the simulation."""
+        simulation, state = self._simulation(), self._state()
+        _tell(on_event, _NOTICE)
+        missing = [address for address in simulation.resources if address not in state.resources]
+        state.planned = {name: _filled(text, variables) for name, text in simulation.outputs.items()}
+        content = msgspec.json.encode([missing, state.planned], order="deterministic")
+        state.plan_hash = hashlib.sha256(content).hexdigest()
+        self._save(state)
+        changes = [ResourceChange(address, "create") for address in missing]
+        return summary_of(changes, plan_hash=state.plan_hash)
+
+    async def apply(self, plan_hash: str = "", *, on_event: OnEvent | None = None) -> dict[str, str]:
+        """Pretend to make what is missing.
+
+        Raises:
+            RefusedError: No plan, or another one than approved; or it was asked to stop.
+        """
+        state = self._state()
+        if not state.plan_hash or plan_hash not in ("", state.plan_hash):
+            raise RefusedError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
+        _tell(on_event, _NOTICE)
+        for address in self._simulation().resources:
+            if address not in state.resources:
+                await self._work("apply", address, "create", on_event)
+                state.resources.append(address)
+                self._save(state)
+        state.outputs, state.plan_hash = state.planned, ""
+        self._save(state)
+        return dict(state.outputs)
+
+    async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
+        """Pretend to destroy everything in the pretended state."""
+        del variables
+        state = self._state()
+        _tell(on_event, _NOTICE)
+        for address in reversed(list(state.resources)):
+            await self._work("destroy", address, "delete", on_event)
+            state.resources.remove(address)
+            self._save(state)
+        state.outputs = {}
+        self._save(state)
+
+    async def outputs(self) -> dict[str, str]:
+        """The outputs of the pretended state."""
+        return dict(self._state().outputs)
+
+    async def state_list(self) -> tuple[str, ...]:
+        """Addresses in the pretended state."""
+        return tuple(self._state().resources)
+
+    def running(self) -> str:
+        """The operation that is going on in this process."""
+        return self._operation
+
+    def interrupt(self) -> bool:
+        """Stop after the resource that is being pretended."""
+        self._is_interrupted = bool(self._operation)
+        return self._is_interrupted
+
+    async def _work(self, operation: str, address: str, action: str, on_event: OnEvent | None) -> None:
+        if self._is_interrupted:
+            self._is_interrupted = False
+            raise RefusedError("Terraform was asked to stop, and stopped.", hint="Plan again to go on.")
+        self._operation = operation
+        try:
+            _tell(on_event, f"{address}: simulated {action}", EventKind.APPLY_START, address, action)
+            await self._clock.sleep(RESOURCE_SECONDS)
+            _tell(on_event, f"{address}: simulated {action} complete", EventKind.APPLY_COMPLETE, address, action)
+        finally:
+            self._operation = ""
+
+    def _simulation(self) -> Simulation:
+        path = self._root / SIMULATION_FILE
+        try:
+            return msgspec.json.decode(path.read_bytes(), type=Simulation)
+        except OSError as error:
+            raise BlueprintError("this root cannot be simulated: it has no simulation.json.", file=str(path)) from error
+        except msgspec.DecodeError as error:
+            raise BlueprintError(f"{error}.", file=str(path)) from error
+
+    def _state(self) -> _State:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=_State)
+        except FileNotFoundError:
+            return _State()
+
+    def _save(self, state: _State) -> None:
+        write_private(self._file, msgspec.json.encode(state))
+
+
+def _filled(text: str, variables: Mapping[str, object]) -> str:
+    return _VARIABLE.sub(lambda match: str(variables.get(match[1], "")), text)
+
+
+def _tell(
+    on_event: OnEvent | None, message: str, kind: EventKind = EventKind.LOG, address: str = "", action: str = ""
+) -> None:
+    if on_event is not None:
+        on_event(TerraformEvent(kind, message, address=address, action=action))

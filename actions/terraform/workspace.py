@@ -1,0 +1,116 @@
+"""The work folder of one root: its private copy, its variables, its saved plan, its state."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+from collections.abc import Mapping
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import BlueprintError, RefusedError
+from actions.base.files import private_directory, write_private
+
+PLAN_FILE = "run.tfplan"
+PLAN_RECORD = "run.tfplan.json"
+VARIABLES_FILE = "run.tfvars.json"
+LOCK_FILE = ".terraform.lock.hcl"
+STATE_FILE = "terraform.tfstate"
+UNSAVED_STATE = "errored.tfstate"
+
+_COPIED = (".tf", ".tf.json", ".tftpl", ".json", LOCK_FILE)
+
+
+class PlanRecord(msgspec.Struct, frozen=True):
+    """Which plan lies in the plan file."""
+
+    plan_hash: str
+    file_sha256: str
+
+
+class Workspace:
+    """A folder that only this user can read, with everything one root needs.
+
+    Args:
+        root: The root as the blueprint holds it. Never written to.
+        folder: Made if needed, 0700.
+    """
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root = root
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """Copy the root's files in. State, providers and saved plans that are there stay.
+
+        Raises:
+            BlueprintError: The root is no folder, has no `.tf` file, or holds a symbolic link.
+        """
+        private_directory(self.folder)
+        sources = sorted(self.root.iterdir()) if self.root.is_dir() else []
+        if not any(source.name.endswith(".tf") for source in sources):
+            raise BlueprintError("is no Terraform root: it has no .tf file.", file=str(self.root))
+        for source in sources:
+            if source.is_symlink():
+                raise BlueprintError(f"{source.name} is a symbolic link.", file=str(self.root), hint="Copy the file.")
+            if source.is_file() and source.name.endswith(_COPIED):
+                write_private(self.folder / source.name, source.read_bytes())
+            elif source.is_dir() and not source.name.startswith("."):
+                shutil.copytree(source, self.folder / source.name, dirs_exist_ok=True)
+
+    def write_variables(self, variables: Mapping[str, str | int | float | bool]) -> None:
+        """Write the variables file, 0600."""
+        write_private(self.folder / VARIABLES_FILE, msgspec.json.encode(dict(variables)))
+
+    def record_plan(self, plan_hash: str) -> None:
+        """Remember which plan the plan file holds."""
+        record = PlanRecord(plan_hash, self._plan_sha256())
+        write_private(self.folder / PLAN_RECORD, msgspec.json.encode(record))
+
+    def require_plan(self, plan_hash: str) -> None:
+        """Make sure that the plan file is the one that was approved.
+
+        Args:
+            plan_hash: As approved; empty for whatever was saved last.
+
+        Raises:
+            RefusedError: There is no saved plan, it is another one, or the file was changed since.
+        """
+        try:
+            record = msgspec.json.decode((self.folder / PLAN_RECORD).read_bytes(), type=PlanRecord)
+            is_same = record.file_sha256 == self._plan_sha256()
+        except (OSError, msgspec.DecodeError) as error:
+            raise RefusedError("There is no saved plan to apply.", hint="Plan again.") from error
+        if not is_same or plan_hash not in ("", record.plan_hash):
+            raise RefusedError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
+
+    def forget_plan(self) -> None:
+        """Remove the saved plan: it is applied, or out of date. It holds variables in clear."""
+        (self.folder / PLAN_FILE).unlink(missing_ok=True)
+        (self.folder / PLAN_RECORD).unlink(missing_ok=True)
+
+    def require_saved_state(self) -> None:
+        """Refuse to go on over a state that an earlier apply could not save.
+
+        Raises:
+            RefusedError: There is one.
+        """
+        if (self.folder / UNSAVED_STATE).exists():
+            raise RefusedError(
+                f"An earlier apply could not save its state; it lies in {self.folder / UNSAVED_STATE}.",
+                hint=f"Run: cd {self.folder} && terraform state push {UNSAVED_STATE}, then remove that file.",
+            )
+
+    @property
+    def has_lock_file(self) -> bool:
+        """Whether the root pins its providers by hash."""
+        return (self.root / LOCK_FILE).is_file()
+
+    @property
+    def has_state(self) -> bool:
+        """Whether a local state is there."""
+        return (self.folder / STATE_FILE).is_file()
+
+    def _plan_sha256(self) -> str:
+        return hashlib.sha256((self.folder / PLAN_FILE).read_bytes()).hexdigest()
