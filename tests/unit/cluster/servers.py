@@ -33,9 +33,13 @@ def write_kubeconfig(folder: Path, server: str, user: dict[str, object] | None =
 @asynccontextmanager
 async def serving(handler: Handler) -> AsyncIterator[str]:
     """Serve every request with `handler`; gives the address."""
+
+    async def handle(request: web.Request) -> web.StreamResponse:
+        return await handler(request)
+
     application = web.Application(client_max_size=1 << 26)
-    application.router.add_route("*", "/{tail:.*}", handler)
-    runner = web.AppRunner(application, shutdown_timeout=0.1)
+    application.router.add_route("*", "/{tail:.*}", handle)
+    runner = web.AppRunner(application, shutdown_timeout=0.1, handler_cancellation=True)
     await runner.setup()
     site = web.TCPSite(runner, "127.0.0.1", 0)
     await site.start()

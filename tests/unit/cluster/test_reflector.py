@@ -1,0 +1,340 @@
+"""The reflector against a server that does everything a server can do wrong."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from actions.cluster.health import Health, SourceHealth
+from actions.cluster.reflector import Raw, Reflector
+from tests.unit.cluster.clocks import HastyClock
+from tests.unit.cluster.faults import Reply, Script, bookmark, event, page, refusal, stream, text, thing, trouble
+from tests.unit.cluster.servers import session_to
+
+
+class Mirror:
+    """A sink that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.values: dict[str, str] = {}
+        self.uids: dict[str, str] = {}
+        self.states: list[SourceHealth] = []
+        self.replaced: list[list[str]] = []
+        self._told = asyncio.Event()
+
+    async def replace(self, items: Sequence[dict[str, Any]]) -> None:
+        self.values.clear()
+        self.uids.clear()
+        self.replaced.append([item["metadata"]["name"] for item in items])
+        for item in items:
+            self.upsert(item)
+        self._told.set()
+
+    def upsert(self, item: dict[str, Any]) -> None:
+        self.values[item["metadata"]["name"]] = item["value"]
+        self.uids[item["metadata"]["name"]] = item["metadata"]["uid"]
+        self._told.set()
+
+    def remove(self, item: dict[str, Any]) -> None:
+        if self.uids.get(item["metadata"]["name"]) == item["metadata"]["uid"]:
+            del self.values[item["metadata"]["name"]]
+            del self.uids[item["metadata"]["name"]]
+        self._told.set()
+
+    def health(self, health: SourceHealth) -> None:
+        self.states.append(health)
+        self._told.set()
+
+    async def until(self, predicate: Callable[[], object]) -> None:
+        async with asyncio.timeout(10):
+            while not predicate():
+                self._told.clear()
+                await self._told.wait()
+
+    def saw(self, state: Health) -> bool:
+        return any(entry.state is state for entry in self.states)
+
+
+def _decode(raw: Raw) -> dict[str, Any]:
+    document = msgspec.json.decode(raw, type=dict[str, Any])
+    if document["value"] == "unreadable":
+        raise ValueError("no such value")
+    return document
+
+
+class Running:
+    """A reflector at work."""
+
+    def __init__(self, script: Script, mirror: Mirror, clock: HastyClock, task: asyncio.Task[Any]) -> None:
+        self.script, self.mirror, self.clock, self.task = script, mirror, clock, task
+
+    async def until_requests(self, count: int) -> None:
+        async with asyncio.timeout(10):
+            while len(self.script.queries) < count:
+                await asyncio.sleep(0.005)
+
+
+@asynccontextmanager
+async def reflecting(
+    folder: Path, *replies: Reply, streamed: bool = False, idle_seconds: float = 30.0
+) -> AsyncIterator[Running]:
+    script, mirror, clock = Script(*replies), Mirror(), HastyClock()
+    async with session_to(script, folder) as session:
+        reflector = Reflector(
+            session,
+            "/apis/x/v1/things",
+            decode=_decode,
+            identify=lambda item: str(item["metadata"]["uid"]),
+            sink=mirror,
+            clock=clock,
+            idle_seconds=idle_seconds,
+            prefers_watch_list=streamed,
+        )
+        task = asyncio.create_task(reflector.run())
+        try:
+            yield Running(script, mirror, clock, task)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_it_lists_then_watches_from_the_lists_version(tmp_path: Path) -> None:
+    changes = stream(event("ADDED", thing("b", 11)), event("DELETED", thing("a", 12)), then="hang")
+    async with reflecting(tmp_path, page([thing("a", 5)], 10), changes) as it:
+        await it.mirror.until(lambda: list(it.mirror.values) == ["b"])
+        assert it.script.kinds == ["list", "watch"]
+        assert it.script.queries[1]["resourceVersion"] == "10"
+        assert it.script.queries[1]["allowWatchBookmarks"] == "true"
+        assert it.mirror.states[-1].state is Health.LIVE
+
+
+async def test_pages_are_published_together(tmp_path: Path) -> None:
+    pages = (page([thing("a", 1)], 10, following="next"), page([thing("b", 2)], 10))
+    async with reflecting(tmp_path, *pages, stream(then="hang")) as it:
+        await it.mirror.until(lambda: it.mirror.saw(Health.LIVE))
+        assert it.mirror.replaced == [["a", "b"]]
+        assert it.script.queries[1]["continue"] == "next"
+
+
+async def test_a_streamed_list_may_come_in_any_order(tmp_path: Path) -> None:
+    start = stream(
+        event("ADDED", thing("b", 9)),
+        event("ADDED", thing("a", 3)),
+        event("MODIFIED", thing("a", 12, value="new")),
+        event("DELETED", thing("b", 13)),
+        bookmark(20, ends_initial=True),
+        event("ADDED", thing("c", 21)),
+        then="end",
+    )
+    async with reflecting(tmp_path, start, stream(then="hang"), streamed=True) as it:
+        await it.until_requests(2)
+        assert it.mirror.replaced == [["a"]]
+        assert it.mirror.values == {"a": "new", "c": ""}
+        assert it.script.kinds == ["stream", "watch"]
+        assert it.script.queries[1]["resourceVersion"] == "21"
+
+
+async def test_a_server_without_streamed_lists_is_listed(tmp_path: Path) -> None:
+    replies = (refusal(422, "Invalid", "sendInitialEvents is forbidden"), page([thing("a", 1)], 4), stream(then="hang"))
+    async with reflecting(tmp_path, *replies, streamed=True) as it:
+        await it.mirror.until(lambda: it.mirror.saw(Health.LIVE))
+        assert it.script.kinds[:2] == ["stream", "list"]
+        assert it.clock.slept == []
+
+
+async def test_a_streamed_list_cut_before_its_end_publishes_nothing(tmp_path: Path) -> None:
+    torn = stream(event("ADDED", thing("a", 1)), then="cut")
+    whole = stream(event("ADDED", thing("b", 1)), bookmark(2, ends_initial=True), then="hang")
+    async with reflecting(tmp_path, torn, whole, streamed=True) as it:
+        await it.mirror.until(lambda: it.mirror.saw(Health.LIVE))
+        assert it.mirror.replaced == [["b"]]
+        assert it.mirror.saw(Health.RECONNECTING)
+
+
+async def test_a_410_event_lists_again_and_drops_what_is_gone(tmp_path: Path) -> None:
+    replies = (
+        page([thing("a", 1), thing("b", 2)], 10),
+        stream(trouble(410, "Expired", "too old resource version")),
+        page([thing("b", 2)], 30),
+        stream(then="hang"),
+    )
+    async with reflecting(tmp_path, *replies) as it:
+        await it.until_requests(4)
+        assert list(it.mirror.values) == ["b"]
+        assert it.script.queries[3]["resourceVersion"] == "30"
+
+
+async def test_a_410_status_lists_again(tmp_path: Path) -> None:
+    replies = (page([thing("a", 1)], 10), refusal(410, "Gone"), page([], 30), stream(then="hang"))
+    async with reflecting(tmp_path, *replies) as it:
+        await it.until_requests(4)
+        assert it.mirror.values == {}
+
+
+async def test_a_410_on_a_continue_token_begins_the_list_anew(tmp_path: Path) -> None:
+    replies = (
+        page([thing("a", 1)], 10, following="next"),
+        refusal(410, "Expired"),
+        page([thing("b", 2)], 20),
+        stream(then="hang"),
+    )
+    async with reflecting(tmp_path, *replies) as it:
+        await it.until_requests(4)
+        assert it.mirror.replaced == [["b"]]
+        assert "continue" not in it.script.queries[2]
+
+
+async def test_a_410_for_ever_does_not_become_a_hot_loop(tmp_path: Path) -> None:
+    endless = [reply for _ in range(10) for reply in (page([], 10), refusal(410, "Expired"))]
+    async with reflecting(tmp_path, *endless) as it:
+        await it.until_requests(20)
+        assert len(it.clock.slept) >= 8
+        assert sum(it.clock.slept) > 60
+
+
+async def test_a_version_too_large_lists_again(tmp_path: Path) -> None:
+    replies = (
+        page([], 10),
+        refusal(504, "Timeout", "Too large resource version: 10, current: 3"),
+        page([thing("a", 1)], 3),
+        stream(then="hang"),
+    )
+    async with reflecting(tmp_path, *replies) as it:
+        await it.until_requests(4)
+        assert it.script.queries[3]["resourceVersion"] == "3"
+
+
+async def test_a_server_that_ends_every_watch_at_once_is_asked_slowly(tmp_path: Path) -> None:
+    async with reflecting(tmp_path, page([], 10), *([stream()] * 3), *([page([], 10), stream()] * 10)) as it:
+        await it.until_requests(15)
+        assert sum(it.clock.slept) / len(it.script.queries) > 1.0
+
+
+async def test_a_server_that_ends_every_watch_after_one_event_is_asked_slowly(tmp_path: Path) -> None:
+    async with reflecting(tmp_path, page([], 10), stream(event("ADDED", thing("a", 11)))) as it:
+        await it.until_requests(10)
+        assert it.script.kinds == ["list"] + ["watch"] * (len(it.script.queries) - 1)
+        assert sum(it.clock.slept) > 30
+
+
+async def test_a_watch_resumes_from_the_last_bookmark(tmp_path: Path) -> None:
+    first = stream(event("ADDED", thing("a", 11)), bookmark(40))
+    async with reflecting(tmp_path, page([], 10), first, stream(then="hang")) as it:
+        await it.until_requests(3)
+        assert it.script.queries[2]["resourceVersion"] == "40"
+
+
+async def test_a_silent_stream_is_given_up_without_listing_again(tmp_path: Path) -> None:
+    silent = stream(event("ADDED", thing("a", 11)), then="hang")
+    async with reflecting(tmp_path, page([], 10), silent, idle_seconds=0.2) as it:
+        await it.until_requests(3)
+        assert it.script.kinds == ["list", "watch", "watch"]
+        assert it.script.queries[2]["resourceVersion"] == "11"
+
+
+async def test_events_may_be_cut_at_every_byte(tmp_path: Path) -> None:
+    whole = event("ADDED", thing("a", 11, value="größe ✓")) + event("MODIFIED", thing("a", 12, value="日本"))
+    chunks = [whole[index : index + 1] for index in range(len(whole))]
+    async with reflecting(tmp_path, page([], 10), stream(*chunks, then="hang")) as it:
+        await it.mirror.until(lambda: it.mirror.values == {"a": "日本"})
+        assert it.mirror.states[-1].skipped == 0
+
+
+async def test_an_event_cut_off_in_the_middle_is_asked_for_again(tmp_path: Path) -> None:
+    half = event("ADDED", thing("b", 12))
+    torn = stream(event("ADDED", thing("a", 11)), half[: len(half) // 2], then="cut")
+    async with reflecting(tmp_path, page([], 10), torn, stream(half, then="hang")) as it:
+        await it.mirror.until(lambda: set(it.mirror.values) == {"a", "b"})
+        assert it.script.queries[2]["resourceVersion"] == "11"
+        assert it.script.kinds == ["list", "watch", "watch"]
+
+
+async def test_a_429_waits_as_long_as_the_server_wishes(tmp_path: Path) -> None:
+    throttled = text(429, "slow down", content_type="text/plain", headers={"Retry-After": "23"})
+    async with reflecting(tmp_path, page([], 10), throttled, stream(then="hang")) as it:
+        await it.until_requests(3)
+        assert it.clock.slept[0] >= 23
+        assert it.mirror.saw(Health.THROTTLED)
+        assert it.script.queries[2]["resourceVersion"] == "10"
+
+
+async def test_html_of_a_proxy_during_the_list_is_survived(tmp_path: Path) -> None:
+    bad = text(502, "<html>Bad Gateway</html>")
+    async with reflecting(tmp_path, bad, page([thing("a", 1)], 10), stream(then="hang")) as it:
+        await it.mirror.until(lambda: it.mirror.saw(Health.LIVE))
+        assert "Bad Gateway" in next(entry.detail for entry in it.mirror.states if entry.state is Health.RECONNECTING)
+
+
+@pytest.mark.parametrize(
+    ("code", "state"), [(403, Health.FORBIDDEN), (401, Health.UNAUTHORIZED), (404, Health.MISSING)]
+)
+async def test_refusals_are_shown_and_tried_again_slowly(tmp_path: Path, code: int, state: Health) -> None:
+    async with reflecting(tmp_path, refusal(code, "No"), refusal(code, "No"), page([], 9), stream(then="hang")) as it:
+        await it.mirror.until(lambda: it.mirror.saw(Health.LIVE))
+        assert it.mirror.saw(state)
+        assert sum(it.clock.slept) > 2
+
+
+async def test_a_kind_that_is_removed_empties_the_sink(tmp_path: Path) -> None:
+    replies = (page([thing("a", 1)], 10), refusal(404, "NotFound"), refusal(404, "NotFound"))
+    async with reflecting(tmp_path, *replies) as it:
+        await it.until_requests(3)
+        await it.mirror.until(lambda: it.mirror.values == {})
+        assert it.mirror.states[-1].state is Health.MISSING
+
+
+async def test_an_unreadable_object_is_skipped_and_counted(tmp_path: Path) -> None:
+    items = [thing("a", 1), thing("bad", 2, value="unreadable")]
+    changes = stream(
+        event("ADDED", thing("worse", 11, value="unreadable")), event("ADDED", thing("c", 12)), then="hang"
+    )
+    async with reflecting(tmp_path, page(items, 10), changes) as it:
+        await it.mirror.until(lambda: set(it.mirror.values) == {"a", "c"})
+        assert it.mirror.states[-1] == SourceHealth(Health.LIVE, "", it.mirror.states[-1].since, 2)
+
+
+async def test_the_same_name_with_another_uid_is_another_object(tmp_path: Path) -> None:
+    changes = stream(
+        event("ADDED", thing("a", 11, uid="new", value="second")),
+        event("DELETED", thing("a", 12, uid="old")),
+        event("ADDED", thing("end", 13)),
+        then="hang",
+    )
+    async with reflecting(tmp_path, page([thing("a", 1, uid="old")], 10), changes) as it:
+        await it.mirror.until(lambda: "end" in it.mirror.values)
+        assert it.mirror.uids["a"] == "new"
+
+
+async def test_an_error_event_that_says_nothing_lists_again(tmp_path: Path) -> None:
+    replies = (page([thing("a", 1)], 10), stream(event("ERROR", {})), page([], 20), stream(then="hang"))
+    async with reflecting(tmp_path, *replies) as it:
+        await it.until_requests(4)
+        assert it.script.kinds == ["list", "watch", "list", "watch"]
+
+
+async def test_an_object_of_many_megabytes_is_read(tmp_path: Path) -> None:
+    big = thing("big", 11, value="x" * (6 << 20))
+    async with reflecting(tmp_path, page([], 10), stream(event("ADDED", big), then="hang")) as it:
+        await it.mirror.until(lambda: "big" in it.mirror.values)
+        assert len(it.mirror.values["big"]) == 6 << 20
+
+
+async def test_cancelling_closes_the_connection(tmp_path: Path) -> None:
+    closed = asyncio.Event()
+
+    async def notice(request: Any) -> Any:
+        try:
+            return await stream(then="hang")(request)
+        finally:
+            closed.set()
+
+    async with reflecting(tmp_path, page([], 10), notice) as it:
+        await it.until_requests(2)
+        it.task.cancel()
+        await asyncio.wait_for(closed.wait(), 5)
