@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import base64
-import copy
 import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
@@ -84,7 +83,7 @@ def manifests_of(
         MissingError: No such stage, or an operator is in no mirror.
     """
     stage = blueprint.stage(stage_id)
-    objects = _valued(blueprint, stage, binding, outputs)
+    objects = own_objects(blueprint, stage, binding, outputs)
     if isinstance(stage, ManifestsStage) and stage.source is not None:
         preset = blueprint.presets.get(binding.preset)
         objects.extend(operator_manifests(stage.source, mirrors, shipped=preset.mirror if preset else ""))
@@ -94,6 +93,23 @@ def manifests_of(
         _mark(manifest, labels, home)
         _tag(manifest, run_id)
     return objects
+
+
+def own_objects(blueprint: Blueprint, stage: AnyStage, binding: Binding, outputs: Outputs) -> list[Manifest]:
+    """The objects of a stage's own files with all values in place, without labels and without its operator.
+
+    Raises:
+        BlueprintError: A target matches nothing, an output is missing, a manifest cannot be read.
+    """
+    files = {file: [item.value for item in read_manifests(blueprint.folder, file)] for file in stage.files}
+    for target, value in _settings(blueprint, binding):
+        if target.file in files:
+            find(target, files[target.file]).write(formatted(value, target.format))
+    for wire in stage.sets:
+        if wire.file in files:
+            value = _output(stage, wire.source, outputs)
+            find(wire, files[wire.file]).write(formatted(value, wire.format))
+    return [item for objects in files.values() for item in objects]
 
 
 def tfvars_of(
@@ -162,18 +178,6 @@ def _secret(name: str, secret: SecretObject, value: str) -> Manifest:
         text = json.dumps({"auths": {secret.server: entry}})
     data = {key: base64.b64encode(text.encode()).decode()}
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": kind, "data": data}
-
-
-def _valued(blueprint: Blueprint, stage: AnyStage, binding: Binding, outputs: Outputs) -> list[Manifest]:
-    files = {file: [item.value for item in read_manifests(blueprint.folder, file)] for file in stage.files}
-    for target, value in _settings(blueprint, binding):
-        if target.file in files:
-            find(target, files[target.file]).write(formatted(value, target.format))
-    for wire in stage.sets:
-        if wire.file in files:
-            value = _output(stage, wire.source, outputs)
-            find(wire, files[wire.file]).write(formatted(value, wire.format))
-    return [copy.deepcopy(item) for objects in files.values() for item in objects]
 
 
 def _settings(blueprint: Blueprint, binding: Binding) -> Iterator[tuple[Target, Scalar]]:
