@@ -51,10 +51,19 @@ def _default_container(container: Object) -> None:
     container.setdefault("terminationMessagePath", "/dev/termination-log")
     container.setdefault("terminationMessagePolicy", "File")
     resources = container.setdefault("resources", {})
-    if isinstance(resources, dict) and resources.get("limits"):
-        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
+    if isinstance(resources, dict):
+        _default_resources(resources)
     for port in _maps(container.get("ports")):
         port.setdefault("protocol", "TCP")
+
+
+def _default_resources(resources: Object) -> None:
+    """Quantities become text; what is limited is requested."""
+    for part in ("limits", "requests"):
+        if isinstance(resources.get(part), dict):
+            resources[part] = {name: str(amount) for name, amount in resources[part].items()}
+    if resources.get("limits"):
+        resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
 
 
 def _default_volume(volume: Object) -> None:

@@ -24,6 +24,7 @@ NAMESPACES = GroupResource("", "namespaces")
 _SUFFIX_ALPHABET = "bcdfghjklmnpqrstvwxz2456789"
 _KEEPS_STATUS_ON_CREATE = frozenset({GroupResource("", "nodes")})
 _COUNTED_GROUPS = frozenset({"apps", "batch", "policy", "networking.k8s.io", "apiextensions.k8s.io", "autoscaling"})
+_OMITTED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences")
 _SERVER_OWNED = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "name")
 
 
@@ -191,6 +192,9 @@ class Writer:
         options.warnings.extend(texts)
 
     def _complete(self, resource: ResourceType, body: Object) -> None:
+        for name in _OMITTED_IF_EMPTY:
+            if name in body["metadata"] and not body["metadata"][name]:
+                del body["metadata"][name]
         if resource.is_custom:
             schema.with_defaults(body, resource.schema)
         else:

@@ -1,0 +1,97 @@
+"""The sandbox process: `python -m actions.sandbox --state DIR --name NAME`."""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConsoleError
+from actions.base.files import private_directory
+from actions.sandbox.options import SandboxOptions
+
+IDLE_SECONDS = 600.0
+
+
+@dataclass(frozen=True, slots=True)
+class Invocation:
+    """What the command line says."""
+
+    folder: Path
+    options: SandboxOptions
+    port: int
+    is_foreground: bool
+    idle_seconds: float
+
+
+def read_arguments(argv: Sequence[str]) -> Invocation:
+    """Read the command line; ends the program with 2 if it is wrong."""
+    parser = argparse.ArgumentParser(prog="python -m actions.sandbox", description="Serve the embedded cluster.")
+    parser.add_argument("--state", type=Path, required=True, metavar="DIR", help="folder of its kubeconfig and state")
+    parser.add_argument("--name", default="demo", help="name of the sandbox (default: %(default)s)")
+    parser.add_argument("--port", type=int, default=0, help="on 127.0.0.1; 0, the default, takes any free one")
+    parser.add_argument("--speed", type=float, default=SandboxOptions().speed, help="how much faster workloads print")
+    parser.add_argument("--seed", type=int, default=SandboxOptions().seed, help="of everything random in workloads")
+    parser.add_argument("--idle", type=float, default=IDLE_SECONDS, metavar="SECONDS", help="unused so long, it ends")
+    parser.add_argument("--foreground", action="store_true", help="print the kubeconfig's path; serve until stopped")
+    given = parser.parse_args(argv)
+    if given.speed <= 0:
+        parser.error("--speed must be above 0")
+    if not 0 <= given.port < 65_536:
+        parser.error("--port must be between 0 and 65535")
+    options = SandboxOptions(speed=given.speed, seed=given.seed)
+    return Invocation(given.state.resolve(), options, given.port, given.foreground, given.idle)
+
+
+async def serve(invocation: Invocation) -> None:
+    """Serve until a signal comes, or, in the background, until nobody has used the sandbox for long.
+
+    Raises:
+        ConfigError: The folder or the port cannot be used.
+    """
+    from actions.sandbox import actors, cloud
+    from actions.sandbox.kubelet import Kubelet
+    from actions.sandbox.server import Parts, serving
+
+    clock, options = SystemClock(), invocation.options
+    kubelet = Kubelet(options, clock)
+    parts = Parts(
+        kubelet,
+        actors=lambda session: actors.start(session, kubelet, options),
+        cloud=lambda session: cloud.create_app(session, options),
+    )
+    folder = private_directory(invocation.folder)
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        loop.add_signal_handler(number, stopped.set)
+    async with serving(folder, options, parts, port=invocation.port, clock=clock) as server:
+        endings: list[asyncio.Task[bool] | asyncio.Task[None]] = [asyncio.create_task(stopped.wait())]
+        if invocation.is_foreground:
+            print(server.kubeconfig, flush=True)  # noqa: T201 - the promised first line
+        else:
+            endings.append(asyncio.create_task(server.activity.idle_for(invocation.idle_seconds)))
+        _, unfinished = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
+        for task in unfinished:
+            task.cancel()
+
+
+def main() -> int:
+    """Run the process; its exit code."""
+    os.umask(0o077)
+    try:
+        asyncio.run(serve(read_arguments(sys.argv[1:])))
+    except ConsoleError as error:
+        print(error.sentence(), file=sys.stderr)  # noqa: T201 - the way to say why it ended
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

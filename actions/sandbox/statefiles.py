@@ -1,0 +1,58 @@
+"""The files by which a running sandbox is found: its kubeconfig, and `process.json`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import yaml
+
+from actions.base.files import write_private
+from actions.base.process import own_identity
+from actions.sandbox.locate import ProcessFile
+
+KUBECONFIG = "kubeconfig"
+PROCESS = "process.json"
+
+
+def write_kubeconfig(folder: Path, *, url: str, cluster: str) -> Path:
+    """Write a kubeconfig, 0600, that leads to `url`, and return its path.
+
+    Args:
+        folder: The sandbox's own.
+        url: Of the API server.
+        cluster: What the context calls the cluster: the ARN of an EKS cluster, as `aws eks update-kubeconfig` does.
+    """
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "clusters": [{"name": cluster, "cluster": {"server": url}}],
+        "users": [{"name": cluster, "user": {}}],
+        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster, "namespace": "default"}}],
+        "current-context": cluster,
+    }
+    path = folder / KUBECONFIG
+    write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    return path
+
+
+def write_process(folder: Path, *, url: str, kubeconfig: Path, aws_endpoint_url: str, speed: float) -> Path:
+    """Say that this process serves the sandbox; the last thing to be written, in one step."""
+    me = own_identity()
+    process = ProcessFile(
+        pid=me.pid,
+        start_ticks=me.start_ticks,
+        boot_id=me.boot_id,
+        url=url,
+        kubeconfig=str(kubeconfig),
+        aws_endpoint_url=aws_endpoint_url,
+        speed=speed,
+    )
+    path = folder / PROCESS
+    write_private(path, msgspec.json.encode(process))
+    return path
+
+
+def remove_process(folder: Path) -> None:
+    """Say that nobody serves it any more."""
+    (folder / PROCESS).unlink(missing_ok=True)
