@@ -1,0 +1,170 @@
+"""Apply: order, strictness, conflicts, immutable fields; single objects through discovery."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from actions.base.errors import ConflictError, InputError, MissingError, RefusedError
+from actions.cluster.apply import ApplyConflictError, FieldConflict, apply, apply_all
+from actions.cluster.objects import Discovery, ObjectRef, create, delete, fetch, list_objects, merge_patch
+from tests.unit.cluster.clocks import HastyClock
+from tests.unit.cluster.servers import session_to
+
+_GROUPS = {
+    "/api/v1": [
+        {"name": "pods", "kind": "Pod", "namespaced": True},
+        {"name": "pods/log", "kind": "Pod", "namespaced": True},
+        {"name": "namespaces", "kind": "Namespace", "namespaced": False},
+    ],
+    "/apis/batch/v1": [{"name": "jobs", "kind": "Job", "namespaced": True}],
+    "/apis/apiextensions.k8s.io/v1": [
+        {"name": "customresourcedefinitions", "kind": "CustomResourceDefinition", "namespaced": False}
+    ],
+}
+
+
+class Api:
+    """Discovery, and whatever `answers` has for `METHOD path`; a definition is established when asked twice."""
+
+    def __init__(self, **answers: tuple[int, dict[str, Any]]) -> None:
+        self.answers = answers
+        self.calls: list[tuple[str, str, dict[str, str], dict[str, Any]]] = []
+        self.looks = 0
+
+    async def __call__(self, request: web.Request) -> web.Response:
+        if request.path in _GROUPS:
+            return web.json_response({"resources": _GROUPS[request.path]})
+        if request.path == "/apis/x.io/v1" and self.looks > 1:
+            return web.json_response({"resources": [{"name": "things", "kind": "Thing", "namespaced": True}]})
+        if request.path.startswith("/apis/x.io/v1") and not self.looks:
+            return web.json_response({"code": 404, "message": "not found"}, status=404)
+        body = json.loads(await request.text() or "{}")
+        self.calls.append((request.method, request.path, dict(request.query), body))
+        if "customresourcedefinitions" in request.path and request.method == "GET":
+            self.looks += 1
+            status = "True" if self.looks > 1 else "False"
+            established = {"conditions": [{"type": "Established", "status": status}]}
+            kind = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
+            return web.json_response(kind | {"status": established})
+        code, answer = self.answers.get(request.method, (200, body))
+        return web.json_response(answer, status=code)
+
+    def paths(self, method: str) -> list[str]:
+        return [path for used, path, _, _ in self.calls if used == method]
+
+
+def _manifest(api_version: str, kind: str, name: str, **metadata: str) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {"name": name, **metadata}}
+
+
+async def test_apply_is_server_side_strict_and_lands_in_the_sessions_namespace(tmp_path: Path) -> None:
+    api = Api()
+    async with session_to(api, tmp_path) as session:
+        await apply(session, Discovery(session), _manifest("batch/v1", "Job", "j"), dry_run=True)
+    ((method, path, query, _),) = api.calls
+    assert (method, path) == ("PATCH", "/apis/batch/v1/namespaces/work/jobs/j")
+    assert query == {"fieldManager": "eksml-tui", "fieldValidation": "Strict", "force": "false", "dryRun": "All"}
+
+
+async def test_definitions_and_namespaces_come_first_and_are_waited_for(tmp_path: Path) -> None:
+    api = Api()
+    manifests = [
+        _manifest("x.io/v1", "Thing", "t", namespace="n"),
+        _manifest("v1", "Namespace", "n"),
+        _manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.x.io"),
+    ]
+    async with session_to(api, tmp_path) as session:
+        applied = await apply_all(session, Discovery(session), manifests, clock=HastyClock())
+    assert [ref.kind for ref in applied] == ["Namespace", "CustomResourceDefinition", "Thing"]
+    assert api.looks == 2
+    assert api.paths("PATCH")[-1] == "/apis/x.io/v1/namespaces/n/things/t"
+
+
+async def test_a_conflict_names_owner_and_field(tmp_path: Path) -> None:
+    cause = {
+        "reason": "FieldManagerConflict",
+        "message": 'conflict with "kubectl-client-side-apply" using batch/v1',
+        "field": ".spec.parallelism",
+    }
+    answer = {"code": 409, "reason": "Conflict", "message": "conflicts", "details": {"causes": [cause]}}
+    async with session_to(Api(PATCH=(409, answer)), tmp_path) as session:
+        with pytest.raises(ApplyConflictError, match=r"Job work/j: \.spec\.parallelism belongs to kubectl") as caught:
+            await apply(session, Discovery(session), _manifest("batch/v1", "Job", "j"))
+    assert caught.value.conflicts == (FieldConflict("kubectl-client-side-apply", ".spec.parallelism"),)
+    assert isinstance(caught.value, ConflictError)
+
+
+async def test_an_immutable_job_says_what_to_do(tmp_path: Path) -> None:
+    cause = {"reason": "FieldValueInvalid", "message": "Invalid value: …: field is immutable", "field": "spec.template"}
+    answer = {"code": 422, "reason": "Invalid", "message": 'Job "j" is invalid', "details": {"causes": [cause]}}
+    async with session_to(Api(PATCH=(422, answer)), tmp_path) as session:
+        with pytest.raises(RefusedError, match=r"Job work/j exists, and spec\.template cannot be changed") as caught:
+            await apply(session, Discovery(session), _manifest("batch/v1", "Job", "j"))
+    assert "Delete the Job" in caught.value.hint
+
+
+async def test_an_unknown_field_is_quoted_with_the_object(tmp_path: Path) -> None:
+    answer = {"code": 400, "reason": "BadRequest", "message": 'strict decoding error: unknown field "spec.tpyo"'}
+    async with session_to(Api(PATCH=(400, answer)), tmp_path) as session:
+        with pytest.raises(RefusedError, match=r'Job work/j is refused: .*unknown field "spec\.tpyo"'):
+            await apply(session, Discovery(session), _manifest("batch/v1", "Job", "j"))
+
+
+async def test_an_unknown_kind_names_the_operator_to_install(tmp_path: Path) -> None:
+    async with session_to(Api(), tmp_path) as session:
+        with pytest.raises(MissingError, match=r"does not know the kind Thing of x\.io/v1") as caught:
+            await fetch(session, Discovery(session), ObjectRef("x.io/v1", "Thing", "n", "t"))
+    assert "operator" in caught.value.hint
+
+
+async def test_a_manifest_without_a_name_is_an_input_error(tmp_path: Path) -> None:
+    async with session_to(Api(), tmp_path) as session:
+        with pytest.raises(InputError, match=r"metadata\.name"):
+            await apply(session, Discovery(session), {"apiVersion": "v1", "kind": "Pod"})
+
+
+async def test_single_objects_go_to_the_right_paths(tmp_path: Path) -> None:
+    api = Api()
+    pod = ObjectRef("v1", "Pod", "n", "p")
+    async with session_to(api, tmp_path) as session:
+        discovery = Discovery(session)
+        await create(session, discovery, _manifest("v1", "Pod", "p", namespace="n"))
+        await merge_patch(session, discovery, pod, {"status": {"phase": "Running"}}, subresource="status")
+        assert await delete(session, discovery, pod, uid="u1") is True
+        await fetch(session, discovery, ObjectRef("v1", "Namespace", "", "n"))
+    assert [(method, path) for method, path, _, _ in api.calls] == [
+        ("POST", "/api/v1/namespaces/n/pods"),
+        ("PATCH", "/api/v1/namespaces/n/pods/p/status"),
+        ("DELETE", "/api/v1/namespaces/n/pods/p"),
+        ("GET", "/api/v1/namespaces/n"),
+    ]
+    assert api.calls[2][3]["preconditions"] == {"uid": "u1"}
+
+
+async def test_deleting_what_is_gone_is_not_an_error(tmp_path: Path) -> None:
+    async with session_to(Api(DELETE=(404, {"code": 404, "message": "gone"})), tmp_path) as session:
+        assert await delete(session, Discovery(session), ObjectRef("v1", "Pod", "n", "p")) is False
+
+
+async def test_a_list_is_read_page_by_page_and_its_items_name_their_kind(tmp_path: Path) -> None:
+    pages = {
+        "": {"metadata": {"continue": "more"}, "items": [{"metadata": {"name": "a"}}]},
+        "more": {"metadata": {}, "items": [{"metadata": {"name": "b"}}]},
+    }
+    seen: list[dict[str, str]] = []
+
+    async def answer(request: web.Request) -> web.Response:
+        if request.path in _GROUPS:
+            return web.json_response({"resources": _GROUPS[request.path]})
+        seen.append(dict(request.query))
+        return web.json_response(pages[request.query.get("continue", "")])
+
+    async with session_to(answer, tmp_path) as session:
+        found = await list_objects(session, Discovery(session), "v1", "Pod", label_selector="a=b")
+    assert [(pod["kind"], pod["metadata"]["name"]) for pod in found] == [("Pod", "a"), ("Pod", "b")]
+    assert all(query["labelSelector"] == "a=b" for query in seen)

@@ -1,0 +1,237 @@
+"""Following logs: every line once, in order, whatever happens to the connection."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from actions.base.errors import AccessError
+from actions.cluster.loglines import MAX_LINE_BYTES, LineCutter, LogCursor, LogLine, read_line
+from actions.cluster.logs import ContainerEnd, LogFollower, LogSource, follow, read_log
+from tests.unit.cluster.clocks import HastyClock
+from tests.unit.cluster.logserver import LogServer, stamped
+from tests.unit.cluster.servers import session_to
+
+SOURCE = LogSource("work", "p", "main", "u1")
+
+
+def _lines(count: int, *, first: int = 0) -> list[bytes]:
+    return [stamped(index, f"step {index} größe ✓") for index in range(first, first + count)]
+
+
+def _texts(lines: list[LogLine]) -> list[str]:
+    return [line.text for line in lines if not line.is_marker]
+
+
+def _markers(lines: list[LogLine]) -> list[str]:
+    return [line.text for line in lines if line.is_marker]
+
+
+async def _follow(
+    folder: Path, server: LogServer, *, since: LogCursor | None = None
+) -> tuple[list[LogLine], ContainerEnd]:
+    got: list[LogLine] = []
+    async with session_to(server, folder) as session:
+        follower = LogFollower(session, SOURCE, on_lines=got.extend, clock=HastyClock(), since=since)
+        async with asyncio.timeout(30):
+            end = await follower.run()
+    return got, end
+
+
+async def test_a_finished_log_comes_once_and_ends_with_the_exit_code(tmp_path: Path) -> None:
+    got, end = await _follow(tmp_path, LogServer(_lines(20), exit_code=3))
+    assert _texts(got) == [f"step {index} größe ✓" for index in range(20)]
+    assert end == ContainerEnd(3, "Completed")
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_cuts_at_random_bytes_lose_and_double_nothing(tmp_path: Path, seed: int) -> None:
+    dice = random.Random(seed)
+    server = LogServer(_lines(300), exit_code=None, restart_policy="Never", chunk=dice.randint(1, 400))
+    size = len(b"".join(server.lines))
+    cuts = [dice.randint(0, size) for _ in range(25)]
+
+    def give() -> Iterator[int]:
+        yield from cuts
+        server.exit_code = 0
+
+    server.cuts = give()
+    got, end = await _follow(tmp_path, server)
+    assert _texts(got) == [f"step {index} größe ✓" for index in range(300)]
+    assert _markers(got) == []
+    assert end.exit_code == 0
+
+
+async def test_it_goes_on_from_a_cursor(tmp_path: Path) -> None:
+    server = LogServer(_lines(40))
+    taken = [read_line(line.rstrip(b"\n"), previous_ns=0) for line in server.lines[:25]]
+    cursor = LogCursor(0, 0)
+    for line in taken:
+        cursor = cursor.after(line)
+    got, _ = await _follow(tmp_path, server, since=cursor)
+    assert _texts(got) == [f"step {index} größe ✓" for index in range(25, 40)]
+    assert cursor.seen == 1
+
+
+async def test_a_live_follower_shows_lines_before_the_end(tmp_path: Path) -> None:
+    server = LogServer(_lines(5), exit_code=None)
+    got: list[LogLine] = []
+    async with session_to(server, tmp_path) as session:
+        task = asyncio.create_task(follow(session, SOURCE, on_lines=got.extend, tail_lines=2))
+        async with asyncio.timeout(10):
+            while len(got) < 2:
+                await asyncio.sleep(0.005)
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert _texts(got) == ["step 3 größe ✓", "step 4 größe ✓"]
+
+
+async def test_lines_that_the_server_has_dropped_are_marked(tmp_path: Path) -> None:
+    server = LogServer(_lines(100), exit_code=None)
+    server.cuts = iter([len(b"".join(server.lines[:20]))])
+    got: list[LogLine] = []
+    async with session_to(server, tmp_path) as session:
+        follower = LogFollower(session, SOURCE, on_lines=got.extend, clock=HastyClock())
+        task = asyncio.create_task(follower.run())
+        async with asyncio.timeout(10):
+            await server.began.wait()
+            del server.lines[:60]
+            while len(_texts(got)) < 60:
+                await asyncio.sleep(0.005)
+        server.exit_code = 0
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert [marker for marker in _markers(got) if "may be missing" in marker]
+    assert _texts(got) == [f"step {index} größe ✓" for index in [*range(20), *range(60, 100)]]
+
+
+async def test_a_restart_brings_the_rest_of_the_container_before(tmp_path: Path) -> None:
+    server = LogServer(_lines(30), exit_code=None, restart_policy="OnFailure")
+
+    def give() -> Iterator[int]:
+        yield len(b"".join(server.lines[:10]))
+        server.previous, server.lines, server.restarts, server.exit_code = server.lines, _lines(10, first=600), 1, 0
+
+    server.cuts = give()
+    got, end = await _follow(tmp_path, server)
+    assert _texts(got) == [f"step {index} größe ✓" for index in [*range(30), *range(600, 610)]]
+    assert _markers(got) == ["-- container restarted (exit 137, OOMKilled) --"]
+    assert got[30].is_marker
+    assert end.exit_code == 0
+
+
+async def test_a_pod_that_is_gone_ends_the_log(tmp_path: Path) -> None:
+    got, end = await _follow(tmp_path, LogServer(is_gone=True))
+    assert got == []
+    assert end == ContainerEnd(None, "gone")
+
+
+async def test_another_pod_of_the_same_name_is_not_followed(tmp_path: Path) -> None:
+    got, end = await _follow(tmp_path, LogServer(_lines(5), uid="another"))
+    assert got == []
+    assert end.reason == "gone"
+
+
+async def test_a_silent_stream_is_opened_again(tmp_path: Path) -> None:
+    server = LogServer(_lines(5), exit_code=None)
+    got: list[LogLine] = []
+    async with session_to(server, tmp_path) as session:
+        follower = LogFollower(session, SOURCE, on_lines=got.extend, clock=HastyClock(), silence_seconds=0.1)
+        task = asyncio.create_task(follower.run())
+        async with asyncio.timeout(10):
+            while len(server.queries) < 3:
+                await asyncio.sleep(0.005)
+        server.exit_code = 0
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)
+    assert len(got) == 5
+    assert server.queries[1]["sinceTime"] == "2026-11-21T10:00:00Z"
+
+
+async def test_a_container_that_has_not_started_is_waited_for(tmp_path: Path) -> None:
+    server = LogServer(_lines(3), exit_code=None)
+    refusals = 3
+
+    async def not_yet(request: web.Request) -> web.StreamResponse:
+        nonlocal refusals
+        if request.path.endswith("/log") and refusals:
+            refusals -= 1
+            server.exit_code = None if refusals else 0
+            message = "container main in pod p is waiting to start: ContainerCreating"
+            return web.json_response({"code": 400, "reason": "BadRequest", "message": message}, status=400)
+        return await server(request)
+
+    got: list[LogLine] = []
+    async with session_to(not_yet, tmp_path) as session, asyncio.timeout(10):
+        await follow(session, SOURCE, on_lines=got.extend, clock=HastyClock())
+    assert len(got) == 3
+
+
+async def test_no_right_to_read_logs_is_an_error(tmp_path: Path) -> None:
+    async def refuse(request: web.Request) -> web.Response:
+        return web.json_response({"code": 403, "message": "pods is forbidden"}, status=403)
+
+    async with session_to(refuse, tmp_path) as session:
+        with pytest.raises(AccessError, match="pods is forbidden"):
+            await follow(session, SOURCE, on_lines=lambda _: None)
+
+
+async def test_reading_waits_for_a_slow_reader(tmp_path: Path) -> None:
+    at_once = most = 0
+
+    async def slow(lines: list[LogLine]) -> None:
+        nonlocal at_once, most
+        at_once += 1
+        most = max(most, at_once)
+        await asyncio.sleep(0)
+        at_once -= 1
+
+    async with session_to(LogServer(_lines(2000)), tmp_path) as session:
+        await follow(session, SOURCE, on_lines=slow, clock=HastyClock())
+    assert most == 1
+
+
+async def test_a_log_is_read_as_it_is(tmp_path: Path) -> None:
+    server = LogServer([*_lines(5), stamped(5, "no newline").rstrip(b"\n")], exit_code=None)
+    async with session_to(server, tmp_path) as session:
+        lines = await read_log(session, SOURCE, tail_lines=2)
+    assert _texts(lines) == ["step 4 größe ✓", "no newline"]
+
+
+def test_lines_are_cut_out_of_chunks_that_end_anywhere() -> None:
+    whole = b"one\ntwo\rthree\n\nfour"
+    for size in range(1, len(whole) + 1):
+        cutter = LineCutter()
+        lines = [line for at in range(0, len(whole), size) for line in cutter.feed(whole[at : at + size])]
+        assert [*lines, *cutter.finish()] == [b"one", b"two\rthree", b"", b"four"]
+
+
+def test_a_line_of_many_megabytes_is_cut_and_says_so() -> None:
+    cutter = LineCutter()
+    for _ in range(50):
+        assert cutter.feed(b"x" * 100_000) == []
+    (line,) = cutter.feed(b"\n")
+    assert line.startswith(b"x" * MAX_LINE_BYTES)
+    assert line.endswith(f"(+{5_000_000 - MAX_LINE_BYTES} bytes)".encode())
+    assert cutter.feed(b"short\n") == [b"short"]
+
+
+def test_a_line_keeps_its_carriage_returns_and_colours_and_nothing_else() -> None:
+    line = read_line(b"2026-11-21T10:00:00.5Z 10%\r\x1b[32m20%\x1b[0m\x1b]0;title\x07 \xff", previous_ns=0)
+    assert line.text == "10%\r\x1b[32m20%\x1b[0m �"
+    assert line.at_ns == 1_795_255_200_500_000_000
+
+
+def test_a_timestamp_with_an_offset_is_the_same_moment() -> None:
+    utc = read_line(b"2026-11-21T10:00:00.000000001Z x", previous_ns=0)
+    assert read_line(b"2026-11-21T11:30:00.000000001+01:30 x", previous_ns=0) == utc
+
+
+def test_a_line_without_a_timestamp_is_a_marker() -> None:
+    line = read_line(b"failed to create fsnotify watcher: too many open files", previous_ns=7)
+    assert (line.at_ns, line.is_marker) == (7, True)
