@@ -1,0 +1,192 @@
+"""Charts: cleaning, thinning, drawing."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from textual.app import App, ComposeResult
+
+from tests.support.waiting import wait_for
+from tui.present.ansi import visible_text
+from tui.present.curves import (
+    Curve,
+    clean_name,
+    figures_of,
+    heights_of,
+    round_ticks,
+    short_number,
+    smoothed,
+    thinned,
+)
+from tui.seams import screen_text
+from tui.widgets.plot import PlotView
+from tui.widgets.plot_picture import Pen, PlotOptions, picture_of
+from tui.widgets.plot_renderer import Axis, PlotextRenderer, Stroke
+
+PEN = Pen((90, 90, 90), (0, 200, 255))
+
+
+def a_curve(*ys: float, name: str = "loss") -> Curve:
+    return Curve(name, [float(x) for x in range(len(ys))], ys)
+
+
+def drawn(*curves: Curve, options: PlotOptions = PlotOptions(), width: int = 60, height: int = 12) -> list[str]:  # noqa: B008
+    lines = picture_of(
+        curves, [PEN] * len(curves), width=width, height=height, options=options, renderer=PlotextRenderer()
+    )
+    return [visible_text(line) for line in lines]
+
+
+def test_a_spike_and_a_gap_survive_thinning() -> None:
+    heights: list[float | None] = [1.0] * 10_000
+    heights[4_321] = 99.0
+    heights[6_000:6_200] = [None] * 200
+    line = thinned([float(x) for x in range(10_000)], heights, 100)
+    assert len(line.xs) <= 200
+    assert 99.0 in line.ys
+    assert None in line.ys
+
+
+@given(st.lists(st.one_of(st.none(), st.floats(-1e6, 1e6)), max_size=400), st.integers(1, 50))
+def test_thinning_keeps_extremes_and_order(heights: list[float | None], buckets: int) -> None:
+    line = thinned([float(x) for x in range(len(heights))], heights, buckets)
+    assert list(line.xs) == sorted(line.xs)
+    finite = [height for height in heights if height is not None]
+    kept = [height for height in line.ys if height is not None]
+    assert (min(finite), max(finite)) == (min(kept), max(kept)) if finite else not kept
+
+
+def test_smoothing_starts_at_the_first_value_and_keeps_gaps() -> None:
+    assert smoothed([4.0, 4.0, None, 4.0]) == [pytest.approx(4.0), pytest.approx(4.0), None, pytest.approx(4.0)]
+
+
+def test_what_is_not_finite_is_counted_and_not_drawn() -> None:
+    curve = a_curve(3.0, math.nan, math.inf, 2.0, -math.inf)
+    assert heights_of(curve, is_log=False) == [3.0, None, None, 2.0, None]
+    figures = figures_of(curve, is_log=False)
+    assert (figures.last, figures.low, figures.high, figures.unshown) == (2.0, 2.0, 3.0, 3)
+
+
+def test_a_logarithmic_axis_masks_what_is_not_positive() -> None:
+    assert heights_of(a_curve(100.0, 0.0, -5.0), is_log=True) == [2.0, None, None]
+
+
+def test_a_curve_without_a_finite_value_has_no_figures() -> None:
+    figures = figures_of(a_curve(math.nan), is_log=False)
+    assert math.isnan(figures.last)
+    assert short_number(figures.last) == "?"
+
+
+@given(st.floats(-1e9, 1e9), st.floats(1e-6, 1e9), st.integers(2, 20))
+def test_ticks_are_few_and_within_the_range(low: float, span: float, most: int) -> None:
+    ticks = round_ticks(low, low + span, most)
+    assert 1 <= len(ticks) <= most
+    assert all(low - span * 0.01 <= tick <= low + span * 1.01 for tick in ticks)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.03125, "0.03125"), (12.5, "12.5"), (12_345, "12.35k"), (3.4e6, "3.4M"), (2e-7, "2e-07")]
+)
+def test_numbers_are_short(value: float, text: str) -> None:
+    assert short_number(value) == text
+
+
+def test_names_from_outside_are_harmless_in_a_legend() -> None:
+    assert clean_name("loss\x1b[31m\n" + "x" * 50) == "loss[31m" + "x" * 15 + "…"
+
+
+@pytest.mark.parametrize("is_log", [False, True])
+@pytest.mark.parametrize(
+    "ys",
+    [
+        (1.0,),
+        (5.0, 5.0, 5.0),
+        (math.nan, 1.0, math.inf, 2.0),
+        (1e-300, 1e300),
+        (-1.0, 0.0, 1.0),
+        tuple(float(y) for y in range(5_000)),
+    ],
+)
+def test_every_shape_of_data_is_drawn_to_size(ys: tuple[float, ...], is_log: bool) -> None:
+    lines = drawn(a_curve(*ys), options=PlotOptions(is_log=is_log))
+    assert len(lines) == 12
+    assert all(len(line) == 60 for line in lines)
+
+
+def test_nothing_to_draw_says_so() -> None:
+    assert drawn(a_curve()) == ["no data yet"]
+    assert drawn(a_curve(-1.0), options=PlotOptions(is_log=True)) == ["no data yet"]
+    assert drawn(a_curve(1.0), width=10) == ["too small for a chart"]
+
+
+def test_ascii_charts_are_ascii() -> None:
+    lines = drawn(a_curve(1.0, 2.0, 3.0), options=PlotOptions(is_ascii=True))
+    assert "".join(lines).isascii()
+    assert "*" in "".join(lines)
+
+
+class PlotApp(App[None]):
+    def __init__(self, view: PlotView) -> None:
+        super().__init__()
+        self.view = view
+
+    def compose(self) -> ComposeResult:
+        yield self.view
+
+
+class CountingRenderer:
+    """Counts drawings, or fails."""
+
+    def __init__(self, *, problem: str = "") -> None:
+        self.problem = problem
+        self.count = 0
+
+    def draw(
+        self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int, is_ascii: bool
+    ) -> list[str]:
+        self.count += 1
+        if self.problem:
+            raise ValueError(self.problem)
+        return ["drawn" for _ in range(height)]
+
+
+async def test_the_legend_tells_last_least_and_greatest() -> None:
+    app = PlotApp(PlotView("loss"))
+    async with app.run_test(size=(70, 16)) as pilot:
+        app.view.show([a_curve(9.5, math.nan, 2.25, name="train_loss")], version=1)
+        await wait_for(pilot, lambda: "train_loss 2.25" in screen_text(app), "the legend")
+        assert "min 2.25 · max 9.5 · over step · 1 point not shown" in screen_text(app)
+
+
+async def test_the_same_version_is_drawn_once_however_often_it_is_painted() -> None:
+    renderer = CountingRenderer()
+    app = PlotApp(PlotView("loss", renderer=renderer))
+    async with app.run_test(size=(70, 16)) as pilot:
+        for _ in range(5):
+            app.view.show([a_curve(1.0, 2.0)], version=7)
+            app.view.refresh()
+        await wait_for(pilot, lambda: "drawn" in screen_text(app), "the chart")
+        assert renderer.count == 1
+        app.view.show([a_curve(1.0, 3.0)], version=8)
+        await wait_for(pilot, lambda: renderer.count == 2, "the second drawing")
+
+
+async def test_a_chart_that_cannot_be_drawn_says_why() -> None:
+    app = PlotApp(PlotView("loss", renderer=CountingRenderer(problem="no room for ticks")))
+    async with app.run_test(size=(70, 16)) as pilot:
+        app.view.show([a_curve(1.0, 2.0)], version=1)
+        await wait_for(pilot, lambda: "no room for ticks" in screen_text(app), "the reason")
+
+
+async def test_the_log_axis_is_switched_by_key() -> None:
+    app = PlotApp(PlotView("loss"))
+    async with app.run_test(size=(70, 16)) as pilot:
+        app.view.show([a_curve(1.0, 10.0, 1000.0)], version=1)
+        app.view.focus()
+        await wait_for(pilot, lambda: app.view.has_focus, "focus")
+        await pilot.press("L")
+        await wait_for(pilot, lambda: "(log)" in screen_text(app), "the logarithmic axis")

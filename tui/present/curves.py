@@ -1,0 +1,119 @@
+"""Curves made fit for drawing: cleaned, smoothed, thinned, with honest ticks."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui.present.cells import Span, fit, text_of
+
+NAME_WIDTH = 24
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Curve:
+    """Points as they were measured, oldest first; both sequences `(n,)`. Values may be NaN or infinite."""
+
+    name: str
+    xs: Sequence[float]
+    ys: Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """What is said of a curve in numbers. All are NaN when no value is finite."""
+
+    last: float
+    low: float
+    high: float
+    unshown: int
+    """Values that cannot be drawn: infinite, not a number, or not positive on a logarithmic axis."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Points to connect, in order, with breaks where a value could not be drawn (`None`)."""
+
+    xs: tuple[float, ...]
+    ys: tuple[float | None, ...]
+
+
+def clean_name(name: str) -> str:
+    """A curve's name for the legend: printable, of bounded length."""
+    printable = "".join(character for character in name if character.isprintable())
+    return text_of(fit(Span(printable), NAME_WIDTH)).rstrip()
+
+
+def heights_of(curve: Curve, *, is_log: bool) -> list[float | None]:
+    """The values as heights on the axis (their decimal logarithm on a logarithmic one); `None` for what has none."""
+    if is_log:
+        return [math.log10(y) if y > 0 and math.isfinite(y) else None for y in curve.ys]
+    return [y if math.isfinite(y) else None for y in curve.ys]
+
+
+def figures_of(curve: Curve, *, is_log: bool) -> Figures:
+    """Last, least and greatest finite value, and how many are not shown."""
+    finite = [y for y in curve.ys if math.isfinite(y)]
+    unshown = sum(height is None for height in heights_of(curve, is_log=is_log))
+    if not finite:
+        return Figures(math.nan, math.nan, math.nan, unshown)
+    return Figures(finite[-1], min(finite), max(finite), unshown)
+
+
+def smoothed(heights: Sequence[float | None], *, weight: float = 0.9) -> list[float | None]:
+    """The exponential moving average, corrected for its start; gaps stay gaps and do not pull it."""
+    average, share = 0.0, 0.0
+    result: list[float | None] = []
+    for height in heights:
+        if height is None:
+            result.append(None)
+            continue
+        average = average * weight + (1 - weight) * height
+        share = share * weight + (1 - weight)
+        result.append(average / share)
+    return result
+
+
+def thinned(xs: Sequence[float], heights: Sequence[float | None], buckets: int) -> Line:
+    """At most two points a bucket, the least and the greatest, in their order: spikes survive, and gaps too."""
+    count = min(len(xs), len(heights))
+    if count <= 2 * buckets:
+        return Line(tuple(xs[:count]), tuple(heights[:count]))
+    kept_xs: list[float] = []
+    kept: list[float | None] = []
+    for bucket in range(buckets):
+        begin, end = bucket * count // buckets, (bucket + 1) * count // buckets
+        here = [index for index in range(begin, end) if heights[index] is not None]
+        if not here:
+            kept_xs.append(xs[begin])
+            kept.append(None)
+            continue
+        extremes = {min(here, key=lambda i: heights[i] or 0.0), max(here, key=lambda i: heights[i] or 0.0)}
+        for index in sorted(extremes):
+            kept_xs.append(xs[index])
+            kept.append(heights[index])
+    return Line(tuple(kept_xs), tuple(kept))
+
+
+def round_ticks(low: float, high: float, most: int) -> list[float]:
+    """Round numbers between `low` and `high`, at most `most`, at least one."""
+    if not high > low or most < 2:
+        return [low]
+    raw = (high - low) / most
+    magnitude = 10.0 ** math.floor(math.log10(raw))
+    step = next(factor * magnitude for factor in (1, 2, 2.5, 5, 10) if factor * magnitude >= raw * 0.999)
+    first = math.ceil(low / step - 1e-9)
+    ticks = [number * step for number in range(first, math.floor(high / step + 1e-9) + 1)]
+    return ticks[:most] or [low]
+
+
+def short_number(value: float) -> str:
+    """A number in at most seven characters: `0.0312`, `12.5`, `1.2k`, `3.4M`, `2e-07`; `?` if it is none."""
+    if not math.isfinite(value):
+        return "?"
+    size = abs(value)
+    for limit, name in ((1e12, "T"), (1e9, "G"), (1e6, "M"), (1e4, "k")):
+        if size >= limit:
+            return f"{value / (1e3 if name == 'k' else limit):.4g}{name}"
+    return f"{value:.4g}"

@@ -1,0 +1,183 @@
+"""A chart of live curves, with what they are worth now in words."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import ClassVar
+
+from rich.color import Color as RichColor
+from rich.color import blend_rgb
+from rich.color_triplet import ColorTriplet
+from rich.segment import Segment
+from rich.style import Style
+from textual.binding import Binding, BindingType
+from textual.strip import Strip
+from textual.timer import Timer
+
+from tui.present.ansi import segments_of
+from tui.present.curves import Curve, clean_name, figures_of, short_number
+from tui.widgets.plot_picture import Pen, PlotOptions, picture_of
+from tui.widgets.plot_renderer import PlotextRenderer, PlotRenderer
+from tui.widgets.stripes import StripWidget
+
+CURVE_COLORS = 6
+LEGEND_ROWS = 2
+DRAW_SECONDS = 0.5
+"""Least time between two drawings: one costs 10–40 ms."""
+_MARKS, _ASCII_MARKS = "━", "-"
+
+
+class PlotView(StripWidget, can_focus=True):
+    """Curves over a common x, the measured values dim, their moving average bright.
+
+        plot = PlotView("loss")
+        plot.show([Curve("train_loss", steps, losses)], version=series.version)
+
+    Nothing is drawn for the same `version`, and never while painting: the finished chart is kept until version, size,
+    options or theme change, and is made anew at most twice a second. What cannot be drawn (NaN, infinite, ≤ 0 on a
+    logarithmic axis) is a gap, and counted in the legend. If drawing fails the pane says so.
+    """
+
+    PARTS = (*(f"plot--curve-{index}" for index in range(CURVE_COLORS)), "plot--axes")
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
+    DEFAULT_CSS = """
+    PlotView { width: 1fr; height: 1fr; }
+    PlotView > .plot--axes { color: $foreground 60%; }
+    PlotView > .plot--curve-0 { color: $text-primary; }
+    PlotView > .plot--curve-1 { color: $text-warning; }
+    PlotView > .plot--curve-2 { color: $text-success; }
+    PlotView > .plot--curve-3 { color: $text-accent; }
+    PlotView > .plot--curve-4 { color: $text-error; }
+    PlotView > .plot--curve-5 { color: $text-secondary; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("L", "switch_log", "log axis", id="plot.log"),
+        Binding("E", "switch_smooth", "smooth", id="plot.smooth"),
+    ]
+
+    def __init__(
+        self,
+        y_label: str,
+        *,
+        x_label: str = "step",
+        options: PlotOptions = PlotOptions(),  # noqa: B008 - a frozen value
+        renderer: PlotRenderer | None = None,
+        id: str | None = None,
+        classes: str | None = None,
+    ) -> None:
+        super().__init__(id=id, classes=classes)
+        self._labels = (clean_name(y_label), clean_name(x_label))
+        self._options = options
+        self._renderer = renderer or PlotextRenderer()
+        self._curves: tuple[Curve, ...] = ()
+        self._version: object = None
+        self._body: list[Strip] = []
+        self._legend: list[Strip] = []
+        self._drawn_at = -DRAW_SECONDS
+        self._draw_timer: Timer | None = None
+
+    @property
+    def options(self) -> PlotOptions:
+        """Axis, smoothing, characters."""
+        return self._options
+
+    def show(self, curves: Sequence[Curve], *, version: object) -> None:
+        """Draw other data; the same `version` (compared with `==`) means the same data."""
+        if version == self._version:
+            return
+        self._version, self._curves = version, tuple(curves)
+        self._draw_when_due()
+
+    def action_switch_log(self) -> None:
+        """Switch between a linear and a logarithmic y axis."""
+        self._set(PlotOptions(not self._options.is_log, self._options.is_smoothed, self._options.is_ascii))
+
+    def action_switch_smooth(self) -> None:
+        """Switch the moving average."""
+        self._set(PlotOptions(self._options.is_log, not self._options.is_smoothed, self._options.is_ascii))
+
+    def on_resize(self) -> None:
+        """Draw for the new size."""
+        self._draw_when_due()
+
+    def restyled(self) -> None:
+        """Draw in the new colours."""
+        if self._curves and self.is_mounted:
+            self.call_later(self._draw_when_due)
+
+    def render_line(self, y: int) -> Strip:
+        """Legend, then the chart."""
+        width, base = self.size.width, self.skin.base
+        lines = [*self._legend, *self._body]
+        return lines[y].adjust_cell_length(width, base) if y < len(lines) else Strip.blank(width, base)
+
+    def _set(self, options: PlotOptions) -> None:
+        self._options = options
+        self._drawn_at = -DRAW_SECONDS
+        self._draw_when_due()
+
+    def _draw_when_due(self) -> None:
+        if self._draw_timer is not None or not self.size.area:
+            return
+        wait = self._drawn_at + DRAW_SECONDS - asyncio.get_running_loop().time()
+        if wait <= 0:
+            self._draw()
+        else:
+            self._draw_timer = self.set_timer(wait, self._timer_fired)
+
+    def _timer_fired(self) -> None:
+        self._draw_timer = None
+        self._draw()
+
+    def _draw(self) -> None:
+        self._drawn_at = asyncio.get_running_loop().time()
+        skin = self.skin
+        styles = [skin.parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
+        try:
+            lines = picture_of(
+                self._curves,
+                [_pen(style) for style in styles],
+                width=self.size.width,
+                height=self.size.height - LEGEND_ROWS,
+                options=self._options,
+                renderer=self._renderer,
+            )
+        except ValueError as error:
+            lines = [str(error)]
+        axes = skin.parts["plot--axes"]
+        self._body = [
+            Strip([Segment(text, axes + style if style else axes) for text, style, _ in segments_of(line)])
+            for line in lines
+        ]
+        self._legend = [self._legend_strip(styles), self._range_strip()]
+        self.refresh()
+
+    def _legend_strip(self, styles: Sequence[Style]) -> Strip:
+        mark = _ASCII_MARKS if self._options.is_ascii else _MARKS
+        segments = [Segment(self._labels[0] + (" (log)" if self._options.is_log else ""), self.skin.base)]
+        for curve, style in zip(self._curves, styles, strict=True):
+            last = short_number(figures_of(curve, is_log=False).last)
+            segments.append(Segment(f"  {mark}{mark} {clean_name(curve.name)} {last}", style))
+        return Strip(segments)
+
+    def _range_strip(self) -> Strip:
+        figures = [figures_of(curve, is_log=self._options.is_log) for curve in self._curves]
+        finite = [each for each in figures if each.low == each.low]
+        parts = []
+        if finite:
+            low, high = min(each.low for each in finite), max(each.high for each in finite)
+            parts.append(f"min {short_number(low)} · max {short_number(high)}")
+        parts.append(f"over {self._labels[1]}")
+        unshown = sum(each.unshown for each in figures)
+        if unshown:
+            parts.append(f"{unshown:,} point{'s' * (unshown > 1)} not shown")
+        return Strip([Segment(" · ".join(parts), self.skin.parts["plot--axes"])])
+
+
+def _pen(style: Style) -> Pen:
+    color = style.color or RichColor.default()
+    bright = color.get_truecolor()
+    ground = style.bgcolor.get_truecolor(foreground=False) if style.bgcolor else ColorTriplet(0, 0, 0)
+    dim = blend_rgb(ground, bright, 0.45)
+    return Pen((dim.red, dim.green, dim.blue), (bright.red, bright.green, bright.blue))

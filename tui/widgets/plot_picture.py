@@ -1,0 +1,93 @@
+"""From curves to a finished chart: a pure function of data, size and colours."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from tui.present.curves import Curve, Line, heights_of, round_ticks, short_number, smoothed, thinned
+from tui.widgets.plot_renderer import Axis, Color, PlotRenderer, Stroke
+
+LEAST_WIDTH, LEAST_HEIGHT = 24, 5
+COLUMNS_PER_X_TICK = 14
+ROWS_PER_Y_TICK = 3
+FEW_POINTS = 8
+"""Curves of so few points are not smoothed: there is nothing to smooth."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlotOptions:
+    """How curves are drawn."""
+
+    is_log: bool = False
+    is_smoothed: bool = True
+    is_ascii: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Pen:
+    """The colours of one curve: as measured, and smoothed."""
+
+    raw: Color
+    bright: Color
+
+
+def picture_of(
+    curves: Sequence[Curve],
+    pens: Sequence[Pen],
+    *,
+    width: int,
+    height: int,
+    options: PlotOptions,
+    renderer: PlotRenderer,
+) -> list[str]:
+    """Draw the chart.
+
+    Returns:
+        `height` lines with SGR colours; one line that says why if there is nothing to draw.
+
+    Raises:
+        ValueError: The renderer failed.
+    """
+    if width < LEAST_WIDTH or height < LEAST_HEIGHT:
+        return ["too small for a chart"]
+    strokes = _strokes(curves, pens, buckets=width, options=options)
+    xs = [x for stroke in strokes for x, y in zip(stroke.line.xs, stroke.line.ys, strict=True) if y is not None]
+    ys = [y for stroke in strokes for y in stroke.line.ys if y is not None]
+    if not ys:
+        return ["no data yet"]
+    x_axis = _axis(min(xs), max(xs), most=max(2, width // COLUMNS_PER_X_TICK), margin=0.0, is_log=False)
+    y_axis = _axis(min(ys), max(ys), most=max(2, height // ROWS_PER_Y_TICK), margin=0.03, is_log=options.is_log)
+    return renderer.draw(strokes, x_axis, y_axis, width=width, height=height, is_ascii=options.is_ascii)
+
+
+def _strokes(curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, options: PlotOptions) -> list[Stroke]:
+    raw: list[Stroke] = []
+    bright: list[Stroke] = []
+    for curve, pen in zip(curves, pens, strict=True):
+        heights = heights_of(curve, is_log=options.is_log)
+        if options.is_smoothed and len(heights) > FEW_POINTS:
+            raw.append(Stroke(_finite(thinned(curve.xs, heights, buckets)), pen.raw))
+            bright.append(Stroke(_finite(thinned(curve.xs, smoothed(heights), buckets)), pen.bright))
+        else:
+            bright.append(Stroke(_finite(thinned(curve.xs, heights, buckets)), pen.bright))
+    return raw + bright
+
+
+def _finite(line: Line) -> Line:
+    """Gaps also where x is no number."""
+    if all(map(math.isfinite, line.xs)):
+        return line
+    ys = tuple(y if math.isfinite(x) else None for x, y in zip(line.xs, line.ys, strict=True))
+    return Line(tuple(x if math.isfinite(x) else 0.0 for x in line.xs), ys)
+
+
+def _axis(low: float, high: float, *, most: int, margin: float, is_log: bool) -> Axis:
+    if low == high:
+        pad = abs(low) * 0.1 or 1.0
+        low, high = low - pad, high + pad
+    pad = (high - low) * margin
+    ticks = round_ticks(low, high, most)
+    labels = (short_number(10.0**tick if is_log else tick) for tick in ticks)
+    return Axis(tuple(ticks), tuple(labels), low - pad, high + pad)
