@@ -41,6 +41,10 @@ class Host(Protocol):
         """The newest picture of the cluster; `None` before the first."""
         ...
 
+    def identity(self) -> dict[str, str]:
+        """What the header shows: `cluster`, `region`, `account`; empty where nobody knows."""
+        ...
+
     def screen_text(self) -> str:
         """The screen as lines of text."""
         ...

@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    Commands = argparse._SubParsersAction[argparse.ArgumentParser]  # noqa: SLF001 - argparse has no other name for it
 
 VERSION = "0.1.0"
 
@@ -43,7 +47,6 @@ def parser() -> argparse.ArgumentParser:
 
 
 _Options = list[tuple[tuple[str, ...], dict[str, object]]]
-_Commands = argparse._SubParsersAction  # type: ignore[type-arg]  # noqa: SLF001 - argparse names the type nowhere else
 
 
 def _cluster_options() -> _Options:
@@ -82,24 +85,24 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     script.add_argument("--artifacts", type=Path, metavar="DIR", help="where screenshots and failures go (default: .)")
 
 
-def _nodes(commands: _Commands, cluster: _Options) -> None:
+def _nodes(commands: Commands, cluster: _Options) -> None:
     nodes = commands.add_parser("nodes", help="nodes, what is used of them, what they cost; once")
     _add_options(nodes, cluster, suppress=True)
     nodes.add_argument("--output", "-o", choices=("table", "json"), default="table")
 
 
-def _blueprints(commands: _Commands) -> None:
+def _blueprints(commands: Commands) -> None:
     listing = commands.add_parser("blueprints", help="list the blueprints, or show one")
     listing.add_argument("id", nargs="?", default="", help="the blueprint to show")
     listing.add_argument("--output", "-o", choices=("table", "json"), default="table")
 
 
-def _validate(commands: _Commands) -> None:
+def _validate(commands: Commands) -> None:
     validate = commands.add_parser("validate", help="check blueprint folders")
     validate.add_argument("folder", type=Path, nargs="+")
 
 
-def _plan(commands: _Commands) -> None:
+def _plan(commands: Commands) -> None:
     plan = commands.add_parser("plan", help="what a launch would make, and what it would cost")
     plan.add_argument("blueprint")
     plan.add_argument("--preset", default="", help="a named set of parameters")
@@ -108,7 +111,7 @@ def _plan(commands: _Commands) -> None:
     plan.add_argument("--output", "-o", choices=("table", "json"), default="table")
 
 
-def _runs(commands: _Commands) -> None:
+def _runs(commands: Commands) -> None:
     runs = commands.add_parser("runs", help="what has been launched from this machine")
     verbs = runs.add_subparsers(dest="verb", metavar="VERB", required=True)
     listing = verbs.add_parser("list", help="all runs, newest first")
@@ -137,7 +140,7 @@ def _runs(commands: _Commands) -> None:
     teardown.add_argument("--delete-data", action="store_true", help="also storage that holds data of the run")
 
 
-def _sandbox(commands: _Commands) -> None:
+def _sandbox(commands: Commands) -> None:
     sandbox = commands.add_parser("sandbox", help="serve the embedded cluster alone")
     sandbox.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
     sandbox.add_argument("--speed", type=float, default=60.0, help="how fast workloads print (default: 60)")

@@ -12,6 +12,7 @@ from actions.blueprint.catalogue import Catalogue
 from actions.blueprint.load import validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind, bounds_of
+from actions.fleet.prices import PriceBook
 
 
 def run(options: Namespace) -> int:
@@ -89,7 +90,7 @@ def _plan(options: Namespace) -> int:
     binding = bind(
         blueprint, _assignments(options.set), preset=options.preset, existing_cluster=options.existing_cluster
     )
-    plan = plan_of(blueprint, binding)
+    plan = plan_of(blueprint, binding, PriceBook.load())
     sys.stdout.write(plan_json(plan) if options.output == "json" else plan_table(plan))
     return 0
 

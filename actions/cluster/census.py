@@ -1,0 +1,48 @@
+"""The nodes and what their pods ask for, asked once: for programs that answer and exit."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from dataclasses import dataclass
+
+import msgspec
+
+from actions.cluster.decode import decode_node, decode_pod
+from actions.cluster.session import KubeSession
+from actions.cluster.store import PodIndex
+from actions.cluster.wire import read_page
+from actions.fleet.facts import NodeFacts, NodeUsage
+
+PAGE = 500
+
+
+@dataclass(frozen=True, slots=True)
+class Census:
+    """The fleet at one moment; `usage` is by node name."""
+
+    nodes: tuple[NodeFacts, ...]
+    usage: Mapping[str, NodeUsage]
+
+
+async def take_census(session: KubeSession) -> Census:
+    """List nodes and pods, page by page.
+
+    Raises:
+        ConsoleError: Nobody answers, or one of the lists is forbidden.
+    """
+    nodes = [decode_node(raw) async for raw in _listed(session, "/api/v1/nodes")]
+    index = PodIndex()
+    async for raw in _listed(session, "/api/v1/pods"):
+        index.change(None, decode_pod(raw))
+    return Census(tuple(nodes), dict(index.usage))
+
+
+async def _listed(session: KubeSession, path: str) -> AsyncIterator[msgspec.Raw]:
+    query = {"limit": str(PAGE)}
+    while True:
+        page = read_page(await session.request("GET", path, query=query, deadline_seconds=60))
+        for raw in page.items or ():
+            yield raw
+        if not page.metadata.following:
+            return
+        query["continue"] = page.metadata.following

@@ -1,0 +1,73 @@
+"""A plan says what is known, and what is not."""
+
+from __future__ import annotations
+
+import json
+from decimal import Decimal
+
+from actions.blueprint.cost import LaunchPlan, StagePlan
+from actions.blueprint.plan_report import plan_json, plan_table
+
+
+def a_stage(**changes: object) -> StagePlan:
+    values: dict[str, object] = {
+        "id": "train",
+        "title": "Training",
+        "kind": "job",
+        "low_seconds": 3 * 86400,
+        "high_seconds": 4 * 86400,
+        "nodes": (("g5.12xlarge", 2),),
+        "usd_per_hour": Decimal("11.72"),
+        "usd_low": Decimal("843.84"),
+        "usd_high": Decimal("1125.12"),
+        "unpriced": (),
+        "objects": ("PyTorchJob/x",),
+    }
+    return StagePlan(**(values | changes))  # type: ignore[arg-type]
+
+
+def a_plan(*stages: StagePlan, **changes: object) -> LaunchPlan:
+    values: dict[str, object] = {
+        "stages": stages,
+        "total_low": Decimal("843.84"),
+        "total_high": Decimal("1125.12"),
+        "unpriced": (),
+        "low_seconds": 3 * 86400,
+        "high_seconds": 4 * 86400,
+    }
+    return LaunchPlan(**(values | changes))  # type: ignore[arg-type]
+
+
+def test_a_stage_shows_its_time_nodes_and_cost() -> None:
+    (line,) = [line for line in plan_table(a_plan(a_stage())).splitlines() if line.startswith("train")]
+    assert line.split() == "train job 3 d to 4 d 2 × g5.12xlarge $11.72 $843.84 to $1,125.12".split()
+
+
+def test_what_has_no_price_is_a_question_mark_and_the_total_says_at_least() -> None:
+    text = plan_table(
+        a_plan(a_stage(usd_per_hour=None, usd_low=None, usd_high=None, unpriced=("FSx",)), unpriced=("FSx",))
+    )
+    assert text.splitlines()[1].split()[-2:] == ["?", "?"]
+    assert "at least $843.84" in text
+    assert "no price is known: FSx" in text
+
+
+def test_a_skipped_stage_costs_nothing_and_says_why() -> None:
+    assert "skipped: the cluster is there" in plan_table(a_plan(a_stage(is_skipped=True)))
+
+
+def test_durations_are_in_the_unit_that_people_say() -> None:
+    text = plan_table(a_plan(a_stage(low_seconds=50 * 3600, high_seconds=60 * 3600)))
+    assert "50 h to 60 h" in text
+    assert "45 s to 2 min" in plan_table(a_plan(a_stage(low_seconds=45, high_seconds=120)))
+
+
+def test_a_simulated_cost_says_so() -> None:
+    assert "(simulated)" in plan_table(a_plan(a_stage(), is_cost_simulated=True))
+
+
+def test_json_keeps_money_exact_and_the_unknown_null() -> None:
+    document = json.loads(plan_json(a_plan(a_stage(usd_low=None))))
+    assert document["schema"] == "eksml-plan/1"
+    assert document["stages"][0]["usd_per_hour"] == "11.72"
+    assert document["stages"][0]["usd_low"] is None

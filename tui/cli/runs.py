@@ -1,0 +1,153 @@
+"""`eksml-tui runs`: what has been launched from this machine, and what to ask of it."""
+
+from __future__ import annotations
+
+import sys
+import time
+from argparse import Namespace
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from actions.base.errors import ConfigError, RefusedError
+from actions.base.untrusted import plain_text
+from actions.run.client import find_run, list_runs, load_run, start_runner, wish
+from actions.run.reader import RunReader
+from actions.run.records import WishKind
+from actions.run.report import run_json, run_table, runs_json, runs_table
+from actions.run.spoolreader import SpooledLine, SpoolReader
+from actions.run.view import RunState, RunView, StageState
+
+_FOLLOW_SECONDS = 0.25
+_OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
+
+
+def run(options: Namespace) -> int:
+    """Carry one verb out."""
+    verbs: dict[str, Callable[[Namespace], int]] = {
+        "list": _list,
+        "show": _show,
+        "logs": _logs,
+        "resume": _resume,
+        "approve": _approve,
+        "teardown": _teardown,
+        "cancel": lambda chosen: _wish(chosen, WishKind.CANCEL),
+        "park": lambda chosen: _wish(chosen, WishKind.PARK),
+        "retry": lambda chosen: _wish(chosen, WishKind.RETRY),
+    }
+    return verbs[options.verb](options)
+
+
+def _list(options: Namespace) -> int:
+    runs = list_runs()
+    sys.stdout.write(runs_json(runs) if options.output == "json" else runs_table(runs))
+    return 0
+
+
+def _show(options: Namespace) -> int:
+    view = load_run(find_run(options.run))
+    sys.stdout.write(run_json(view) if options.output == "json" else run_table(view))
+    return 0
+
+
+def _resume(options: Namespace) -> int:
+    folder = find_run(options.run)
+    started = start_runner(folder)
+    _say(
+        f"Run {folder.name} goes on as process {started.pid}." if started else f"Run {folder.name} is at work already."
+    )
+    return 0
+
+
+def _wish(options: Namespace, kind: WishKind) -> int:
+    folder = find_run(options.run)
+    wish(folder, kind)
+    _say(f"Asked run {folder.name} to {kind.value}.")
+    return 0
+
+
+def _approve(options: Namespace) -> int:
+    folder = find_run(options.run)
+    waiting = [stage for stage in load_run(folder).stages if stage.state is StageState.AWAITING_APPROVAL and stage.plan]
+    for stage in waiting:
+        if stage.plan and (not options.plan or stage.plan.plan_hash.startswith(options.plan)):
+            wish(folder, WishKind.APPROVE, plan_hash=stage.plan.plan_hash)
+            _say(f"Approved the plan of {stage.id}: {stage.plan.add} to add, {stage.plan.destroy} to destroy.")
+            return 0
+    raise RefusedError(f"No {'such ' if options.plan else ''}plan of run {folder.name} waits for an approval.")
+
+
+def _teardown(options: Namespace) -> int:
+    folder = find_run(options.run)
+    cluster = load_run(folder).cluster.name
+    if options.confirm != cluster:
+        raise ConfigError(
+            f"Tearing down run {folder.name} removes what it made in cluster {cluster}.",
+            hint=f"Say --confirm {cluster} if you mean it.",
+        )
+    wish(folder, WishKind.TEARDOWN, delete_data=options.delete_data)
+    _say(f"Run {folder.name} is torn down; watch it with: eksml-tui runs show {folder.name}")
+    return 0
+
+
+def _logs(options: Namespace) -> int:
+    folder = find_run(options.run)
+    view = load_run(folder)
+    stages = [stage.id for stage in view.stages if not options.stage or stage.id == options.stage]
+    if not stages:
+        known = ", ".join(stage.id for stage in view.stages)
+        raise ConfigError(f"Run {folder.name} has no stage {options.stage!r}.", hint=f"It has {known}.")
+    printer = _Printer(folder, stages)
+    if not options.follow:
+        printer.print_new()
+        return 0
+    reader = RunReader(folder)
+    try:
+        _follow(printer, reader)
+    finally:
+        reader.close()
+    return 0
+
+
+def _follow(printer: _Printer, reader: RunReader) -> None:
+    view: RunView | None = None
+    while True:
+        view = reader.poll() or view
+        is_over = view is not None and view.state in _OVER and not reader.runner_alive
+        if not printer.print_new() and is_over:
+            return
+        time.sleep(_FOLLOW_SECONDS)  # noqa: TID251 - a program without a loop that polls a file
+
+
+class _Printer:
+    """Prints what the spools of some stages hold, each line once."""
+
+    def __init__(self, folder: Path, stages: list[str]) -> None:
+        self._readers = {stage: SpoolReader(folder, stage) for stage in stages}
+        self._offsets = dict.fromkeys(stages, 0)
+
+    def print_new(self) -> bool:
+        """Print what has come; whether anything has."""
+        printed = [self._print_stage(stage, reader) for stage, reader in self._readers.items()]
+        sys.stdout.flush()
+        return any(printed)
+
+    def _print_stage(self, stage: str, reader: SpoolReader) -> bool:
+        start = self._offsets[stage]
+        while True:
+            lines, end = reader.lines(self._offsets[stage])
+            sys.stdout.writelines(map(_printed, lines))
+            if end == self._offsets[stage]:
+                return end != start
+            self._offsets[stage] = end
+
+
+def _printed(line: SpooledLine) -> str:
+    """A line for people on a terminal, with its colours; for a file, without them and with the last state of bars."""
+    moment = datetime.fromtimestamp(line.at_ns / 1e9, UTC).strftime("%H:%M:%S")
+    text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])
+    return f"{moment} {line.pod} {text}\n"
+
+
+def _say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
