@@ -40,7 +40,7 @@ def a_plan(*stages: StagePlan, **changes: object) -> LaunchPlan:
 
 def test_a_stage_shows_its_time_nodes_and_cost() -> None:
     (line,) = [line for line in plan_table(a_plan(a_stage())).splitlines() if line.startswith("train")]
-    assert line.split() == "train job 3 d to 4 d 2 × g5.12xlarge $11.72 $843.84 to $1,125.12".split()
+    assert " ".join(line.split()) == "train job 3 d to 4 d 2 × g5.12xlarge $11.72 $843.84 to $1,125.12"
 
 
 def test_what_has_no_price_is_a_question_mark_and_the_total_says_at_least() -> None:
