@@ -1,0 +1,149 @@
+"""Every answer of nvidia-smi is a reading, and says only what the tool said."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.telemetry.nvidia_smi import QUERY_FIELDS, Gpu, SmiReading, read
+from tests.unit.telemetry.corpus import expected_of, is_close, samples
+
+ANSWERS = [path for path in samples("nvidia_smi") if "gpus" in expected_of(path)]
+NUMBERS = ("index", "temp_c", "fan_pct", "power_cap_w", "mem_used_mib", "mem_total_mib", "util_pct")
+TEXTS = ("name", "perf", "bus_id", "mig_mode", "uuid")
+
+TABLE = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 580.159.04             Driver Version: 580.159.04     CUDA Version: 13.0     |
++-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   0  NVIDIA H200                    On  |   00000000:00:06.0 Off |                  {ecc} |
+|{fan}   56C    P0            {power} |   35543MiB / 143771MiB |    100%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+"""
+
+
+def a_table(*, fan: str = " N/A", power: str = "690W /  700W", ecc: str = "  0") -> SmiReading:
+    return read(TABLE.format(fan=fan, power=power, ecc=ecc))
+
+
+def reading_of(sample: Path) -> SmiReading:
+    return read(sample.read_text(encoding="utf-8", errors="replace"))
+
+
+def agrees(gpu: Gpu, want: dict[str, Any]) -> bool:
+    power = want.get("power_accept") or [want.get("power_w", gpu.power_w)]
+    return (
+        all(is_close(getattr(gpu, name), want[name]) for name in NUMBERS if name in want)
+        and all(getattr(gpu, name) == want[name] for name in TEXTS if name in want)
+        and any(is_close(gpu.power_w, accepted) for accepted in power)
+        and sorted(gpu.errors) == sorted(want.get("errors", gpu.errors))
+    )
+
+
+@pytest.mark.parametrize("sample", ANSWERS, ids=lambda path: path.stem)
+def test_every_gpu_is_read_as_it_stands(sample: Path) -> None:
+    expected, reading = expected_of(sample), reading_of(sample)
+    assert len(reading.gpus) == len(expected["gpus"])
+    wrong = [gpu for gpu, want in zip(reading.gpus, expected["gpus"], strict=True) if not agrees(gpu, want)]
+    assert wrong == []
+    if "processes" in expected:
+        assert [process.pid for process in reading.processes] == [want["pid"] for want in expected["processes"]]
+    if expected.get("mig_devices"):
+        assert len(reading.mig_devices) == len(expected["mig_devices"])
+
+
+@pytest.mark.parametrize(
+    "sample", [path for path in ANSWERS if "error" in expected_of(path)], ids=lambda path: path.stem
+)
+def test_an_error_text_is_a_reading(sample: Path) -> None:
+    reading = reading_of(sample)
+    assert reading.gpus == ()
+    assert reading.error.split()[0] in sample.read_text(encoding="utf-8")
+
+
+def test_a_cell_that_says_err_is_unknown_and_named() -> None:
+    (gpu,) = a_table(fan="ERR!", power="ERR! /  700W", ecc="N/A").gpus
+    assert (gpu.fan_pct, gpu.power_w, gpu.power_cap_w, gpu.ecc_uncorrected) == (None, None, 700.0, None)
+    assert gpu.errors == ("fan", "power")
+
+
+def test_a_lost_gpu_has_no_power() -> None:
+    (gpu,) = a_table(fan="ERR!", power="N/A  /  N/A ").gpus
+    assert (gpu.power_w, gpu.power_cap_w, gpu.mem_used_mib) == (None, None, 35543)
+
+
+def test_the_versions_are_told() -> None:
+    reading = a_table()
+    assert (reading.driver_version, reading.cuda_version) == ("580.159.04", "13.0")
+
+
+def test_a_table_inside_other_output_is_found() -> None:
+    table = TABLE.format(fan=" N/A", power="690W /  700W", ecc="  0")
+    reading = read(f"Fri Nov 20 13:57:23 2026\n{table}WARNING: infoROM is corrupted at gpu 0000:0B:00.0\n")
+    assert len(reading.gpus) == 1
+    assert reading.warnings == ("WARNING: infoROM is corrupted at gpu 0000:0B:00.0",)
+
+
+def test_a_table_broken_by_a_narrow_terminal_is_refused() -> None:
+    table = TABLE.format(fan=" N/A", power="690W /  700W", ecc="  0")
+    broken = "\n".join(f"{line[:80]}\n{line[80:]}" for line in table.splitlines())
+    reading = read(broken)
+    assert reading.gpus == ()
+    assert "--query-gpu" in reading.error
+
+
+def test_a_query_without_header_is_read_by_position() -> None:
+    assert len(QUERY_FIELDS) == 9
+    first = "0, NVIDIA A10G, 99, 3032, 23028, 33, 112.10, 300.00, P0"
+    reading = read(f"{first}\n1, NVIDIA A10G, [N/A], 0, 23028, 30, [N/A], 300.00, P8\n")
+    assert [(gpu.util_pct, gpu.power_w, gpu.perf) for gpu in reading.gpus] == [(99, 112.1, "P0"), (None, None, "P8")]
+
+
+def test_columns_of_a_query_with_header_may_be_renamed_and_carry_units() -> None:
+    reading = read("index, name, utilization.gpu [%], power.draw [W]\n0, NVIDIA H200, 31 %, [GPU is lost]\n")
+    (gpu,) = reading.gpus
+    assert (gpu.util_pct, gpu.power_w, gpu.errors) == (31, None, ("power.draw",))
+
+
+def test_processes_can_be_asked_for_alone() -> None:
+    reading = read("pid, process_name, used_gpu_memory [MiB], gpu_uuid\n691, python3, 28042 MiB, GPU-1\n")
+    assert [(process.pid, process.name, process.mem_mib) for process in reading.processes] == [(691, "python3", 28042)]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("", "printed nothing"),
+        ("No devices were found\n", "No devices were found"),
+        ('Field "bogus" is not a valid field to query.\n', 'Field "bogus"'),
+        ("bash: nvidia-smi: command not found", "command not found"),
+        ("==============NVSMI LOG==============\nTimestamp : now\n", "--query-gpu"),
+        ("# gpu    pwr  gtemp\n# Idx      W      C\n    0    205     42\n", "--query-gpu"),
+        ("<?xml version='1.0'?><nvidia_smi_log><gpu>", "damaged"),
+        ("<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b 'c'>]><nvidia_smi_log></nvidia_smi_log>", "entities"),
+        ("<?xml version='1.0'?><nvidia_smi_log></nvidia_smi_log>", "No devices"),
+    ],
+)
+def test_what_is_no_answer_is_told_in_words(text: str, said: str) -> None:
+    reading = read(text)
+    assert reading.gpus == ()
+    assert said in reading.error
+
+
+@given(st.text(alphabet="|+-= 0123456789WMiB/NAERR!On%CP.,:\n", max_size=400))
+def test_no_text_makes_the_reader_fail(text: str) -> None:
+    assert isinstance(read(f"| NVIDIA-SMI 1 |\n+---\n{text}"), SmiReading)
+
+
+def test_a_reading_can_be_written_as_json() -> None:
+    assert msgspec.json.decode(msgspec.json.encode(a_table()), type=SmiReading) == a_table()
