@@ -9,7 +9,7 @@ from dataclasses import dataclass
 class SandboxOptions:
     """Delays in wall seconds; `speed` is the factor by which what workloads print is faster than life."""
 
-    speed: float = 10.0
+    speed: float = 6.0
     seed: int = 1
     """Of losses, readings and names: the same seed prints the same curve."""
     cluster_name: str = "bionemo-on-eks"
@@ -19,8 +19,6 @@ class SandboxOptions:
     """From the launch of an instance to its kubelet's registration."""
     node_ready_seconds: float = 1.0
     """From registration to Ready."""
-    device_plugin_seconds: float = 0.5
-    """From Ready to the devices in the node's allocatable."""
     empty_node_seconds: float = 5.0
     """How long a node of Karpenter stays empty before it is taken away."""
     instance_end_seconds: float = 1.5

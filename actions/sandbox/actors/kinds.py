@@ -8,6 +8,9 @@ from typing import Any
 Document = dict[str, Any]
 """A Kubernetes object as JSON gives it."""
 
+GPU = "nvidia.com/gpu"
+"""The resource that the NVIDIA device plugin offers."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

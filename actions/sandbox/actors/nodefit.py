@@ -92,7 +92,15 @@ def required_terms(pod: Document) -> list[list[Document]]:
     """The alternatives of the pod's required node affinity, each a list of requirements."""
     affinity = (pod["spec"].get("affinity") or {}).get("nodeAffinity") or {}
     required = affinity.get("requiredDuringSchedulingIgnoredDuringExecution") or {}
-    return [term.get("matchExpressions") or [] for term in required.get("nodeSelectorTerms") or ()]
+    return [
+        [*(term.get("matchExpressions") or ()), *map(_by_host_name, term.get("matchFields") or ())]
+        for term in required.get("nodeSelectorTerms") or ()
+    ]
+
+
+def _by_host_name(field_term: Document) -> Document:
+    """A requirement on the node's name, as one on its host name label: on EKS they are the same."""
+    return {**field_term, "key": "kubernetes.io/hostname"}
 
 
 def tolerates(pod: Document, taint: Document) -> bool:

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from actions.sandbox.actors.kinds import Document, labels_of, uid_of
-
-GPU = "nvidia.com/gpu"
+from actions.sandbox.actors.kinds import GPU, Document, labels_of, uid_of
 
 
 @dataclass(frozen=True, slots=True)

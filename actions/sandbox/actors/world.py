@@ -1,0 +1,69 @@
+"""The cluster as Terraform leaves it: what is there before anybody launches anything."""
+
+from __future__ import annotations
+
+from actions.fleet.instances import InstanceTable
+from actions.sandbox.actors.addons import addon_documents
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.definitions import karpenter_definitions
+from actions.sandbox.actors.kinds import NAMESPACES, NODES, STORAGE_CLASSES, Document, kind_named
+from actions.sandbox.actors.machines import Machine, node_document, node_status
+from actions.sandbox.options import SandboxOptions
+
+_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "karpenter", "nvidia-device-plugin")
+_CORE_TYPE = "m5.xlarge"
+_CORE_GROUP = "core-node-group"
+_CORE_NODES = 2
+
+
+async def seed(client: ApiClient, types: InstanceTable, options: SandboxOptions) -> None:
+    """Make what is missing of the initial cluster; what is there stays as it is.
+
+    Raises:
+        UnreachableError: The API does not answer.
+    """
+    for name in _NAMESPACES:
+        await client.create(NAMESPACES, {"metadata": {"name": name}})
+    for document in karpenter_definitions():
+        await client.create(kind_named(document["kind"]), document)
+    await client.create(STORAGE_CLASSES, _storage_class())
+    for machine in core_machines(types, options):
+        node = await client.create(NODES, node_document(machine, options.region))
+        if node is not None:
+            await client.patch_status(NODES, node, node_status(machine, is_ready=True, now=client.timestamp()))
+    for document in addon_documents():
+        await client.create(kind_named(document["kind"]), document)
+
+
+def core_machines(types: InstanceTable, options: SandboxOptions) -> list[Machine]:
+    """The managed node group that runs the add-ons."""
+    kind = types.find(_CORE_TYPE)
+    if kind is None:
+        return []
+    return [
+        Machine(
+            name=f"ip-100-64-{128 * index}-{21 + index}.{options.region}.compute.internal",
+            instance_id=f"i-0c0de{index:012x}",
+            address=f"100.64.{128 * index}.{21 + index}",
+            type=kind,
+            zone=f"{options.region}{'ab'[index]}",
+            labels={
+                "WorkerType": "ON_DEMAND",
+                "NodeGroupType": "core",
+                "eks.amazonaws.com/capacityType": "ON_DEMAND",
+                "eks.amazonaws.com/nodegroup": _CORE_GROUP,
+                "alpha.eksctl.io/cluster-name": options.cluster_name,
+            },
+        )
+        for index in range(_CORE_NODES)
+    ]
+
+
+def _storage_class() -> Document:
+    return {
+        "metadata": {"name": "gp3", "annotations": {"storageclass.kubernetes.io/is-default-class": "true"}},
+        "provisioner": "ebs.csi.aws.com",
+        "parameters": {"type": "gp3"},
+        "reclaimPolicy": "Delete",
+        "volumeBindingMode": "WaitForFirstConsumer",
+    }
