@@ -62,12 +62,14 @@ def find_sandbox(name: str) -> RunningSandbox | None:
     return RunningSandbox(name, folder, process) if is_alive(process.identity()) else None
 
 
-def find_or_start(name: str, *, speed: float, wait: Callable[[float], None] = time.sleep) -> RunningSandbox:  # noqa: TID251
+def find_or_start(
+    name: str, *, speed: float | None = None, wait: Callable[[float], None] = time.sleep
+) -> RunningSandbox:  # noqa: TID251
     """The sandbox `name`, started in a session of its own if need be.
 
     Args:
         name: Of the sandbox.
-        speed: Factor by which workloads print faster, for a new one; a running one keeps its own.
+        speed: Factor by which workloads print faster; the usual one if not given. A running sandbox keeps its own.
         wait: How to pass the time while it starts; in a program without a loop there is nothing else to do.
 
     Raises:
@@ -79,7 +81,9 @@ def find_or_start(name: str, *, speed: float, wait: Callable[[float], None] = ti
         return found
     folder = private_directory(sandbox_folder(name))
     log = folder / "sandbox.log"
-    argv = own_module("actions.sandbox", "--state", str(folder), "--name", name, "--speed", f"{speed:g}")
+    argv = own_module("actions.sandbox", "--state", str(folder), "--name", name)
+    if speed is not None:
+        argv += ["--speed", f"{speed:g}"]
     child = spawn_detached(argv, output=log)
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:

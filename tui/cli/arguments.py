@@ -74,7 +74,7 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument(
         "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
     )
-    top.add_argument("--speed", type=float, default=60.0, metavar="X", help="how fast a demo prints (default: 60)")
+    top.add_argument("--speed", type=float, metavar="X", help="how much faster than life a new demo prints")
     top.add_argument("--run", default="", metavar="ID", help="the run to show first")
     script = top.add_argument_group("playing a script")
     script.add_argument("--script", type=Path, metavar="FILE", help="play the steps of FILE")
@@ -143,5 +143,5 @@ def _runs(commands: Commands) -> None:
 def _sandbox(commands: Commands) -> None:
     sandbox = commands.add_parser("sandbox", help="serve the embedded cluster alone")
     sandbox.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
-    sandbox.add_argument("--speed", type=float, default=60.0, help="how fast workloads print (default: 60)")
+    sandbox.add_argument("--speed", type=float, metavar="X", help="how much faster than life workloads print")
     sandbox.add_argument("--name", default="served", help="name of its state folder")

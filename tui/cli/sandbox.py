@@ -18,7 +18,8 @@ def run(options: Namespace) -> int:
         "--state", str(folder),
         "--name", options.name,
         "--port", str(options.port),
-        "--speed", f"{options.speed:g}",
         "--foreground",
     )  # fmt: skip
+    if options.speed is not None:
+        argv += ["--speed", f"{options.speed:g}"]
     os.execv(argv[0], argv)  # noqa: S606 - argv is ours, and there is no shell

@@ -38,7 +38,7 @@ def chosen_target(options: Namespace) -> ChosenTarget:
 def _demo(options: Namespace) -> ChosenTarget:
     from actions.sandbox.locate import find_or_start
 
-    sandbox = find_or_start(DEMO_NAME, speed=getattr(options, "speed", 60.0))
+    sandbox = find_or_start(DEMO_NAME, speed=options.speed)
     region = options.region or "us-west-2"
     environment = {
         "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
