@@ -183,6 +183,7 @@ class _Folding:
             goal=self._goal,
             is_paused=self._is_paused,
             auto_approve=created.auto_approve,
+            existing_cluster=created.existing_cluster,
             deletes_data=self._deletes_data,
             stages=stages,
             teardown=teardown,

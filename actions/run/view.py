@@ -129,6 +129,8 @@ class RunView:
     goal: Goal
     is_paused: bool
     auto_approve: bool
+    existing_cluster: bool
+    """The operator brought a cluster."""
     deletes_data: bool
     """A teardown may delete data: it was confirmed."""
     stages: tuple[StageView, ...]

@@ -1,0 +1,89 @@
+"""The run's way into its cluster: one session, and never into another cluster than the one it began with."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from actions.base.clock import Clock
+from actions.base.errors import ConflictError, MissingError
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.objects import Discovery
+from actions.cluster.session import KubeSession, TokenFactory
+
+
+@dataclass(frozen=True, slots=True)
+class Connection:
+    """A session with what it knows of the cluster's kinds."""
+
+    session: KubeSession
+    discovery: Discovery
+
+
+class ClusterAccess:
+    """Opens the session when it is needed first, and keeps it.
+
+    Args:
+        kubeconfig: The run's own.
+        namespace: Of the run.
+        clock: For tokens.
+        token_factory: Makes EKS tokens in this process.
+    """
+
+    def __init__(self, kubeconfig: Path, namespace: str, clock: Clock, token_factory: TokenFactory | None) -> None:
+        self._kubeconfig = kubeconfig
+        self._namespace = namespace
+        self._clock = clock
+        self._token_factory = token_factory
+        self._connection: Connection | None = None
+
+    @property
+    def is_possible(self) -> bool:
+        """Whether there is a kubeconfig."""
+        return self._kubeconfig.is_file()
+
+    async def open(self, expected_uid: str) -> Connection:
+        """The connection.
+
+        Args:
+            expected_uid: Of the cluster's `kube-system`; empty if the run does not know it yet.
+
+        Raises:
+            MissingError: The run has no kubeconfig.
+            ConflictError: Another cluster answers.
+            UnreachableError: Nobody answers.
+        """
+        if self._connection is not None:
+            return self._connection
+        if not self.is_possible:
+            raise MissingError(f"{self._kubeconfig} is not there.", hint="The run has to reach its access stage first.")
+        session = await KubeSession.connect(
+            ClusterTarget(self._kubeconfig, namespace=self._namespace),
+            token_factory=self._token_factory,
+            user_agent="eksml-tui-runner",
+            clock=self._clock,
+        )
+        try:
+            await _verify(session, expected_uid)
+        except BaseException:
+            await session.aclose()
+            raise
+        self._connection = Connection(session, Discovery(session, clock=self._clock))
+        return self._connection
+
+    async def aclose(self) -> None:
+        """Close the session; the next `open` makes a new one."""
+        if self._connection is not None:
+            await self._connection.session.aclose()
+            self._connection = None
+
+
+async def _verify(session: KubeSession, expected_uid: str) -> None:
+    if not expected_uid:
+        return
+    found = (await session.identity()).uid
+    if found != expected_uid:
+        raise ConflictError(
+            f"{session.server} is another cluster than the one that the run began with.",
+            hint="Nothing was touched. Bring the run's own cluster back, or begin a new run.",
+        )

@@ -1,0 +1,150 @@
+"""The workshop of real runs: blueprint, cluster, Terraform, AWS."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+
+from actions.base.clock import Clock
+from actions.base.errors import BlueprintError, ConsoleError
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, bind
+from actions.cloud.token import token_factory
+from actions.run.access import ClusterAccess
+from actions.run.auditing import audit_cluster, kept_on_purpose
+from actions.run.draining import drain_nodes
+from actions.run.folder import blueprint_path, kubeconfig_path
+from actions.run.graph import kept_stages
+from actions.run.handler import StageHandler, StageJournal
+from actions.run.stages.check import CheckHandler
+from actions.run.stages.job import JobHandler
+from actions.run.stages.kubeconfig import KubeconfigHandler
+from actions.run.stages.manifests import ManifestsHandler
+from actions.run.stages.terraform import TerraformHandler, state_of
+from actions.run.view import OwnedObject, RunView, StageView
+from actions.run.watcher import watching
+from actions.run.work import StageWork
+from actions.run.workshop import AuditReport
+
+HANDLERS: Mapping[str, Callable[[StageWork], StageHandler]] = {
+    "terraform": TerraformHandler,
+    "kubeconfig": KubeconfigHandler,
+    "manifests": ManifestsHandler,
+    "storage": ManifestsHandler,
+    "pod": ManifestsHandler,
+    "check": CheckHandler,
+    "job": JobHandler,
+}
+
+
+class Site:
+    """Implements `Workshop` for the run in `folder`.
+
+    Args:
+        folder: The run's.
+        clock: The machine's.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._access: ClusterAccess | None = None
+
+    def handler(self, view: RunView, stage: StageView, journal: StageJournal) -> StageHandler:
+        make = HANDLERS.get(stage.kind)
+        if make is None:
+            raise BlueprintError(f"this program cannot carry out a stage of kind {stage.kind} ({stage.id}).")
+        return make(self.work(view, stage, journal))
+
+    @asynccontextmanager
+    async def watching(self, view: RunView, stage: StageView) -> AsyncIterator[None]:
+        work = self.work(view, stage, _Silent())
+        watch = work.blueprint.stage(stage.id).watch
+        if watch is None:
+            yield
+            return
+        async with watching(work, watch):
+            yield
+
+    async def drain(self, view: RunView, journal: StageJournal) -> str:
+        return await drain_nodes(self.work(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))
+
+    async def audit(self, view: RunView) -> AuditReport:
+        work = self.work(view, view.stages[0], _Silent())
+        kept = frozenset() if view.deletes_data else kept_stages(view.stages)
+        leftovers: list[str] = []
+        retained = list(kept_on_purpose(view))
+        for stage in view.stages:
+            if stage.kind == "terraform" and stage.attempt:
+                lines = await self._terraform_lines(view, stage)
+                (retained if stage.id in kept else leftovers).extend(lines)
+        is_gone = self._is_own_cluster(view) and not leftovers
+        report = await audit_cluster(work, may_be_gone=is_gone)
+        return AuditReport((*leftovers, *report.leftovers), (*retained, *report.retained))
+
+    async def aclose(self) -> None:
+        if self._access is not None:
+            await self._access.aclose()
+
+    def work(self, view: RunView, stage: StageView, journal: StageJournal) -> StageWork:
+        """What a handler of this stage works with.
+
+        Raises:
+            BlueprintError: The run's copy of its blueprint cannot be used.
+        """
+        return StageWork(
+            folder=self._folder,
+            blueprint=self._blueprint.under(view.preset),
+            binding=self._binding(view),
+            view=view,
+            stage=stage,
+            journal=journal,
+            clock=self._clock,
+            access=self._access_of(view),
+        )
+
+    @cached_property
+    def _blueprint(self) -> Blueprint:
+        return load_blueprint(blueprint_path(self._folder))
+
+    def _binding(self, view: RunView) -> Binding:
+        return bind(self._blueprint, view.parameters, preset=view.preset, existing_cluster=view.existing_cluster)
+
+    def _access_of(self, view: RunView) -> ClusterAccess:
+        if self._access is None:
+            path = kubeconfig_path(self._folder)
+            self._access = ClusterAccess(path, view.cluster.namespace, self._clock, token_factory)
+        return self._access
+
+    def _is_own_cluster(self, view: RunView) -> bool:
+        """Whether a stage of this run has made the cluster."""
+        return not view.existing_cluster and any(
+            stage.attempt and stage.kind == "terraform" and self._blueprint.stage(stage.id).own_cluster_only
+            for stage in view.stages
+        )
+
+    async def _terraform_lines(self, view: RunView, stage: StageView) -> list[str]:
+        try:
+            addresses = await state_of(self.work(view, stage, _Silent()))
+        except ConsoleError as error:
+            return [f"The Terraform state of {stage.id} could not be read: {error.message}"]
+        return [f"Terraform {stage.id}: {address}" for address in addresses]
+
+
+class _Silent:
+    """A journal for looking: it records nothing."""
+
+    def note(self, text: str) -> None:
+        return
+
+    def owned(self) -> tuple[OwnedObject, ...]:
+        return ()
+
+    def own(self, item: OwnedObject) -> None:
+        raise AssertionError("nothing is made while looking")
+
+    def deleted(self, item: OwnedObject) -> None:
+        raise AssertionError("nothing is deleted while looking")

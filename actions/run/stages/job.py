@@ -1,0 +1,202 @@
+"""The job stage: starts a workload and follows it to its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from actions.base.errors import ConsoleError
+from actions.base.untrusted import one_line
+from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
+from actions.blueprint.stages import JobStage
+from actions.cluster.conditions import Verdict, WorkState, verdict_of
+from actions.cluster.objects import ObjectRef, list_objects
+from actions.run.access import Connection
+from actions.run.handler import Performed, StageFailedError
+from actions.run.patience import patiently
+from actions.run.spoolreader import SpoolReader
+from actions.run.stages.claims import ClaimLedger
+from actions.run.stages.names import ref_of_name
+from actions.run.stages.objects import (
+    apply_objects,
+    delete_objects,
+    fetch_or_none,
+    is_of_run,
+    ref_of_owned,
+    uid_of,
+)
+from actions.run.work import StageWork
+
+LOOK_SECONDS = 1.0
+_ENDED_WELL = frozenset({"Completed", "JobCompleted"})
+_ENDED_BADLY = frozenset({"BackoffLimitExceeded", "DeadlineExceeded", "PodFailurePolicy"})
+
+
+class JobHandler:
+    """A Job, PyTorchJob or their like. What the stage made and is gone is never made again without being asked."""
+
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
+        stage = work.blueprint.stage(work.stage.id)
+        if not isinstance(stage, JobStage):
+            raise TypeError(f"{work.stage.id} is no job stage")
+        self._stage = stage
+        self._target = ref_of_name(stage.target, work.namespace)
+        self._last: Verdict | None = None
+
+    def describe(self) -> list[str]:
+        kind, name = self._target.kind.lower(), self._target.name
+        return [
+            *(f"kubectl apply --server-side -f {file}" for file in self._stage.files),
+            f"kubectl -n {self._target.namespace} wait --for=condition=Complete {kind}/{name}",
+        ]
+
+    async def probe(self) -> Performed | None:
+        """Go on watching what is there or has been there; `None` if it was never made."""
+        if not self._made_uid():
+            return None
+        return await self._follow(await self._work.connect())
+
+    async def perform(self) -> Performed:
+        connection = await self._work.connect()
+        await self._clear_the_way(connection)
+        await apply_objects(self._work, connection, [*self._work.secrets(), *self._work.manifests()])
+        return await self._follow(connection)
+
+    async def undo(self) -> str:
+        return await delete_objects(self._work, await self._work.connect())
+
+    def _made_uid(self) -> str:
+        for item in self._work.journal.owned():
+            if ref_of_owned(item) == self._target and not item.existed:
+                return item.uid
+        return ""
+
+    async def _clear_the_way(self, connection: Connection) -> None:
+        """Refuse somebody else's workload; remove our own of an earlier attempt that has failed."""
+        found = await self._fetch(connection)
+        if found is None:
+            return
+        if not is_of_run(found, self._work.view.id):
+            owner = (found["metadata"].get("labels") or {}).get(RUN_LABEL, "")
+            raise StageFailedError(
+                f"{self._target.describe()} is there already" + (f", of the run {owner}." if owner else "."),
+                hint="Delete it, or use another namespace.",
+            )
+        if verdict_of(found).state is WorkState.FAILED:
+            await delete_objects(self._work, connection)
+
+    async def _follow(self, connection: Connection) -> Performed:
+        """Watch to the end. A cluster that cannot be reached, or credentials that ran out, are waited for."""
+        ledger = ClaimLedger(self._work)
+        limit = self._stage.deadline_seconds
+        deadline = self._work.clock.monotonic() + limit if limit else float("inf")
+        while True:
+            found = await self._fetch(connection)
+            if found is None or uid_of(found) != self._made_uid():
+                return await self._gone(connection)
+            self._last = verdict = verdict_of(found)
+            if verdict.state is WorkState.FINISHED:
+                return Performed(verdict.message or f"{self._target.describe()} finished.")
+            if verdict.state is WorkState.FAILED:
+                raise StageFailedError(await self._failure(connection, verdict))
+            if self._work.clock.monotonic() >= deadline:
+                raise StageFailedError(f"{self._target.describe()} has not ended within {limit} s.")
+            pods = await self._pods(connection)
+            await ledger.take(connection, pods)
+            self._work.journal.note(_progress_of(verdict, pods))
+            await self._work.clock.sleep(LOOK_SECONDS)
+
+    async def _fetch(self, connection: Connection) -> dict[str, Any] | None:
+        async def look() -> dict[str, Any] | None:
+            return await fetch_or_none(connection, self._target)
+
+        return await patiently(
+            look,
+            clock=self._work.clock,
+            note=self._work.journal.note,
+            give_up_seconds=float("inf"),
+            waits_for_access=True,
+        )
+
+    async def _pods(self, connection: Connection) -> list[dict[str, Any]]:
+        """The stage's pods; none if they cannot be listed at present."""
+        selector = f"{RUN_LABEL}={self._work.view.id},{STAGE_LABEL}={self._work.stage.id}"
+        try:
+            return await list_objects(
+                connection.session,
+                connection.discovery,
+                "v1",
+                "Pod",
+                namespace=self._target.namespace,
+                label_selector=selector,
+            )
+        except ConsoleError:
+            return []
+
+    async def _gone(self, connection: Connection) -> Performed:
+        """It is not there any more. Success only if there is a sign of it and none of failure."""
+        name = self._target.describe()
+        reasons = await _reasons_of(connection, self._target, self._made_uid())
+        if reasons & _ENDED_BADLY:
+            raise StageFailedError(f"{name} failed ({', '.join(sorted(reasons & _ENDED_BADLY))}) and removed itself.")
+        if reasons & _ENDED_WELL:
+            return Performed(f"{name} finished and removed itself.")
+        spool = SpoolReader(self._work.folder, self._work.stage.id)
+        codes = list(spool.exit_codes().values())
+        if codes and codes[-1] == 0:
+            return Performed(f"{name} is gone; its last container ended with 0.")
+        has_run = spool.has_lines() or (self._last is not None and self._last.state is WorkState.RUNNING)
+        if self._stage.gone_is_success and has_run and not any(codes):
+            return Performed(f"{name} ran and is gone, as its time to live says; its end was not seen.")
+        raise StageFailedError(
+            f"{name} is gone, and nobody saw how it ended.",
+            hint="Look whether its results are there; a retry begins it again.",
+        )
+
+    async def _failure(self, connection: Connection, verdict: Verdict) -> str:
+        said = f"{self._target.describe()} failed: {verdict.reason} {verdict.message}".strip()
+        for pod in await self._pods(connection):
+            ended = verdict_of(pod)
+            if ended.state is WorkState.FAILED:
+                name = pod["metadata"]["name"]
+                return one_line(f"{said} Pod {name}: {ended.reason} {ended.message} {_exit_of(pod)}")
+        return said
+
+
+async def _reasons_of(connection: Connection, ref: ObjectRef, uid: str) -> set[str]:
+    """Reasons of the events about an object, which outlive it by an hour; none if they cannot be read."""
+    selector = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
+    try:
+        events = await list_objects(
+            connection.session,
+            connection.discovery,
+            "v1",
+            "Event",
+            namespace=ref.namespace,
+            field_selector=selector,
+        )
+    except ConsoleError:
+        return set()
+    return {
+        str(event.get("reason") or "")
+        for event in events
+        if not uid or (event.get("involvedObject") or {}).get("uid") in ("", None, uid)
+    }
+
+
+def _progress_of(verdict: Verdict, pods: list[dict[str, Any]]) -> str:
+    running = sum((pod.get("status") or {}).get("phase") == "Running" for pod in pods)
+    counted = f"{running} of {len(pods)} pods run." if pods else ""
+    if verdict.state is WorkState.RUNNING and running == len(pods):
+        return counted
+    waiting = [verdict_of(pod) for pod in pods]
+    reason = next((item for item in waiting if item.state in (WorkState.WAITING, WorkState.FAILED)), verdict)
+    return f"{counted} {reason.message or reason.reason}".strip()
+
+
+def _exit_of(pod: dict[str, Any]) -> str:
+    for entry in (pod.get("status") or {}).get("containerStatuses") or ():
+        ended = (entry.get("state") or {}).get("terminated") or (entry.get("lastState") or {}).get("terminated")
+        if ended and ended.get("exitCode"):
+            return f"Container {entry.get('name')} ended with {ended['exitCode']}."
+    return ""

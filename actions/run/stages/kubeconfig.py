@@ -1,0 +1,163 @@
+"""The kubeconfig stage: the run's own way into its cluster, and who that cluster is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actions.base.errors import MissingError
+from actions.base.files import write_private
+from actions.blueprint.parts import REFERENCE
+from actions.blueprint.stages import KubeconfigStage
+from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for
+from actions.cloud.session import AwsSession
+from actions.cluster.kubeconfig import ChosenContext, ClusterTarget, load_context
+from actions.cluster.session import ClusterIdentity
+from actions.run.folder import kubeconfig_path
+from actions.run.handler import Performed, StageFailedError
+from actions.run.patience import patiently
+from actions.run.work import CLUSTER_UID, StageWork, known_cluster_uid
+
+
+class KubeconfigHandler:
+    """Writes the run's kubeconfig, 0600: a copy of the chosen context, or what EKS says of the cluster."""
+
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
+        stage = work.blueprint.stage(work.stage.id)
+        self._stage = stage if isinstance(stage, KubeconfigStage) else None
+
+    def describe(self) -> list[str]:
+        path = kubeconfig_path(self._work.folder)
+        if self._chosen() is not None:
+            return [f"kubectl config view --minify --flatten > {path}"]
+        name, region = self._wanted()
+        return [f"aws eks update-kubeconfig --name {name} --region {region} --kubeconfig {path}"]
+
+    async def probe(self) -> Performed | None:
+        return None  # writing it again is cheap, and asks the cluster who it is
+
+    async def perform(self) -> Performed:
+        target = self._chosen()
+        data = _copy_of(load_context(target)) if target else await self._from_eks()
+        write_private(kubeconfig_path(self._work.folder), data)
+        await self._work.access.aclose()
+        identity = await self._identity()
+        known = known_cluster_uid(self._work.view)
+        if known and identity.uid != known:
+            raise StageFailedError(
+                f"Another cluster answers under the name {identity.name} than the one that the run began with.",
+                hint="Bring the run's own cluster back, or begin a new run.",
+            )
+        outputs = {CLUSTER_UID: identity.uid, "cluster_version": identity.version, "cluster_account": identity.account}
+        return Performed(f"{identity.name} answers, Kubernetes {identity.version}.", outputs=outputs)
+
+    async def undo(self) -> str:
+        return "The run's kubeconfig stays in its folder."
+
+    def _chosen(self) -> ClusterTarget | None:
+        cluster = self._work.view.cluster
+        if not cluster.kubeconfig and not cluster.context:
+            return None
+        path = Path(cluster.kubeconfig) if cluster.kubeconfig else None
+        return ClusterTarget(path, cluster.context, cluster.namespace)
+
+    def _wanted(self) -> tuple[str, str]:
+        values = self._work.binding.everything | self._reported()
+
+        def filled(text: str) -> str:
+            return REFERENCE.sub(lambda match: str(values.get(match[1], "")), text)
+
+        cluster = self._work.view.cluster
+        if self._stage is None:
+            return cluster.name, cluster.region
+        return filled(self._stage.cluster) or cluster.name, filled(self._stage.region) or cluster.region
+
+    def _reported(self) -> dict[str, str]:
+        """What the stages that this one needs reported; it wins over parameters."""
+        return {
+            name: value
+            for stage in self._work.stage.needs
+            for name, value in self._work.view.outputs.get(stage, {}).items()
+        }
+
+    async def _from_eks(self) -> bytes:
+        name, region = self._wanted()
+        session = AwsSession(region=region, threads=1)
+
+        async def ask() -> EksCluster:
+            return await describe_cluster(session, name, region=region)
+
+        try:
+            self._work.journal.note(f"Asking EKS for {name} in {region}.")
+            cluster = await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+        finally:
+            session.close()
+        return kubeconfig_for(cluster)
+
+    async def _identity(self) -> ClusterIdentity:
+        async def ask() -> ClusterIdentity:
+            connection = await self._work.access.open("")
+            return await connection.session.identity()
+
+        self._work.journal.note("Asking the cluster who it is.")
+        identity = await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+        if not identity.uid:
+            raise MissingError(
+                "The cluster does not tell who it is: the namespace kube-system cannot be read.",
+                hint="Ask for the right to get namespaces.",
+            )
+        return identity
+
+
+def _copy_of(chosen: ChosenContext) -> bytes:
+    """A kubeconfig with this one context, as JSON, which is YAML too."""
+    cluster = {
+        "server": chosen.server,
+        "certificate-authority": chosen.ca_file,
+        "certificate-authority-data": chosen.ca_data,
+        "insecure-skip-tls-verify": chosen.is_insecure,
+        "tls-server-name": chosen.tls_server_name,
+        "proxy-url": chosen.proxy_url,
+    }
+    user: dict[str, Any] = {
+        "client-certificate": chosen.certificate_file,
+        "client-certificate-data": chosen.certificate_data,
+        "client-key": chosen.key_file,
+        "client-key-data": chosen.key_data,
+        "token": chosen.token,
+        "tokenFile": chosen.token_file,
+        "username": chosen.username,
+        "password": chosen.password,
+        "exec": _plugin_of(chosen),
+    }
+    context = {"cluster": chosen.cluster, "user": chosen.context, "namespace": chosen.namespace}
+    document = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": chosen.context,
+        "clusters": [{"name": chosen.cluster, "cluster": _given(cluster)}],
+        "contexts": [{"name": chosen.context, "context": _given(context)}],
+        "users": [{"name": chosen.context, "user": _given(user)}],
+    }
+    return msgspec.json.format(msgspec.json.encode(document))
+
+
+def _plugin_of(chosen: ChosenContext) -> dict[str, Any] | None:
+    plugin = chosen.plugin
+    if plugin is None:
+        return None
+    return {
+        "apiVersion": plugin.api_version,
+        "command": plugin.argv[0],
+        "args": list(plugin.argv[1:]),
+        "env": [{"name": name, "value": value} for name, value in plugin.environment],
+        "installHint": plugin.install_hint,
+        "interactiveMode": "Never",
+    }
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in fields.items() if value}

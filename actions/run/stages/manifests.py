@@ -1,0 +1,88 @@
+"""Stages that apply objects and wait until they are ready: manifests, storage, pod."""
+
+from __future__ import annotations
+
+from actions.blueprint.parts import ObjectName
+from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
+from actions.run.access import Connection
+from actions.run.handler import Performed
+from actions.run.patience import patiently
+from actions.run.stages.names import ref_of_name
+from actions.run.stages.objects import (
+    apply_objects,
+    delete_objects,
+    fetch_or_none,
+    is_of_run,
+    owned_of,
+    uid_of,
+    wait_ready,
+)
+from actions.run.view import OwnedObject
+from actions.run.work import StageWork
+
+READY_SECONDS = 900.0
+
+
+class ManifestsHandler:
+    """Applies a stage's objects. An operator that is there already is used as it is."""
+
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
+        self._stage = work.blueprint.stage(work.stage.id)
+
+    def describe(self) -> list[str]:
+        lines = [f"kubectl apply --server-side -f {file}" for file in self._stage.files]
+        if isinstance(self._stage, ManifestsStage) and self._stage.source:
+            source = self._stage.source
+            lines.append(f"kubectl apply --server-side -f {source.name}-{source.version}.yaml")
+        waits = [f"kubectl wait --for=condition=Ready {name.kind}/{name.name}" for name in ready_of(self._stage)]
+        return lines + waits
+
+    async def probe(self) -> Performed | None:
+        return None  # applying again changes nothing that is as it should be
+
+    async def perform(self) -> Performed:
+        connection = await self._work.connect()
+        found = await self._detected(connection)
+        if found is not None:
+            self._work.journal.own(found)
+            await self._wait(connection)
+            return Performed(f"{found.kind} {found.name} was there already: used as it is.")
+        manifests = [*self._work.secrets(), *self._work.manifests()]
+        refs = await apply_objects(self._work, connection, manifests)
+        await self._wait(connection)
+        return Performed(f"{len(refs)} objects applied.")
+
+    async def undo(self) -> str:
+        return await delete_objects(self._work, await self._work.connect())
+
+    async def _detected(self, connection: Connection) -> OwnedObject | None:
+        """What the stage would bring, if it was there before the run."""
+        if not isinstance(self._stage, ManifestsStage) or self._stage.detect is None:
+            return None
+        ref = ref_of_name(self._stage.detect, self._work.namespace)
+
+        async def look() -> OwnedObject | None:
+            found = await fetch_or_none(connection, ref)
+            if found is None or is_of_run(found, self._work.view.id):
+                return None
+            return owned_of(self._work, ref, uid=uid_of(found), existed=True)
+
+        return await patiently(look, clock=self._work.clock, note=self._work.journal.note)
+
+    async def _wait(self, connection: Connection) -> None:
+        refs = [ref_of_name(name, self._work.namespace) for name in ready_of(self._stage)]
+        deadline = self._stage.deadline_seconds or READY_SECONDS
+        await wait_ready(self._work, connection, refs, deadline_seconds=deadline)
+
+
+def ready_of(stage: AnyStage) -> tuple[ObjectName, ...]:
+    """What has to be ready before the stage has succeeded."""
+    match stage:
+        case ManifestsStage():
+            return stage.ready
+        case StorageStage():
+            return stage.claims
+        case PodStage():
+            return (stage.target,)
+    return ()

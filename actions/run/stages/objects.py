@@ -1,0 +1,235 @@
+"""Objects of a stage: applied with a record before and after, deleted only if the run made them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from actions.base.errors import ConflictError, ConsoleError, MissingError
+from actions.blueprint.render import RUN_LABEL
+from actions.cluster.apply import apply
+from actions.cluster.conditions import WorkState, verdict_of
+from actions.cluster.objects import ObjectRef, delete, fetch, ref_of
+from actions.run.access import Connection
+from actions.run.handler import StageFailedError
+from actions.run.patience import patiently, wait_until
+from actions.run.view import OwnedObject
+from actions.run.work import StageWork
+
+Manifest = dict[str, Any]
+
+GONE_SECONDS = 600.0
+ESTABLISHED_SECONDS = 120.0
+NODE_CLAIM = "NodeClaim"
+"""Kind of the objects that a stage owns without having applied them: they go with the nodes."""
+
+_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount", "Secret")
+
+
+async def apply_objects(work: StageWork, connection: Connection, manifests: Iterable[Manifest]) -> list[ObjectRef]:
+    """Apply objects one by one, definitions and namespaces first. What was there before the run is left as it is.
+
+    Returns:
+        What is there now, applied or found.
+
+    Raises:
+        ConflictError: Somebody else owns a field.
+        RefusedError: The server does not accept an object.
+    """
+    refs = []
+    for manifest in sorted(manifests, key=_rank):
+        refs.append(await _apply_one(work, connection, manifest))
+        if manifest["kind"] == "CustomResourceDefinition":
+            await wait_ready(work, connection, refs[-1:], deadline_seconds=ESTABLISHED_SECONDS)
+            connection.discovery.forget()
+    return refs
+
+
+async def delete_objects(work: StageWork, connection: Connection) -> str:
+    """Delete what the stage owns, last applied first, and wait until it is gone.
+
+    Returns:
+        What was done, in one line.
+    """
+    owned = [item for item in reversed(work.journal.owned()) if item.kind != NODE_CLAIM]
+    mine = [item for item in owned if not item.existed]
+    kept: list[str] = []
+    removed = 0
+    for item in sorted(mine, key=lambda item: -_rank_of(item.kind)):
+        reason = await _reason_to_keep(work, connection, item)
+        if reason:
+            kept.append(f"{ref_of_owned(item).describe()}: {reason}")
+            continue
+        await _delete_one(work, connection, item)
+        removed += 1
+    said = f"{removed} objects removed."
+    if kept:
+        raise StageFailedError(f"{said} Not removed: {'; '.join(kept)}.", hint="Remove what uses it, then retry.")
+    return said
+
+
+async def wait_ready(
+    work: StageWork, connection: Connection, refs: Sequence[ObjectRef], *, deadline_seconds: float
+) -> None:
+    """Wait until every object is there and ready.
+
+    Raises:
+        StageFailedError: One has failed, or the deadline passed.
+    """
+
+    async def look() -> str:
+        for ref in refs:
+            words = await _unready(connection, ref)
+            if words:
+                return words
+        return ""
+
+    await wait_until(
+        look,
+        clock=work.clock,
+        note=work.journal.note,
+        timeout=lambda words: StageFailedError(f"Not ready after {deadline_seconds:.0f} s. {words}"),
+        deadline_seconds=deadline_seconds,
+        interval_seconds=0.5,
+    )
+
+
+async def fetch_or_none(connection: Connection, ref: ObjectRef) -> Manifest | None:
+    """The object, or `None` if there is none, or no such kind."""
+    try:
+        return await fetch(connection.session, connection.discovery, ref)
+    except MissingError:
+        return None
+
+
+def is_of_run(document: Mapping[str, Any], run_id: str) -> bool:
+    """Whether an object carries the run's label."""
+    labels = (document.get("metadata") or {}).get("labels") or {}
+    return bool(labels.get(RUN_LABEL) == run_id)
+
+
+def uid_of(document: Mapping[str, Any]) -> str:
+    """Empty if the server did not say."""
+    return str((document.get("metadata") or {}).get("uid") or "")
+
+
+def owned_of(work: StageWork, ref: ObjectRef, *, uid: str = "", existed: bool = False) -> OwnedObject:
+    """A record's content for an object of the stage."""
+    return OwnedObject(
+        work.stage.id, ref.api_version, ref.kind, ref.namespace, ref.name, uid, existed=existed, is_deleted=False
+    )
+
+
+def ref_of_owned(item: OwnedObject) -> ObjectRef:
+    """What a record names."""
+    return ObjectRef(item.api_version, item.kind, item.namespace, item.name)
+
+
+async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest) -> ObjectRef:
+    ref = ref_of(manifest)
+    work.journal.note(f"Applying {ref.describe()}.")
+
+    async def look() -> Manifest | None:
+        return await fetch_or_none(connection, ref)
+
+    async def put() -> Manifest:
+        return await apply(connection.session, connection.discovery, manifest)
+
+    found = await patiently(look, clock=work.clock, note=work.journal.note)
+    if found is not None and not is_of_run(found, work.view.id):
+        work.journal.own(owned_of(work, ref, uid=uid_of(found), existed=True))
+        return ref
+    known = _known(work, ref)
+    if known is None:
+        work.journal.own(owned_of(work, ref))
+    applied = await patiently(put, clock=work.clock, note=work.journal.note)
+    if known is None or known.uid != uid_of(applied):
+        work.journal.own(owned_of(work, ref, uid=uid_of(applied)))
+    return ref
+
+
+def _known(work: StageWork, ref: ObjectRef) -> OwnedObject | None:
+    return next((item for item in work.journal.owned() if ref_of_owned(item) == ref), None)
+
+
+async def _delete_one(work: StageWork, connection: Connection, item: OwnedObject) -> None:
+    ref = ref_of_owned(item)
+    work.journal.note(f"Removing {ref.describe()}.")
+
+    async def remove() -> str:
+        """Words while it is still there."""
+        found = await fetch_or_none(connection, ref)
+        if found is None or (item.uid and uid_of(found) != item.uid) or not is_of_run(found, work.view.id):
+            return ""
+        if not (found["metadata"].get("deletionTimestamp")):
+            await _delete_exactly(connection, ref, uid_of(found))
+        finalizers = ", ".join(found["metadata"].get("finalizers") or ())
+        return f"{ref.describe()} is going" + (f", held by {finalizers}." if finalizers else ".")
+
+    def stuck(words: str) -> ConsoleError:
+        return StageFailedError(f"After {GONE_SECONDS:.0f} s {words}", hint="Look at what holds it, then retry.")
+
+    await wait_until(
+        remove,
+        clock=work.clock,
+        note=work.journal.note,
+        timeout=stuck,
+        deadline_seconds=GONE_SECONDS,
+        interval_seconds=0.3,
+    )
+    work.journal.deleted(replace(item, is_deleted=True))
+
+
+async def _delete_exactly(connection: Connection, ref: ObjectRef, uid: str) -> None:
+    try:
+        await delete(connection.session, connection.discovery, ref, uid=uid)
+    except ConflictError:
+        return  # it was replaced meanwhile: the next look sees another uid
+
+
+async def _reason_to_keep(work: StageWork, connection: Connection, item: OwnedObject) -> str:
+    """Why an object of ours must stay: somebody else has put something into it."""
+    if item.kind == "CustomResourceDefinition":
+        return await _foreign_instances(work, connection, item)
+    return ""
+
+
+async def _foreign_instances(work: StageWork, connection: Connection, item: OwnedObject) -> str:
+    definition = await fetch_or_none(connection, ref_of_owned(item))
+    if definition is None:
+        return ""
+    spec = definition["spec"]
+    version = next(entry["name"] for entry in spec["versions"] if entry.get("storage"))
+    path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+
+    async def count() -> int:
+        try:
+            items = (await connection.session.get(path)).get("items") or []
+        except MissingError:
+            return 0
+        return sum(not is_of_run(entry, work.view.id) for entry in items)
+
+    foreign = await patiently(count, clock=work.clock, note=work.journal.note)
+    return f"{foreign} objects of its kind are not the run's" if foreign else ""
+
+
+async def _unready(connection: Connection, ref: ObjectRef) -> str:
+    found = await fetch_or_none(connection, ref)
+    if found is None:
+        return f"{ref.describe()} is not there."
+    verdict = verdict_of(found)
+    if verdict.state is WorkState.FAILED:
+        raise StageFailedError(f"{ref.describe()} failed: {verdict.reason} {verdict.message}")
+    if verdict.state in (WorkState.RUNNING, WorkState.FINISHED) or verdict.reason == "NoRule":
+        return ""
+    return f"{ref.describe()}: {verdict.message or verdict.reason}"
+
+
+def _rank(manifest: Manifest) -> int:
+    return _rank_of(str(manifest["kind"]))
+
+
+def _rank_of(kind: str) -> int:
+    """Position in the order of applying; deletion goes the other way."""
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)

@@ -1,0 +1,152 @@
+"""The spool of a stage: whole after any crash."""
+
+from __future__ import annotations
+
+import math
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from actions.cluster.loglines import LogCursor, LogLine
+from actions.run.spool import SpoolWriter
+from actions.run.spoolformat import AcceleratorSample, lines_file, points_file
+from actions.run.spoolreader import SpoolReader
+from actions.telemetry.points import Point, Progress
+
+STAGE = "train"
+
+
+def step(number: int) -> LogLine:
+    return LogLine(
+        1_700_000_000_000_000_000 + number,
+        f"Epoch 0:   3%|▎  | {number}/300 [00:10<01:00,  1.73it/s, reduced_train_loss={3 - number / 100:.3f}]",
+    )
+
+
+def write(folder: Path, *lines: LogLine, pod: str = "worker-0") -> None:
+    writer = SpoolWriter(folder, STAGE)
+    writer.write_lines(writer.source("default", pod, "pytorch", f"uid-{pod}"), lines)
+    writer.close()
+
+
+def texts(folder: Path) -> list[str]:
+    return [line.text for line in SpoolReader(folder, STAGE).lines()[0]]
+
+
+def losses(folder: Path) -> list[tuple[int | None, float]]:
+    found = [item.finding for item in SpoolReader(folder, STAGE).findings()[0]]
+    return [(item.step, item.value) for item in found if isinstance(item, Point) and item.metric == "train_loss"]
+
+
+def test_lines_come_back_with_their_pod_and_colours(tmp_path: Path) -> None:
+    write(tmp_path, LogLine(5, "a\tb\r\x1b[31mred\x1b[0m"), LogLine(6, "-- restarted --", is_marker=True))
+    first, second = SpoolReader(tmp_path, STAGE).lines()[0]
+    assert (first.at_ns, first.pod, first.container, first.text) == (
+        5,
+        "worker-0",
+        "pytorch",
+        "a\tb\r\x1b[31mred\x1b[0m",
+    )
+    assert second.is_marker
+
+
+def test_a_reader_goes_on_where_it_was(tmp_path: Path) -> None:
+    write(tmp_path, step(1))
+    reader = SpoolReader(tmp_path, STAGE)
+    _, offset = reader.lines()
+    assert reader.lines(offset) == ([], offset)
+    write(tmp_path, step(2), pod="worker-1")
+    lines, _ = reader.lines(offset)
+    assert [line.pod for line in lines] == ["worker-1"]
+
+
+def test_a_stage_that_has_not_begun_has_no_lines(tmp_path: Path) -> None:
+    reader = SpoolReader(tmp_path, STAGE)
+    assert (reader.lines(), reader.findings(), reader.accelerators()) == (([], 0), ([], 0), {})
+
+
+def test_a_writer_knows_where_to_take_up_each_log(tmp_path: Path) -> None:
+    write(tmp_path, LogLine(5, "a"), LogLine(5, "b"), LogLine(5, "marker", is_marker=True))
+    writer = SpoolWriter(tmp_path, STAGE)
+    assert writer.source("default", "worker-0", "pytorch", "uid-worker-0").cursor == LogCursor(5, 2)
+    assert writer.source("default", "worker-0", "pytorch", "another-uid").cursor == LogCursor(0, 0)
+
+
+@pytest.mark.parametrize("cut", range(1, 60))
+def test_a_torn_line_is_cut_off_and_taken_again(tmp_path: Path, cut: int) -> None:
+    write(tmp_path, step(1), step(2))
+    path = lines_file(tmp_path, STAGE)
+    os.truncate(path, path.stat().st_size - cut)
+    assert texts(tmp_path) == [step(1).text]
+    writer = SpoolWriter(tmp_path, STAGE)
+    source = writer.source("default", "worker-0", "pytorch", "uid-worker-0")
+    assert source.cursor == LogCursor(step(1).at_ns, 1)
+    writer.write_lines(source, [step(2), step(3)])
+    assert texts(tmp_path) == [step(1).text, step(2).text, step(3).text]
+
+
+@pytest.mark.parametrize("kept", range(0, 1200, 37))
+def test_findings_lost_in_a_crash_are_read_again_and_none_is_doubled(tmp_path: Path, kept: int) -> None:
+    lines = [step(number) for number in range(1, 12)]
+    write(tmp_path, *lines)
+    whole = losses(tmp_path)
+    assert len(whole) == len(lines)
+    path = points_file(tmp_path, STAGE)
+    os.truncate(path, min(kept, path.stat().st_size))
+    write(tmp_path, step(12))
+    assert losses(tmp_path) == [*whole, (12, 2.88)]
+
+
+def test_a_loss_that_is_not_a_number_stays_so(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, STAGE)
+    source = writer.source("default", "worker-0", "pytorch", "uid")
+    writer.write_findings(source, [Point("train_loss", 1, math.nan), Point("train_loss", 2, math.inf)])
+    values = [
+        item.finding.value for item in SpoolReader(tmp_path, STAGE).findings()[0] if isinstance(item.finding, Point)
+    ]
+    assert math.isnan(values[0])
+    assert values[1] == math.inf
+
+
+def test_counted_progress_is_not_mistaken_for_what_the_log_said(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, STAGE)
+    source = writer.source("default", "worker-0", "pytorch", "uid")
+    writer.write_progress(source, Progress("files", 3, 15))
+    writer.close()
+    again = SpoolWriter(tmp_path, STAGE)
+    again.write_lines(again.source("default", "worker-0", "pytorch", "uid"), [step(1)])
+    assert losses(tmp_path) == [(1, 2.99)]
+
+
+def test_a_container_that_ended_is_not_followed_again(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, STAGE)
+    writer.write_end(writer.source("default", "worker-0", "pytorch", "uid"), 0, "Completed")
+    writer.close()
+    assert SpoolWriter(tmp_path, STAGE).source("default", "worker-0", "pytorch", "uid").is_ended
+    assert SpoolReader(tmp_path, STAGE).exit_codes() == {"worker-0/pytorch": 0}
+
+
+def test_the_newest_sample_of_each_pod_is_kept(tmp_path: Path) -> None:
+    writer = SpoolWriter(tmp_path, STAGE)
+    writer.write_sample("worker-0", AcceleratorSample(1.0, "old"))
+    writer.write_sample("worker-1", AcceleratorSample(1.5, "other"))
+    writer.write_sample("worker-0", AcceleratorSample(2.0, "new"))
+    assert {pod: sample.text for pod, sample in SpoolReader(tmp_path, STAGE).accelerators().items()} == {
+        "worker-0": "new",
+        "worker-1": "other",
+    }
+
+
+def test_a_reader_can_begin_near_the_end(tmp_path: Path) -> None:
+    write(tmp_path, *(step(number) for number in range(100)))
+    reader = SpoolReader(tmp_path, STAGE)
+    lines, _ = reader.lines(reader.tail_offset(500))
+    assert 0 < len(lines) < 6
+    assert lines[-1].text == step(99).text
+
+
+def test_all_of_it_is_private(tmp_path: Path) -> None:
+    write(tmp_path, step(1))
+    assert {stat.S_IMODE(path.stat().st_mode) for path in tmp_path.rglob("*.*l*")} == {0o600}
