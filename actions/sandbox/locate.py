@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,15 +61,12 @@ def find_sandbox(name: str) -> RunningSandbox | None:
     return RunningSandbox(name, folder, process) if is_alive(process.identity()) else None
 
 
-def find_or_start(
-    name: str, *, speed: float | None = None, wait: Callable[[float], None] = time.sleep
-) -> RunningSandbox:  # noqa: TID251
+def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
     """The sandbox `name`, started in a session of its own if need be.
 
     Args:
         name: Of the sandbox.
         speed: Factor by which workloads print faster; the usual one if not given. A running sandbox keeps its own.
-        wait: How to pass the time while it starts; in a program without a loop there is nothing else to do.
 
     Raises:
         ConfigError: Its folder cannot be made.
@@ -92,7 +88,7 @@ def find_or_start(
             return found
         if not is_alive(child):
             raise ConfigError(f"The sandbox {name} ended while starting: {_last_line(log)}", hint=f"See {log}.")
-        wait(_POLL_SECONDS)
+        time.sleep(_POLL_SECONDS)  # noqa: TID251 - before there is a loop
     raise UnreachableError(f"The sandbox {name} did not start in {START_SECONDS:.0f} s.", hint=f"See {log}.")
 
 
