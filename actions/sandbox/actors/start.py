@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
@@ -45,12 +46,23 @@ _WATCHED = (
 )  # fmt: skip
 
 
+class NodeAgent(Protocol):
+    """What runs the pods: the sandbox's kubelet, or whatever a real control plane brings."""
+
+    def serving(self, session: KubeSession) -> AbstractAsyncContextManager[None]:
+        """Run pods until the context is left."""
+        ...
+
+
 @asynccontextmanager
-async def start(session: KubeSession, options: SandboxOptions, clock: Clock | None = None) -> AsyncIterator[None]:
-    """Seed the initial cluster and run every controller until the context is left.
+async def start(
+    session: KubeSession, kubelet: NodeAgent, options: SandboxOptions, clock: Clock | None = None
+) -> AsyncIterator[None]:
+    """Seed the initial cluster and run the kubelet and every controller until the context is left.
 
     Args:
         session: With the API that they are clients of.
+        kubelet: Runs what is bound to nodes.
         options: Delays and names.
         clock: Wall time.
 
@@ -60,7 +72,7 @@ async def start(session: KubeSession, options: SandboxOptions, clock: Clock | No
     time = clock or SystemClock()
     client, types = ApiClient(session, time), InstanceTable.load()
     await seed(client, types, options)
-    async with watching(session, _WATCHED, time) as caches:
+    async with kubelet.serving(session), watching(session, _WATCHED, time) as caches:
         tasks = [
             asyncio.create_task(controller.run(), name=type(controller).__name__)
             for controller in _controllers(client, caches, types, options)

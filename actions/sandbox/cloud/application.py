@@ -1,0 +1,59 @@
+"""AWS at one address: REST-JSON for EKS, the query protocol for STS, a refusal for anything else.
+
+Source: botocore's service models `eks` (2017-11-01) and `sts` (2011-06-15); compared by calling it with boto3.
+"""
+
+from __future__ import annotations
+
+import secrets
+
+from aiohttp import web
+
+from actions.base.clock import Clock, SystemClock
+from actions.cluster.session import KubeSession
+from actions.sandbox.cloud.eks import describe_cluster, list_clusters, no_such_cluster
+from actions.sandbox.cloud.sts import caller_identity, refusal
+from actions.sandbox.options import SandboxOptions
+
+
+def create_app(session: KubeSession, options: SandboxOptions, clock: Clock | None = None) -> web.Application:
+    """The application, to be mounted where `AWS_ENDPOINT_URL` points.
+
+    Args:
+        session: With the cluster that the account holds; its address is the cluster's endpoint.
+        options: Names of cluster, region and account.
+        clock: The cluster is as old as the application.
+    """
+    created_at = (clock or SystemClock()).now().timestamp()
+
+    async def clusters(_request: web.Request) -> web.Response:
+        return web.json_response(list_clusters(options))
+
+    async def cluster(request: web.Request) -> web.Response:
+        if request.match_info["name"] != options.cluster_name:
+            answer = no_such_cluster(request.match_info["name"])
+            return web.json_response(answer, status=404, headers={"x-amzn-ErrorType": "ResourceNotFoundException"})
+        return web.json_response(describe_cluster(options, endpoint=session.server, created_at=created_at))
+
+    async def query(request: web.Request) -> web.Response:
+        form = await request.post()
+        action, request_id = str(form.get("Action", "")), _request_id()
+        if action == "GetCallerIdentity":
+            return web.Response(text=caller_identity(options.account, request_id), content_type="text/xml")
+        return web.Response(text=refusal(action, request_id), status=400, content_type="text/xml")
+
+    async def unknown(request: web.Request) -> web.Response:
+        answer = {"__type": "UnknownOperationException", "message": f"The sandbox does not serve {request.path}."}
+        return web.json_response(answer, status=400, headers={"x-amzn-ErrorType": "UnknownOperationException"})
+
+    app = web.Application()
+    app.router.add_get("/clusters", clusters)
+    app.router.add_get("/clusters/{name}", cluster)
+    app.router.add_post("/", query)
+    app.router.add_route("*", "/{path:.*}", unknown)
+    return app
+
+
+def _request_id() -> str:
+    digits = secrets.token_hex(16)
+    return f"{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"

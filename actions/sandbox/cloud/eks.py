@@ -1,0 +1,59 @@
+"""EKS answers about the one cluster of the sandbox."""
+
+from __future__ import annotations
+
+import base64
+from typing import Any
+
+from actions.sandbox.options import SandboxOptions
+
+_VERSION = "1.32"
+_NO_AUTHORITY = base64.b64encode(b"plain HTTP on the loopback address").decode()
+
+
+def list_clusters(options: SandboxOptions) -> dict[str, Any]:
+    """`ListClusters`."""
+    return {"clusters": [options.cluster_name]}
+
+
+def describe_cluster(options: SandboxOptions, *, endpoint: str, created_at: float) -> dict[str, Any]:
+    """`DescribeCluster`.
+
+    Args:
+        options: Names.
+        endpoint: Of the API server, with its scheme; it has no certificate.
+        created_at: Seconds since the epoch.
+    """
+    name, region, account = options.cluster_name, options.region, options.account
+    return {
+        "cluster": {
+            "name": name,
+            "arn": f"arn:aws:eks:{region}:{account}:cluster/{name}",
+            "createdAt": created_at,
+            "version": _VERSION,
+            "endpoint": endpoint,
+            "roleArn": f"arn:aws:iam::{account}:role/{name}-cluster",
+            "resourcesVpcConfig": {
+                "subnetIds": ["subnet-0a1b2c3d4e5f60001", "subnet-0a1b2c3d4e5f60002"],
+                "securityGroupIds": [],
+                "clusterSecurityGroupId": "sg-0a1b2c3d4e5f60001",
+                "vpcId": "vpc-0a1b2c3d4e5f60001",
+                "endpointPublicAccess": True,
+                "endpointPrivateAccess": True,
+                "publicAccessCidrs": ["127.0.0.1/32"],
+            },
+            "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"},
+            "identity": {"oidc": {"issuer": f"https://oidc.eks.{region}.amazonaws.com/id/SANDBOX"}},
+            "status": "ACTIVE",
+            "certificateAuthority": {"data": _NO_AUTHORITY},
+            "platformVersion": "eks.9",
+            "tags": {"eksml-sandbox": "true"},
+            "health": {"issues": []},
+            "accessConfig": {"authenticationMode": "API_AND_CONFIG_MAP"},
+        }
+    }
+
+
+def no_such_cluster(name: str) -> dict[str, Any]:
+    """The `ResourceNotFoundException` for a cluster of another name."""
+    return {"message": f"No cluster found for name: {name}.", "clusterName": name}
