@@ -16,7 +16,7 @@ from actions.run.view import RunState, RunView, StageState
 from actions.script.host import Host
 from actions.script.judge import Seen, World, judge
 from actions.script.model import Conditions, Press, Script, Step
-from actions.script.report import SCHEMA, Report, StepReport, StepResult, exit_code_of, run_report
+from actions.script.report import SCHEMA, Report, StepReport, StepResult, exit_code_of, result_of, run_report
 
 Section = Literal["steps", "always"]
 Tell = Callable[[str], None]
@@ -60,23 +60,26 @@ class Player:
         self._told: dict[str, str] = {}
 
     async def play(self) -> Report:
-        """Play it. Cancelling skips the rest of the steps; `always` is still played, then the cancellation goes on."""
+        """Play it. Cancelling the task breaks the steps off; `always` is still played, and the report says so."""
         started_at, began = self._clock.now(), self._clock.monotonic()
-        interrupted: asyncio.CancelledError | None = None
+        is_interrupted = False
         try:
             await self._play_steps(began + self._script.deadline_seconds)
-        except asyncio.CancelledError as error:
-            interrupted = error
+        except asyncio.CancelledError:
+            is_interrupted = True
+            task = asyncio.current_task()
+            if task is not None:
+                task.uncancel()
         for step in self._script.always:
             await self._play(step, "always", self._clock.monotonic() + step.within_seconds)
         view = self._world.run()
         run = run_report(view) if view else None
         steps = tuple(self._done)
-        code = exit_code_of(steps, run)
-        report = Report(
+        code = exit_code_of(steps, run, is_interrupted=is_interrupted)
+        return Report(
             schema=SCHEMA,
             script=self._script.file,
-            result="passed" if code == 0 else "left something" if code == 3 else "failed",
+            result=result_of(code),
             exit_code=code,
             started_at=format_rfc3339(started_at),
             seconds=round(self._clock.monotonic() - began, 3),
@@ -84,9 +87,6 @@ class Player:
             run=run,
             artifacts=tuple(self._files),
         )
-        if interrupted:
-            raise interrupted
-        return report
 
     async def _play_steps(self, deadline: float) -> None:
         failed = False

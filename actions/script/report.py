@@ -16,7 +16,15 @@ from actions.run.view import RunView, StageView
 
 SCHEMA = "eksml-report/1"
 
-PASSED, FAILED, LEFT_SOMETHING = 0, 1, 3
+PASSED, FAILED, LEFT_SOMETHING, INTERRUPTED = 0, 1, 3, 130
+
+Result = Literal["passed", "failed", "left something", "interrupted"]
+_RESULTS: dict[int, Result] = {
+    PASSED: "passed",
+    FAILED: "failed",
+    LEFT_SOMETHING: "left something",
+    INTERRUPTED: "interrupted",
+}
 
 
 class StepResult(StrEnum):
@@ -69,7 +77,7 @@ class Report(msgspec.Struct, frozen=True):
 
     schema: str
     script: str
-    result: Literal["passed", "failed", "left something"]
+    result: Result
     exit_code: int
     started_at: str
     seconds: float
@@ -78,14 +86,21 @@ class Report(msgspec.Struct, frozen=True):
     artifacts: tuple[str, ...]
 
 
-def exit_code_of(steps: tuple[StepReport, ...], run: RunReport | None) -> int:
-    """0 passed, 3 if something is left behind, else 1."""
+def exit_code_of(steps: tuple[StepReport, ...], run: RunReport | None, *, is_interrupted: bool = False) -> int:
+    """0 passed, 3 if something is left behind, 130 broken off, else 1."""
     if run is not None and run.leftovers:
         return LEFT_SOMETHING
     failed = [step for step in steps if step.result is StepResult.FAILED]
     if any(step.section == "always" and step.verb == "teardown" for step in failed):
         return LEFT_SOMETHING
+    if is_interrupted:
+        return INTERRUPTED
     return FAILED if failed else PASSED
+
+
+def result_of(exit_code: int) -> Result:
+    """The word for an exit code of `exit_code_of`."""
+    return _RESULTS[exit_code]
 
 
 def run_report(view: RunView) -> RunReport:
