@@ -1,0 +1,129 @@
+"""Verdicts: what each kind's status means."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from actions.cluster.conditions import Verdict, WorkState, verdict_of
+from tests.unit.cluster.samples import POD, a_container, a_pod, with_conditions
+
+
+def _state(document: dict[str, Any]) -> WorkState:
+    return verdict_of(document).state
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "conditions", "state"),
+    [
+        ("Job", "batch/v1", {"SuccessCriteriaMet": "True", "Complete": "True"}, WorkState.FINISHED),
+        ("Job", "batch/v1", {"FailureTarget": "True", "Failed": "True"}, WorkState.FAILED),
+        ("Job", "batch/v1", {"Suspended": "True"}, WorkState.WAITING),
+        ("Job", "batch/v1", {"Suspended": "False"}, WorkState.WAITING),
+        ("PyTorchJob", "kubeflow.org/v1", {}, WorkState.WAITING),
+        ("PyTorchJob", "kubeflow.org/v1", {"Created": "True"}, WorkState.WAITING),
+        ("PyTorchJob", "kubeflow.org/v1", {"Created": "True", "Running": "True"}, WorkState.RUNNING),
+        ("PyTorchJob", "kubeflow.org/v1", {"Running": "False", "Restarting": "True"}, WorkState.WAITING),
+        ("PyTorchJob", "kubeflow.org/v1", {"Running": "False", "Succeeded": "True"}, WorkState.FINISHED),
+        ("PyTorchJob", "kubeflow.org/v1", {"Running": "False", "Failed": "True"}, WorkState.FAILED),
+        ("PyTorchJob", "kubeflow.org/v1", {"Succeeded": "False", "Running": "True"}, WorkState.RUNNING),
+        ("Node", "v1", {"Ready": "True"}, WorkState.RUNNING),
+        ("Node", "v1", {"Ready": "Unknown"}, WorkState.WAITING),
+        ("NodeClaim", "karpenter.sh/v1", {"Launched": "True", "Registered": "False"}, WorkState.WAITING),
+        ("NodeClaim", "karpenter.sh/v1", {"Launched": "True", "Ready": "True"}, WorkState.RUNNING),
+        ("Elsewhere", "example.test/v1", {"Ready": "True"}, WorkState.UNKNOWN),
+    ],
+)
+def test_conditions_decide(kind: str, api_version: str, conditions: dict[str, str], state: WorkState) -> None:
+    assert _state(with_conditions(kind, api_version, **conditions)) is state
+
+
+def test_a_job_runs_when_a_pod_is_ready() -> None:
+    job: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "status": {"active": 1, "ready": 0}}
+    assert verdict_of(job) == Verdict(WorkState.WAITING, "PodsNotReady", "Its pods have not become ready.")
+    job["status"]["ready"] = 1
+    assert _state(job) is WorkState.RUNNING
+
+
+@pytest.mark.parametrize(
+    ("deployment", "job", "state"),
+    [
+        ("Complete", "SUCCEEDED", WorkState.FINISHED),
+        ("Complete", "FAILED", WorkState.FAILED),
+        ("Complete", "RUNNING", WorkState.UNKNOWN),
+        ("ValidationFailed", "", WorkState.FAILED),
+        ("Failed", "RUNNING", WorkState.FAILED),
+        ("Running", "RUNNING", WorkState.RUNNING),
+        ("Initializing", "", WorkState.WAITING),
+        ("", "", WorkState.WAITING),
+    ],
+)
+def test_a_ray_job_needs_both_of_its_words(deployment: str, job: str, state: WorkState) -> None:
+    status = {"jobDeploymentStatus": deployment, "jobStatus": job}
+    assert _state({"apiVersion": "ray.io/v1", "kind": "RayJob", "metadata": {}, "status": status}) is state
+
+
+def _deployment(**status: Any) -> dict[str, Any]:
+    metadata = {"generation": 2}
+    return {
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": metadata,
+        "spec": {"replicas": 2},
+        "status": status,
+    }
+
+
+def test_a_deployment_is_ready_when_the_new_generation_is_available() -> None:
+    ready = {"observedGeneration": 2, "updatedReplicas": 2, "replicas": 2, "availableReplicas": 2}
+    assert _state(_deployment(**ready)) is WorkState.RUNNING
+    assert _state(_deployment(**(ready | {"observedGeneration": 1}))) is WorkState.WAITING
+    assert _state(_deployment(**(ready | {"replicas": 3}))) is WorkState.WAITING
+    stuck = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
+    assert verdict_of(_deployment(observedGeneration=2, conditions=[stuck])).state is WorkState.FAILED
+
+
+def test_a_daemon_set_without_nodes_says_so() -> None:
+    document = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {}, "status": {"desiredNumberScheduled": 0}}
+    assert verdict_of(document).message == "It runs on 0 nodes: no node matches."
+
+
+def test_claims() -> None:
+    def claim(phase: str) -> WorkState:
+        kind = "PersistentVolumeClaim"
+        return _state({"apiVersion": "v1", "kind": kind, "metadata": {}, "status": {"phase": phase}})
+
+    assert (claim("Bound"), claim("Lost"), claim("Pending")) == (WorkState.RUNNING, WorkState.FAILED, WorkState.WAITING)
+
+
+def test_pods() -> None:
+    assert _state(POD) is WorkState.RUNNING
+    assert _state(a_pod(phase="Succeeded")) is WorkState.FINISHED
+    backoff = a_container("waiting", reason="ImagePullBackOff", message="no such image")
+    assert verdict_of(a_pod(phase="Pending", conditions=[], containerStatuses=[backoff])) == Verdict(
+        WorkState.FAILED, "ImagePullBackOff", "no such image"
+    )
+    unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
+    pending = a_pod(phase="Pending", conditions=[unscheduled], containerStatuses=[], initContainerStatuses=[])
+    assert verdict_of(pending) == Verdict(WorkState.WAITING, "Unschedulable", "0/2 nodes")
+    killed = a_container("terminated", exitCode=137, reason="OOMKilled")
+    assert verdict_of(a_pod(phase="Failed", containerStatuses=[killed])).reason == "OOMKilled"
+
+
+def test_what_is_being_deleted_is_not_running() -> None:
+    document = with_conditions("PyTorchJob", "kubeflow.org/v1", Running="True")
+    document["metadata"]["deletionTimestamp"] = "2026-11-21T11:00:00Z"
+    assert verdict_of(document).reason == "Terminating"
+    document["status"]["conditions"].append({"type": "Succeeded", "status": "True"})
+    assert verdict_of(document).state is WorkState.FINISHED
+
+
+def test_objects_without_a_status_are_survived() -> None:
+    for kind, api_version in (
+        ("Job", "batch/v1"),
+        ("Deployment", "apps/v1"),
+        ("Pod", "v1"),
+        ("NodeClaim", "karpenter.sh/v1"),
+    ):
+        assert _state({"apiVersion": api_version, "kind": kind, "status": None, "spec": None}) is WorkState.WAITING

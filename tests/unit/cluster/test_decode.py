@@ -1,0 +1,193 @@
+"""Facts out of real documents."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import msgspec
+import pytest
+
+from actions.cluster.decode import decode_event, decode_node, decode_pod, workload_decoder
+from actions.cluster.quantity import effective_requests, parse_quantity, resources_of
+from actions.fleet.facts import NOTHING, PodFacts, Resources
+from tests.unit.cluster.samples import EVENT, NODE, POD, a_container, a_pod, with_conditions
+
+GIB = 1 << 30
+
+
+def _pod(document: dict[str, Any]) -> PodFacts:
+    return decode_pod(msgspec.json.encode(document))
+
+
+def _status_of(**status: Any) -> str:
+    facts = _pod(a_pod(**status))
+    return facts.reason or facts.phase
+
+
+def test_a_running_pod_is_read_whole() -> None:
+    pod = _pod(POD)
+    assert pod.key == "default/esm1nv-pretraining-worker-0"
+    assert (pod.phase, pod.reason, pod.message) == ("Running", "", "")
+    assert (pod.ready, pod.restarts, pod.containers) == (1, 2, ("pytorch",))
+    assert pod.requests == Resources(cpu_milli=40_000, memory_bytes=160 * GIB, gpu=4, efa=1)
+    assert (pod.owner_kind, pod.owner_name) == ("PyTorchJob", "esm1nv-pretraining")
+    assert (pod.run, pod.stage) == ("bionemo-1", "train")
+    assert pod.started_at - pod.created_at == 300.0
+
+
+def test_equal_documents_give_equal_facts_that_share_their_strings() -> None:
+    first, second = _pod(POD), _pod(copy.deepcopy(POD))
+    assert first == second
+    assert first.node is second.node
+
+
+@pytest.mark.parametrize(
+    ("status", "word"),
+    [
+        ({"phase": "Pending", "containerStatuses": []}, "Pending"),
+        ({"containerStatuses": [a_container("waiting", reason="CrashLoopBackOff")]}, "CrashLoopBackOff"),
+        ({"containerStatuses": [a_container("waiting", reason="ContainerCreating")]}, "ContainerCreating"),
+        ({"containerStatuses": [a_container("terminated", exitCode=137, reason="OOMKilled")]}, "OOMKilled"),
+        ({"containerStatuses": [a_container("terminated", exitCode=3)]}, "ExitCode:3"),
+        ({"containerStatuses": [a_container("terminated", exitCode=0, signal=9)]}, "Signal:9"),
+        ({"phase": "Succeeded", "containerStatuses": [a_container("terminated", reason="Completed")]}, "Completed"),
+        ({"phase": "Failed", "reason": "Evicted", "containerStatuses": []}, "Evicted"),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [{"type": "PodScheduled", "status": "False", "reason": "SchedulingGated"}],
+                "containerStatuses": [],
+                "initContainerStatuses": [],
+            },
+            "SchedulingGated",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [{"type": "Initialized", "status": "False"}],
+                "initContainerStatuses": [a_container("running", name="init-pytorch")],
+            },
+            "Init:0/1",
+        ),
+        (
+            {
+                "phase": "Pending",
+                "conditions": [],
+                "initContainerStatuses": [a_container("terminated", name="init-pytorch", exitCode=1, reason="Error")],
+            },
+            "Init:Error",
+        ),
+        (
+            {
+                "containerStatuses": [
+                    a_container("terminated", name="sidecar", reason="Completed"),
+                    a_container("running", ready=True),
+                ]
+            },
+            "Running",
+        ),
+    ],
+)
+def test_the_status_word_is_kubectls(status: dict[str, Any], word: str) -> None:
+    assert _status_of(**status) == word
+
+
+def test_a_pod_that_is_being_deleted_is_terminating() -> None:
+    document = a_pod()
+    document["metadata"]["deletionTimestamp"] = "2026-11-21T11:00:00Z"
+    assert _pod(document).reason == "Terminating"
+
+
+def test_the_reason_for_waiting_is_in_the_apis_words() -> None:
+    unscheduled = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "0/2 nodes\x1b[31m fit",
+    }
+    assert _pod(a_pod(phase="Pending", conditions=[unscheduled])).message == "0/2 nodes fit"
+    waiting = a_container("waiting", reason="ImagePullBackOff", message="Back-off pulling image")
+    assert _pod(a_pod(phase="Pending", conditions=[], containerStatuses=[waiting])).message == "Back-off pulling image"
+
+
+def test_nulls_and_absent_fields_are_survived() -> None:
+    document = {"metadata": {"name": "p", "labels": None}, "spec": {"containers": None}, "status": None}
+    assert _pod(document).requests == NOTHING
+    assert _pod({"metadata": {"name": "p"}}).phase == ""
+
+
+def test_hostile_names_are_cleaned() -> None:
+    document = a_pod()
+    document["metadata"]["labels"]["eksml.dev/run"] = "\x1b]52;c;ZXZpbA==\x07run"
+    assert _pod(document).run == "run"
+
+
+def test_a_node_is_read_whole() -> None:
+    node = decode_node(msgspec.json.encode(NODE))
+    assert (node.instance_type, node.region, node.zone) == ("g5.12xlarge", "us-west-2", "us-west-2b")
+    assert (node.capacity_type, node.pool) == ("on-demand", "g5-gpu-karpenter")
+    assert node.allocatable == Resources(cpu_milli=47_810, memory_bytes=189_519_284 * 1024, gpu=4, efa=1)
+    assert node.pods_allocatable == 234
+    assert (node.is_ready, node.is_schedulable) == (True, False)
+    assert node.taints == ("nvidia.com/gpu:NoSchedule", "team=ml:NoExecute")
+
+
+def test_an_eks_node_group_names_pool_and_capacity_in_its_own_way() -> None:
+    document = copy.deepcopy(NODE)
+    labels = {"eks.amazonaws.com/capacityType": "CAPACITY_BLOCK", "eks.amazonaws.com/nodegroup": "core"}
+    document["metadata"]["labels"] = labels
+    node = decode_node(msgspec.json.encode(document))
+    assert (node.capacity_type, node.pool) == ("capacity-block", "core")
+
+
+def test_an_event_is_read_in_both_forms() -> None:
+    old = decode_event(msgspec.json.encode(EVENT))
+    assert (old.kind, old.name, old.count) == ("Pod", "esm1nv-pretraining-worker-0", 3)
+    assert old.message == "0/2 nodes are available: 2 Insufficient nvidia.com/gpu."
+    series = {"count": 9, "lastObservedTime": "2026-11-21T10:09:00.123456Z"}
+    new = EVENT | {"count": None, "lastTimestamp": None, "firstTimestamp": None, "series": series}
+    assert decode_event(msgspec.json.encode(new)).count == 9
+    assert decode_event(msgspec.json.encode(new)).last_seen_at > old.last_seen_at
+
+
+def test_a_workload_of_a_list_is_judged_by_the_kind_of_its_list() -> None:
+    document = with_conditions("PyTorchJob", "kubeflow.org/v1", Created="True", Running="True")
+    del document["kind"], document["apiVersion"]
+    facts = workload_decoder("kubeflow.org/v1", "PyTorchJob")(msgspec.json.encode(document))
+    assert (facts.kind, facts.state) == ("PyTorchJob", "running")
+
+
+def test_what_is_no_object_is_a_decode_error() -> None:
+    with pytest.raises(msgspec.DecodeError):
+        decode_pod(b'{"metadata": 3}')
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("500m", 0.5),
+        ("16Gi", 16 * GIB),
+        ("1e3", 1000.0),
+        ("128974848", 128974848.0),
+        ("2E", 2e18),
+        ("129M", 129e6),
+        ("0", 0),
+    ],
+)
+def test_quantities(text: str, value: float) -> None:
+    assert parse_quantity(text) == value
+
+
+def test_neuron_cores_count_as_devices() -> None:
+    assert resources_of({"aws.amazon.com/neuroncore": "3"}).neuron == 2
+    assert resources_of({"aws.amazon.com/neuron": "16", "aws.amazon.com/neuroncore": "32"}).neuron == 16
+
+
+def test_requests_follow_the_schedulers_rule() -> None:
+    def cpu(amount: int) -> Resources:
+        return Resources(cpu_milli=amount)
+
+    assert effective_requests([cpu(100), cpu(200)], [(cpu(1000), False)], cpu(50)).cpu_milli == 1050
+    assert effective_requests([cpu(100)], [(cpu(30), True), (cpu(50), False)], NOTHING).cpu_milli == 130
+    assert effective_requests([cpu(100)], [(cpu(30), True), (cpu(500), False)], NOTHING).cpu_milli == 530

@@ -1,0 +1,199 @@
+"""The live picture: sums and indexes equal to a fresh count, and no work for nothing."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import Callable
+from pathlib import Path
+
+from aiohttp import web
+
+from actions.base.clock import SystemClock
+from actions.cluster.health import Health
+from actions.cluster.snapshot import ClusterSnapshot
+from actions.cluster.state import ClusterState
+from actions.cluster.store import FactTable, PodIndex, pod_key
+from actions.fleet.facts import NOTHING, NodeUsage, PodFacts, Resources
+from tests.unit.cluster.faults import Json, bookmark, event, page, refusal, stream
+from tests.unit.cluster.samples import EVENT, NODE, POD, a_pod, with_conditions
+from tests.unit.cluster.servers import session_to
+
+
+def _pod(name: str, node: str, *, gpu: int = 1, phase: str = "Running", uid: str = "") -> PodFacts:
+    requests = Resources(cpu_milli=100 * gpu, gpu=gpu)
+    return PodFacts(uid=uid or name, namespace="n", name=name, node=node, phase=phase, requests=requests)
+
+
+class Counted:
+    """A pod table with its index, and a count from scratch to compare with."""
+
+    def __init__(self) -> None:
+        self.index = PodIndex()
+        self.changes = 0
+        self.table: FactTable[PodFacts] = FactTable(
+            key=pod_key, changed=self._changed, tell_health=lambda _: None, clock=SystemClock()
+        )
+
+    def _changed(self, before: PodFacts | None, after: PodFacts | None) -> None:
+        self.changes += 1
+        self.index.change(before, after)
+
+    def expected(self) -> tuple[dict[str, NodeUsage], dict[str, tuple[str, ...]]]:
+        usage: dict[str, NodeUsage] = {}
+        keys: dict[str, list[str]] = {}
+        for pod in self.table.facts.values():
+            if not pod.node:
+                continue
+            keys.setdefault(pod.node, []).append(pod.key)
+            if not pod.is_done:
+                now = usage.get(pod.node, NodeUsage(NOTHING, 0))
+                usage[pod.node] = NodeUsage(now.requested.plus(pod.requests), now.pods + 1)
+        return usage, {node: tuple(sorted(found)) for node, found in keys.items()}
+
+    def actual(self) -> tuple[dict[str, NodeUsage], dict[str, tuple[str, ...]]]:
+        self.index.settle()
+        return self.index.usage, self.index.keys
+
+
+async def test_sums_equal_a_fresh_count_after_any_changes() -> None:
+    dice = random.Random(7)
+    it = Counted()
+    for step in range(3000):
+        name, node = f"p{dice.randint(0, 60)}", dice.choice(["", "a", "b", "c"])
+        phase = dice.choice(["Running", "Pending", "Succeeded"])
+        pod = _pod(name, node, gpu=dice.randint(0, 8), phase=phase, uid=f"{name}-{dice.randint(0, 1)}")
+        match dice.randint(0, 9):
+            case 0 | 1:
+                it.table.remove(pod)
+            case 2 if step % 50 == 0:
+                await it.table.replace([_pod(f"p{index}", node) for index in range(dice.randint(0, 30))])
+            case _:
+                it.table.upsert(pod)
+        if step % 100 == 0:
+            assert it.actual() == it.expected()
+    assert it.actual() == it.expected()
+
+
+async def test_a_replacement_reports_what_is_gone_and_only_what_differs() -> None:
+    it = Counted()
+    await it.table.replace([_pod("a", "x"), _pod("b", "x"), _pod("c", "y")])
+    it.changes = 0
+    await it.table.replace([_pod("a", "x"), _pod("b", "y")])
+    assert it.changes == 2
+    assert it.actual()[1] == {"x": ("n/a",), "y": ("n/b",)}
+
+
+def test_an_ended_pod_holds_nothing_but_is_still_there() -> None:
+    it = Counted()
+    it.table.upsert(_pod("a", "x"))
+    it.table.upsert(_pod("a", "x", phase="Succeeded"))
+    assert it.actual() == ({}, {"x": ("n/a",)})
+
+
+def test_a_late_delete_of_the_namesake_before_changes_nothing() -> None:
+    it = Counted()
+    it.table.upsert(_pod("a", "x", uid="old"))
+    it.table.upsert(_pod("a", "y", uid="new"))
+    it.table.remove(_pod("a", "x", uid="old"))
+    assert it.actual()[1] == {"y": ("n/a",)}
+
+
+_MISSING = refusal(404, "NotFound")
+
+
+class Cluster:
+    """Serves one node, two pods, an event and a PyTorchJob; other kinds are not installed."""
+
+    def __init__(self) -> None:
+        self.pod_events: asyncio.Queue[bytes] = asyncio.Queue()
+        job = with_conditions("PyTorchJob", "kubeflow.org/v1", Running="True")
+        self._items: dict[str, list[Json]] = {
+            "/api/v1/nodes": [NODE],
+            "/api/v1/pods": [POD, a_pod("other")],
+            "/api/v1/events": [EVENT],
+            "/apis/kubeflow.org/v1/pytorchjobs": [job],
+        }
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        items = self._items.get(request.path)
+        if items is None:
+            return await _MISSING(request)
+        if "sendInitialEvents" in request.query:
+            return await refusal(422, "Invalid")(request)
+        if "watch" not in request.query:
+            return await page(items, 10)(request)
+        if request.path != "/api/v1/pods":
+            return await stream(bookmark(11), then="hang")(request)
+        response = web.StreamResponse()
+        await response.prepare(request)
+        while True:
+            await response.write(await self.pod_events.get())
+
+
+async def _until(state: ClusterState, holds: Callable[[ClusterSnapshot], object]) -> ClusterSnapshot:
+    async with asyncio.timeout(10):
+        while not holds(snapshot := state.snapshot()):
+            await state.wait_changed()
+    return snapshot
+
+
+async def test_a_cluster_is_watched_and_shown(tmp_path: Path) -> None:
+    cluster = Cluster()
+    async with session_to(cluster, tmp_path) as session:
+        state = ClusterState(session)
+        task = asyncio.create_task(state.run())
+        try:
+            full = await _until(state, lambda s: s.is_complete and s.workloads and s.events and len(s.health) == 8)
+            (node,) = full.nodes
+            assert full.usage[node].pods == 2
+            assert full.usage[node].requested.gpu == 8
+            assert full.pods_by_node[node] == ("default/esm1nv-pretraining-worker-0", "default/other")
+            assert full.workloads["PyTorchJob default/x"].state == "running"
+            assert state.drain_dirty() == (frozenset({node}), frozenset(full.pods))
+            gone = a_pod("other")
+            cluster.pod_events.put_nowait(event("DELETED", gone))
+            fewer = await _until(state, lambda s: len(s.pods) == 1)
+            assert len(full.pods) == 2
+            assert fewer.nodes is full.nodes
+            assert fewer.usage[node].pods == 1
+            assert state.drain_dirty() == (frozenset({node}), frozenset({"default/other"}))
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_missing_kinds_are_told_and_do_no_harm(tmp_path: Path) -> None:
+    async with session_to(Cluster(), tmp_path) as session:
+        state = ClusterState(session)
+        task = asyncio.create_task(state.run())
+        try:
+            await _until(state, lambda s: s.health.get("rayjobs") and s.health["rayjobs"].state is Health.MISSING)
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_the_same_facts_again_are_no_new_revision(tmp_path: Path) -> None:
+    cluster = Cluster()
+    async with session_to(cluster, tmp_path) as session:
+        state = ClusterState(session)
+        task = asyncio.create_task(state.run())
+        try:
+            full = await _until(state, lambda s: len(s.pods) == 2 and len(s.health) == 8 and s.is_complete)
+            heartbeat = a_pod("other")
+            heartbeat["metadata"]["resourceVersion"] = "99"
+            cluster.pod_events.put_nowait(event("MODIFIED", heartbeat))
+            cluster.pod_events.put_nowait(event("ADDED", a_pod("third")))
+            after = await _until(state, lambda s: len(s.pods) == 3)
+            assert after.pods["default/other"] is full.pods["default/other"]
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_snapshot_is_the_same_object_until_something_changes(tmp_path: Path) -> None:
+    async with session_to(Cluster(), tmp_path) as session:
+        state = ClusterState(session)
+        assert state.snapshot() is state.snapshot()
+        assert not state.snapshot().is_complete
