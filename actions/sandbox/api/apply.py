@@ -47,7 +47,7 @@ def apply_object(
         if claim is not own:
             abandoned -= claim.paths
     merged: Object = _merge(live, wanted, shape)
-    for path in sorted(abandoned, key=len, reverse=True):
+    for path in sorted(abandoned, key=len):  # an item goes before its fields, by which it is found
         _prune(merged, path, shape, claims=[claim for claim in claims if claim is not own])
     if own.paths != paths:
         own.paths, own.time = paths, now

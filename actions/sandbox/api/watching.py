@@ -52,13 +52,18 @@ class Watch:
         deadline = self._services.clock.monotonic() + float(self._query.get("timeoutSeconds") or _LONGEST_SECONDS)
         try:
             yield self._first()
-            while (left := deadline - self._services.clock.monotonic()) > 0:
+            while (left := deadline - self._services.clock.monotonic()) > 0 and self._is_served():
                 batch = self._next()
                 if not batch and not await self._changed_within(min(left, self._services.bookmark_seconds)):
                     batch = self._next() or self._pass_quiet_time()
                 yield batch
         except ApiFault as fault:
             yield _line("ERROR", encode(fault.body()))
+
+    def _is_served(self) -> bool:
+        """Whether the type is still there: the watches of a deleted CRD end."""
+        resource = self._target.resource
+        return self._services.registry.find(resource.group, resource.version, resource.plural) is not None
 
     def _first(self) -> bytes:
         """The state that the watch starts with, if it asks for one."""

@@ -1,0 +1,94 @@
+"""An API server for tests, with a kubelet that answers at once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import Any
+
+import msgspec
+from aiohttp.test_utils import TestClient, TestServer
+
+from actions.sandbox.api.application import create_app
+from actions.sandbox.api.store import Store
+from actions.sandbox.faults.seam import NO_FAULTS, Faults
+from actions.sandbox.ports import Channel, ExecStreams, NoProcess
+
+Client = TestClient[Any, Any]
+
+
+class EchoKubelet:
+    """Logs a line for every argument; `exec` of `cat` echoes, of `exit N` ends with N."""
+
+    async def _lines(self, texts: Sequence[str]) -> AsyncIterator[bytes]:
+        for text in texts:
+            yield f"{text}\n".encode()
+
+    def log_chunks(
+        self,
+        namespace: str,
+        pod: str,
+        uid: str,
+        container: str,
+        *,
+        previous: bool,
+        follow: bool,
+        since_ns: int | None,
+        tail_lines: int | None,
+        limit_bytes: int | None,
+        timestamps: bool,
+    ) -> AsyncIterator[bytes]:
+        if previous:
+            raise KeyError(container)
+        return self._lines([f"{namespace}/{pod}/{container}", f"tail={tail_lines} since={since_ns}"])
+
+    async def exec(
+        self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams
+    ) -> int:
+        if argv[0] == "absent":
+            raise NoProcess(container)
+        while argv[0] == "cat" and (data := await streams.read()):
+            await streams.write(Channel.STDOUT, data)
+        return int(argv[1]) if argv[0] == "exit" else 0
+
+
+@asynccontextmanager
+async def an_api(*, store: Store | None = None, faults: Faults = NO_FAULTS) -> AsyncIterator[Client]:
+    """A client of a running API server that has the namespace `default`."""
+    app = create_app(store or Store(), EchoKubelet(), faults, bookmark_seconds=0.05)
+    async with TestClient(TestServer(app)) as client:
+        await create(client, "/api/v1/namespaces", {"metadata": {"name": "default"}})
+        yield client
+
+
+async def create(client: Client, path: str, body: dict[str, Any]) -> dict[str, Any]:
+    """POST an object, which has to succeed."""
+    answer = await client.post(path, json=body)
+    assert answer.status == 201, await answer.text()
+    made: dict[str, Any] = await answer.json()
+    return made
+
+
+async def patch(client: Client, path: str, body: Any, *, kind: str, **query: str) -> tuple[int, dict[str, Any]]:
+    """PATCH an object in one of the ways: merge, json, strategic, apply."""
+    types = {
+        "merge": "application/merge-patch+json",
+        "json": "application/json-patch+json",
+        "strategic": "application/strategic-merge-patch+json",
+        "apply": "application/apply-patch+yaml",
+    }
+    data, headers = msgspec.json.encode(body), {"Content-Type": types[kind]}
+    answer = await client.patch(path, data=data, headers=headers, params=query)
+    return answer.status, await answer.json()
+
+
+def a_pod(name: str = "web", *, labels: dict[str, str] | None = None, **spec: Any) -> dict[str, Any]:
+    """A pod with one container."""
+    return {
+        "metadata": {"name": name, "labels": labels or {}},
+        "spec": {"containers": [{"name": "main", "image": "nginx:1"}], **spec},
+    }
+
+
+PODS = "/api/v1/namespaces/default/pods"
+CONFIG_MAPS = "/api/v1/namespaces/default/configmaps"
