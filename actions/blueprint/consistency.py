@@ -47,8 +47,8 @@ def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
         _references,
         _secrets,
         _presets,
-        _roots,
         _targets,
+        _roots,
     )
     for check in checks:
         yield from check(blueprint)
@@ -57,11 +57,11 @@ def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
 def _parameters(blueprint: Blueprint) -> Iterator[Finding]:
     for name, parameter in blueprint.parameters.items():
         where = ("parameters", name)
-        if parameter.type is not ParameterType.SECRET or parameter.default:
-            yield from _default(where, name, parameter)
         low, high = parameter.minimum, parameter.maximum
         if low is not None and high is not None and low > high:
             yield Finding((*where, "minimum"), f"{name} has a minimum above its maximum.", "Swap them.")
+        elif parameter.type is not ParameterType.SECRET or parameter.default:
+            yield from _default(where, name, parameter)
 
 
 def _default(where: Where, name: str, parameter: Parameter) -> Iterator[Finding]:

@@ -1,0 +1,51 @@
+"""The catalogue: where blueprints are found, and which wins."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import BlueprintError, MissingError
+from actions.blueprint.catalogue import Catalogue
+from tests.unit.blueprint.builders import a_blueprint
+
+
+def test_shipped_and_own_blueprints_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    a_blueprint(tmp_path / "config" / "eksml-tui" / "blueprints" / "mine")
+    a_blueprint(tmp_path / "more" / "other", ("id: small", "id: other"))
+
+    ids = [blueprint.id for blueprint in Catalogue.usual([tmp_path / "more"]).list()]
+    assert {"bionemo-esm1nv", "small", "other"} <= set(ids)
+    assert ids == sorted(ids)
+
+
+def test_a_later_folder_wins(tmp_path: Path) -> None:
+    a_blueprint(tmp_path / "one" / "x")
+    a_blueprint(tmp_path / "two" / "x", ("title: Small", "title: Smaller"))
+
+    assert Catalogue([tmp_path / "one", tmp_path / "two"]).find("small").title == "Smaller"
+
+
+def test_an_unknown_id_names_the_known_ones(tmp_path: Path) -> None:
+    a_blueprint(tmp_path / "x")
+    with pytest.raises(MissingError, match="no blueprint 'smal'") as caught:
+        Catalogue([tmp_path]).find("smal")
+    assert "small" in caught.value.hint
+
+
+def test_a_broken_blueprint_hides_no_other(tmp_path: Path) -> None:
+    a_blueprint(tmp_path / "good")
+    a_blueprint(tmp_path / "bad", ("title: Small", "titel: Small"))
+    catalogue = Catalogue([tmp_path])
+
+    assert [blueprint.id for blueprint in catalogue.list()] == ["small"]
+    assert [item.folder.name for item in catalogue.broken()] == ["bad"]
+    with pytest.raises(BlueprintError, match="titel"):
+        catalogue.find("bad")
+
+
+def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(BlueprintError, match="no folder of blueprints"):
+        Catalogue.usual([tmp_path / "none"])

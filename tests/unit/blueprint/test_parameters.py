@@ -1,0 +1,104 @@
+"""Binding: types, bounds, presets, rules, secrets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.base.errors import MissingError, ParameterError
+from actions.base.files import shipped_blueprints
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.model import Parameter, ParameterType
+from actions.blueprint.parameters import bind, read_value
+from actions.blueprint.parts import Scalar
+from tests.unit.blueprint.builders import a_blueprint
+
+A_NUMBER = Parameter(type=ParameterType.INTEGER, title="N", default=1, minimum=1, maximum=64)
+
+
+def test_defaults_preset_and_choice_come_in_this_order(tmp_path: Path) -> None:
+    blueprint = load_blueprint(a_blueprint(tmp_path / "b"))
+
+    assert bind(blueprint, {}).values["workers"] == 2
+    assert bind(blueprint, {}, preset="quick").values["workers"] == 1
+    assert bind(blueprint, {"workers": "3"}, preset="quick").values["workers"] == 3
+    assert bind(blueprint, {"workers": "3"}).derived == {"gpus": 4, "last": 2}
+    assert bind(blueprint, {"workers": "3"}).chosen == ("workers",)
+
+
+def test_an_unknown_parameter_names_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="no parameter 'wrokers'") as caught:
+        bind(load_blueprint(a_blueprint(tmp_path / "b")), {"wrokers": 1})
+    assert "workers" in caught.value.hint
+
+
+def test_an_unknown_preset_names_those_that_there_are(tmp_path: Path) -> None:
+    with pytest.raises(MissingError) as caught:
+        bind(load_blueprint(a_blueprint(tmp_path / "b")), {}, preset="slow")
+    assert "quick" in caught.value.hint
+
+
+@pytest.mark.parametrize("value", [0, 65, "0", "sixty", "8.5", 8.5, True, "", "nan", "1e3", float("inf")])
+def test_a_value_out_of_bounds_is_one_sentence_with_the_bounds(value: Scalar) -> None:
+    with pytest.raises(ParameterError, match=r"workers is .*; it must be a whole number from 1 to 64"):
+        read_value("workers", A_NUMBER, value)
+
+
+@pytest.mark.parametrize("value", [8, "8", 8.0])
+def test_a_value_is_read_as_its_type(value: Scalar) -> None:
+    read = read_value("workers", A_NUMBER, value)
+    assert read == 8
+    assert isinstance(read, int)
+
+
+def test_a_broken_rule_fills_its_sentence(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="5 workers want more than 4 GPUs"):
+        bind(load_blueprint(a_blueprint(tmp_path / "b")), {"workers": 5})
+
+
+def test_a_type_that_the_table_does_not_list_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(ParameterError, match="does not list"):
+        bind(load_blueprint(a_blueprint(tmp_path / "b")), {"instance_type": "g5.tiny"})
+
+
+def test_a_secret_is_a_reference_and_never_repeated(tmp_path: Path) -> None:
+    blueprint = load_blueprint(a_blueprint(tmp_path / "b"))
+
+    assert bind(blueprint, {"token": "env:TOKEN"}).values["token"] == "env:TOKEN"
+    with pytest.raises(ParameterError) as caught:
+        bind(blueprint, {"token": "hunter2"})
+    assert "hunter2" not in caught.value.sentence()
+
+
+@pytest.mark.parametrize(
+    ("given_values", "said"),
+    [
+        ({"workers": 4}, "workers × gpus_per_worker is 4, but num_nodes × devices is 8"),
+        ({"gpus_per_worker": 8, "workers": 1, "num_nodes": 1, "devices": 8}, "g5.12xlarge has 4"),
+        ({"max_steps": 100}, "val_check_interval is 500, more than the 100 steps"),
+        ({"tensor_parallel": 4, "workers": 6, "num_nodes": 2, "devices": 3}, "does not divide the 6 processes"),
+        ({"fsx_capacity_gib": 3600}, "one of 1200, 2400"),
+        ({"image_tag": "2.0"}, "image_tag"),
+        ({"cluster_name": "Bio"}, "cluster_name"),
+        ({"experiment_dir": "/fsx/$(touch x)"}, "experiment_dir"),
+    ],
+)
+def test_bionemo_refuses_what_cannot_work(given_values: dict[str, Scalar], said: str) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    with pytest.raises(ParameterError) as caught:
+        bind(blueprint, given_values)
+    assert said in caught.value.sentence()
+
+
+@given(st.one_of(st.text(max_size=30), st.integers(), st.floats(), st.booleans()), st.sampled_from(ParameterType))
+def test_any_value_is_read_or_refused_with_a_sentence(value: Scalar, kind: ParameterType) -> None:
+    said = ""
+    try:
+        read_value("p", Parameter(type=kind, title="P", default=""), value)
+    except ParameterError as error:
+        said = error.sentence()
+
+    assert "\n" not in said
