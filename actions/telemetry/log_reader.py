@@ -21,10 +21,26 @@ from actions.telemetry.lines import PrefixReader, Record, epoch_of, split_record
 from actions.telemetry.points import Point
 from actions.telemetry.wrapped import Unwrapper
 
-_INTERESTING = re.compile(
-    r"[Ll]oss|\d/[\d?]|\dit \[|CrossEntropy|SamplesPerSec|images/sec|step=|world_rank=|documents \("
-    r"|[╭│├╰]|optimization|repeated"
+_MARKS = (
+    "oss",
+    "it [",
+    "iteration",
+    "CrossEntropy",
+    "SamplesPerSec",
+    "images/sec",
+    "step=",
+    "batch=",
+    "world_rank=",
+    "documents (",
+    "│",
+    "╭",
+    "╰",
+    "optimization",
+    "repeated",
 )
+"""One of them is in every record that a dialect reads, but for bars."""
+
+_BAR = re.compile(r"\d/[\d?]{1,12} \[")
 _DEDUPLICATED = re.compile(r"\[repeated \d{1,9}x across cluster\]")
 RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a complete curve."
 
@@ -86,7 +102,7 @@ class LogReader:
         return held + self._fresh([*self._huggingface.flush(), *self._own_loops.flush()])
 
     def _read_text(self, text: str, at: float | None) -> list[Finding]:
-        if not self._huggingface.is_waiting and not _INTERESTING.search(text):
+        if not self._huggingface.is_waiting and not _is_interesting(text):
             return []
         findings: list[Finding] = []
         for piece in split_records(text):
@@ -126,6 +142,13 @@ class LogReader:
             return False
         self._last[where] = seen
         return True
+
+
+def _is_interesting(text: str) -> bool:
+    for mark in _MARKS:
+        if mark in text:
+            return True
+    return " [" in text and _BAR.search(text) is not None
 
 
 def read_log(data: bytes, *, rank: int = 0) -> list[Point]:

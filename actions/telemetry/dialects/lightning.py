@@ -64,9 +64,8 @@ class LightningBars:
         losses += self._held(record, bar, step, epoch)
         if not losses:
             return []
-        if bar.rate is not None:
-            losses.append(Point(_RATES[bar.rate_unit], step, bar.rate, record.rank, epoch, "tqdm rate", record.at))
-        return losses + named_points(record, step, bar.metrics, _EXTRAS, epoch=epoch)
+        extras = named_points(record, step, bar.metrics, _EXTRAS, epoch=epoch)
+        return losses + _rate_points(record, bar, step, epoch) + extras
 
     def _held(self, record: Record, bar: Bar, step: int, epoch: float | None) -> list[Finding]:
         points: list[Finding] = []
@@ -76,6 +75,19 @@ class LightningBars:
                 self._seen_validation[record.rank, metric] = bar.texts[key]
                 points.append(Point(metric, step, bar.metrics[key], record.rank, epoch, key, record.at))
         return points
+
+
+def _rate_points(record: Record, bar: Bar, step: int, epoch: float | None) -> list[Finding]:
+    """The rate as printed, and the time of a step: tqdm changes its unit where the rate passes one a second."""
+    if bar.rate is None:
+        return []
+    points: list[Finding] = [
+        Point(_RATES[bar.rate_unit], step, bar.rate, record.rank, epoch, "tqdm rate", record.at),
+    ]
+    if bar.rate > 0 and not any(_EXTRAS.get(key) == "step_time_s" for key in bar.metrics):
+        seconds = 1 / bar.rate if bar.rate_unit == "it/s" else bar.rate
+        points.append(Point("step_time_s", step, seconds, record.rank, epoch, "tqdm rate", record.at))
+    return points
 
 
 def _step_of(bar: Bar) -> int:

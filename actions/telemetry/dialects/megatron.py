@@ -72,7 +72,7 @@ class NemoFields:
         self._seen_validation: dict[int, float] = {}
 
     def read(self, record: Record) -> list[Finding] | None:
-        head = _EPOCH.search(record.text)
+        head = _EPOCH.search(record.text) if "Training epoch" in record.text else None
         if head is None:
             return None
         epoch, iteration, last = int(head[1]), int(head[2]), int(head[3])

@@ -128,6 +128,8 @@ class DeepSpeed:
 
     def read(self, record: Record) -> list[Finding] | None:
         text = record.text
+        if "step" not in text:
+            return None
         head = _RLHF.search(text)
         if head:
             values = {key: number_of(value) for key, value in _RLHF_PAIR.findall(text, head.end() - 1)}

@@ -91,6 +91,17 @@ def test_a_rate_cut_by_the_next_redraw_is_no_rate() -> None:
     assert (bar.label, bar.done, bar.total, bar.rate, bar.remaining_seconds) == ("Epoch 0", 73017, 1017679, None, 492)
 
 
+@pytest.mark.parametrize("rate", ["0.50it/s", "2.00s/it"])
+def test_the_time_of_a_step_is_told_whatever_unit_the_bar_chose(rate: str) -> None:
+    points = points_of(f"Epoch 0: 10%|█| 10/100 [00:10<01:30, {rate}, train_loss=2.5]")
+    assert [(point.step, point.value) for point in points if point.metric == "step_time_s"] == [(10, 2.0)]
+
+
+def test_a_time_that_the_trainer_measured_goes_before_that_of_the_bar() -> None:
+    points = points_of("Epoch 0: 10%|█| 10/100 [00:10<01:30, 1.0it/s, train_loss=2.5, train_step_timing in s=1.9]")
+    assert [point.value for point in points if point.metric == "step_time_s"] == [1.9]
+
+
 def test_seconds_for_each_step_are_turned_into_steps_for_each_second() -> None:
     bar = bar_of("Epoch 0: : 1it [00:26, 26.64s/it, v_num=0, train_loss=13.00]")
     assert bar is not None
