@@ -1,4 +1,4 @@
-"""What consoles, scripts and the command line may do with runs: create, start, wish. Quick, synchronous calls."""
+"""What consoles, scripts and the command line may do with runs: find, start, wish. Quick, synchronous calls."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from pathlib import Path
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.base.process import ProcessIdentity, own_module, spawn_detached
-from actions.run.creation import create_run, load_environment
+from actions.run.creation import load_environment
 from actions.run.folder import journal_path, runner_log_path, runs_home
 from actions.run.journal import Journal
 from actions.run.lease import read_lease
 from actions.run.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.records import Wish, WishKind
+from actions.run.secrets import referenced_environment
 from actions.run.view import Goal, RunState, RunView, StageState
 
-__all__ = ["RunReader", "RunSummary", "create_run", "find_run", "list_runs", "load_run", "start_runner", "wish"]
+__all__ = ["RunReader", "RunSummary", "find_run", "list_runs", "load_run", "start_runner", "wish"]
 
 RUNNER_MODULE = "actions.run"
 
@@ -69,7 +70,8 @@ def start_runner(
         journal.close()
     if lease is not None and lease.is_alive:
         return None
-    extra = load_environment(folder) | dict(environment or {})
+    secrets = referenced_environment(load_run(folder).parameters.values())
+    extra = load_environment(folder) | dict(environment or {}) | secrets
     argv = [*_scope(folder.name), *own_module(module, str(folder))]
     return spawn_detached(argv, output=runner_log_path(folder), directory=folder, extra_environment=extra)
 

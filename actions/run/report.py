@@ -1,0 +1,190 @@
+"""Runs as text and JSON, for the command line. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from actions.base.clock import format_rfc3339
+from actions.run.reader import RunSummary
+from actions.run.view import RunView, StageView
+
+_COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
+
+
+def runs_table(runs: Sequence[RunSummary]) -> str:
+    """One line a run, with a heading."""
+    if not runs:
+        return "There are no runs on this machine.\n"
+    rows = [
+        (run.id, "unreadable" if run.error else run.state.value, run.stage, run.blueprint_id, run.cluster, _day(run))
+        for run in runs
+    ]
+    notes = [f"{run.id}: {run.error}" for run in runs if run.error]
+    return _columns([_COLUMNS, *rows]) + "".join(f"{note}\n" for note in notes)
+
+
+def runs_json(runs: Sequence[RunSummary]) -> str:
+    """A list of objects; times are RFC 3339, `null` where unknown."""
+    return _json(
+        [
+            {
+                "id": run.id,
+                "folder": str(run.folder),
+                "state": run.state.value,
+                "stage": run.stage,
+                "blueprint": run.blueprint_id,
+                "title": run.title,
+                "cluster": run.cluster,
+                "created_at": _moment(run.created_at or None),
+                "leftovers": run.leftovers,
+                "error": run.error,
+            }
+            for run in runs
+        ]
+    )
+
+
+def run_table(view: RunView) -> str:
+    """One run: what it is, its stages, its teardown, its audit."""
+    head = [
+        ("Run", view.id),
+        ("Blueprint", f"{view.blueprint_id}{f' ({view.preset})' if view.preset else ''}: {view.title}"),
+        ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
+        ("State", view.state.value + (", paused" if view.is_paused else "")),
+    ]
+    parts = [_columns(head), _stages("STAGE", view.stages)]
+    if view.teardown:
+        parts.append(_stages("TEARDOWN", view.teardown))
+    plans = [stage for stage in view.stages if stage.plan and stage.state.value == "awaiting_approval"]
+    parts += [_plan(stage) for stage in plans]
+    parts += [_findings(stage) for stage in view.stages if stage.findings]
+    parts += [_audit(view)] if view.audit else []
+    return "\n".join(parts)
+
+
+def run_json(view: RunView) -> str:
+    """One object; times are RFC 3339, durations seconds, `null` where unknown."""
+    audit = view.audit
+    return _json(
+        {
+            "id": view.id,
+            "state": view.state.value,
+            "goal": view.goal.value,
+            "paused": view.is_paused,
+            "blueprint": view.blueprint_id,
+            "preset": view.preset,
+            "title": view.title,
+            "parameters": dict(view.parameters),
+            "cluster": {"name": view.cluster.name, "region": view.cluster.region},
+            "created_at": _moment(view.created_at),
+            "stages": [_stage_fields(stage) for stage in view.stages],
+            "teardown": [_stage_fields(stage) for stage in view.teardown],
+            "owned": [
+                {
+                    "stage": item.stage,
+                    "kind": item.kind,
+                    "namespace": item.namespace,
+                    "name": item.name,
+                    "uid": item.uid,
+                    "existed": item.existed,
+                    "deleted": item.is_deleted,
+                }
+                for item in view.owned
+            ],
+            "audit": audit
+            and {"at": _moment(audit.at), "leftovers": list(audit.leftovers), "retained": list(audit.retained)},
+        }
+    )
+
+
+def duration_text(seconds: float | None) -> str:
+    """`4 s`, `12 m 05 s`, `3 h 20 m`, `2 d 04 h`; empty for `None`."""
+    if seconds is None:
+        return ""
+    whole = max(int(seconds), 0)
+    minutes, second = divmod(whole, 60)
+    hours, minute = divmod(minutes, 60)
+    days, hour = divmod(hours, 24)
+    if days:
+        return f"{days} d {hour:02} h"
+    if hours:
+        return f"{hours} h {minute:02} m"
+    return f"{minutes} m {second:02} s" if minutes else f"{second} s"
+
+
+def _stage_fields(stage: StageView) -> dict[str, object]:
+    return {
+        "id": stage.id,
+        "title": stage.title,
+        "kind": stage.kind,
+        "state": stage.state.value,
+        "attempt": stage.attempt,
+        "started_at": _moment(stage.started_at),
+        "ended_at": _moment(stage.ended_at),
+        "seconds": _took(stage),
+        "expect_seconds": [stage.expect_low_seconds, stage.expect_high_seconds],
+        "message": stage.message,
+        "outputs": dict(stage.outputs or {}),
+        "plan": stage.plan and msgspec.to_builtins(stage.plan),
+        "findings": [msgspec.to_builtins(finding) for finding in stage.findings],
+    }
+
+
+def _stages(heading: str, stages: Iterable[StageView]) -> str:
+    rows = [
+        (stage.id, stage.state.value.replace("_", " "), duration_text(_took(stage)), stage.message) for stage in stages
+    ]
+    return _columns([(heading, "STATE", "TOOK", "MESSAGE"), *rows])
+
+
+def _plan(stage: StageView) -> str:
+    plan = stage.plan
+    if plan is None:
+        return ""
+    lines = "".join(f"  {line}\n" for line in plan.lines)
+    counts = f"{plan.add} to add, {plan.change} to change, {plan.destroy} to destroy"
+    return f"The plan {plan.plan_hash[:12]} of {stage.id} waits for approval: {counts}.\n{lines}"
+
+
+def _findings(stage: StageView) -> str:
+    rows = [(f"  {item.result.value}", item.subject, item.detail, item.fix) for item in stage.findings]
+    return f"Checks of {stage.id}:\n{_columns(rows)}"
+
+
+def _audit(view: RunView) -> str:
+    audit = view.audit
+    if audit is None:
+        return ""
+    left = [f"  {line}\n" for line in audit.leftovers]
+    kept = [f"  {line}\n" for line in audit.retained]
+    text = "Nothing is left.\n" if not left else f"Still there, {len(left)}:\n{''.join(left)}"
+    return text + (f"Kept on purpose:\n{''.join(kept)}" if kept else "")
+
+
+def _took(stage: StageView) -> float | None:
+    if stage.started_at is None or stage.ended_at is None:
+        return None
+    return stage.ended_at - stage.started_at
+
+
+def _columns(rows: Sequence[Sequence[str]]) -> str:
+    widths = [max(len(row[index]) for row in rows) for index in range(len(rows[0]))] if rows else []
+    padded = (
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() + "\n" for row in rows
+    )
+    return "".join(padded)
+
+
+def _day(run: RunSummary) -> str:
+    return _moment(run.created_at) or "" if run.created_at else ""
+
+
+def _moment(at: float | None) -> str | None:
+    return None if at is None else format_rfc3339(datetime.fromtimestamp(at, UTC))
+
+
+def _json(value: object) -> str:
+    return msgspec.json.format(msgspec.json.encode(value), indent=2).decode() + "\n"

@@ -1,0 +1,50 @@
+"""Runs on the command line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.run.client import list_runs
+from actions.run.records import Action, Intent, Outcome, Result, WishKind
+from actions.run.report import duration_text, run_json, run_table, runs_json, runs_table
+from tests.unit.run.test_fold import begun, done, ended, view_of, wished
+from tests.unit.run.world import make_run
+
+
+def test_a_list_names_each_run_with_its_state(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, SystemClock())
+    lines = runs_table(list_runs(tmp_path / "runs")).splitlines()
+    assert lines[0].split() == ["RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED"]
+    assert lines[1].split()[:4] == [folder.name, "waiting", "fake", "pretend"]
+    assert json.loads(runs_json(list_runs(tmp_path / "runs")))[0]["state"] == "waiting"
+
+
+def test_an_empty_list_says_so() -> None:
+    assert runs_table([]) == "There are no runs on this machine.\n"
+    assert json.loads(runs_json([])) == []
+
+
+def test_a_plan_that_waits_is_shown_whole() -> None:
+    text = run_table(view_of(begun("provision"), ended("provision", Result.AWAITING_APPROVAL)))
+    assert "1 to add, 0 to change, 0 to destroy.\n  + cluster\n" in text
+
+
+def test_what_is_left_after_a_teardown_is_listed() -> None:
+    lines = [*done("provision"), wished(WishKind.TEARDOWN), begun("provision", Action.UNDO)]
+    lines += [ended("provision", Result.DONE, Action.UNDO), ("", Intent(Action.AUDIT))]
+    lines += [("", Outcome(Action.AUDIT, Result.DONE, leftovers=("Job default/x",), retained=("FSx fs-1",)))]
+    view = view_of(*lines)
+    assert "Still there, 1:\n  Job default/x\nKept on purpose:\n  FSx fs-1\n" in run_table(view)
+    assert json.loads(run_json(view))["audit"]["leftovers"] == ["Job default/x"]
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [(None, ""), (4.7, "4 s"), (725, "12 m 05 s"), (12_000, "3 h 20 m"), (187_200, "2 d 04 h")],
+)
+def test_durations_have_at_most_two_units(seconds: float | None, text: str) -> None:
+    assert duration_text(seconds) == text
