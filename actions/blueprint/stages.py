@@ -67,7 +67,7 @@ class Watch(Part, frozen=True, kw_only=True):
     accelerator_pods: str = ""
     """Label selector of the pods that are asked. Empty: those of `logs.pods`."""
     charts: tuple[str, ...] = ()
-    """Metrics in the order of their panels, as `actions.telemetry` names them: `train_loss`, `step_seconds`…"""
+    """Metrics in the order of their panels, as `actions.telemetry` names them: `train_loss`, `step_time_s`…"""
     progress: FileProgress | None = None
 
 
