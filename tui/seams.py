@@ -5,10 +5,15 @@ Each function has a contract test in `tests/contract/test_seams.py`. Source: tex
 
 from __future__ import annotations
 
+import traceback
 from typing import TYPE_CHECKING, TypeVar
 
+from rich.text import Text
+from textual.app import App
+
+from actions.base.untrusted import plain_text, redact
+
 if TYPE_CHECKING:
-    from textual.app import App
     from textual.strip import Strip
     from textual.widget import Widget
 
@@ -32,3 +37,15 @@ def forget_arrangement(container: Widget) -> None:
     on styles and children; a layout that depends on a model has to say when the model moved.
     """
     container._clear_arrangement_cache()  # noqa: SLF001 - see above
+
+
+class DiscreetApp(App[ResultT]):
+    """An app whose crash report shows no local variables and no credentials.
+
+    Textual prints the locals of every frame, and among those of a console are tokens.
+    """
+
+    def _fatal_error(self) -> None:
+        report = redact(plain_text(traceback.format_exc()))
+        self._exit_renderables.append(Text(report))
+        self._close_messages_no_wait()

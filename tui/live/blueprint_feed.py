@@ -17,7 +17,7 @@ class BlueprintFeed:
     """What can be launched. Used on the loop only.
 
     Args:
-        folders: Folders of blueprints besides the program's and the operator's own.
+        folders: Where blueprints are looked for; empty for the usual places.
         changed: Called when the catalogue has been read.
     """
 
@@ -29,11 +29,7 @@ class BlueprintFeed:
         self._disk = Offload("blueprints")
 
     async def run(self) -> None:
-        """Read the catalogue.
-
-        Raises:
-            BlueprintError: A folder that somebody named is not there.
-        """
+        """Read the catalogue."""
         catalogue = await self._disk.call(_catalogue, self._folders)
         self.found = await self._disk.call(catalogue.list)
         self.broken = await self._disk.call(catalogue.broken)
@@ -57,4 +53,4 @@ class BlueprintFeed:
 def _catalogue(folders: tuple[Path, ...]) -> Catalogue:
     from actions.blueprint.catalogue import Catalogue
 
-    return Catalogue.usual(folders)
+    return Catalogue(folders) if folders else Catalogue.usual()

@@ -55,6 +55,11 @@ class ClusterFeed:
         return self._session
 
     @property
+    def context_name(self) -> str:
+        """The kubeconfig's name of what is on screen; empty before it is read."""
+        return self._session.context if self._session else self.target.context
+
+    @property
     def namespace(self) -> str:
         """The namespace of the kubeconfig's context; `default` before it is read."""
         return (self._session.namespace if self._session else "") or "default"

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
     from actions.cluster.session import ClusterTarget
+
+REHEARSAL = "rehearsal"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +35,7 @@ class ConsoleSettings:
     Args:
         target: Which cluster to open.
         readonly: Refuse whatever would change the cluster or a run.
-        blueprint_folders: Where blueprints are looked for, first hit wins. Each holds one folder per blueprint.
+        blueprint_folders: Where blueprints are looked for, each a folder of folders; empty for the usual places.
         run_environment: Variables that a launched run gets, e.g. `AWS_ENDPOINT_URL`.
         demo: Set when the cluster is the embedded one.
         region: AWS region to show and price by when no node names one; empty if unknown.
@@ -53,3 +55,7 @@ class ConsoleSettings:
     account: str = ""
     credentials_expire_at: float | None = None
     open_run: str | None = None
+
+    def preferred_preset(self, known: Iterable[str]) -> str:
+        """The preset that a launch form begins with: on the embedded cluster the one made for it, else none."""
+        return REHEARSAL if self.demo and REHEARSAL in known else ""

@@ -1,0 +1,186 @@
+"""The console as a Textual app: what lives from start to end."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
+from typing import Any, ClassVar
+
+from textual.filter import LineFilter
+from textual.screen import Screen
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConsoleError, RefusedError
+from actions.base.files import asset
+from actions.base.untrusted import one_line, redact
+from actions.command.model import Call
+from actions.command.parse import parse_line
+from actions.command.registry import Launch
+from actions.fleet.facts import PodFacts
+from tui.host import ConsoleHost
+from tui.live.desk import Desk
+from tui.live.run_actions import RunActions
+from tui.live.settings import ConsoleSettings
+from tui.live.ticker import Ticker
+from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
+from tui.modals.viewer import Viewer
+from tui.palette import ConsoleCommands
+from tui.screens.carrier import Carrier
+from tui.screens.console import ConsoleScreen
+from tui.screens.launch import LaunchScreen
+from tui.screens.object_verbs import ObjectVerbs
+from tui.screens.questions import Questioner
+from tui.screens.run_verbs import RunVerbs
+from tui.screens.shell import ShellScreen
+from tui.screens.view_verbs import ScreenHands, ViewVerbs
+from tui.screens.workspace import Workspace
+from tui.seams import DiscreetApp
+from tui.theme import NAME, console_theme
+from tui.widgets.sanitise import ControlFilter
+
+Play = Callable[[ConsoleHost], Awaitable[Any]]
+_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
+
+
+class ConsoleApp(DiscreetApp[Any]):
+    """The console on a terminal, or headless under a script.
+
+    Args:
+        settings: What it was started with.
+        clock: Time.
+        play: Plays a script on the host; the app ends with its result.
+    """
+
+    CSS_PATH = str(asset("styles/console.tcss"))
+    TITLE = "eksml-tui"
+    BINDINGS: ClassVar = []
+    COMMANDS: ClassVar = {lambda: ConsoleCommands}
+
+    def __init__(self, settings: ConsoleSettings, *, clock: Clock | None = None, play: Play | None = None) -> None:
+        super().__init__()
+        self._filter = ControlFilter()
+        self._play = play
+        self._playing: asyncio.Task[None] | None = None
+        self.desk = Desk(settings, clock or SystemClock(), Ticker(self._paint))
+        self.workspace = Workspace(self.desk)
+        self._actions = RunActions(settings, self.desk.runs, self.desk.clock)
+        questioner = Questioner(self.desk.runs)
+        self.carrier = Carrier(
+            self._verbs(),
+            is_readonly=settings.readonly,
+            ask=self._ask,
+            doubt=questioner.question_of,
+            vouch=questioner.vouch,
+        )
+        self.host = ConsoleHost(self, self.desk, self.carrier)
+        self.register_theme(console_theme())
+        self.theme = NAME
+
+    def get_default_screen(self) -> Screen[None]:
+        """The console itself."""
+        return ConsoleScreen(self.desk, self.workspace, self.carry_line)
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Nothing that is drawn carries a control to the terminal."""
+        return [*super().get_line_filters(), self._filter]
+
+    def on_mount(self) -> None:
+        """Leave on signals; follow the world only after the first frame."""
+        loop = asyncio.get_running_loop()
+        if self._play is None:
+            for number in _SIGNALS:
+                loop.add_signal_handler(number, self._leave_on, number)
+        self.call_after_refresh(self._start)
+
+    def post_display_hook(self) -> None:
+        """Tell the script's host that there is a frame."""
+        self.host.frame_painted()
+
+    async def on_unmount(self) -> None:
+        """End everything that was begun."""
+        await self.desk.aclose()
+        self._actions.close()
+
+    def stop_playing(self) -> None:
+        """Break the script off; its `always` is still played."""
+        if self._playing is not None:
+            self._playing.cancel()
+
+    async def carry_line(self, line: str) -> None:
+        """Carry a typed line out; what goes wrong is told, not raised."""
+        try:
+            call = parse_line(line)
+        except ConsoleError as error:
+            self._tell_error(error)
+            return
+        self.run_worker(self._carry(call), group="commands", exit_on_error=True)
+
+    async def _carry(self, call: Call) -> None:
+        try:
+            if isinstance(call.arguments, Launch):
+                self.carrier.refuse_mutation(call)
+                await self._review(call.arguments)
+                return
+            await self.carrier.carry(call, is_asked=True)
+        except ConsoleError as error:
+            self._tell_error(error)
+
+    async def _review(self, arguments: Launch) -> None:
+        blueprint = await self.desk.blueprints.find(arguments.blueprint)
+        reviewed = await self.push_screen_wait(LaunchScreen(blueprint, arguments, self.desk))
+        if reviewed is not None:
+            call = parse_line("launch -")
+            await self.carrier.carry(Call(call.command, reviewed), is_asked=False)
+
+    async def _ask(self, question: Question) -> bool:
+        modal: Screen[bool] = TypeNameModal(question) if question.word else ConfirmModal(question)
+        return await self.push_screen_wait(modal)
+
+    def _verbs(self) -> dict[str, Any]:
+        hands = ScreenHands(self._show, self.notify_plainly, self._save, self.exit, self._leave_front)
+        return {
+            **ViewVerbs(self.workspace, self.desk, hands).verbs(),
+            **ObjectVerbs(self.workspace, self.desk, show=self._show, open_shell=self._open_shell).verbs(),
+            **RunVerbs(self.workspace, self.desk, self._actions).verbs(),
+        }
+
+    def notify_plainly(self, text: str) -> None:
+        """Tell one sentence; markup in it means nothing."""
+        self.notify(one_line(redact(text)), markup=False)
+
+    def _tell_error(self, error: ConsoleError) -> None:
+        text = one_line(redact(error.sentence()))
+        self.notify(text, severity="warning" if isinstance(error, RefusedError) else "error", markup=False, timeout=8)
+
+    def _show(self, viewer: Viewer) -> None:
+        self.push_screen(viewer)
+
+    def _open_shell(self, pod: PodFacts, container: str) -> None:
+        self.push_screen(ShellScreen(self.desk, pod, container))
+
+    def _save(self, file: Path) -> None:
+        self.host.save_screen(file)
+
+    def _leave_front(self) -> bool:
+        if len(self.screen_stack) <= 1:
+            return False
+        self.pop_screen()
+        return True
+
+    def _leave_on(self, number: signal.Signals) -> None:
+        self.exit(return_code=128 + number)
+
+    def _paint(self) -> None:
+        for screen in self.screen_stack:
+            if isinstance(screen, ConsoleScreen | LaunchScreen) and screen.is_mounted:
+                screen.pull()
+
+    def _start(self) -> None:
+        self.desk.start()
+        if self._play is not None:
+            self._playing = asyncio.create_task(self._run_script(self._play))
+
+    async def _run_script(self, play: Play) -> None:
+        self.exit(await play(self.host))

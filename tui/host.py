@@ -1,0 +1,141 @@
+"""The console as a script sees it."""
+
+from __future__ import annotations
+
+import asyncio
+import unicodedata
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual import events
+
+from actions.base.errors import ConfigError
+from actions.command.model import Call
+from tui.live.desk import Desk
+from tui.screens.carrier import Carrier
+from tui.seams import screen_text
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+    from actions.cluster.state import ClusterSnapshot
+
+FRAME_SECONDS = 0.1
+_NAMES = {
+    ":": "colon",
+    "/": "slash",
+    "?": "question_mark",
+    " ": "space",
+    "-": "minus",
+    "_": "underscore",
+    ".": "full_stop",
+    ",": "comma",
+    "=": "equals_sign",
+    "&": "ampersand",
+    "esc": "escape",
+}
+
+
+class ConsoleHost:
+    """Implements `actions.script.host.Host` over a running app. Used on its loop only.
+
+    Args:
+        app: The console.
+        desk: What its panes look at.
+        carrier: Who carries calls out.
+    """
+
+    def __init__(self, app: App[Any], desk: Desk, carrier: Carrier) -> None:
+        self._app = app
+        self._desk = desk
+        self._carrier = carrier
+        self._painted = asyncio.Event()
+
+    def frame_painted(self) -> None:
+        """Called by the app after every frame."""
+        self._painted.set()
+
+    async def execute(self, call: Call) -> None:
+        """Carry a command out, without asking.
+
+        Raises:
+            ConsoleError: It cannot be done.
+        """
+        await self._carrier.carry(call, is_asked=False)
+        await self.settle()
+
+    async def press(self, keys: Sequence[str]) -> None:
+        """Press keys, each settled before the next: a key that comes while the focus moves would be lost."""
+        for key in keys:
+            self._app.post_message(_event_of(key))
+            await self.settle()
+
+    async def settle(self) -> None:
+        """Return when every widget has handled what was in its queue, and the frame is drawn."""
+        for _ in range(2):  # what a widget does may put something into another one's queue
+            await self._drain()
+        self._desk.ticker.poke()
+        await asyncio.sleep(0)
+
+    async def frame(self) -> None:
+        """Return after the next frame, or 100 ms at the latest."""
+        self._painted.clear()
+        try:
+            async with asyncio.timeout(FRAME_SECONDS):
+                await self._painted.wait()
+        except TimeoutError:
+            return
+
+    def run_folder(self) -> Path | None:
+        """The folder of the run on screen."""
+        return self._desk.runs.folder
+
+    def snapshot(self) -> ClusterSnapshot | None:
+        """The newest picture of the cluster."""
+        return self._desk.cluster.snapshot()
+
+    def screen_text(self) -> str:
+        """The screen as lines of text."""
+        return screen_text(self._app)
+
+    def save_screen(self, file: Path) -> None:
+        """Write the screen, as SVG or, for a name ending in `.txt`, as text.
+
+        Raises:
+            ConfigError: The file cannot be written.
+        """
+        text = self.screen_text() + "\n" if file.suffix == ".txt" else self._app.export_screenshot(title="eksml-tui")
+        try:
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        except OSError as error:
+            raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Name another file.") from error
+
+    async def _drain(self) -> None:
+        widgets = [self._app, *self._app.screen.walk_children(with_self=True)]
+        drained = asyncio.Event()
+        waiting = len(widgets)
+
+        def arrived() -> None:
+            nonlocal waiting
+            waiting -= 1
+            if waiting <= 0:
+                drained.set()
+
+        for widget in widgets:
+            if not widget.call_later(arrived):
+                arrived()
+        await drained.wait()
+
+
+def _event_of(key: str) -> events.Key:
+    """The event of a key by Textual's name, or of a single character."""
+    name = _NAMES.get(key, key)
+    character: str | None = key if len(key) == 1 else None
+    if character is None and "+" not in name:
+        try:
+            character = unicodedata.lookup(name.replace("_", " ").upper())
+        except KeyError:
+            character = None
+    return events.Key(name, character)

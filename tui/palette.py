@@ -1,0 +1,52 @@
+"""The command palette: every command of the registry, found by its name or title."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol, runtime_checkable
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from actions.command.model import Command
+from actions.command.registry import COMMANDS
+
+
+@runtime_checkable
+class Carries(Protocol):
+    """An app that carries a typed line out."""
+
+    async def carry_line(self, line: str) -> None:
+        """Carry it out."""
+        ...
+
+
+class ConsoleCommands(Provider):
+    """Commands that need no argument are carried out; others open the `:` line with their name."""
+
+    async def discover(self) -> Hits:
+        """All of them, before anything is typed."""
+        for command in COMMANDS:
+            yield DiscoveryHit(command.title, self._doing(command), text=_text(command), help=command.help)
+
+    async def search(self, query: str) -> Hits:
+        """Those that match what is typed."""
+        matcher = self.matcher(query)
+        for command in COMMANDS:
+            score = matcher.match(_text(command))
+            if score > 0:
+                yield Hit(score, matcher.highlight(_text(command)), self._doing(command), help=command.help)
+
+    def _doing(self, command: Command) -> Callable[[], Awaitable[None]]:
+        app, screen = self.app, self.screen
+
+        async def carry() -> None:
+            if any(field.required for field in command.fields()):
+                await screen.run_action(f"screen.command_line_with({command.id + ' '!r})")
+            elif isinstance(app, Carries):
+                await app.carry_line(command.id)
+
+        return carry
+
+
+def _text(command: Command) -> str:
+    return f"{command.title} ({command.usage()})"

@@ -1,0 +1,86 @@
+"""Progress and curves of a stage, read from its log."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+
+from tui.keys import Context
+from tui.live.desk import Desk
+from tui.live.health import FeedHealth, FeedState
+from tui.live.spool_feeds import SpoolCurves, watched_stage
+from tui.panes.bindings import bindings_of
+from tui.panes.pane import Pane
+from tui.present.curves import Curve
+from tui.present.progress import progress_lines
+from tui.widgets.lines import Lines
+from tui.widgets.plot import PlotView
+
+_PROGRESS_LINES = 2
+_LOSS = "loss"
+
+
+class ChartsPane(Pane):
+    """The loss curves (all curves, where none is a loss) of the stage at work, or of a chosen one."""
+
+    CONTEXT = Context.CHARTS
+    BINDINGS: ClassVar = bindings_of(Context.CHARTS)
+
+    def __init__(self, desk: Desk) -> None:
+        super().__init__(desk)
+        self._progress = Lines(classes="totals")
+        self._plot = PlotView(_LOSS)
+        self._source: SpoolCurves | None = None
+        self._chosen = ""
+
+    def compose(self) -> ComposeResult:
+        """Progress above the plot."""
+        yield self._progress
+        yield self._plot
+
+    def pull(self) -> None:
+        """Read on and draw what is new."""
+        self._choose()
+        source = self._source
+        is_live = self.desk.runs.is_busy
+        word = "from the run's spool" if source else "no run on screen"
+        self.show_health(FeedHealth(FeedState.LIVE if source and is_live else FeedState.ENDED, word))
+        if source is None:
+            return
+        if source.read_on():
+            self.desk.ticker.poke()
+        self._progress.show(progress_lines(source.progress, limit=_PROGRESS_LINES))
+        self._plot.show(curves_of(source), version=(source.folder, source.stage, source.curves.revision))
+
+    def point_at(self, of: str) -> None:
+        """Show the curves of one stage, or of the one at work (empty)."""
+        self._chosen = of
+        self.pull()
+
+    def focus_content(self) -> None:
+        """Put the focus on the plot."""
+        self._plot.focus()
+
+    def _choose(self) -> None:
+        view, folder = self.desk.runs.view, self.desk.runs.folder
+        if view is None or folder is None:
+            return
+        stage = self._chosen or watched_stage(view, folder)
+        known = self._source
+        if stage is not None and (known is None or (known.folder, known.stage) != (folder, stage)):
+            self._source = SpoolCurves(folder, stage)
+            self.border_title = f"curves of {stage}"
+
+
+def curves_of(source: SpoolCurves) -> list[Curve]:
+    """What is drawn: the losses, or everything where there is none."""
+    metrics = source.curves.metrics()
+    losses = [metric for metric in metrics if _LOSS in metric]
+    found = []
+    for metric in losses or metrics:
+        series = source.curves.series(metric)
+        if series is not None:
+            samples = series.samples()
+            found.append(Curve(metric, [sample.x for sample in samples], [sample.y for sample in samples]))
+    return found

@@ -1,0 +1,160 @@
+"""The console: header, panes, and a line at the bottom that takes commands."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import ClassVar
+
+from textual import on
+from textual.app import ComposeResult
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from actions.command.parse import complete
+from tui.keys import Context
+from tui.live.desk import Desk
+from tui.panes.bindings import bindings_of
+from tui.panes.pane import Pane
+from tui.present.header import header_line
+from tui.screens.hints import header_facts, hints_line, tabs_line
+from tui.screens.prefix import PrefixScreen
+from tui.screens.workspace import PANES, Workspace
+from tui.widgets.lines import Lines
+from tui.widgets.prompt import PromptLine
+from tui.widgets.split import Split
+
+ORDER = tuple(pane.CONTEXT.value for pane in PANES)
+
+
+class ConsoleScreen(Screen[None]):
+    """Everything that is seen between start and quit, but what stands in front of it for a moment.
+
+    Args:
+        desk: What the panes look at.
+        workspace: The panes.
+        carry: Carries a line out as if it had been typed.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(Context.EVERYWHERE)
+
+    def __init__(self, desk: Desk, workspace: Workspace, carry: Callable[[str], Awaitable[None]]) -> None:
+        super().__init__()
+        self._desk = desk
+        self._workspace = workspace
+        self._carry = carry
+        self._header = Lines(id="header")
+        self._tabs = Lines(id="tabs")
+        self._hints = Lines(id="hints")
+        self._command = PromptLine(":", hint="command", completer=self._completions, id="command-line")
+        self._filter = PromptLine("/", hint="filter", id="filter-line")
+
+    def compose(self) -> ComposeResult:
+        """Header, tabs, panes, the bottom line."""
+        yield self._header
+        yield self._tabs
+        yield self._workspace.split
+        yield self._command
+        yield self._filter
+        yield self._hints
+
+    def on_mount(self) -> None:
+        """Keys go to the first pane."""
+        self._workspace.current.focus_content()
+        self.pull()
+
+    def pull(self) -> None:
+        """Show what changed: edges first, then every visible pane."""
+        self._header.show([header_line(header_facts(self._desk), self.size.width)])
+        self._show_edges()
+        self._workspace.pull()
+
+    def on_resize(self) -> None:
+        """Lay the edges out for the new width."""
+        self.pull()
+
+    async def action_carry(self, line: str) -> None:
+        """Carry a line of the key table out."""
+        await self._carry(line)
+
+    def action_command_line(self) -> None:
+        """Take a command."""
+        self._command.open()
+
+    def action_command_line_with(self, text: str) -> None:
+        """Take a command that begins with `text`."""
+        self._command.open(text)
+
+    def action_filter_line(self) -> None:
+        """Narrow the focused pane."""
+        self._filter.open(self._workspace.current.narrowed_by)
+
+    def action_prefix(self) -> None:
+        """Wait for the key that says what to do with the panes."""
+        self.app.push_screen(PrefixScreen(), self._chosen)
+
+    def action_palette(self) -> None:
+        """Find a command by its name."""
+        self.app.action_command_palette()
+
+    @on(Split.Changed)
+    def _panes_changed(self, event: Split.Changed) -> None:
+        event.stop()
+        self.pull()
+
+    @on(Pane.Entered)
+    async def _entered(self, event: Pane.Entered) -> None:
+        event.stop()
+        await self._carry(event.line)
+
+    @on(PromptLine.Submitted, "#command-line")
+    async def _commanded(self, event: PromptLine.Submitted) -> None:
+        event.stop()
+        self._workspace.current.focus_content()
+        if event.text.strip():
+            await self._carry(event.text)
+
+    @on(PromptLine.Changed, "#filter-line")
+    async def _filtering(self, event: PromptLine.Changed) -> None:
+        event.stop()
+        await self._carry(f"filter {_quoted(event.text)}")
+
+    @on(PromptLine.Submitted, "#filter-line")
+    def _filtered(self, event: PromptLine.Submitted) -> None:
+        event.stop()
+        self._workspace.current.focus_content()
+
+    @on(PromptLine.Cancelled)
+    async def _cancelled(self, event: PromptLine.Cancelled) -> None:
+        event.stop()
+        if event.prompt is self._filter:
+            await self._carry("filter")
+        self._workspace.current.focus_content()
+
+    def _chosen(self, line: str | None) -> None:
+        if line:
+            self.run_worker(self._carry(line), exclusive=False)
+
+    def _show_edges(self) -> None:
+        split = self._workspace.split
+        self._tabs.show([tabs_line(ORDER, split.visible_keys, split.current, width=self.size.width)])
+        context = self._workspace.current.CONTEXT
+        self._hints.show([hints_line(context, is_readonly=self._desk.settings.readonly)])
+
+    def _completions(self, text: str) -> tuple[str, ...]:
+        snapshot, view = self._desk.cluster.snapshot(), self._desk.runs.view
+        return complete(
+            text,
+            {
+                "blueprint": [blueprint.id for blueprint in self._desk.blueprints.found],
+                "pane": list(ORDER),
+                "name": ["single", "watch", "quad"],
+                "object": list(snapshot.pods) if snapshot else [],
+                "run": [run.id for run in self._desk.runs.summaries],
+                "stage": [stage.id for stage in view.stages] if view else [],
+            },
+        )
+
+
+def _quoted(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

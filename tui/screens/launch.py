@@ -1,0 +1,168 @@
+"""The launch form: parameters on top, below them what the run will take and cost."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import ClassVar
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.screen import Screen
+
+from actions.base.errors import ConsoleError
+from actions.base.offload import Offload
+from actions.blueprint.cost import LaunchPlan, plan_of
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding as Bound
+from actions.blueprint.parameters import bind
+from actions.command.registry import Launch
+from actions.fleet.instances import InstanceTable
+from actions.fleet.prices import PriceBook
+from tui.live.desk import Desk
+from tui.modals.confirm import ConfirmModal, Question
+from tui.present.cells import Cells, Span, Tone
+from tui.present.fields import Value
+from tui.present.header import header_line
+from tui.present.launch import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines
+from tui.screens.hints import header_facts
+from tui.widgets.form import ParameterForm
+from tui.widgets.lines import Lines
+
+_HINT = (
+    Span(" ⏎", Tone.ACCENT),
+    Span(" review and launch   ", Tone.MUTED),
+    Span("↑ ↓", Tone.ACCENT),
+    Span(" fields   ", Tone.MUTED),
+    Span("← →", Tone.ACCENT),
+    Span(" choices   ", Tone.MUTED),
+    Span("ctrl+r", Tone.ACCENT),
+    Span(" default   ", Tone.MUTED),
+    Span("esc", Tone.ACCENT),
+    Span(" leave", Tone.MUTED),
+)
+
+
+class LaunchScreen(Screen[Launch | None]):
+    """Its result is the launch as the operator wants it, reviewed; `None` if not at all.
+
+    Args:
+        blueprint: What is to be launched.
+        wanted: What is known already: preset and parameters of the command line.
+        desk: For the header line and the settings.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave", show=False)]
+
+    def __init__(self, blueprint: Blueprint, wanted: Launch, desk: Desk) -> None:
+        super().__init__()
+        self._blueprint = blueprint
+        self._desk = desk
+        self._preset = wanted.preset or desk.settings.preferred_preset(blueprint.presets)
+        self._values: dict[str, Value] = dict(wanted.set)
+        self._existing = wanted.existing_cluster
+        self._bound: Bound | None = None
+        self._plan: LaunchPlan | None = None
+        self._tables = (PriceBook.load(), InstanceTable.load())
+        self._thread = Offload("plan")
+        self._header = Lines(id="header")
+        self._lines = Lines(id="plan-lines")
+
+    def compose(self) -> ComposeResult:
+        """Form above, plan below."""
+        yield self._header
+        with Vertical(id="form-slot") as slot:
+            slot.border_title = f"launch {self._blueprint.id}: {self._blueprint.title}"
+            yield self._form()
+        with VerticalScroll(id="plan-slot", can_focus=False) as plan:
+            plan.border_title = "what it takes and costs"
+            yield self._lines
+        yield Lines([_HINT], id="hints")
+
+    def on_mount(self) -> None:
+        """Keys go to the first field."""
+        self.pull()
+        self.query_one(ParameterForm).focus_first()
+
+    def on_unmount(self) -> None:
+        """Compute no more plans."""
+        self._thread.close()
+
+    def pull(self) -> None:
+        """Show the header as it is now."""
+        self._header.show([header_line(header_facts(self._desk), self.size.width)])
+
+    def action_leave(self) -> None:
+        """Launch nothing."""
+        self.dismiss(None)
+
+    @on(ParameterForm.Changed)
+    async def _edited(self, event: ParameterForm.Changed) -> None:
+        event.stop()
+        preset = str(event.values.get(PRESET, NO_PRESET)).replace(NO_PRESET, "")
+        if PRESET in event.values and preset != self._preset:
+            await self._change_preset(preset)
+            return
+        self._existing = bool(event.values.get(EXISTING, False))
+        self._values = chosen_values(self._blueprint, self._preset, event.values)
+        if event.errors:
+            self._bound = None
+            self._lines.show([(Span(f"✘ {len(event.errors)} fields have to be put right first.", Tone.BAD),)])
+        else:
+            self._plan_anew()
+
+    @on(ParameterForm.Submitted)
+    def _submitted(self, event: ParameterForm.Submitted) -> None:
+        event.stop()
+        self._review()
+
+    @work(exclusive=True, group="review")
+    async def _review(self) -> None:
+        """Ask once more, with the plan in sight."""
+        if self._bound is None:
+            self.notify("The plan is not ready yet, or a parameter is wrong.", severity="warning", markup=False)
+            return
+        lines = plan_lines(self._plan) if self._plan else []
+        if await self.app.push_screen_wait(ConfirmModal(Question(f"Launch {self._blueprint.id}?", lines))):
+            self.dismiss(
+                Launch(
+                    blueprint=self._blueprint.id,
+                    preset=self._preset,
+                    existing_cluster=self._existing,
+                    set=dict(self._values),
+                )
+            )
+
+    @work(exclusive=True, group="plan")
+    async def _plan_anew(self) -> None:
+        """Check the values together and compute what they cost, in a thread."""
+        try:
+            bound, plan = await self._thread.call(self._compute, dict(self._values))
+        except ConsoleError as error:
+            self._bound = None
+            self._show_lines([(Span(f"✘ {error.sentence()}", Tone.BAD),)])
+        else:
+            self._bound, self._plan = bound, plan
+            self._show_lines(plan_lines(plan))
+
+    def _compute(self, values: Mapping[str, Value]) -> tuple[Bound, LaunchPlan]:
+        prices, instances = self._tables
+        bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
+        return bound, plan_of(self._blueprint, bound, prices, instances=instances)
+
+    async def _change_preset(self, preset: str) -> None:
+        """Take the preset's values as the new defaults."""
+        self._preset, self._values = preset, {}
+        slot = self.query_one("#form-slot", Vertical)
+        await slot.remove_children()
+        await slot.mount(self._form())
+        self.query_one(ParameterForm).focus_first()
+
+    def _form(self) -> ParameterForm:
+        fields = fields_of(self._blueprint, preset=self._preset, existing_cluster=self._existing)
+        return ParameterForm(fields, values=self._values)
+
+    def _show_lines(self, lines: list[Cells]) -> None:
+        self._lines.show(lines)
+        self._lines.styles.height = max(1, len(lines))

@@ -1,0 +1,102 @@
+"""A shell in a container, in front of the console."""
+
+from __future__ import annotations
+
+import asyncio
+
+from textual import on, work
+from textual.app import ComposeResult
+from textual.screen import Screen
+
+from actions.base.errors import ConsoleError
+from actions.base.untrusted import one_line, redact
+from actions.fleet.facts import PodFacts
+from tui.live.desk import Desk
+from tui.present.cells import Span, Tone
+from tui.widgets.lines import Lines
+from tui.widgets.terminal import ENVIRONMENT, TerminalView
+
+_BASH_OR_SH = "command -v bash >/dev/null 2>&1 && exec bash || exec sh"
+_HINT = (Span(" esc esc", Tone.ACCENT), Span(" leave the shell; every other key is the program's", Tone.MUTED))
+
+
+def shell_argv() -> list[str]:
+    """The argument list of a shell with the terminal that our emulator understands."""
+    return ["env", *(f"{name}={value}" for name, value in ENVIRONMENT.items()), "sh", "-c", _BASH_OR_SH]
+
+
+class ShellScreen(Screen[None]):
+    """Ends with the shell, or with esc pressed twice; closing the connection ends the shell.
+
+    Args:
+        desk: Whose session.
+        pod: Where.
+        container: In which container of it.
+    """
+
+    def __init__(self, desk: Desk, pod: PodFacts, container: str) -> None:
+        super().__init__()
+        self._desk = desk
+        self._pod = pod
+        self._container = container
+        self._terminal = TerminalView()
+        self._typed: asyncio.Queue[bytes | tuple[int, int]] = asyncio.Queue()
+
+    def compose(self) -> ComposeResult:
+        """The terminal, and how to leave it."""
+        self._terminal.border_title = f"{self._pod.key} {self._container}"
+        yield self._terminal
+        yield Lines([_HINT], id="hints")
+
+    def on_mount(self) -> None:
+        """Start the shell."""
+        self._terminal.focus()
+        self._talk()
+
+    @on(TerminalView.Typed)
+    def _on_typed(self, event: TerminalView.Typed) -> None:
+        event.stop()
+        self._typed.put_nowait(event.data)
+
+    @on(TerminalView.Resized)
+    def _on_resized(self, event: TerminalView.Resized) -> None:
+        event.stop()
+        self._typed.put_nowait((event.columns, event.rows))
+
+    @on(TerminalView.Left)
+    def _on_left(self, event: TerminalView.Left) -> None:
+        event.stop()
+        self._end("")
+
+    @work(exclusive=True, group="shell")
+    async def _talk(self) -> None:
+        from actions.cluster.exec import ExecSession, open_exec
+
+        async def send(session: ExecSession) -> None:
+            while True:
+                match await self._typed.get():
+                    case bytes() as data:
+                        await session.write(data)
+                    case (columns, rows):
+                        await session.resize(columns, rows)
+
+        pod = self._pod
+        try:
+            async with open_exec(
+                self._desk.cluster.session, pod.namespace, pod.name, self._container, shell_argv()
+            ) as session:
+                sending = asyncio.create_task(send(session), name="shell keys")
+                try:
+                    while (data := await session.read()) is not None:
+                        await self._terminal.feed(data)
+                finally:
+                    sending.cancel()
+            self._end("" if not session.exit_code else f"The shell ended with {session.exit_code}.")
+        except ConsoleError as error:
+            self._end(error.sentence())
+
+    def _end(self, message: str) -> None:
+        if message:
+            self.app.notify(one_line(redact(message)), severity="warning", markup=False)
+        if self.is_current:
+            self.dismiss(None)

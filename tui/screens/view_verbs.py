@@ -1,0 +1,110 @@
+"""The verbs that only change what is on screen."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.command import registry
+from tui.live.desk import Desk
+from tui.modals.viewer import Viewer
+from tui.present.help import help_page
+from tui.screens.carrier import Verb
+from tui.screens.workspace import Workspace
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenHands:
+    """What verbs may do with the app, handed in so that they need not know it.
+
+    Args:
+        show: Put a viewer in front.
+        say: Tell the operator one sentence.
+        save: Write the settled screen to a file.
+        leave: End the console.
+        leave_front: Close what is in front of the console; `False` if nothing is.
+    """
+
+    show: Callable[[Viewer], None]
+    say: Callable[[str], None]
+    save: Callable[[Path], None]
+    leave: Callable[[], None]
+    leave_front: Callable[[], bool]
+
+
+class ViewVerbs:
+    """Panes, filters, layouts, help.
+
+    Args:
+        workspace: The panes.
+        desk: What they look at.
+        hands: The app's doing.
+    """
+
+    def __init__(self, workspace: Workspace, desk: Desk, hands: ScreenHands) -> None:
+        self._workspace = workspace
+        self._desk = desk
+        self._hands = hands
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {
+            "open": self._open,
+            "filter": self._filter,
+            "sort": self._sort,
+            "layout": self._layout,
+            "zoom": _plain(self._workspace.zoom),
+            "focus": self._focus,
+            "context": self._context,
+            "screenshot": self._screenshot,
+            "back": _plain(self._back),
+            "help": self._help,
+            "quit": _plain(self._hands.leave),
+        }
+
+    async def _open(self, arguments: registry.Open) -> None:
+        self._workspace.open(arguments.pane, arguments.of)
+
+    async def _filter(self, arguments: registry.Filter) -> None:
+        self._workspace.current.narrow(arguments.text)
+
+    async def _sort(self, arguments: registry.Sort) -> None:
+        self._workspace.current.order(arguments.column, descending=arguments.descending)
+
+    async def _layout(self, arguments: registry.Layout) -> None:
+        self._workspace.arrange(arguments.name)
+
+    async def _focus(self, arguments: registry.Focus) -> None:
+        self._workspace.focus(arguments.pane)
+
+    async def _context(self, arguments: registry.Context) -> None:
+        from actions.cluster.kubeconfig import load_context
+
+        target = self._desk.cluster.target
+        if not arguments.name:
+            self._hands.say(f"This is {self._desk.cluster.context_name}. Name another with :context NAME.")
+            return
+        other = ClusterTarget(target.kubeconfig, arguments.name, "")
+        load_context(other)
+        self._desk.cluster.target = other
+        self._desk.connect()
+
+    async def _screenshot(self, arguments: registry.Screenshot) -> None:
+        self._hands.save(Path(arguments.file))
+        self._hands.say(f"Saved {arguments.file}.")
+
+    async def _help(self, _arguments: registry.Nothing) -> None:
+        self._hands.show(Viewer("help", help_page(self._workspace.current.CONTEXT)))
+
+    def _back(self) -> None:
+        if not self._hands.leave_front():
+            self._workspace.back()
+
+
+def _plain(act: Callable[[], object]) -> Callable[[registry.Nothing], Awaitable[None]]:
+    async def verb(_arguments: registry.Nothing) -> None:
+        act()
+
+    return verb
