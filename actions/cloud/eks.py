@@ -64,7 +64,7 @@ def kubeconfig_for(cluster: EksCluster, *, profile: str = "") -> bytes:
             hint="Wait until it is ACTIVE.",
         )
     server: dict[str, str] = {"server": cluster.endpoint}
-    if cluster.ca:
+    if cluster.ca and cluster.endpoint.startswith("https://"):
         server["certificate-authority-data"] = cluster.ca
     user = cluster.arn or cluster.name
     document = {

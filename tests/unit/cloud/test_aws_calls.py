@@ -175,8 +175,9 @@ async def test_the_kubeconfig_has_the_form_of_the_aws_program(aws: FakeAws, sess
     assert source.cluster == "bionemo"
 
 
-def test_a_cluster_without_a_certificate_gets_none() -> None:
-    cluster = EksCluster("demo", "us-west-2", "", "ACTIVE", "1.32", "http://127.0.0.1:8001", "")
+@pytest.mark.parametrize("ca", ["", CA])
+def test_a_cluster_without_tls_gets_no_certificate(ca: str) -> None:
+    cluster = EksCluster("demo", "us-west-2", "", "ACTIVE", "1.32", "http://127.0.0.1:8001", ca)
     document = kubeconfig(cluster)
     assert document["clusters"] == [{"name": "demo", "cluster": {"server": "http://127.0.0.1:8001"}}]
     assert document["users"][0]["user"]["exec"]["env"] is None
