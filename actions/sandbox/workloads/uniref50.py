@@ -97,7 +97,7 @@ class _NemoLog:
 
 
 def _root(container: Container) -> str:
-    given = re.search(r"root_directory\s*=\s*['\"]?([^'\"\s,)]+)", container.command_line)
+    given = re.search(r"root_directory\s*=\s*['\"]([^'\"]+)", container.command_line)
     return (given.group(1) if given else container.environment.get("DATA_PATH", "/fsx")).rstrip("/")
 
 
