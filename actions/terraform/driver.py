@@ -70,11 +70,7 @@ class TerraformDriver:
             return
         self._workspace.prepare()
         argv = arguments.init_arguments(self._program, has_lock_file=self._workspace.has_lock_file)
-        try:
-            await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
-        except ToolError as error:
-            said = [event for line in error.tail.encode().splitlines() if (event := read_event(line)) is not None]
-            raise failure_of(argv, said, exit_code=error.exit_code, interrupted=False) from error
+        await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
 
     async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
         """Compare, and save a plan.
@@ -197,6 +193,9 @@ class TerraformDriver:
             )
         except UnreachableError as error:
             raise UnreachableError(f"terraform {argv[1]} did not end within {deadline_seconds:.0f} s.") from error
+        except ToolError as error:
+            said = [event for line in error.tail.encode().splitlines() if (event := read_event(line)) is not None]
+            raise failure_of(argv, said, exit_code=error.exit_code, interrupted=False) from error
 
 
 def _text(value: object) -> str:

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 from actions.base.errors import ConflictError, ConsoleError, RefusedError, ToolError, UnreachableError
 from actions.terraform.events import EventKind, TerraformEvent
 
 _LOCK_FIELD = re.compile(r"^\s*(ID|Who|Created|Operation):\s*(.+?)\s*$", re.M)
+_HEADLINE = re.compile(r"^[│ ]*Error: (.+)$", re.M)
 _NO_PROVIDERS = (
     "Failed to query available provider packages",
     "Failed to install provider",
@@ -43,11 +45,15 @@ def failure_of(
             "Terraform was asked to stop, and stopped.",
             hint="What it was making may be marked as tainted: the next plan shows it.",
         )
+    shown = [Path(argv[0]).name, *argv[1:2]]
     if problems:
         first = problems[0]
         where = f" ({first.address})" if first.address else ""
-        return ToolError(argv[:2], exit_code=_code(exit_code), tail=f"{first.message}{where}", hint=_line(first.detail))
-    return ToolError(argv[:2], exit_code=_code(exit_code), tail=text or "it ended without saying why")
+        return ToolError(shown, exit_code=_code(exit_code), tail=f"{first.message}{where}", hint=_line(first.detail))
+    headline = _HEADLINE.findall(text)
+    return ToolError(
+        shown, exit_code=_code(exit_code), tail=headline[0] if headline else text or "it ended without saying why"
+    )
 
 
 def _locked(text: str) -> ConflictError:
