@@ -28,7 +28,7 @@ _PREFIX = re.compile(
       \[pod/[^\]\s]{1,300}\]\s                                                   # kubectl logs --prefix
     | (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d(?:\.\d{1,9})?(?:Z|[+-]\d\d:\d\d))\s  # kubectl logs --timestamps
     | \[\d{1,9},(?P<mpi>\d{1,9})\]<std(?:out|err)>:                              # mpirun --tag-output
-    | \([\w.-]{1,100},?\ pid=(?P<pid>\d{1,9})(?:,\ ip=[\d.]{7,15})?\)\ ?         # Ray, SkyPilot
+    | \((?P<actor>[\w.-]{1,100}),?\ pid=(?P<pid>\d{1,9})(?:,\ ip=[\d.]{7,15})?\)\ ?         # Ray, SkyPilot
     | \[(?:default|rank)(?P<torch>\d{1,9})\]:\s?                                 # torchrun
     | (?P<srun>\d{1,6}):\ (?=\S|\ )                                              # srun -l
     | [\w./-]{1,80}/\d{1,4}\ (?=\[default|Training)                              # nemo-run
@@ -76,6 +76,7 @@ class PrefixReader:
     def __init__(self, rank: int = 0) -> None:
         self._rank = rank
         self._rank_of_pid: dict[str, int] = {}
+        self._numbers_workers = True
 
     def read(self, text: str, at: float | None) -> Record | None:
         """The record without prefixes; `None` if nothing is left of it."""
@@ -94,15 +95,23 @@ class PrefixReader:
 
     def _rank_in(self, prefix: re.Match[str], rank: int) -> int:
         if prefix["pid"]:
-            return self._rank_of_pid.get(prefix["pid"], rank)
+            return self._rank_of_actor(prefix["actor"], prefix["pid"], rank)
         for name in ("mpi", "torch", "srun"):
             if prefix[name]:
                 return int(prefix[name])
         return rank
 
+    def _rank_of_actor(self, actor: str, pid: str, rank: int) -> int:
+        """The rank that Ray announced. Where it announced none, workers are numbered as they first speak."""
+        known = self._rank_of_pid.get(pid)
+        if known is not None or not self._numbers_workers or "Worker" not in actor:
+            return rank if known is None else known
+        return self._rank_of_pid.setdefault(pid, rank + len(self._rank_of_pid))
+
     def _learn(self, text: str) -> None:
         if "world_rank=" in text:
             for pid, rank in _WORLD_RANK.findall(text):
+                self._numbers_workers = False
                 self._rank_of_pid[pid] = int(rank)
 
 

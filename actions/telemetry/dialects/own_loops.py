@@ -19,7 +19,9 @@ _STEP = re.compile(
 _EPOCH = re.compile(r"\b[Ee]poch[ :=]{1,3}\[?(\d{1,9})\b")
 _TRAIN = re.compile(rf"(?<![\w/-])(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
 _VALIDATION = re.compile(rf"(?<![\w/-])[Vv]al(?:idation)?[ _]loss\)?[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
-_BEFORE_TRAIN = re.compile(r"(?i)(?:val|validation|eval|test|packet)[ _]$")
+_BEFORE_TRAIN = re.compile(r"(?i)(?:val|validation|eval|test|packet)[ _]\Z")
+_LOOK_BACK = 12
+"""Characters before a loss that can say whose it is."""
 _VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
 
 _STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step")
@@ -89,8 +91,8 @@ class OwnLoops:
 
     def _losses(self, record: Record, step: int | None, epoch: float | None) -> list[Finding]:
         findings: list[Finding] = []
-        train = _TRAIN.search(record.text) if step is not None and self.reads_training else None
-        if train and not _BEFORE_TRAIN.search(record.text[: train.start()]):
+        train = _training_in(record.text) if step is not None and self.reads_training else None
+        if train:
             value = number_of(train[1])
             findings.append(Point(TRAIN_LOSS, step, value, record.rank, epoch, "loss", record.at))
         validation = _VALIDATION.search(record.text) if step is not None or epoch is not None else None
@@ -104,3 +106,12 @@ class OwnLoops:
         if held is None:
             return []
         return [Point(VAL_LOSS, step, held.value, held.rank, None, held.key, held.at)]
+
+
+def _training_in(text: str) -> re.Match[str] | None:
+    """The first loss that is not one of a validation."""
+    for match in _TRAIN.finditer(text):
+        start = match.start()
+        if not _BEFORE_TRAIN.search(text, max(0, start - _LOOK_BACK), start):
+            return match
+    return None

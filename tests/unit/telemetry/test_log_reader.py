@@ -134,6 +134,11 @@ def test_ray_workers_are_known_by_the_ranks_that_ray_announces() -> None:
     assert [point.rank for point in points_of(announced, step)] == [3, 3]
 
 
+def test_ray_workers_that_nobody_announced_are_numbered_as_they_first_speak() -> None:
+    lines = [f"(RayTrainWorker pid={pid}) {{'loss': {loss}, 'epoch': 0.5}}" for pid, loss in ((9, 1.0), (4, 2.0))]
+    assert [(point.rank, point.value) for point in points_of(*lines)] == [(0, 1.0), (1, 2.0)]
+
+
 def test_hidden_lines_of_ray_are_told() -> None:
     reader = LogReader()
     reader.feed("(RayTrainWorker pid=1) {'loss': 6.2, 'epoch': 2.0} [repeated 17x across cluster]")
@@ -212,6 +217,12 @@ def test_loops_of_many_people_are_read(line: str, step: int, value: float) -> No
     assert losses_of(line) == [("train_loss", step, value)]
 
 
+def test_both_losses_of_one_line_are_read() -> None:
+    expected = [("train_loss", 5, 2.0), ("val_loss", 5, 2.2)]
+    assert losses_of("step 5: train loss 2.0, val loss 2.2") == expected
+    assert losses_of("step 5: val loss 2.2, train loss 2.0") == expected
+
+
 @pytest.mark.parametrize(
     "line",
     [
@@ -252,6 +263,7 @@ HOSTILE = {
     "an endless escape": "\x1b]0;" + "x" * 200_000,
     "steps": "step 1 " * 30_000,
     "losses": "loss=" * 40_000,
+    "validations": "step 1 " + "val loss 1 " * 20_000,
     "fields": "| a: 1 " * 30_000,
     "brackets": "(" * 200_000,
     "bars": "1/1 [" * 40_000,
