@@ -1,0 +1,171 @@
+"""TLS, client certificates and proxies, for requests and for websockets."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ssl
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import pytest
+import yaml
+from aiohttp import web
+
+from actions.base.errors import ConfigError, UnreachableError
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.session import KubeSession
+from tests.unit.cluster.servers import serving
+
+TLS = Path(__file__).parents[2] / "fixtures" / "tls"
+
+
+async def _answer(request: web.Request) -> web.StreamResponse:
+    if request.path != "/exec":
+        return web.json_response({"peer": bool(request.get_extra_info("peercert"))})
+    socket = web.WebSocketResponse(protocols=("v5.channel.k8s.io",))
+    await socket.prepare(request)
+    await socket.send_bytes(b"hello")
+    await socket.close()
+    return socket
+
+
+@asynccontextmanager
+async def _tls_server() -> AsyncIterator[str]:
+    context = ssl.create_default_context(ssl.Purpose.CLIENT_AUTH, cafile=str(TLS / "ca.pem"))
+    context.load_cert_chain(TLS / "server.pem", TLS / "server.key")
+    context.verify_mode = ssl.CERT_REQUIRED
+    async with serving(_answer, tls=context) as address:
+        yield address
+
+
+@asynccontextmanager
+async def _session(folder: Path, cluster: dict[str, object], user: dict[str, object]) -> AsyncIterator[KubeSession]:
+    path = folder / "kubeconfig"
+    document = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    session = await KubeSession.connect(ClusterTarget(kubeconfig=path))
+    try:
+        yield session
+    finally:
+        await session.aclose()
+
+
+def _data(name: str) -> str:
+    return base64.b64encode((TLS / name).read_bytes()).decode()
+
+
+_USER: dict[str, object] = {"client-certificate": str(TLS / "client.pem"), "client-key": str(TLS / "client.key")}
+
+
+async def _first_message(session: KubeSession) -> bytes:
+    async with session.websocket("/exec", protocols=["v5.channel.k8s.io"]) as socket:
+        return bytes((await socket.receive()).data)
+
+
+async def test_a_client_certificate_and_a_server_name_work_for_requests_and_websockets(tmp_path: Path) -> None:
+    async with _tls_server() as address:
+        cluster: dict[str, object] = {
+            "server": address,
+            "certificate-authority-data": _data("ca.pem"),
+            "tls-server-name": "kubernetes.default",
+        }
+        user: dict[str, object] = {
+            "client-certificate-data": _data("client.pem"),
+            "client-key-data": _data("client.key"),
+        }
+        async with _session(tmp_path, cluster, user) as session:
+            assert await session.get("/x") == {"peer": True}
+            assert await _first_message(session) == b"hello"
+
+
+async def test_a_server_of_another_authority_is_not_trusted(tmp_path: Path) -> None:
+    async with _tls_server() as address, _session(tmp_path, {"server": address}, _USER) as session:
+        with pytest.raises(ConfigError, match=r"TLS connection to https://127\.0\.0\.1.*fails") as caught:
+            await session.get("/x")
+        assert "certificate-authority" in caught.value.hint
+
+
+async def test_a_server_of_another_name_is_not_trusted(tmp_path: Path) -> None:
+    cluster: dict[str, object] = {"certificate-authority": str(TLS / "ca.pem")}
+    async with _tls_server() as address, _session(tmp_path, cluster | {"server": address}, _USER) as session:
+        with pytest.raises(ConfigError, match="TLS connection"):
+            await session.get("/x")
+
+
+async def test_a_missing_authority_file_is_named(tmp_path: Path) -> None:
+    cluster: dict[str, object] = {"server": "https://127.0.0.1:1", "certificate-authority": "none.pem"}
+    with pytest.raises(ConfigError, match=str(tmp_path / "none.pem")):
+        async with _session(tmp_path, cluster, {}):
+            pass
+
+
+async def test_a_certificate_without_its_key_is_a_config_error(tmp_path: Path) -> None:
+    cluster: dict[str, object] = {"server": "https://127.0.0.1:1", "certificate-authority": str(TLS / "ca.pem")}
+    with pytest.raises(ConfigError, match="certificates of here cannot be used"):
+        async with _session(
+            tmp_path, cluster, {"client-certificate": str(TLS / "ca.pem"), "client-key": str(TLS / "client.key")}
+        ):
+            pass
+
+
+@asynccontextmanager
+async def _proxy(seen: list[bytes]) -> AsyncIterator[str]:
+    """Forwards plain requests to the address in their request line."""
+
+    async def handle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = await reader.readuntil(b"\r\n\r\n")
+        line = head.split(b"\r\n")[0]
+        seen.append(line)
+        host, _, port = line.split(b" ")[1].split(b"//")[-1].split(b"/")[0].partition(b":")
+        up_reader, up_writer = await asyncio.open_connection(host.decode(), int(port))
+        method, url, version = line.split(b" ")
+        path = b"/" + url.split(b"//")[-1].partition(b"/")[2]
+        if method == b"CONNECT":
+            writer.write(b"HTTP/1.1 200 OK\r\n\r\n")
+        else:
+            up_writer.write(head.replace(line, b" ".join((method, path, version)), 1))
+        await asyncio.gather(_pump(reader, up_writer), _pump(up_reader, writer), return_exceptions=True)
+
+    server = await asyncio.start_server(handle, "127.0.0.1", 0)
+    try:
+        yield "http://{}:{}".format(*server.sockets[0].getsockname()[:2])
+    finally:
+        server.close()
+
+
+async def _pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(65536):
+            writer.write(data)
+            await writer.drain()
+    finally:
+        writer.close()
+
+
+async def test_requests_and_websockets_go_through_the_proxy(tmp_path: Path) -> None:
+    seen: list[bytes] = []
+    async with _tls_server() as address, _proxy(seen) as proxy:
+        cluster: dict[str, object] = {
+            "server": address,
+            "proxy-url": proxy,
+            "certificate-authority": str(TLS / "ca.pem"),
+            "tls-server-name": "kubernetes.default",
+        }
+        async with _session(tmp_path, cluster, _USER) as session:
+            assert await session.get("/x") == {"peer": True}
+            assert await _first_message(session) == b"hello"
+    assert {line.split(b" ")[0] for line in seen} == {b"CONNECT"}
+
+
+async def test_a_proxy_that_is_down_is_a_sentence(tmp_path: Path) -> None:
+    cluster: dict[str, object] = {"server": "http://127.0.0.1:1", "proxy-url": "http://127.0.0.1:2"}
+    async with _session(tmp_path, cluster, {}) as session:
+        with pytest.raises(UnreachableError):
+            await session.get("/x")
