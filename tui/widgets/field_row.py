@@ -18,9 +18,8 @@ class FieldRow(Horizontal):
 
     DEFAULT_CSS = """
     FieldRow { height: 1; width: 1fr; }
-    FieldRow > .field--title { width: 26; height: 1; }
-    FieldRow > Choice { width: 22; }
-    FieldRow > Input { width: 22; }
+    FieldRow > .field--title { width: 26; max-width: 45%; height: 1; }
+    FieldRow > Choice, FieldRow > Input { width: 24; max-width: 55%; }
     FieldRow > FieldNote { width: 1fr; }
     """
 

@@ -25,7 +25,7 @@ CURVE_COLORS = 6
 LEGEND_ROWS = 2
 DRAW_SECONDS = 0.5
 """Least time between two drawings: one costs 10–40 ms."""
-_MARKS, _ASCII_MARKS = "━", "-"
+_MARK, _ASCII_MARK = "━━", "--"
 
 
 class PlotView(StripWidget, can_focus=True):
@@ -154,12 +154,15 @@ class PlotView(StripWidget, can_focus=True):
         self.refresh()
 
     def _legend_strip(self, styles: Sequence[Style]) -> Strip:
-        mark = _ASCII_MARKS if self._options.is_ascii else _MARKS
-        segments = [Segment(self._labels[0] + (" (log)" if self._options.is_log else ""), self.skin.base)]
+        """What is drawn in which colour, with its last value; the y label goes first when it is narrow."""
+        mark = _ASCII_MARK if self._options.is_ascii else _MARK
+        label = self._labels[0] + (" (log)" if self._options.is_log else "")
+        segments = [Segment(label, self.skin.base)]
         for curve, style in zip(self._curves, styles, strict=True):
             last = short_number(figures_of(curve, is_log=False).last)
-            segments.append(Segment(f"  {mark}{mark} {clean_name(curve.name)} {last}", style))
-        return Strip(segments)
+            segments.append(Segment(f"  {mark} {clean_name(curve.name)} {last}", style))
+        strip = Strip(segments)
+        return strip if strip.cell_length <= self.size.width else strip.crop(len(label) + 2)
 
     def _range_strip(self) -> Strip:
         figures = [figures_of(curve, is_log=self._options.is_log) for curve in self._curves]
@@ -168,10 +171,10 @@ class PlotView(StripWidget, can_focus=True):
         if finite:
             low, high = min(each.low for each in finite), max(each.high for each in finite)
             parts.append(f"min {short_number(low)} · max {short_number(high)}")
-        parts.append(f"over {self._labels[1]}")
         unshown = sum(each.unshown for each in figures)
         if unshown:
             parts.append(f"{unshown:,} point{'s' * (unshown > 1)} not shown")
+        parts.append(f"over {self._labels[1]}")
         return Strip([Segment(" · ".join(parts), self.skin.parts["plot--axes"])])
 
 

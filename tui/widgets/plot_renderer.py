@@ -59,6 +59,7 @@ class PlotextRenderer:
 
         plotext.clear_figure()
         plotext.theme("clear")
+        plotext.limit_size(False, False)  # else it believes in the size of a terminal of its own
         plotext.plot_size(width, height)
         plotext.xlim(x_axis.low, x_axis.high)
         plotext.ylim(y_axis.low, y_axis.high)

@@ -22,6 +22,8 @@ TITLE_WIDTH = 30
 NARROW = 54
 """Below so many columns the bar and the expectation are left out."""
 BAR_WIDTH = 10
+LEAST_NOTE = 10
+"""Columns below which a note would be a riddle."""
 _CURRENT = (StageLook.RUNNING, StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED, StageLook.UNDOING)
 
 
@@ -150,7 +152,8 @@ class StageRail(SteeredWidget, can_focus=True):
         cells += fit(Span(f" {elapsed}", Tone.PLAIN), 8, align_right=True)
         if width >= NARROW:
             cells += self._against_expectation(stage)
-        cells.append(Span(f"  {stage.note or _word(stage)}", glyph.tone))
+        if width - width_of(tuple(cells)) >= LEAST_NOTE:
+            cells.append(Span(f"  {stage.note or _word(stage)}", glyph.tone))
         return fit(tuple(cells), width)
 
     def _against_expectation(self, stage: StageLine) -> Cells:

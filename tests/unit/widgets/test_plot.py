@@ -159,7 +159,7 @@ async def test_the_legend_tells_last_least_and_greatest() -> None:
     async with app.run_test(size=(70, 16)) as pilot:
         app.view.show([a_curve(9.5, math.nan, 2.25, name="train_loss")], version=1)
         await wait_for(pilot, lambda: "train_loss 2.25" in screen_text(app), "the legend")
-        assert "min 2.25 · max 9.5 · over step · 1 point not shown" in screen_text(app)
+        assert "min 2.25 · max 9.5 · 1 point not shown · over step" in screen_text(app)
 
 
 async def test_the_same_version_is_drawn_once_however_often_it_is_painted() -> None:
