@@ -258,6 +258,7 @@ class _Folding:
         if outcome.action is Action.UNDO:
             stage = self._stage(record.stage)
             stage.state = StageState.CANCELLED if self._goal is Goal.CANCEL else StageState.UNDONE
+            stage.message = outcome.message
         elif outcome.action is Action.AUDIT:
             self._audit = Audit(record.at, outcome.leftovers, outcome.retained)
 

@@ -25,7 +25,7 @@ from actions.telemetry.points import Progress
 LOOK_SECONDS = 0.7
 """How often pods are looked for."""
 SAMPLE_SECONDS = 5.0
-"""How often a pod's accelerators are asked for; each pod once, a few at a time."""
+"""How often a pod is asked for its accelerators and files."""
 MAX_SAMPLED_PODS = 64
 LAST_LINES_SECONDS = 8.0
 """How long the logs may take to end after the stage has."""
@@ -76,19 +76,17 @@ class _Watcher:
             await self._work.clock.sleep(LOOK_SECONDS)
 
     async def sample(self) -> None:
-        """Ask pods for their accelerators and files now and then. Endless."""
-        command = _COMMANDS.get(self._watch.accelerator)
-        progress = self._watch.progress
-        while command or progress:
-            await self._work.clock.sleep(SAMPLE_SECONDS)
-            for pod, source in list(self._running.values())[:MAX_SAMPLED_PODS]:
-                try:
-                    if command:
-                        await self._sample_pod(pod, source, command)
-                    if progress:
-                        await self._count_files(pod, source, progress)
-                except (ConsoleError, OSError):
-                    continue  # the next round asks again; the sample's age tells
+        """Ask pods for their accelerators and files, each now and then. Endless."""
+        if self._watch.accelerator not in _COMMANDS and self._watch.progress is None:
+            return
+        due: dict[str, float] = {}
+        while True:
+            await self._work.clock.sleep(LOOK_SECONDS)
+            now = self._work.clock.monotonic()
+            for uid, (_, source) in list(self._running.items())[:MAX_SAMPLED_PODS]:
+                if due.get(uid, 0.0) <= now:
+                    due[uid] = now + SAMPLE_SECONDS
+                    await self._sample_pod(source)
 
     async def settle(self) -> None:
         """Wait for the logs of containers that have ended, but not for ever."""
@@ -150,18 +148,26 @@ class _Watcher:
     def _end(self, source: SpooledSource, end: ContainerEnd) -> None:
         self._writer.write_end(source, end.exit_code, end.reason)
 
-    async def _sample_pod(self, pod: Pod, source: SpooledSource, command: tuple[str, ...]) -> None:
-        output = await self._exec(pod, source, command)
-        now = self._work.clock.now().timestamp()
-        self._writer.write_sample(source.line.pod, AcceleratorSample(now, clean_text(output)))
+    async def _sample_pod(self, source: SpooledSource) -> None:
+        """One round for one pod. A failure is left for the next round; the sample's age tells."""
+        command = _COMMANDS.get(self._watch.accelerator)
+        try:
+            if command:
+                output = await self._exec(source, command)
+                now = self._work.clock.now().timestamp()
+                self._writer.write_sample(source.line.pod, AcceleratorSample(now, clean_text(output)))
+            if self._watch.progress:
+                await self._count_files(source, self._watch.progress)
+        except (ConsoleError, OSError):
+            return
 
-    async def _count_files(self, pod: Pod, source: SpooledSource, progress: FileProgress) -> None:
-        found = await self._exec(pod, source, ("find", *progress.folders, "-name", f"*{progress.suffix}"))
+    async def _count_files(self, source: SpooledSource, progress: FileProgress) -> None:
+        found = await self._exec(source, ("find", *progress.folders, "-name", f"*{progress.suffix}"))
         total = REFERENCE.sub(lambda match: str(self._work.binding.everything[match[1]]), progress.total)
         count = sum(1 for line in found.splitlines() if line.endswith(progress.suffix))
         self._writer.write_progress(source, Progress("files", count, int(total) if total.isdigit() else None))
 
-    async def _exec(self, pod: Pod, source: SpooledSource, command: tuple[str, ...]) -> str:
+    async def _exec(self, source: SpooledSource, command: tuple[str, ...]) -> str:
         connection = await self._work.connect()
         line = source.line
         result = await run_in_pod(connection.session, line.namespace, line.pod, line.container, command)

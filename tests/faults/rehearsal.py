@@ -1,0 +1,134 @@
+"""The BioNeMo rehearsal without a screen: a sandbox, a run, and runners that may be killed."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from actions.base.clock import SystemClock
+from actions.base.files import shipped_blueprints
+from actions.base.process import ProcessIdentity, is_alive
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.run.client import RunReader, load_run, start_runner, wish
+from actions.run.launch import create_run
+from actions.run.records import Owned, Record, WishKind
+from actions.run.view import RunView
+from actions.sandbox.locate import RunningSandbox, find_or_start
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "sandbox", "AWS_SECRET_ACCESS_KEY": "sandbox"}
+DEADLINE_SECONDS = 170.0
+
+
+@contextmanager
+def a_sandbox(name: str, *, speed: float = 60.0) -> Iterator[RunningSandbox]:
+    """A sandbox of its own, ended by its process id. XDG_STATE_HOME is the caller's."""
+    sandbox = find_or_start(name, speed=speed)
+    try:
+        yield sandbox
+    finally:
+        kill(sandbox.process.identity(), signal.SIGTERM)
+
+
+def a_rehearsal(sandbox: RunningSandbox, *, auto_approve: bool = True) -> Path:
+    """A run of the shipped blueprint against the sandbox; nothing is started."""
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    return create_run(
+        blueprint,
+        bind(blueprint, {}, preset="rehearsal"),
+        target=ClusterTarget(),
+        environment={"AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url, "AWS_REGION": "us-west-2"},
+        clock=SystemClock(),
+        auto_approve=auto_approve,
+    )
+
+
+def begin(folder: Path) -> ProcessIdentity | None:
+    """Start a runner, unless one is at work."""
+    return start_runner(folder, environment=CREDENTIALS)
+
+
+def tear_down(folder: Path) -> None:
+    """Wish for a teardown with the data."""
+    wish(folder, WishKind.TEARDOWN, delete_data=True, environment=CREDENTIALS)
+
+
+def kill(process: ProcessIdentity, number: signal.Signals = signal.SIGKILL) -> None:
+    """Signal a process of ours and wait until it is gone."""
+    if is_alive(process):
+        os.kill(process.pid, number)
+    wait(lambda: not is_alive(process), "a process to end")
+
+
+def wait(condition: Callable[[], object], what: str, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
+    """Poll until the condition holds.
+
+    Raises:
+        AssertionError: It never did.
+    """
+    deadline = time.monotonic() + deadline_seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {deadline_seconds} s for {what}"
+        time.sleep(0.02)
+
+
+def wait_for_run(folder: Path, condition: Callable[[RunView], bool], what: str) -> RunView:
+    """Poll the run until its view satisfies the condition."""
+    wait(lambda: condition(load_run(folder)), what)
+    return load_run(folder)
+
+
+def run_with_kills(
+    folder: Path, is_over: Callable[[RunView], bool], *, every: int, longest_seconds: float = 2.5
+) -> int:
+    """Keep a runner at work until the run is over, killing it after every so many new records or seconds.
+
+    Returns:
+        How many runners were killed.
+    """
+    killed = 0
+    deadline = time.monotonic() + DEADLINE_SECONDS
+    runner = begin(folder)
+    reader = RunReader(folder)
+    view = reader.poll()
+    assert view is not None
+    last, began_at = view.last_seq, time.monotonic()
+    while not (is_over(view) and not reader.runner_alive):
+        assert time.monotonic() < deadline, f"{view.state} {[(stage.id, stage.message) for stage in view.stages]}"
+        time.sleep(0.01)
+        view = reader.poll() or view
+        is_due = view.last_seq >= last + every or time.monotonic() >= began_at + longest_seconds
+        if runner is not None and is_due and not is_over(view):
+            kill(runner)
+            killed += 1
+            last = view.last_seq
+        if not reader.runner_alive and not is_over(view):
+            started = begin(folder)
+            if started is not None:
+                runner, began_at = started, time.monotonic()
+    reader.close()
+    return killed
+
+
+def records_of(folder: Path) -> tuple[Record, ...]:
+    """The journal."""
+    reader = RunReader(folder)
+    reader.poll()
+    records = reader.records()
+    reader.close()
+    return records
+
+
+def uids_by_object(folder: Path) -> dict[str, set[str]]:
+    """Every uid that an object of a name has ever had: more than one means that it was made twice."""
+    found: dict[str, set[str]] = defaultdict(set)
+    for record in records_of(folder):
+        if isinstance(record.body, Owned) and record.body.uid:
+            found[f"{record.body.object_kind} {record.body.namespace}/{record.body.name}"].add(record.body.uid)
+    return found

@@ -1,0 +1,63 @@
+"""The whole rehearsal with runners that are killed again and again: the same world, nothing made twice."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.run.client import load_run
+from actions.run.spoolreader import SpooledLine, SpoolReader
+from actions.run.view import RunState, StageState
+from actions.telemetry.points import Point
+from tests.faults.rehearsal import a_rehearsal, a_sandbox, run_with_kills, tear_down, uids_by_object
+
+pytestmark = pytest.mark.kill
+
+
+def all_lines(folder: Path, stage: str) -> list[SpooledLine]:
+    reader, offset = SpoolReader(folder, stage), 0
+    found: list[SpooledLine] = []
+    while True:
+        lines, end = reader.lines(offset)
+        if end == offset:
+            return found
+        found += lines
+        offset = end
+
+
+def loss_steps(folder: Path) -> list[int]:
+    reader, offset = SpoolReader(folder, "train"), 0
+    steps: list[int] = []
+    while True:
+        found, end = reader.findings(offset)
+        if end == offset:
+            return steps
+        offset = end
+        for item in found:
+            if isinstance(item.finding, Point) and item.finding.metric == "train_loss" and item.pod.endswith("-0"):
+                steps.append(item.finding.step or 0)
+
+
+def test_killed_runners_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    with a_sandbox("kills") as sandbox:
+        folder = a_rehearsal(sandbox)
+        killed = run_with_kills(folder, lambda view: view.state is RunState.SUCCEEDED, every=5)
+        view = load_run(folder)
+        assert killed >= 8
+        assert {stage.state for stage in view.stages} == {StageState.SUCCEEDED}
+        assert {name: uids for name, uids in uids_by_object(folder).items() if len(uids) > 1} == {}
+
+        lines = [(line.pod, line.at_ns, line.text) for line in all_lines(folder, "train") if not line.is_marker]
+        assert len(lines) > 100
+        assert len(lines) == len(set(lines))
+        steps = loss_steps(folder)
+        assert steps == sorted(steps)
+        assert steps[-1] == 299
+
+        tear_down(folder)
+        run_with_kills(folder, lambda view: view.state is RunState.TORN_DOWN, every=7)
+        audit = load_run(folder).audit
+        assert audit is not None
+        assert audit.leftovers == ()
