@@ -11,6 +11,7 @@ import msgspec
 from actions.base.untrusted import clean_text
 
 MAX_LINE_BYTES = 1 << 20
+BAR_BYTES = 4096
 _STAMP = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d)) ?", re.ASCII)
 _NANOSECONDS = 1_000_000_000
 
@@ -44,39 +45,57 @@ START = LogCursor(0, 0)
 
 
 class LineCutter:
-    """Cuts chunks, which end anywhere, into whole lines of at most `MAX_LINE_BYTES`; the rest of a line is counted."""
+    """Cuts chunks, which end anywhere, into lines. Where it cuts depends on the log alone, never on the chunks.
+
+    A progress bar may redraw itself for hours without a newline. So a line is cut before the first `\\r` after
+    `BAR_BYTES`, and the parts carry the timestamp of their line. A part longer than `MAX_LINE_BYTES` loses the rest,
+    which is counted.
+    """
 
     def __init__(self) -> None:
         self._parts: list[bytes] = []
-        self._size = 0
-        self._omitted = 0
+        self._length = 0
+        self._stamp = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes, without their newlines."""
-        head, newline, rest = chunk.partition(b"\n")
-        self._keep(head)
-        if not newline:
-            return []
-        lines = [self._take(), *rest.split(b"\n")]
-        self._keep(lines.pop())
-        return lines
+        *complete, tail = chunk.split(b"\n")
+        lines: list[bytes] = []
+        for line in complete:
+            if self._length or len(line) > BAR_BYTES:
+                lines += self._keep(line)
+                lines.append(self._take())
+            else:
+                lines.append(line)
+        return lines + self._keep(tail) if tail else lines
 
     def finish(self) -> list[bytes]:
         """The last line, if it has no newline: only for a log that is known to have ended."""
-        return [self._take()] if self._size else []
+        return [self._take()] if self._length else []
 
-    def _keep(self, part: bytes) -> None:
-        room = MAX_LINE_BYTES - self._size
+    def _keep(self, part: bytes) -> list[bytes]:
+        """Add to the line in hand; the parts of it that are long enough to go."""
+        done: list[bytes] = []
+        while (cut := part.find(b"\r", max(BAR_BYTES - self._length, 0))) >= 0:
+            self._add(part[:cut])
+            done.append(self._take(is_part=True))
+            part = part[cut:]
+        self._add(part)
+        return done
+
+    def _add(self, part: bytes) -> None:
+        room = MAX_LINE_BYTES - self._length
         if part and room > 0:
             self._parts.append(part[:room])
-        self._size = min(self._size + len(part), MAX_LINE_BYTES)
-        self._omitted += max(len(part) - max(room, 0), 0)
+        self._length += len(part)
 
-    def _take(self) -> bytes:
-        line = b"".join(self._parts)
-        if self._omitted:
-            line += f" … (+{self._omitted} bytes)".encode()
-        self._parts, self._size, self._omitted = [], 0, 0
+    def _take(self, *, is_part: bool = False) -> bytes:
+        line = self._stamp + b"".join(self._parts)
+        if self._length > MAX_LINE_BYTES:
+            line += f" … (+{self._length - MAX_LINE_BYTES} bytes)".encode()
+        stamp = _STAMP.match(line) if is_part else None
+        self._stamp = stamp[0] if stamp else b""
+        self._parts, self._length = [], 0
         return line
 
 

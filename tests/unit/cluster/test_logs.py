@@ -67,6 +67,20 @@ async def test_cuts_at_random_bytes_lose_and_double_nothing(tmp_path: Path, seed
     assert end.exit_code == 0
 
 
+async def test_a_bar_that_is_cut_off_goes_on_where_it_was(tmp_path: Path) -> None:
+    bar = "".join(f"\rEpoch 0: {step:5d}" for step in range(3000))
+    server = LogServer([stamped(0, bar), stamped(1, "after")], exit_code=None, chunk=1000)
+
+    def give() -> Iterator[int]:
+        yield from (9_000, 30_000, 12_345, 44_000)
+        server.exit_code = 0
+
+    server.cuts = give()
+    got, _ = await _follow(tmp_path, server)
+    assert "".join(_texts(got)) == bar + "after"
+    assert _markers(got) == []
+
+
 async def test_it_goes_on_from_a_cursor(tmp_path: Path) -> None:
     server = LogServer(_lines(40))
     taken = [read_line(line.rstrip(b"\n"), previous_ns=0) for line in server.lines[:25]]
@@ -209,6 +223,25 @@ def test_lines_are_cut_out_of_chunks_that_end_anywhere() -> None:
         cutter = LineCutter()
         lines = [line for at in range(0, len(whole), size) for line in cutter.feed(whole[at : at + size])]
         assert [*lines, *cutter.finish()] == [b"one", b"two\rthree", b"", b"four"]
+
+
+def test_a_bar_without_newlines_is_cut_at_the_same_places_however_it_arrives() -> None:
+    bar = b"".join(f"\rEpoch 0: {step:5d}/9999 loss={step / 7:.6f}".encode() for step in range(2000))
+    whole = b"2026-11-21T10:00:00.5Z start" + bar + b"\n2026-11-21T10:00:01Z next\n"
+    at_once = LineCutter().feed(whole)
+    assert len(at_once) > 10
+    lines = [read_line(line, previous_ns=0) for line in at_once]
+    assert "".join(line.text for line in lines) == "start" + bar.decode() + "next"
+    assert {line.at_ns for line in lines[:-1]} == {lines[0].at_ns}
+    assert not any(line.is_marker for line in lines)
+    for size in (1, 7, 4095, 4096, 4097, 30_000):
+        cutter = LineCutter()
+        assert [line for at in range(0, len(whole), size) for line in cutter.feed(whole[at : at + size])] == at_once
+
+
+def test_a_bar_is_shown_before_its_line_ends() -> None:
+    cutter = LineCutter()
+    assert cutter.feed(b"2026-11-21T10:00:00Z " + b"\r10%" * 2000)
 
 
 def test_a_line_of_many_megabytes_is_cut_and_says_so() -> None:
