@@ -1,0 +1,102 @@
+"""The sandbox's API over real HTTP, with a session of its own for a test."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from pathlib import Path
+
+import yaml
+
+from actions.base.clock import SystemClock
+from actions.base.files import asset
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.session import KubeSession
+from actions.sandbox import actors, cloud
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, kind_named
+from actions.sandbox.kubelet import Kubelet
+from actions.sandbox.options import SandboxOptions
+from actions.sandbox.server import Parts, serving
+
+FAST = SandboxOptions(
+    speed=200.0,
+    node_boot_seconds=0.2,
+    node_ready_seconds=0.1,
+    empty_node_seconds=0.5,
+    instance_end_seconds=0.1,
+    image_pull_seconds=0.05,
+    container_start_seconds=0.02,
+    stop_seconds=0.02,
+    restart_backoff_seconds=0.1,
+)
+"""A world that turns as fast as it can without skipping a state."""
+
+_PATIENCE_SECONDS = 20.0
+
+
+@asynccontextmanager
+async def bare_api(folder: Path) -> AsyncIterator[ApiClient]:
+    """The API alone: nobody reconciles anything."""
+    async with serving(folder, FAST, Parts(Kubelet(FAST))) as server, _client(server.kubeconfig) as client:
+        yield client
+
+
+@asynccontextmanager
+async def whole_cluster(folder: Path, options: SandboxOptions = FAST) -> AsyncIterator[ApiClient]:
+    """API, kubelet, controllers and cloud, as the sandbox process puts them together."""
+    kubelet = Kubelet(options)
+
+    def started(session: KubeSession) -> AbstractAsyncContextManager[None]:
+        return actors.start(session, kubelet, options)
+
+    parts = Parts(kubelet, actors=started, cloud=lambda session: cloud.create_app(session, options))
+    async with serving(folder, options, parts) as server, _client(server.kubeconfig) as client:
+        yield client
+
+
+@asynccontextmanager
+async def _client(kubeconfig: Path) -> AsyncIterator[ApiClient]:
+    session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig))
+    try:
+        yield ApiClient(session, SystemClock())
+    finally:
+        await session.aclose()
+
+
+async def until(client: ApiClient, kind: Kind, key: str, holds: Callable[[Document | None], bool]) -> Document:
+    """Wait until an object (or its absence) is as wanted; the object, empty if it is gone."""
+    found: Document | None = None
+    try:
+        async with asyncio.timeout(_PATIENCE_SECONDS):
+            while True:
+                found = await client.read(kind, key)
+                if holds(found):
+                    return found or {}
+                await asyncio.sleep(0.02)
+    except TimeoutError:
+        raise AssertionError(f"{kind.kind} {key} stayed {(found or {}).get('status')}") from None
+
+
+async def apply_all(client: ApiClient, documents: list[Document]) -> None:
+    """Create documents of any kinds that actors know; others are left out."""
+    for document in documents:
+        try:
+            kind = kind_named(document["kind"])
+        except KeyError:
+            continue
+        if kind.is_namespaced:
+            document["metadata"].setdefault("namespace", "default")
+        await client.create(kind, document)
+
+
+def training_operator() -> list[Document]:
+    """The demo's manifests of the training operator."""
+    path = asset("mirror/training-operator/1.8.1/manifest.yaml")
+    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+
+
+def pytorch_definition() -> Document:
+    """Its CRD."""
+    return next(document for document in training_operator() if document["kind"] == DEFINITIONS.kind)
