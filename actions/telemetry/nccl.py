@@ -1,0 +1,213 @@
+"""The result tables of nccl-tests.
+
+Source: NVIDIA/nccl-tests 2.13 to 2.19 `src/common.cu`, `src/util.cu`; FORMATS 3.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from actions.telemetry.assembler import LineAssembler
+from actions.telemetry.lines import PrefixReader, Record, split_records, strip_controls
+from actions.telemetry.numbers import number_of, number_or_none
+
+
+class Bandwidth(msgspec.Struct, frozen=True, gc=False):
+    """One direction of one row."""
+
+    time_us: float
+    algbw: float
+    """GB/s, decimal (1e9)."""
+    busbw: float
+    """GB/s, decimal: what the links carried. 0 with a single GPU, correctly."""
+    wrong: float | None
+    """Values that were wrong; `None` where nobody checked (`N/A`)."""
+
+
+class NcclRow(msgspec.Struct, frozen=True, gc=False):
+    """One message size."""
+
+    size: int
+    """Bytes."""
+    count: int
+    type: str
+    redop: str
+    root: int
+    out_of_place: Bandwidth
+    in_place: Bandwidth
+
+
+class OutOfBounds(msgspec.Struct, frozen=True, gc=False):
+    """The verdict below the table."""
+
+    count: int
+    """Tests, not values, that were wrong."""
+    ok: bool
+
+
+class NcclReading(msgspec.Struct, frozen=True, gc=False):
+    """What one run of nccl-tests printed, or several in one stream."""
+
+    rows: tuple[NcclRow, ...] = ()
+    avg_bus_bandwidth: float | None = None
+    """As printed last, GB/s: the mean over all sizes, small ones included. May be NaN; `None` if it is not there."""
+    out_of_bounds: OutOfBounds | None = None
+    collective: str = ""
+    """`all_reduce`…, where the output names it."""
+    is_efa: bool | None = None
+    """Whether NCCL said that it goes over EFA; `None` if it did not say what it goes over."""
+    error: str = ""
+    """What stopped the test, in its own words."""
+
+    @property
+    def peak_busbw(self) -> float | None:
+        """The greatest bus bandwidth of any row, GB/s."""
+        values = [way.busbw for row in self.rows for way in (row.out_of_place, row.in_place)]
+        return max(values) if values else None
+
+    @property
+    def is_checked(self) -> bool:
+        """Whether results were compared: where nobody checked, `0 OK` means nothing."""
+        return any(way.wrong is not None for row in self.rows for way in (row.out_of_place, row.in_place))
+
+
+_AVERAGE = re.compile(r"^[#\s]{0,8}Avg bus bandwidth\s{0,8}: (\S{1,40})")
+_BOUNDS = re.compile(r"^[#\s]{0,8}Out of bounds values : (\d{1,12}) (OK|FAILED)")
+_COLLECTIVE = re.compile(
+    r"\b(all_reduce|all_gather|alltoall|broadcast|reduce_scatter|reduce|sendrecv|scatter|gather)_perf\b"
+)
+_EFA = re.compile(r"(?i)Selected Provider is efa|Using network (?:AWS )?Libfabric")
+_OTHER_NETWORK = re.compile(r"NET/Socket : Using|Using network Socket|Using network IB")
+_ERROR = re.compile(
+    r"Invalid number of GPUs.{0,200}|Test failure \S{1,80}|Test (?:NCCL|CUDA) failure.{0,200}|\bNCCL failure.{0,200}"
+)
+
+
+class NcclReader:
+    """Reads the output line by line. Rows are known by their cells, never by columns: values overflow them."""
+
+    def __init__(self) -> None:
+        self._prefixes = PrefixReader()
+        self._rows: list[NcclRow] = []
+        self._reading = NcclReading()
+
+    def feed(self, line: str) -> list[NcclRow]:
+        """Read one line; the rows that it completes."""
+        new: list[NcclRow] = []
+        for piece in split_records(line):
+            record = self._prefixes.read(strip_controls(piece), None)
+            row = row_of(record.text) if record else None
+            if row:
+                new.append(row)
+            elif record:
+                self._read_other(record)
+        self._rows += new
+        return new
+
+    def reading(self) -> NcclReading:
+        """All that has been read so far."""
+        return msgspec.structs.replace(self._reading, rows=tuple(self._rows))
+
+    def _read_other(self, record: Record) -> None:
+        changes: dict[str, object] = {}
+        text = record.text
+        if average := _AVERAGE.match(text):
+            changes["avg_bus_bandwidth"] = number_or_none(average[1])
+        elif bounds := _BOUNDS.match(text):
+            changes["out_of_bounds"] = OutOfBounds(int(bounds[1]), bounds[2] == "OK")
+        elif (error := _ERROR.search(text)) and not self._reading.error:
+            changes["error"] = error[0].strip()
+        elif _EFA.search(text):
+            changes["is_efa"] = True
+        elif _OTHER_NETWORK.search(text) and self._reading.is_efa is None:
+            changes["is_efa"] = False
+        if not self._reading.collective and (named := _COLLECTIVE.search(text)):
+            changes["collective"] = named[1]
+        if changes:
+            self._reading = msgspec.structs.replace(self._reading, **changes)
+
+
+def row_of(text: str) -> NcclRow | None:
+    """One row of the table, `None` for any other line. A line without prefixes is expected."""
+    cells = text.split()
+    if len(cells) not in (13, 14, 15) or not (cells[0].isdigit() and cells[1].isdigit()):
+        return None
+    root = number_or_none(cells[4])
+    ways = [_bandwidth_of(cells[5:9]), _bandwidth_of(cells[9:13])]
+    if root is None or not root.is_integer() or ways[0] is None or ways[1] is None:
+        return None
+    return NcclRow(int(cells[0]), int(cells[1]), cells[2], cells[3], int(root), ways[0], ways[1])
+
+
+def read_nccl(text: str) -> NcclReading:
+    """Read a whole output: tables, or the report that `-J` writes.
+
+    The report's environment, which may hold secrets, is neither kept nor shown.
+    """
+    if text.lstrip().startswith("{"):
+        report = _report_of(text)
+        if report is not None:
+            return report
+    assembler, reader = LineAssembler(), NcclReader()
+    for line in [*assembler.feed(text.encode("utf-8", "replace")), *assembler.flush()]:
+        reader.feed(line)
+    return reader.reading()
+
+
+def _bandwidth_of(cells: Iterable[str]) -> Bandwidth | None:
+    time, algbw, busbw, wrong = cells
+    numbers = [number_or_none(cell) for cell in (time, algbw, busbw)]
+    errors = None if wrong == "N/A" else number_or_none(wrong)
+    if numbers[0] is None or numbers[1] is None or numbers[2] is None or (errors is None and wrong != "N/A"):
+        return None
+    return Bandwidth(numbers[0], numbers[1], numbers[2], errors)
+
+
+class _ReportWay(msgspec.Struct):
+    time: float
+    alg_bw: float
+    bus_bw: float
+    nwrong: float | None = None
+
+
+class _ReportRow(msgspec.Struct):
+    size: int
+    count: int
+    type: str
+    redop: str
+    root: str | int
+    out_of_place: _ReportWay
+    in_place: _ReportWay
+
+
+class _Report(msgspec.Struct):
+    results: list[_ReportRow]
+    out_of_bounds: Mapping[str, object] = {}
+    average_bus_bandwidth: Mapping[str, object] = {}
+    args: list[str] = []
+    errors: list[str] = []
+
+
+def _report_of(text: str) -> NcclReading | None:
+    try:
+        report = msgspec.convert(json.loads(text), _Report)
+    except (ValueError, RecursionError, msgspec.ValidationError):
+        return None
+    collective = _COLLECTIVE.search(" ".join(report.args))
+    bounds, average = report.out_of_bounds, report.average_bus_bandwidth.get("bandwidth")
+    return NcclReading(
+        rows=tuple(map(_row_of_report, report.results)),
+        avg_bus_bandwidth=float(average) if isinstance(average, int | float) else None,
+        out_of_bounds=OutOfBounds(int(str(bounds["count"])), str(bounds.get("okay")) == "true") if bounds else None,
+        collective=collective[1] if collective else "",
+        error="; ".join(error for error in report.errors if error),
+    )
+
+
+def _row_of_report(row: _ReportRow) -> NcclRow:
+    ways = [Bandwidth(way.time, way.alg_bw, way.bus_bw, way.nwrong) for way in (row.out_of_place, row.in_place)]
+    return NcclRow(row.size, row.count, row.type, row.redop, int(number_of(str(row.root).strip())), ways[0], ways[1])

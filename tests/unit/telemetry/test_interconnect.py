@@ -1,0 +1,167 @@
+"""nccl-tests, nccom-test and fi_info: what moved how fast over which adapters."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from actions.telemetry.efa import read_fi_info
+from actions.telemetry.nccl import Bandwidth, NcclReader, NcclReading, OutOfBounds, read_nccl, row_of
+from actions.telemetry.nccom import is_nccom, read_nccom
+from tests.unit.telemetry.corpus import expected_of, is_close, samples
+
+ROW = (
+    "  67108864      2097152     float    none      -1   3551.8   18.89   16.53      0    676.9   99.15   86.75    N/A"
+)
+TABLES = [path for path in samples("nccl") if expected_of(path)["format"] == "nccl-tests"]
+NEURON = [path for path in samples("nccl") if expected_of(path)["format"] == "nccom-test"]
+LISTS = [path for path in samples("efa") if expected_of(path)["format"] == "fi_info"]
+
+
+def text_of(sample: Path) -> str:
+    return sample.read_text(encoding="utf-8", errors="replace")
+
+
+@pytest.mark.parametrize("sample", TABLES, ids=lambda path: path.stem)
+def test_every_row_is_read_as_it_stands(sample: Path) -> None:
+    expected, reading = expected_of(sample), read_nccl(text_of(sample))
+    assert list(msgspec.to_builtins(reading.rows)) == expected["rows"]
+    assert is_close(reading.avg_bus_bandwidth, expected["avg_bus_bandwidth"])
+    assert msgspec.to_builtins(reading.out_of_bounds) == expected["out_of_bounds"]
+    assert is_close(reading.peak_busbw, expected["peak_busbw"])
+
+
+@pytest.mark.parametrize("sample", NEURON, ids=lambda path: path.stem)
+def test_every_row_of_neuron_is_read_by_the_names_of_its_header(sample: Path) -> None:
+    expected, text = expected_of(sample), text_of(sample)
+    assert is_nccom(text)
+    reading = read_nccom(text)
+    assert list(reading.rows) == expected["rows"]
+    assert is_close(reading.avg_bus_bandwidth, expected["avg_bus_bandwidth"])
+    assert reading.error == expected["error"]
+
+
+@pytest.mark.parametrize("sample", LISTS, ids=lambda path: path.stem)
+def test_every_block_of_fi_info_is_read(sample: Path) -> None:
+    reading = read_fi_info(text_of(sample))
+    assert list(msgspec.to_builtins(reading.providers)) == expected_of(sample)["providers"]
+    assert bool(reading.error) == (not reading.providers)
+
+
+def test_a_row_keeps_what_nobody_checked_apart_from_what_is_right() -> None:
+    row = row_of(ROW)
+    assert row is not None
+    assert (row.size, row.root, row.redop) == (67108864, -1, "none")
+    assert row.out_of_place == Bandwidth(3551.8, 18.89, 16.53, 0.0)
+    assert row.in_place.wrong is None
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "",
+        "8 2 float",
+        ROW + " 1 2 3",
+        ROW.replace("-1", "x"),
+        ROW.replace("3551.8", "slow"),
+        ROW.replace("N/A", "?"),
+        "# " + ROW,
+    ],
+)
+def test_what_is_no_row_is_none(line: str) -> None:
+    assert row_of(line) is None
+
+
+def test_a_value_that_overflows_its_column_does_not_shift_the_others() -> None:
+    row = row_of(
+        "536870912 134217728 float sum -1    72488    7.41    7.41  2.68435e+08    73092    7.35    7.35  5e+06"
+    )
+    assert row is not None
+    assert (row.out_of_place.wrong, row.in_place.wrong) == (268435000.0, 5e6)
+
+
+def test_rows_come_out_as_the_test_prints_them() -> None:
+    reader = NcclReader()
+    assert [row.size for row in reader.feed(f"[1,0]<stdout>:{ROW}")] == [67108864]
+    assert reader.feed("[1,0]<stdout>:# Avg bus bandwidth    : nan") == []
+    average = reader.reading().avg_bus_bandwidth
+    assert average is not None
+    assert average != average  # noqa: PLR0124 - NaN
+
+
+def test_the_network_is_told_by_what_nccl_says() -> None:
+    assert read_nccl("NCCL INFO NET/OFI Selected Provider is efa (found 32 nics)").is_efa is True
+    assert read_nccl("NCCL INFO Using network Socket").is_efa is False
+    assert read_nccl(ROW).is_efa is None
+
+
+def test_an_unchecked_run_is_not_called_correct() -> None:
+    unchecked = ROW.replace("16.53      0", "16.53    N/A")
+    reading = read_nccl(f"{unchecked}\n# Out of bounds values : 0 OK\n")
+    assert reading.out_of_bounds == OutOfBounds(0, True)
+    assert not reading.is_checked
+
+
+def test_what_stopped_the_test_is_told() -> None:
+    text = "# Collective test starting: all_reduce_perf\nInvalid number of GPUs: 2 requested but only 1 were found.\n"
+    reading = read_nccl(text)
+    assert reading.error == "Invalid number of GPUs: 2 requested but only 1 were found."
+    assert reading.collective == "all_reduce"
+
+
+def report(**changes: Any) -> str:
+    way = {"time": 4.3, "alg_bw": 241.4, "bus_bw": 1.5, "nwrong": 0.0}
+    row = {
+        "size": 1024,
+        "count": 256,
+        "type": "float",
+        "redop": "sum",
+        "root": "    -1",
+        "out_of_place": way,
+        "in_place": way,
+    }
+    whole = {
+        "args": ["./all_gather_perf", "-b", "1M"],
+        "env": ["AWS_SECRET_ACCESS_KEY=hush"],
+        "results": [row],
+        "out_of_bounds": {"count": 0, "okay": "true"},
+        "average_bus_bandwidth": {"bandwidth": 1.5, "okay": "unchecked"},
+        "errors": [""],
+    }
+    return json.dumps(whole | changes)
+
+
+def test_the_report_in_json_is_read_without_its_environment() -> None:
+    reading = read_nccl(report())
+    assert (reading.collective, reading.avg_bus_bandwidth, reading.rows[0].root) == ("all_gather", 1.5, -1)
+    assert reading.out_of_bounds == OutOfBounds(0, True)
+    assert b"hush" not in msgspec.json.encode(reading)
+
+
+@pytest.mark.parametrize("text", ["{", "{}", '{"results": 3}', report(args=[], results=[{"size": "x"}])])
+def test_other_json_is_no_report(text: str) -> None:
+    assert read_nccl(text) == NcclReading()
+
+
+def test_an_adapter_that_is_listed_for_each_endpoint_type_counts_once() -> None:
+    blocks = [
+        f"provider: efa\n    fabric: EFA-fe80\n    domain: rdmap{n}s0-{kind}"
+        for n in (79, 80)
+        for kind in ("rdm", "dgrm")
+    ]
+    reading = read_fi_info("\n".join(blocks))
+    assert len(reading.providers) == 4
+    assert reading.adapters_of(0) == 2
+    assert reading.adapters_of(1) == 0
+
+
+@given(st.text(alphabet="0123456789 .-+enaN/Afloatsum#:\n", max_size=300))
+def test_no_text_makes_the_readers_fail(text: str) -> None:
+    assert isinstance(read_nccl(text), NcclReading)
+    assert read_nccom(f"size(B) count(elems) busbw(GB/s)\n{text}").error is None
