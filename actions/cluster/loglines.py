@@ -101,6 +101,10 @@ class LineCutter:
 
 def read_line(line: bytes, *, previous_ns: int) -> LogLine:
     """One line with its timestamp; without one it is a marker at `previous_ns`."""
+    if line[29:31] == b"Z " and line[20:29].isdigit():  # the usual form, nine digits in UTC
+        seconds = _second(line[:20])
+        if seconds:
+            return LogLine(seconds * _NANOSECONDS + int(line[20:29]), _text(line[31:]))
     stamp = _STAMP.match(line)
     if stamp is None:
         return LogLine(previous_ns, _text(line), is_marker=True)
@@ -116,6 +120,16 @@ def read_line(line: bytes, *, previous_ns: int) -> LogLine:
 
 def _text(line: bytes) -> str:
     return clean_text(line.decode("utf-8", "replace"))
+
+
+@lru_cache(maxsize=1024)
+def _second(text: bytes) -> int:
+    """Seconds since the epoch of `YYYY-MM-DDThh:mm:ss.`; 0 if it is none."""
+    stamp = _STAMP.match(text + b"0Z")
+    if stamp is None:
+        return 0
+    year, month, day, hour, minute, second = stamp.groups()[:6]
+    return _day(year, month, day) + int(hour) * 3600 + int(minute) * 60 + int(second)
 
 
 @lru_cache(maxsize=64)
