@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from textual.geometry import Size
 from textual.strip import Strip
 
 from tui.present.cells import Cells
@@ -23,8 +24,13 @@ class Lines(StripWidget):
         """Replace the lines; equal ones cost nothing."""
         new = tuple(lines)
         if new != self._lines:
+            is_as_high = len(new) == len(self._lines)
             self._lines = new
-            self.refresh()
+            self.refresh(layout=not is_as_high)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are lines, where the style sheet says `height: auto`."""
+        return len(self._lines)
 
     def render_line(self, y: int) -> Strip:
         """One of the lines, or a blank one."""

@@ -19,7 +19,7 @@ from tui.present.ansi import segments_of
 from tui.present.curves import Curve, clean_name, figures_of, short_number
 from tui.widgets.plot_picture import Pen, PlotOptions, picture_of
 from tui.widgets.plot_renderer import PlotextRenderer, PlotRenderer
-from tui.widgets.stripes import StripWidget
+from tui.widgets.stripes import Skin, StripWidget
 
 CURVE_COLORS = 6
 LEGEND_ROWS = 2
@@ -76,6 +76,7 @@ class PlotView(StripWidget, can_focus=True):
         self._legend: list[Strip] = []
         self._drawn_at = -DRAW_SECONDS
         self._draw_timer: Timer | None = None
+        self._drawn_skin: Skin | None = None
 
     @property
     def options(self) -> PlotOptions:
@@ -102,8 +103,8 @@ class PlotView(StripWidget, can_focus=True):
         self._draw_when_due()
 
     def restyled(self) -> None:
-        """Draw in the new colours."""
-        if self._curves and self.is_mounted:
+        """Draw in the new colours, if they are others: the focus alone changes none."""
+        if self._drawn_skin is not None and self._drawn_skin != self.skin:
             self.call_later(self._draw_when_due)
 
     def render_line(self, y: int) -> Strip:
@@ -132,7 +133,7 @@ class PlotView(StripWidget, can_focus=True):
 
     def _draw(self) -> None:
         self._drawn_at = asyncio.get_running_loop().time()
-        skin = self.skin
+        skin = self._drawn_skin = self.skin
         styles = [skin.parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
         try:
             lines = picture_of(

@@ -52,7 +52,7 @@ def picture_of(
     """
     if width < LEAST_WIDTH or height < LEAST_HEIGHT:
         return ["too small for a chart"]
-    strokes = _strokes(curves, pens, buckets=width, options=options)
+    strokes = _strokes(curves, pens, buckets=max(LEAST_WIDTH, width // 2), options=options)
     xs = [x for stroke in strokes for x, y in zip(stroke.line.xs, stroke.line.ys, strict=True) if y is not None]
     ys = [y for stroke in strokes for y in stroke.line.ys if y is not None]
     if not ys:

@@ -18,6 +18,7 @@ Completer = Callable[[str], Sequence[str]]
 """Whole lines that the typed text could become, best first."""
 
 HISTORY_LENGTH = 200
+SHOWN_COMPLETIONS = 6
 
 
 class PromptLine(Horizontal):
@@ -34,13 +35,14 @@ class PromptLine(Horizontal):
     Args:
         sign: What stands in front.
         hint: Shown while nothing is typed.
-        completer: Suggests whole lines; `tab` or the right arrow takes the first.
+        completer: Suggests whole lines, shown beside the input; `tab` takes the first.
     """
 
     DEFAULT_CSS = """
     PromptLine { height: 1; width: 1fr; display: none; }
     PromptLine.-open { display: block; }
     PromptLine > .prompt--sign { width: auto; padding: 0 1; text-style: bold; color: $text-accent; }
+    PromptLine > .prompt--others { width: auto; max-width: 60%; height: 1; color: $foreground 50%; padding: 0 1; }
     PromptLine > Input, PromptLine > Input:focus { width: 1fr; border: none; height: 1; padding: 0; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
@@ -100,6 +102,7 @@ class PromptLine(Horizontal):
         self._input = Input(placeholder=hint, compact=True, suggester=suggester)
         self._input.cursor_blink = False
         self._completer = completer
+        self._others = Static("", classes="prompt--others", markup=False)
         self._history: list[str] = []
         self._recalled = 0
 
@@ -117,6 +120,8 @@ class PromptLine(Horizontal):
         """Sign and input."""
         yield self._sign
         yield self._input
+        if self._completer is not None:
+            yield self._others
 
     def open(self, text: str = "", *, sign: str = "") -> None:
         """Show it with `text` in it, and take the focus; `sign` replaces the sign in front."""
@@ -135,6 +140,8 @@ class PromptLine(Horizontal):
     @on(Input.Changed)
     def _changed(self, event: Input.Changed) -> None:
         event.stop()
+        if self._completer is not None:
+            self._others.update("  ".join(self._completer(event.value)[:SHOWN_COMPLETIONS]))
         if self.is_open:
             self.post_message(self.Changed(self, event.value))
 
@@ -146,6 +153,10 @@ class PromptLine(Horizontal):
             self._history = [*self._history[-HISTORY_LENGTH:], text]
         self.close()
         self.post_message(self.Submitted(self, text))
+
+    def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:
+        """Tab belongs to others when there is nothing to complete with."""
+        return action != "complete" or self._completer is not None
 
     def action_cancel(self) -> None:
         """Close without a result."""

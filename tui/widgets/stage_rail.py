@@ -8,6 +8,7 @@ from typing import ClassVar
 
 from textual import events
 from textual.binding import Binding, BindingType
+from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
@@ -88,6 +89,8 @@ class StageRail(SteeredWidget, can_focus=True):
         new = tuple(stages)
         if new == self._stages:
             return
+        if len(new) != len(self._stages):
+            self.refresh(layout=True)
         self._stages = new
         self._cursor.follow([stage.key for stage in new])
         if self._goes_along:
@@ -125,6 +128,10 @@ class StageRail(SteeredWidget, can_focus=True):
             self.step(index - self._cursor.index)
             if event.chain > 1:
                 self.action_choose()
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are stages, where the style sheet says `height: auto`."""
+        return len(self._stages)
 
     def on_resize(self) -> None:
         """Keep the cursor in sight."""

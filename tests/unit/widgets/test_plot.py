@@ -170,9 +170,21 @@ async def test_the_same_version_is_drawn_once_however_often_it_is_painted() -> N
             app.view.show([a_curve(1.0, 2.0)], version=7)
             app.view.refresh()
         await wait_for(pilot, lambda: "drawn" in screen_text(app), "the chart")
+        app.view.focus()
+        await wait_for(pilot, lambda: app.view.has_focus, "focus")
         assert renderer.count == 1
         app.view.show([a_curve(1.0, 3.0)], version=8)
         await wait_for(pilot, lambda: renderer.count == 2, "the second drawing")
+
+
+async def test_another_theme_draws_in_its_own_colours() -> None:
+    renderer = CountingRenderer()
+    app = PlotApp(PlotView("loss", renderer=renderer))
+    async with app.run_test(size=(70, 16)) as pilot:
+        app.view.show([a_curve(1.0, 2.0)], version=1)
+        await wait_for(pilot, lambda: renderer.count == 1, "the chart")
+        app.theme = "textual-light"
+        await wait_for(pilot, lambda: renderer.count == 2, "the chart in the new colours")
 
 
 async def test_a_chart_that_cannot_be_drawn_says_why() -> None:
