@@ -1,0 +1,81 @@
+"""The real `kubectl` against a sandbox that this test process serves."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from actions.sandbox import actors, cloud
+from actions.sandbox.kubelet import Kubelet
+from actions.sandbox.options import SandboxOptions
+from actions.sandbox.server import Parts, serving
+
+PROGRAM = shutil.which("kubectl")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a call of `kubectl` ended."""
+
+    code: int
+    out: str
+    err: str
+
+
+@dataclass(frozen=True, slots=True)
+class Kubectl:
+    """Calls `kubectl` with the sandbox's kubeconfig and a home of its own."""
+
+    kubeconfig: Path
+    home: Path
+
+    async def __call__(self, *argv: str, stdin: str = "", deadline_seconds: float = 60) -> Outcome:
+        assert PROGRAM is not None
+        child = await asyncio.create_subprocess_exec(
+            PROGRAM,
+            *argv,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env={"PATH": os.environ["PATH"], "HOME": str(self.home), "KUBECONFIG": str(self.kubeconfig)},
+        )
+        try:
+            async with asyncio.timeout(deadline_seconds):
+                out, err = await child.communicate(stdin.encode())
+        finally:
+            if child.returncode is None:
+                child.kill()
+                await child.wait()
+        return Outcome(child.returncode or 0, out.decode(), err.decode())
+
+    async def ok(self, *argv: str, stdin: str = "") -> str:
+        """Call it, and expect that it succeeds."""
+        done = await self(*argv, stdin=stdin)
+        assert done.code == 0, done.err
+        return done.out
+
+
+@asynccontextmanager
+async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
+    """A sandbox with all its actors, in a hurry."""
+    options = SandboxOptions(
+        speed=600,
+        node_boot_seconds=0.1,
+        node_ready_seconds=0.1,
+        image_pull_seconds=0.05,
+        container_start_seconds=0.05,
+        stop_seconds=0.05,
+    )
+    kubelet = Kubelet(options)
+    parts = Parts(
+        kubelet,
+        actors=lambda session: actors.start(session, kubelet, options),
+        cloud=lambda session: cloud.create_app(session, options),
+    )
+    async with serving(folder, options, parts) as server:
+        yield Kubectl(server.kubeconfig, folder)

@@ -1,0 +1,141 @@
+"""`kubectl` takes the sandbox for a cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from tests.flow.kubectl import PROGRAM, a_cluster
+
+pytestmark = pytest.mark.skipif(PROGRAM is None, reason="kubectl is not on PATH")
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: hello, labels: {app: hello}}
+spec:
+  template:
+    metadata: {labels: {app: hello}}
+    spec:
+      restartPolicy: Never
+      containers:
+        - {name: main, image: "busybox:1.36", command: [sh, -c, "echo one; sleep 1200; echo two"]}
+"""
+SLEEPER = """
+apiVersion: v1
+kind: Pod
+metadata: {name: sleeper}
+spec:
+  terminationGracePeriodSeconds: 1
+  containers: [{name: main, image: "busybox:1.36", command: [sleep, "1000000"]}]
+"""
+SETTINGS = """
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: settings}
+data: {colour: %s}
+"""
+DEFINITION = """
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: things.example.org}
+spec:
+  group: example.org
+  scope: Namespaced
+  names: {plural: things, kind: Thing, shortNames: [th]}
+  versions:
+    - name: v1
+      served: true
+      storage: true
+      schema:
+        openAPIV3Schema:
+          type: object
+          properties: {spec: {type: object, required: [size], properties: {size: {type: integer}}}}
+      additionalPrinterColumns: [{name: Size, type: integer, jsonPath: .spec.size}]
+"""
+
+
+async def test_a_job_is_applied_followed_awaited_and_deleted_with_its_pods(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as kubectl:
+        assert await kubectl.ok("apply", "-f", "-", stdin=JOB) == "job.batch/hello created\n"
+        assert await kubectl.ok("apply", "-f", "-", stdin=JOB) == "job.batch/hello unchanged\n"
+        await kubectl.ok("wait", "--for=jsonpath={.status.phase}=Running", "pod", "-l", "app=hello")
+        assert await kubectl.ok("logs", "-f", "job/hello") == "one\ntwo\n"
+        await kubectl.ok("wait", "--for=condition=complete", "job/hello", "--timeout=30s")
+        row = (await kubectl.ok("get", "jobs", "--no-headers")).split()
+        assert row[:3] == ["hello", "Complete", "1/1"]
+        stamped = await kubectl.ok("logs", "-l", "app=hello", "--timestamps", "--tail=1", "--since=1h")
+        assert stamped.endswith(" two\n")
+        assert "Created pod: hello-" in await kubectl.ok("get", "events")
+        await kubectl.ok("delete", "job", "hello", "--timeout=30s")
+        await kubectl.ok("wait", "--for=delete", "pod", "-l", "app=hello", "--timeout=30s")
+
+
+async def test_exec_runs_in_a_pod_and_a_deleted_pod_ends_first(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as kubectl:
+        await kubectl.ok("create", "-f", "-", stdin=SLEEPER)
+        await kubectl.ok("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=30s")
+        assert await kubectl.ok("exec", "sleeper", "--", "echo", "hello") == "hello\n"
+        failed = await kubectl("exec", "sleeper", "--", "sh", "-c", "exit 3")
+        assert (failed.code, failed.err) == (3, "command terminated with exit code 3\n")
+        listed = await kubectl.ok("get", "pods", "-A", "--field-selector", "metadata.name=sleeper", "-o", "name")
+        assert listed == "pod/sleeper\n"
+        await kubectl.ok("delete", "pod", "sleeper", "--timeout=30s")
+        gone = await kubectl("get", "pod", "sleeper")
+        assert (gone.code, gone.err) == (1, 'Error from server (NotFound): pods "sleeper" not found\n')
+
+
+async def test_server_side_apply_reports_conflicts_and_force_settles_them(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as kubectl:
+        apply = ("apply", "--server-side", "-f", "-")
+        await kubectl.ok(*apply, stdin=SETTINGS % "red")
+        refused = await kubectl(*apply, "--field-manager=other", stdin=SETTINGS % "blue")
+        assert refused.code == 1
+        assert 'conflict with "kubectl" using v1: .data.colour' in refused.err
+        await kubectl.ok(*apply, "--field-manager=other", "--force-conflicts", stdin=SETTINGS % "blue")
+        shown = await kubectl.ok("get", "cm", "settings", "-o", "jsonpath={.data.colour}")
+        assert shown == "blue"
+        for kind, change in (("merge", '{"data":{"a":"1"}}'), ("strategic", '{"data":{"b":"2"}}')):
+            await kubectl.ok("patch", "cm", "settings", "--type", kind, "-p", change)
+        await kubectl.ok("patch", "cm", "settings", "--type", "json", "-p", '[{"op":"remove","path":"/data/a"}]')
+        body = msgspec.json.decode(await kubectl.ok("get", "cm", "settings", "-o", "json"))
+        assert body["data"] == {"b": "2", "colour": "blue"}
+
+
+async def test_a_custom_type_is_known_as_soon_as_it_is_established(tmp_path: Path) -> None:
+    thing = "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: t}\nspec: {%s}\n"
+    async with a_cluster(tmp_path) as kubectl:
+        await kubectl.ok("apply", "-f", "-", stdin=DEFINITION)
+        await kubectl.ok("wait", "--for=condition=Established", "crd/things.example.org", "--timeout=10s")
+        await kubectl.ok("apply", "-f", "-", stdin=thing % "size: 3")
+        assert (await kubectl.ok("get", "th", "--no-headers")).split() == ["t", "3"]
+        unknown = await kubectl("apply", "-f", "-", stdin=thing % "size: 3, colour: red")
+        assert 'unknown field "spec.colour"' in unknown.err
+        wrong = await kubectl("apply", "-f", "-", stdin=thing % 'size: "x"')
+        assert "spec.size in body must be of type integer" in wrong.err
+        assert "things" in await kubectl.ok("api-resources", "--api-group=example.org")
+
+
+async def test_a_watch_sees_a_pod_come_and_go(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as kubectl:
+        pods = asyncio.create_task(kubectl("get", "pods", "-w", "--output-watch-events", "--request-timeout=6s"))
+        await kubectl.ok("apply", "-f", "-", stdin=SLEEPER)
+        await kubectl.ok("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=30s")
+        await kubectl.ok("delete", "-f", "-", stdin=SLEEPER)
+        told = (await pods).out
+    kinds = [line.split()[0] for line in told.splitlines()[1:]]
+    assert kinds[0] == "ADDED"
+    assert kinds[-1] == "DELETED"
+    assert "Running" in told
+
+
+async def test_questions_about_server_and_rights_are_answered(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as kubectl:
+        assert "Server Version: v1." in await kubectl.ok("version")
+        assert "assumed-role" in await kubectl.ok("auth", "whoami")
+        assert await kubectl.ok("auth", "can-i", "delete", "pods") == "yes\n"
+        nodes = (await kubectl.ok("get", "nodes", "--no-headers")).splitlines()
+        assert [line.split()[1] for line in nodes] == ["Ready", "Ready"]

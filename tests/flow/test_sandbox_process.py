@@ -1,0 +1,85 @@
+"""The sandbox is a process of its own: found by its file, ended by a signal or by idleness."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import stat
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+import msgspec
+from aiohttp import ClientSession
+
+from actions.base.process import own_module
+from actions.sandbox.locate import ProcessFile
+
+
+@asynccontextmanager
+async def a_process(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subprocess.Process]:
+    child = await asyncio.create_subprocess_exec(
+        *own_module("actions.sandbox", "--state", str(folder), "--speed", "60", *arguments),
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.PIPE,
+    )
+    try:
+        yield child
+    finally:
+        if child.returncode is None:
+            child.kill()
+            await child.wait()
+
+
+async def process_file(folder: Path) -> ProcessFile:
+    path = folder / "process.json"
+    async with asyncio.timeout(30):
+        while not path.exists():
+            await asyncio.sleep(0.02)
+    return msgspec.json.decode(path.read_bytes(), type=ProcessFile)
+
+
+async def test_the_first_line_is_the_kubeconfig_and_a_signal_ends_it_cleanly(tmp_path: Path) -> None:
+    async with a_process(tmp_path, "--foreground") as child, asyncio.timeout(60):
+        assert child.stdout is not None
+        first = (await child.stdout.readline()).decode().strip()
+        assert first == str(tmp_path / "kubeconfig")
+        process = await process_file(tmp_path)
+        assert (process.pid, process.kubeconfig) == (child.pid, first)
+        for name in ("kubeconfig", "process.json"):
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
+        async with ClientSession() as session:
+            watch = await session.get(f"{process.url}/api/v1/pods", params={"watch": "1"})
+            child.send_signal(signal.SIGTERM)
+            assert await child.wait() == 0
+            watch.close()
+        assert child.stderr is not None
+        assert await child.stderr.read() == b""
+    assert not (tmp_path / "process.json").exists()
+
+
+async def test_it_ends_by_itself_when_nobody_asks_for_anything(tmp_path: Path) -> None:
+    async with a_process(tmp_path, "--idle", "0.5") as child, asyncio.timeout(60):
+        await process_file(tmp_path)
+        assert await child.wait() == 0
+    assert not (tmp_path / "process.json").exists()
+
+
+async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
+    server = await asyncio.start_server(lambda _reader, writer: writer.close(), "127.0.0.1", 0)
+    async with server, a_process(tmp_path, "--port", str(server.sockets[0].getsockname()[1])) as child:
+        _, err = await child.communicate()
+    assert child.returncode == 1
+    assert err.decode().count("\n") == 1
+    assert "cannot be used" in err.decode()
+
+
+async def test_a_browser_of_another_site_is_refused(tmp_path: Path) -> None:
+    async with a_process(tmp_path) as child, ClientSession() as session:
+        process = await process_file(tmp_path)
+        for headers in ({"Host": "evil.example:80"}, {"Origin": "http://evil.example"}):
+            answer = await session.get(f"{process.url}/api", headers=headers)
+            assert answer.status == 403
+            answer.close()
+        child.terminate()
+        await child.wait()
