@@ -60,6 +60,7 @@ class ContainerEnd:
 class _Look:
     """What the API says of the container at one moment. `end` is set when it will not run again."""
 
+    has_started: bool
     restarts: int
     started_at_ns: int
     last_exit: ContainerEnd | None
@@ -96,7 +97,7 @@ class LogFollower:
         self._on_lines = on_lines
         self._tail_lines = tail_lines
         self._clock = clock or SystemClock()
-        self._backoff = Backoff(self._clock, first_seconds=0.2, longest_seconds=5.0, peace_seconds=20.0)
+        self._backoff = Backoff(self._clock, first_seconds=0.2, longest_seconds=3.0, peace_seconds=20.0)
         self._silence_seconds = silence_seconds
         self._restarts: int | None = None
         self._has_place = self.cursor.at_ns > 0
@@ -117,7 +118,8 @@ class LogFollower:
                 await self._backoff.wait()
                 continue
             try:
-                await self._read(follow=look.end is None)
+                if look.has_started or look.end is not None:
+                    await self._read(follow=look.end is None)
                 if look.end is not None:
                     return look.end
             except (MissingError, ApiRefusedError):
@@ -130,21 +132,20 @@ class LogFollower:
 
     async def _catch_up(self, look: _Look) -> None:
         """After a restart, take what the container before it still had to say, then mark the restart."""
-        before, self._restarts = self._restarts, look.restarts
+        before = self._restarts
         if before is None:
-            before = look.restarts - (
-                1 if look.restarts and START.at_ns < self.cursor.at_ns < look.started_at_ns else 0
-            )
-        if look.restarts <= before:
-            return
-        try:
-            await self._read(follow=False, previous=True)
-        except (ApiRefusedError, MissingError):
-            await self._mark("the log of the container before the restart is gone")
-        times = look.restarts - before
-        exited = f" (exit {look.last_exit.exit_code}, {look.last_exit.reason})" if look.last_exit else ""
-        await self._mark(f"container restarted{exited}" + (f", {times} times" if times > 1 else ""))
-        self._has_place = False
+            is_behind = look.restarts > 0 and START.at_ns < self.cursor.at_ns < look.started_at_ns
+            before = look.restarts - is_behind
+        if look.restarts > before:
+            try:
+                await self._read(follow=False, previous=True)
+            except (ApiRefusedError, MissingError):
+                await self._mark("the log of the container before the restart is gone")
+            times = look.restarts - before
+            exited = f" (exit {look.last_exit.exit_code}, {look.last_exit.reason})" if look.last_exit else ""
+            await self._mark(f"container restarted{exited}" + (f", {times} times" if times > 1 else ""))
+            self._has_place = False
+        self._restarts = look.restarts
 
     async def _read(self, *, follow: bool, previous: bool = False) -> None:
         """Read one stream to its end."""
@@ -175,11 +176,11 @@ class LogFollower:
             if resume.lost_its_place:
                 resume.lost_its_place = False
                 await self._explain_gap(fresh[0].at_ns)
+            await self._deliver(fresh)
             for line in fresh:
                 self.cursor = self.cursor.after(line)
             self._has_place = True
             self._backoff.reset()
-            await self._deliver(fresh)
             if start:
                 await asyncio.sleep(0)
 
@@ -189,7 +190,10 @@ class LogFollower:
         The pod's status may lag behind the log, so it is looked at more than once.
         """
         for _ in range(_GAP_LOOKS):
-            look = await self._look()
+            try:
+                look = await self._look()
+            except MissingError:
+                break
             if self._restarts is not None and look.restarts > self._restarts:
                 raise _RestartedError(f"{self._source.container} has been restarted.")
             await self._clock.sleep(_GAP_LOOK_SECONDS)
@@ -324,7 +328,9 @@ def _look_at(pod: Mapping[str, Any], container: str) -> _Look:
         end = ended
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
     started_at_ns = int(parse_rfc3339(began).timestamp()) * _NANOSECONDS if began else 0
-    return _Look(int(entry.get("restartCount") or 0), started_at_ns, last_exit=last or ended, end=end)
+    restarts = int(entry.get("restartCount") or 0)
+    has_started = restarts > 0 or "running" in state or "terminated" in state
+    return _Look(has_started, restarts, started_at_ns, last_exit=last or ended, end=end)
 
 
 def _stays_ended(pod: Mapping[str, Any], ended: ContainerEnd) -> bool:

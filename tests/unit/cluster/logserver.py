@@ -21,11 +21,15 @@ def stamped(index: int, text: str, *, per_second: int = 10) -> bytes:
 
 @dataclass
 class LogServer:
-    """One container. `cuts` gives, for each follow request, after how many bytes its connection is aborted."""
+    """One container. `cuts` gives, for each follow request, after how many bytes its connection is aborted.
+
+    `previous_cuts` does so for requests of the log before the restart.
+    """
 
     lines: list[bytes] = field(default_factory=list)
     previous: list[bytes] = field(default_factory=list)
     cuts: Iterator[int] = field(default_factory=lambda: iter(()))
+    previous_cuts: Iterator[int] = field(default_factory=lambda: iter(()))
     chunk: int = 1 << 16
     uid: str = "u1"
     restarts: int = 0
@@ -57,7 +61,8 @@ class LogServer:
 
     async def _log(self, request: web.Request) -> web.StreamResponse:
         query = request.query
-        lines = self.previous if query.get("previous") == "true" else self.lines
+        is_previous = query.get("previous") == "true"
+        lines = self.previous if is_previous else self.lines
         if "sinceTime" in query:
             since = parse_rfc3339(query["sinceTime"])
             lines = [line for line in lines if parse_rfc3339(line.split(b" ")[0].decode()) >= since]
@@ -65,6 +70,8 @@ class LogServer:
             lines = lines[-int(query["tailLines"]) :]
         body = b"".join(lines)
         cut = next(self.cuts, None) if query.get("follow") == "true" else None
+        if is_previous:
+            cut = next(self.previous_cuts, None)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
         sent = body if cut is None else body[:cut]

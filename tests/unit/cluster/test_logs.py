@@ -131,6 +131,7 @@ async def test_a_restart_brings_the_rest_of_the_container_before(tmp_path: Path)
         yield len(b"".join(server.lines[:10]))
         server.previous, server.lines, server.restarts, server.exit_code = server.lines, _lines(10, first=600), 1, 0
 
+    server.previous_cuts = iter([0, 700])
     server.cuts = give()
     got, end = await _follow(tmp_path, server)
     assert _texts(got) == [f"step {index} größe ✓" for index in [*range(30), *range(600, 610)]]
@@ -169,13 +170,18 @@ async def test_a_silent_stream_is_opened_again(tmp_path: Path) -> None:
 
 async def test_a_container_that_has_not_started_is_waited_for(tmp_path: Path) -> None:
     server = LogServer(_lines(3), exit_code=None)
-    refusals = 3
+    looks = 0
 
     async def not_yet(request: web.Request) -> web.StreamResponse:
-        nonlocal refusals
-        if request.path.endswith("/log") and refusals:
-            refusals -= 1
-            server.exit_code = None if refusals else 0
+        nonlocal looks
+        looks += not request.path.endswith("/log")
+        if looks < 4 and not request.path.endswith("/log"):
+            waiting = {"name": "main", "restartCount": 0, "state": {"waiting": {"reason": "ContainerCreating"}}}
+            return web.json_response(
+                {"metadata": {"uid": "u1"}, "status": {"phase": "Pending", "containerStatuses": [waiting]}}
+            )
+        if looks == 4 and request.path.endswith("/log"):
+            server.exit_code = 0
             message = "container main in pod p is waiting to start: ContainerCreating"
             return web.json_response({"code": 400, "reason": "BadRequest", "message": message}, status=400)
         return await server(request)
@@ -184,6 +190,7 @@ async def test_a_container_that_has_not_started_is_waited_for(tmp_path: Path) ->
     async with session_to(not_yet, tmp_path) as session, asyncio.timeout(10):
         await follow(session, SOURCE, on_lines=got.extend, clock=HastyClock())
     assert len(got) == 3
+    assert len(server.queries) == 1
 
 
 async def test_no_right_to_read_logs_is_an_error(tmp_path: Path) -> None:
