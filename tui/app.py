@@ -29,11 +29,10 @@ from tui.modals.viewer import Viewer
 from tui.palette import ConsoleCommands
 from tui.screens.carrier import Carrier
 from tui.screens.console import ConsoleScreen
-from tui.screens.launch import LaunchScreen
 from tui.screens.object_verbs import ObjectVerbs
+from tui.screens.pulling import PullingScreen
 from tui.screens.questions import Questioner
 from tui.screens.run_verbs import RunVerbs
-from tui.screens.shell import ShellScreen
 from tui.screens.view_verbs import ScreenHands, ViewVerbs
 from tui.screens.workspace import Workspace
 from tui.seams import DiscreetApp
@@ -128,6 +127,8 @@ class ConsoleApp(DiscreetApp[Any]):
             self._tell_error(error)
 
     async def _review(self, arguments: Launch) -> None:
+        from tui.screens.launch import LaunchScreen
+
         blueprint = await self.desk.blueprints.find(arguments.blueprint)
         reviewed = await self.push_screen_wait(LaunchScreen(blueprint, arguments, self.desk))
         if reviewed is not None:
@@ -158,6 +159,8 @@ class ConsoleApp(DiscreetApp[Any]):
         self.push_screen(viewer)
 
     def _open_shell(self, pod: PodFacts, container: str) -> None:
+        from tui.screens.shell import ShellScreen
+
         self.push_screen(ShellScreen(self.desk, pod, container))
 
     def _save(self, file: Path) -> None:
@@ -174,7 +177,7 @@ class ConsoleApp(DiscreetApp[Any]):
 
     def _paint(self) -> None:
         for screen in self.screen_stack:
-            if isinstance(screen, ConsoleScreen | LaunchScreen) and screen.is_mounted:
+            if isinstance(screen, PullingScreen) and screen.is_mounted:
                 screen.pull()
 
     def _start(self) -> None:

@@ -14,6 +14,7 @@ from actions.base.errors import ConfigError
 from actions.command.model import Call
 from tui.live.desk import Desk
 from tui.screens.carrier import Carrier
+from tui.screens.hints import header_facts
 from tui.seams import screen_text
 
 if TYPE_CHECKING:
@@ -94,6 +95,11 @@ class ConsoleHost:
     def snapshot(self) -> ClusterSnapshot | None:
         """The newest picture of the cluster."""
         return self._desk.cluster.snapshot()
+
+    def identity(self) -> dict[str, str]:
+        """What the header shows of where one is; empty where nobody knows."""
+        facts = header_facts(self._desk)
+        return {"cluster": facts.cluster, "region": facts.region, "account": facts.account}
 
     def screen_text(self) -> str:
         """The screen as lines of text."""

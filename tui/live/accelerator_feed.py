@@ -11,7 +11,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line
 from actions.fleet.facts import PodFacts
-from actions.telemetry.nvidia_smi import SmiReading, read
+from actions.telemetry.smi_reading import SmiReading
 from tui.live.cluster_feed import ClusterFeed
 
 if TYPE_CHECKING:
@@ -87,5 +87,7 @@ class AcceleratorFeed:
                 )
             except ConsoleError as error:
                 return WorkerReading(pod, SmiReading(error=one_line(error.sentence())), self._clock.monotonic())
+        from actions.telemetry.nvidia_smi import read  # many expressions to compile: after the first frame
+
         text = (answer.stdout or answer.stderr).decode("utf-8", "replace")
         return WorkerReading(pod, read(text), self._clock.monotonic())

@@ -16,6 +16,7 @@ class FeedState(enum.StrEnum):
     REFUSED = "refused"
     """Will not come back by itself: rights, credentials, a broken file."""
     ENDED = "ended"
+    """Has said all it had to say."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +40,9 @@ class FeedHealth:
             now: Monotonic seconds.
         """
         match self.state:
-            case FeedState.LIVE | FeedState.ENDED | FeedState.STARTING:
+            case FeedState.ENDED:
+                return self.detail
+            case FeedState.LIVE | FeedState.STARTING:
                 return f"{self.state}: {self.detail}" if self.detail else self.state.value
             case FeedState.WAITING | FeedState.REFUSED:
                 word = "stale" if self.state is FeedState.WAITING else "refused"

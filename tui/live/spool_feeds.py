@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunView, StageState
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Progress
 from tui.live.log_feeds import Gathered
+
+if TYPE_CHECKING:
+    from actions.run.spoolreader import SpoolReader
 
 CHUNK_BYTES = 256 * 1024
 """Read at once: a few milliseconds of the loop."""
@@ -18,7 +21,7 @@ _AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
 
 def watched_stage(view: RunView, folder: Path) -> str | None:
     """The stage whose log somebody wants to see: the one at work, else the last one that printed anything."""
-    printed = [stage for stage in view.stages if SpoolReader(folder, stage.id).has_lines()]
+    printed = [stage for stage in view.stages if _reader_of(folder, stage.id).has_lines()]
     at_work = [stage for stage in printed if stage.state in _AT_WORK]
     chosen = at_work or printed
     return chosen[-1].id if chosen else None
@@ -36,7 +39,7 @@ class SpoolLogFeed:
         self.folder = folder
         self.stage = stage
         self.title = f"{folder.name}/{stage}"
-        self._reader = SpoolReader(folder, stage)
+        self._reader = _reader_of(folder, stage)
         self._offset = 0
         self._waiting: list[Gathered] = []
 
@@ -69,7 +72,7 @@ class SpoolCurves:
         self.progress: dict[tuple[str, str], Progress] = {}
         """The newest state by pod and label."""
         self.revision = 0
-        self._reader = SpoolReader(folder, stage)
+        self._reader = _reader_of(folder, stage)
         self._offset = 0
 
     def read_on(self) -> bool:
@@ -91,3 +94,9 @@ class SpoolCurves:
         if findings:
             self.revision += 1
         return offset - was >= CHUNK_BYTES
+
+
+def _reader_of(folder: Path, stage: str) -> SpoolReader:
+    from actions.run.spoolreader import SpoolReader  # brings the log readers along: after the first frame
+
+    return SpoolReader(folder, stage)

@@ -97,6 +97,4 @@ class TypeNameModal(ModalScreen[bool]):
 
 
 def _lines(question: Question) -> VerticalScroll:
-    lines = Lines(question.lines)
-    lines.styles.height = max(1, len(question.lines))
-    return VerticalScroll(lines, classes="dialog-body", can_focus=False)
+    return VerticalScroll(Lines(question.lines), classes="dialog-body", can_focus=False)

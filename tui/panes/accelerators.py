@@ -23,7 +23,7 @@ _WORK = "accelerators"
 
 COLUMNS: tuple[Column[GpuRow], ...] = (
     Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30),
-    Column("gpu", "GPU", accelerators.index_cell, width=3, align="right", sort_key=lambda row: row.key),
+    Column("gpu", "GPU", accelerators.index_cell, width=4, align="right", sort_key=lambda row: row.key),
     Column("load", "BUSY", accelerators.load_cell, width=13, sort_key=accelerators.load_key),
     Column("memory", "MEMORY", accelerators.memory_cell, width=16),
     Column("power", "POWER", accelerators.power_cell, width=9, align="right", drop=2),

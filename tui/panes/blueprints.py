@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 
-from actions.blueprint.model import Blueprint
 from tui.keys import Context
 from tui.live.desk import CATALOGUE, Desk
 from tui.panes.bindings import bindings_of
@@ -16,6 +15,9 @@ from tui.present.subject import Subject
 from tui.widgets.columns import Column
 from tui.widgets.lines import Lines
 from tui.widgets.table import KeyedTable
+
+if TYPE_CHECKING:
+    from actions.blueprint.model import Blueprint
 
 COLUMNS: tuple[Column[Blueprint], ...] = (
     Column("id", "BLUEPRINT", lambda blueprint: blueprint.id, width=18, flex=1, limit=30),
@@ -27,7 +29,7 @@ COLUMNS: tuple[Column[Blueprint], ...] = (
 )
 
 
-class BlueprintsPane(TablePane[Blueprint]):
+class BlueprintsPane(TablePane["Blueprint"]):
     """Into one: the launch form."""
 
     CONTEXT = Context.BLUEPRINTS
@@ -48,6 +50,10 @@ class BlueprintsPane(TablePane[Blueprint]):
         """Show the catalogue once it is read, with what could not be."""
         self.show_health(self.desk.supervisor.health(CATALOGUE))
         self.show_rows(self.desk.blueprints.found)
+        self._show_detail()
+
+    def on_resize(self) -> None:
+        """Wrap for the new width."""
         self._show_detail()
 
     def subject(self) -> Subject | None:

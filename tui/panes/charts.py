@@ -76,7 +76,7 @@ class ChartsPane(Pane):
 def curves_of(source: SpoolCurves) -> list[Curve]:
     """What is drawn: the losses, or everything where there is none."""
     metrics = source.curves.metrics()
-    losses = [metric for metric in metrics if _LOSS in metric]
+    losses = [metric for metric in metrics if metric.endswith("_loss")]
     found = []
     for metric in losses or metrics:
         series = source.curves.series(metric)

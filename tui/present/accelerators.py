@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from actions.telemetry.nvidia_smi import Gpu
+from actions.telemetry.smi_reading import Gpu
 from tui.live.accelerator_feed import WorkerReading
 from tui.present.cells import Cells, CellValue, Span, Tone
 from tui.present.meters import meter

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from actions.blueprint.catalogue import BrokenBlueprint
-from actions.blueprint.model import Blueprint
 from tui.present.cells import Cells, Span, Tone
 from tui.present.times import duration_range
+
+if TYPE_CHECKING:
+    from actions.blueprint.catalogue import BrokenBlueprint
+    from actions.blueprint.model import Blueprint
 
 
 def search_text(blueprint: Blueprint) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-import yaml
-
 from actions.base.untrusted import one_line, plain_text, redact
 from actions.fleet.facts import EventFacts
 from tui.present.times import age
@@ -16,6 +14,8 @@ _Object = Mapping[str, Any]
 
 def object_yaml(document: _Object) -> str:
     """The object as YAML, without managed fields, cleaned of controls and of what looks like a credential."""
+    import yaml
+
     metadata = {key: value for key, value in document.get("metadata", {}).items() if key != "managedFields"}
     text = yaml.safe_dump({**document, "metadata": metadata}, sort_keys=False, allow_unicode=True, width=120)
     return redact(plain_text(text))

@@ -35,6 +35,23 @@ class HeaderFacts:
     trouble: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What the name of a context tells."""
+
+    cluster: str
+    region: str = ""
+    account: str = ""
+
+
+def place_of(context: str) -> Place:
+    """Take an EKS ARN apart; any other name is the cluster's name."""
+    words = context.split(":")
+    if len(words) == 6 and words[0] == "arn" and words[2] == "eks":
+        return Place(words[5].removeprefix("cluster/"), words[3], words[4])
+    return Place(context)
+
+
 def header_line(facts: HeaderFacts, width: int) -> Cells:
     """The widest form of the header that fits, its cost at the right-hand end.
 

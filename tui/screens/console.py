@@ -8,7 +8,6 @@ from typing import ClassVar
 from textual import on
 from textual.app import ComposeResult
 from textual.binding import BindingType
-from textual.screen import Screen
 
 from actions.command.parse import complete
 from tui.keys import Context
@@ -18,6 +17,7 @@ from tui.panes.pane import Pane
 from tui.present.header import header_line
 from tui.screens.hints import header_facts, hints_line, tabs_line
 from tui.screens.prefix import PrefixScreen
+from tui.screens.pulling import PullingScreen
 from tui.screens.workspace import PANES, Workspace
 from tui.widgets.lines import Lines
 from tui.widgets.prompt import PromptLine
@@ -26,7 +26,7 @@ from tui.widgets.split import Split
 ORDER = tuple(pane.CONTEXT.value for pane in PANES)
 
 
-class ConsoleScreen(Screen[None]):
+class ConsoleScreen(PullingScreen[None]):
     """Everything that is seen between start and quit, but what stands in front of it for a moment.
 
     Args:

@@ -6,7 +6,7 @@ from tui.keys import Context, footer
 from tui.live.desk import CLUSTER, Desk
 from tui.live.health import FeedState
 from tui.present.cells import Cells, Span, Tone
-from tui.present.header import HeaderFacts
+from tui.present.header import HeaderFacts, place_of
 
 _NARROW = 100
 _SHORT = {"blueprints": "bluepr", "accelerators": "accel"}
@@ -19,10 +19,11 @@ def header_facts(desk: Desk) -> HeaderFacts:
     expires_at = settings.credentials_expire_at
     health = desk.health("nodes")
     is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
+    guessed = place_of(desk.cluster.context_name)
     return HeaderFacts(
-        account=settings.account or (identity.account if identity else ""),
-        cluster=(identity.name if identity else "") or desk.cluster.context_name,
-        region=(identity.region if identity else "") or settings.region,
+        account=settings.account or (identity.account if identity else guessed.account),
+        cluster=(identity.name if identity else "") or guessed.cluster,
+        region=(identity.region if identity else "") or guessed.region or settings.region,
         expires_in_seconds=None if expires_at is None else expires_at - now,
         demo=settings.demo.text() if settings.demo else "",
         is_readonly=settings.readonly,

@@ -9,7 +9,6 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
-from textual.screen import Screen
 
 from actions.base.errors import ConsoleError
 from actions.base.offload import Offload
@@ -22,11 +21,12 @@ from actions.fleet.instances import InstanceTable
 from actions.fleet.prices import PriceBook
 from tui.live.desk import Desk
 from tui.modals.confirm import ConfirmModal, Question
-from tui.present.cells import Cells, Span, Tone
+from tui.present.cells import Span, Tone
 from tui.present.fields import Value
 from tui.present.header import header_line
 from tui.present.launch import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines
 from tui.screens.hints import header_facts
+from tui.screens.pulling import PullingScreen
 from tui.widgets.form import ParameterForm
 from tui.widgets.lines import Lines
 
@@ -44,7 +44,7 @@ _HINT = (
 )
 
 
-class LaunchScreen(Screen[Launch | None]):
+class LaunchScreen(PullingScreen[Launch | None]):
     """Its result is the launch as the operator wants it, reviewed; `None` if not at all.
 
     Args:
@@ -141,10 +141,10 @@ class LaunchScreen(Screen[Launch | None]):
             bound, plan = await self._thread.call(self._compute, dict(self._values))
         except ConsoleError as error:
             self._bound = None
-            self._show_lines([(Span(f"✘ {error.sentence()}", Tone.BAD),)])
+            self._lines.show([(Span(f"✘ {error.sentence()}", Tone.BAD),)])
         else:
             self._bound, self._plan = bound, plan
-            self._show_lines(plan_lines(plan))
+            self._lines.show(plan_lines(plan))
 
     def _compute(self, values: Mapping[str, Value]) -> tuple[Bound, LaunchPlan]:
         prices, instances = self._tables
@@ -162,7 +162,3 @@ class LaunchScreen(Screen[Launch | None]):
     def _form(self) -> ParameterForm:
         fields = fields_of(self._blueprint, preset=self._preset, existing_cluster=self._existing)
         return ParameterForm(fields, values=self._values)
-
-    def _show_lines(self, lines: list[Cells]) -> None:
-        self._lines.show(lines)
-        self._lines.styles.height = max(1, len(lines))

@@ -18,7 +18,8 @@ class PrefixScreen(ModalScreen[str]):
     """Waits for one key; its result is the line to carry out, empty for none."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding(",".join(key.keys), f"choose({key.does!r})", key.label, show=False) for key in keys_of(Context.PANES)
+        Binding(",".join(key.keys), f"choose({key.does!r})", key.label, show=False, priority=True)
+        for key in keys_of(Context.PANES)
     ]
 
     def compose(self) -> ComposeResult:

@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from actions.cluster.kubeconfig import ClusterTarget
 from actions.command import registry
 from tui.live.desk import Desk
 from tui.modals.viewer import Viewer
@@ -80,7 +79,7 @@ class ViewVerbs:
         self._workspace.focus(arguments.pane)
 
     async def _context(self, arguments: registry.Context) -> None:
-        from actions.cluster.kubeconfig import load_context
+        from actions.cluster.kubeconfig import ClusterTarget, load_context
 
         target = self._desk.cluster.target
         if not arguments.name:

@@ -1,0 +1,17 @@
+"""The base of screens that show live data."""
+
+from __future__ import annotations
+
+from typing import TypeVar
+
+from textual.screen import Screen
+
+ResultT = TypeVar("ResultT")
+
+
+class PullingScreen(Screen[ResultT]):
+    """A screen that the ticker tells when something may have changed."""
+
+    def pull(self) -> None:
+        """Look at the sources and show what changed."""
+        raise NotImplementedError
