@@ -176,7 +176,7 @@ class _Folding:
             state=run_state_of(
                 self._goal,
                 stages,
-                tuple(ending.values()),
+                ending,
                 is_attended=bool(holder) and not self._is_paused,
                 is_audited=self._audit is not None,
             ),

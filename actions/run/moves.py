@@ -5,12 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from actions.run.graph import JOB_KINDS, teardown_order
+from actions.run.graph import teardown_order
 from actions.run.records import Action
+from actions.run.state import half_done_jobs
 from actions.run.view import Goal, RunView, StageState, StageView
 
 _MET = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
-_HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED})
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +59,9 @@ def next_move(view: RunView) -> Move:
         case Goal.FORWARD:
             return _forward(view)
         case Goal.CANCEL:
-            return _steps(view, [(Action.UNDO, stage.id) for stage in _half_done_jobs(view)])
+            return _steps(view, [(Action.UNDO, stage.id) for stage in half_done_jobs(view.stages)])
         case Goal.PARK:
-            jobs = [(Action.UNDO, stage.id) for stage in _half_done_jobs(view)]
+            jobs = [(Action.UNDO, stage.id) for stage in half_done_jobs(view.stages)]
             return _steps(view, [*jobs, (Action.DRAIN, "")])
         case Goal.TEARDOWN:
             return _steps(view, teardown_order(view.stages, deletes_data=view.deletes_data))
@@ -90,11 +90,6 @@ def _approval(view: RunView, stage: StageView) -> Move:
     if stage.is_approval_wished or view.auto_approve:
         return Approve(stage.id, stage.plan.plan_hash, is_automatic=not stage.is_approval_wished)
     return Wait()
-
-
-def _half_done_jobs(view: RunView) -> list[StageView]:
-    """Jobs that were begun and did not succeed: a finished one holds nothing, and is not done again."""
-    return [stage for stage in reversed(view.stages) if stage.kind in JOB_KINDS and stage.state in _HALF_DONE]
 
 
 def _steps(view: RunView, wanted: list[tuple[Action, str]]) -> Move:

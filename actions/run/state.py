@@ -2,16 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Mapping, Sequence, Set
 from typing import assert_never
 
+from actions.run.graph import JOB_KINDS
+from actions.run.records import Action
 from actions.run.view import Goal, RunState, StageState, StageView
 
 _DONE = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
+_OPEN = frozenset({StageState.RUNNING, StageState.UNKNOWN})
+_HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED})
 
 
 def run_state_of(
-    goal: Goal, stages: Sequence[StageView], ending: Sequence[StageView], *, is_attended: bool, is_audited: bool
+    goal: Goal,
+    stages: Sequence[StageView],
+    ending: Mapping[tuple[Action, str], StageView],
+    *,
+    is_attended: bool,
+    is_audited: bool,
 ) -> RunState:
     """The word for a run.
 
@@ -26,15 +35,33 @@ def run_state_of(
     match goal:
         case Goal.FORWARD:
             return _forward(states, is_attended=is_attended)
-        case Goal.CANCEL | Goal.PARK:
-            ended = RunState.CANCELLED if goal is Goal.CANCEL else RunState.PARKED
-            return _ending(states, ending, ended, is_attended=is_attended)
+        case Goal.CANCEL:
+            is_reached = all(_is_done(ending, Action.UNDO, stage.id) for stage in half_done_jobs(stages))
+            reached, under_way = RunState.CANCELLED, RunState.RUNNING
+        case Goal.PARK:
+            is_reached = _is_done(ending, Action.DRAIN, "")
+            reached, under_way = RunState.PARKED, RunState.RUNNING
         case Goal.TEARDOWN:
-            if is_audited:
-                return RunState.TORN_DOWN
-            return _ending(states, ending, RunState.TEARING_DOWN, is_attended=is_attended)
+            is_reached = is_audited
+            reached, under_way = RunState.TORN_DOWN, RunState.TEARING_DOWN
         case _ as never:
             assert_never(never)
+    if is_reached and not states & _OPEN:
+        return reached
+    steps = {step.state for step in ending.values()}
+    if StageState.FAILED in steps:
+        return RunState.FAILED
+    return RunState.UNKNOWN if not is_attended and StageState.UNKNOWN in steps | states else under_way
+
+
+def half_done_jobs(stages: Sequence[StageView]) -> list[StageView]:
+    """Jobs that were begun and did not succeed, last first: a finished one holds nothing, and is not done again."""
+    return [stage for stage in reversed(stages) if stage.kind in JOB_KINDS and stage.state in _HALF_DONE]
+
+
+def _is_done(ending: Mapping[tuple[Action, str], StageView], action: Action, stage: str) -> bool:
+    step = ending.get((action, stage))
+    return step is not None and step.state is StageState.SUCCEEDED
 
 
 def _forward(states: Set[StageState], *, is_attended: bool) -> RunState:
@@ -49,12 +76,3 @@ def _forward(states: Set[StageState], *, is_attended: bool) -> RunState:
         if state in states:
             return word
     return RunState.RUNNING if is_attended else RunState.WAITING
-
-
-def _ending(states: Set[StageState], ending: Sequence[StageView], ended: RunState, *, is_attended: bool) -> RunState:
-    steps = {step.state for step in ending}
-    if StageState.FAILED in steps:
-        return RunState.FAILED
-    if not is_attended and (StageState.UNKNOWN in steps or StageState.UNKNOWN in states):
-        return RunState.UNKNOWN
-    return ended

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
+from actions.cloud.token import token_factory
+from actions.cluster.logs import LogSource, read_log
+from actions.cluster.session import ClusterTarget, KubeSession
 from actions.run.client import load_run
 from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.view import RunState, StageState
 from actions.telemetry.points import Point
-from tests.faults.rehearsal import a_rehearsal, a_sandbox, run_with_kills, tear_down, uids_by_object
+from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, run_with_kills, tear_down, uids_by_object
 
 pytestmark = pytest.mark.kill
 
@@ -39,8 +43,24 @@ def loss_steps(folder: Path) -> list[int]:
                 steps.append(item.finding.step or 0)
 
 
+async def printed(folder: Path) -> set[tuple[str, str]]:
+    """What the API has of the workers' logs: pod and line."""
+    session = await KubeSession.connect(ClusterTarget(folder / "kubeconfig"), token_factory=token_factory)
+    try:
+        found = set()
+        for number in range(8):
+            pod = f"esm1nv-pretraining-worker-{number}"
+            for line in await read_log(session, LogSource("default", pod, "pytorch")):
+                found.add((pod, line.text))
+        return found
+    finally:
+        await session.aclose()
+
+
 def test_killed_runners_change_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    for name, value in CREDENTIALS.items():
+        monkeypatch.setenv(name, value)
     with a_sandbox("kills") as sandbox:
         folder = a_rehearsal(sandbox)
         killed = run_with_kills(folder, lambda view: view.state is RunState.SUCCEEDED, every=5)
@@ -52,6 +72,7 @@ def test_killed_runners_change_nothing(tmp_path: Path, monkeypatch: pytest.Monke
         lines = [(line.pod, line.at_ns, line.text) for line in all_lines(folder, "train") if not line.is_marker]
         assert len(lines) > 100
         assert len(lines) == len(set(lines))
+        assert asyncio.run(printed(folder)) == {(pod, text) for pod, _, text in lines}
         steps = loss_steps(folder)
         assert steps == sorted(steps)
         assert steps[-1] == 299

@@ -108,7 +108,7 @@ def test_a_paused_run_begins_nothing() -> None:
 
 def test_cancel_stops_the_job_and_keeps_the_rest() -> None:
     lines = [*done("provision", "operators"), begun("train"), wished(WishKind.CANCEL), ended("train", Result.CANCELLED)]
-    assert move_after(*lines) == Begin(Action.UNDO, "train")
+    assert (move_after(*lines), view_of(*lines).state) == (Begin(Action.UNDO, "train"), RunState.RUNNING)
     lines += [begun("train", Action.UNDO), ended("train", action=Action.UNDO)]
     view = view_of(*lines)
     assert (view.state, states(view)) == (RunState.CANCELLED, ["succeeded", "succeeded", "cancelled"])
@@ -119,7 +119,7 @@ def test_cancel_stops_the_job_and_keeps_the_rest() -> None:
 def test_park_lets_the_nodes_go_and_retry_begins_the_job_again() -> None:
     lines = [*done("provision", "operators"), begun("train"), wished(WishKind.PARK), ended("train", Result.CANCELLED)]
     lines += [begun("train", Action.UNDO), ended("train", action=Action.UNDO)]
-    assert move_after(*lines) == Begin(Action.DRAIN)
+    assert (move_after(*lines), view_of(*lines).state) == (Begin(Action.DRAIN), RunState.RUNNING)
     lines += [begun("", Action.DRAIN), ended("", action=Action.DRAIN)]
     assert (view_of(*lines).state, move_after(*lines)) == (RunState.PARKED, Finish())
     assert move_after(*lines, wished(WishKind.RETRY)) == Begin(Action.PERFORM, "train")
