@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
+import msgspec
 import yaml
 
 from actions.base.errors import ConfigError
@@ -65,6 +67,19 @@ class ChosenContext:
     username: str = ""
     password: str = ""
     plugin: ExecPlugin | None = None
+
+
+class _ExecVariable(msgspec.Struct):
+    name: str
+    value: str = ""
+
+
+class _ExecBlock(msgspec.Struct, rename="camel"):
+    command: str
+    args: list[str] | None = None
+    env: list[_ExecVariable] | None = None
+    api_version: str = "client.authentication.k8s.io/v1"
+    install_hint: str | None = None
 
 
 def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> ChosenContext:
@@ -131,7 +146,7 @@ def _document(path: Path) -> dict[str, Any]:
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise ConfigError(f"{path}:{line}: the kubeconfig is not YAML: {one_line(error.problem or '')}.") from error
-    except yaml.YAMLError as error:
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"The kubeconfig {path} is not YAML: {one_line(str(error))}.") from error
     if not isinstance(document, dict):
         raise ConfigError(f"The kubeconfig {path} holds no clusters.", hint="Correct --kubeconfig.")
@@ -150,7 +165,10 @@ class _Merged:
         self._first = self._first or path
         self._current = self._current or str(document.get("current-context") or "")
         for kind, known in self._entries.items():
-            for entry in document.get(f"{kind}s") or ():
+            entries = document.get(f"{kind}s") or ()
+            if not isinstance(entries, list | tuple):
+                raise ConfigError(f"{path}: `{kind}s` is not a list.")
+            for entry in entries:
                 if not isinstance(entry, dict) or not isinstance(entry.get(kind), dict | None):
                     raise ConfigError(f"{path}: an entry of `{kind}s` has no name or no `{kind}`.")
                 known.setdefault(str(entry.get("name", "")), (path, entry.get(kind) or {}))
@@ -166,9 +184,14 @@ class _Merged:
         user_path, user = (
             self._find("user", user_name, hint=f"The context {name} names it.") if user_name else (path, {})
         )
-        server = str(cluster.get("server", "")).rstrip("/")
-        if not server.startswith(("http://", "https://")):
-            raise ConfigError(f"{cluster_path}: the cluster {cluster_name} has no server address.")
+        server = str(cluster.get("server") or "").rstrip("/")
+        proxy = str(cluster.get("proxy-url") or "")
+        if not _is_web_address(server):
+            raise ConfigError(f"{cluster_path}: the cluster {cluster_name} has no usable server address.")
+        if proxy and not _is_web_address(proxy):
+            raise ConfigError(
+                f"{cluster_path}: the proxy-url of {cluster_name} cannot be used.", hint="Use an http or https proxy."
+            )
         if "auth-provider" in user:
             raise ConfigError(
                 f"{user_path}: the user {user_name} uses an auth-provider, which Kubernetes has removed.",
@@ -184,7 +207,7 @@ class _Merged:
             ca_data=str(cluster.get("certificate-authority-data") or ""),
             is_insecure=bool(cluster.get("insecure-skip-tls-verify")),
             tls_server_name=str(cluster.get("tls-server-name") or ""),
-            proxy_url=str(cluster.get("proxy-url") or ""),
+            proxy_url=proxy,
             certificate_file=_path(user, "client-certificate", user_path),
             certificate_data=str(user.get("client-certificate-data") or ""),
             key_file=_path(user, "client-key", user_path),
@@ -211,19 +234,26 @@ def _path(entry: Mapping[str, Any], key: str, file: Path) -> str:
     return str(file.absolute().parent / value) if value else ""
 
 
+def _is_web_address(text: str) -> bool:
+    try:
+        parts = urlsplit(text)
+        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        return False
+
+
 def _plugin(user: Mapping[str, Any], file: Path, name: str) -> ExecPlugin | None:
     block = user.get("exec")
     if not block:
         return None
-    command = str(block.get("command") or "") if isinstance(block, dict) else ""
-    if not command:
-        raise ConfigError(f"{file}: the exec plugin of the user {name} has no command.")
-    if "/" in command:
-        command = str(file.absolute().parent / command)
-    arguments: Sequence[Any] = block.get("args") or ()
+    try:
+        read = msgspec.convert(block, _ExecBlock, strict=False)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{file}: the exec plugin of the user {name} is not right: {error}.") from error
+    command = str(file.absolute().parent / read.command) if "/" in read.command else read.command
     return ExecPlugin(
-        argv=(command, *(str(argument) for argument in arguments)),
-        environment=tuple((str(pair["name"]), str(pair.get("value", ""))) for pair in block.get("env") or ()),
-        api_version=str(block.get("apiVersion") or "client.authentication.k8s.io/v1"),
-        install_hint=one_line(str(block.get("installHint") or "")),
+        argv=(command, *(read.args or ())),
+        environment=tuple((pair.name, pair.value) for pair in read.env or ()),
+        api_version=read.api_version,
+        install_hint=one_line(read.install_hint or ""),
     )

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
+import yaml
 from aiohttp import web
 
 from actions.base.errors import AccessError, ConfigError, MissingError, RefusedError, UnreachableError
@@ -54,6 +55,32 @@ def test_an_unknown_context_names_the_known_ones(tmp_path: Path) -> None:
         load_context(ClusterTarget(kubeconfig=path, context="there"))
     assert "'there'" in caught.value.message
     assert "here" in caught.value.hint
+
+
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("contexts: 5", "`contexts` is not a list"),
+        ("contexts: [five]", "an entry of `contexts`"),
+        ("clusters: [{name: c1, cluster: five}]", "an entry of `clusters`"),
+        ("clusters: [{name: c1, cluster: {server: 'https://host:port'}}]", "no usable server address"),
+        ("clusters: [{name: c1, cluster: {server: 'http://h', proxy-url: 'socks5://h:1'}}]", "proxy-url of c1"),
+        ("users: [{name: me, user: {exec: {args: [x]}}}]", "exec plugin of the user me"),
+        ("users: [{name: me, user: {exec: {command: x, env: [five]}}}]", "exec plugin of the user me"),
+        ("users: [{name: me, user: {auth-provider: {name: gcp}}}]", "auth-provider"),
+        ("users: []", "no user 'me'"),
+        ("when: 2026-99-99", "is not YAML"),
+    ],
+)
+def test_a_wrong_entry_is_one_sentence_that_names_the_file(tmp_path: Path, line: str, said: str) -> None:
+    path = write_kubeconfig(tmp_path, "http://127.0.0.1:1")
+    key = line.partition(":")[0]
+    kept = yaml.safe_load(path.read_text())
+    kept.pop(key, None)
+    path.write_text(yaml.safe_dump(kept) + line + "\n")
+    with pytest.raises(ConfigError, match=said) as caught:
+        load_context(ClusterTarget(kubeconfig=path))
+    assert str(path) in caught.value.message
 
 
 def test_the_first_file_that_names_a_thing_wins(tmp_path: Path) -> None:
