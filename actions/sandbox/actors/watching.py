@@ -13,7 +13,8 @@ from actions.cluster.backoff import Backoff
 from actions.cluster.reflector import Raw, Reflector
 from actions.cluster.session import KubeSession
 from actions.sandbox.actors.cache import Cache
-from actions.sandbox.actors.kinds import Document, Kind, uid_of
+from actions.sandbox.actors.conditions import is_true
+from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, uid_of
 
 _LONGEST_WAIT_SECONDS = 1.0
 
@@ -34,10 +35,15 @@ class Caches:
 
 @asynccontextmanager
 async def watching(session: KubeSession, kinds: Sequence[Kind], clock: Clock) -> AsyncIterator[Caches]:
-    """Caches of `kinds`, complete when the context is entered; a kind without a CRD counts as complete and empty."""
-    caches = Caches(kinds)
+    """Caches of `kinds`, complete when the context is entered.
+
+    A custom kind is watched from the moment at which its CRD is established; until then it counts as complete and
+    empty.
+    """
+    is_custom = any(kind.is_custom for kind in kinds)
+    caches = Caches([*kinds, *([DEFINITIONS] if is_custom and DEFINITIONS not in kinds else [])])
     tasks = [
-        asyncio.create_task(_reflector(session, cache, clock).run(), name=f"watch {cache.kind.plural}")
+        asyncio.create_task(_follow(session, cache, caches, clock), name=f"watch {cache.kind.plural}")
         for cache in caches.all()
     ]
     try:
@@ -48,6 +54,29 @@ async def watching(session: KubeSession, kinds: Sequence[Kind], clock: Clock) ->
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+async def _follow(session: KubeSession, cache: Cache, caches: Caches, clock: Clock) -> None:
+    if cache.kind.is_custom:
+        await _established(cache, caches[DEFINITIONS])
+    await _reflector(session, cache, clock).run()
+
+
+async def _established(cache: Cache, definitions: Cache) -> None:
+    """Wait for the CRD of a kind."""
+    group = cache.kind.api_version.partition("/")[0]
+    name = f"{cache.kind.plural}.{group}"
+    found = asyncio.Event()
+
+    def look(definition: Document) -> None:
+        if definition["metadata"]["name"] == name and is_true(definition, "Established"):
+            found.set()
+
+    await definitions.is_synced.wait()
+    definitions.listen(look)
+    if not found.is_set():
+        cache.is_synced.set()
+    await found.wait()
 
 
 def _reflector(session: KubeSession, cache: Cache, clock: Clock) -> Reflector[Document]:

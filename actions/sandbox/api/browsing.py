@@ -64,8 +64,14 @@ def _add_discovery(app: web.Application, registry: Registry) -> None:
 
 
 def _add_openapi(app: web.Application, registry: Registry) -> None:
+    indexes: dict[int, Object] = {}
+
     async def index(_: web.Request) -> web.Response:
-        return json_response(openapi.index(registry))
+        """The hashes cost the encoding of every document: once for each state of the registry."""
+        if registry.revision not in indexes:
+            indexes.clear()
+            indexes[registry.revision] = openapi.index(registry)
+        return json_response(indexes[registry.revision])
 
     async def document(request: web.Request) -> web.Response:
         where = request.match_info

@@ -12,7 +12,7 @@ import msgspec
 from aiohttp import WSMsgType, web
 
 from actions.sandbox.api import status
-from actions.sandbox.api.codec import Object, encode
+from actions.sandbox.api.codec import Object, dig, encode
 from actions.sandbox.api.logs import container_of
 from actions.sandbox.api.services import Services
 from actions.sandbox.api.status import ApiFault
@@ -98,6 +98,8 @@ async def serve_exec(services: Services, request: web.Request, target: Target) -
     """
     pod = services.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))
+    if not dig(pod.body, "spec", "nodeName"):
+        raise status.bad_request(f"pod {pod.name} does not have a host assigned")
     argv = request.query.getall("command", [])
     if not argv:
         raise status.bad_request("you must specify at least one command")
