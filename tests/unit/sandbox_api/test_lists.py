@@ -101,7 +101,7 @@ async def test_a_watch_list_ends_its_state_with_a_bookmark_and_goes_on() -> None
         "sendInitialEvents": "true",
         "resourceVersionMatch": "NotOlderThan",
         "allowWatchBookmarks": "true",
-        "timeoutSeconds": "5",
+        "timeoutSeconds": "1",
     }
     async with an_api() as client:
         await fill(client, "a", "b")

@@ -197,6 +197,20 @@ async def test_a_custom_resource_is_held_to_its_schema() -> None:
         assert (await warned.json())["spec"] == {"size": "s", "replicas": 1}
 
 
+async def test_a_misspelt_field_and_a_value_of_the_wrong_type_are_refused() -> None:
+    misspelt = a_job(backofLimit=1)
+    env = [{"name": "WORKERS", "value": 2}]
+    number = a_pod(containers=[{"name": "m", "image": "i", "env": env}])
+    async with an_api() as client:
+        strict = await client.post(JOBS, params={"fieldValidation": "Strict"}, json=misspelt)
+        assert 'strict decoding error: unknown field "spec.backofLimit"' in (await strict.json())["message"]
+        loose = await client.post(JOBS, json=misspelt)
+        assert (loose.status, "backofLimit" in (await loose.json())["spec"]) == (201, False)
+        wrong = await client.post(PODS, json=number)
+        assert wrong.status == 400
+        assert (await wrong.json())["message"].endswith("type string: spec.containers[0].env[0].value")
+
+
 def owned_by(owner: dict[str, Any], name: str) -> dict[str, Any]:
     reference = {"apiVersion": "v1", "kind": owner["kind"], "name": owner["metadata"]["name"]}
     reference |= {"uid": owner["metadata"]["uid"], "blockOwnerDeletion": True}
