@@ -19,7 +19,7 @@ from actions.run.records import Wish, WishKind
 from actions.run.secrets import referenced_environment
 from actions.run.view import Goal, RunState, RunView, StageState
 
-__all__ = ["RunReader", "RunSummary", "find_run", "list_runs", "load_run", "start_runner", "wish"]
+__all__ = ["RunReader", "RunSummary", "find_run", "list_runs", "load_run", "resume_interrupted", "start_runner", "wish"]
 
 RUNNER_MODULE = "actions.run"
 
@@ -74,6 +74,23 @@ def start_runner(
     extra = load_environment(folder) | dict(environment or {}) | secrets
     argv = [*_scope(folder.name), *own_module(module, str(folder))]
     return spawn_detached(argv, output=runner_log_path(folder), directory=folder, extra_environment=extra)
+
+
+def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Path | None = None) -> list[str]:
+    """Start a runner for every run that a crash or a reboot has interrupted.
+
+    Args:
+        environment: See `start_runner`.
+        home: The folder of all runs, if not the usual one.
+
+    Returns:
+        Ids of the runs that go on, for telling the operator.
+
+    Raises:
+        ToolError: A runner could not be started.
+    """
+    waiting = [run for run in list_runs(home) if run.is_interrupted]
+    return [run.id for run in waiting if start_runner(run.folder, environment=environment) is not None]
 
 
 def wish(

@@ -13,6 +13,8 @@ T = TypeVar("T")
 
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 20.0
+_YOUNG_SECONDS = 180.0
+_GENTLE_SECONDS = 5.0
 
 
 async def patiently(
@@ -82,3 +84,22 @@ async def wait_until(
             raise timeout(words)
         note(words)
         await clock.sleep(interval_seconds)
+
+
+class Pace:
+    """Seconds between two looks at something that may take seconds or days: quick at first, gentle later.
+
+    Args:
+        clock: Tells how long it has taken.
+        first_seconds: Between looks while it is young.
+    """
+
+    def __init__(self, clock: Clock, *, first_seconds: float) -> None:
+        self._clock = clock
+        self._first_seconds = first_seconds
+        self._since = clock.monotonic()
+
+    async def pause(self) -> None:
+        """Wait until the next look."""
+        is_young = self._clock.monotonic() - self._since < _YOUNG_SECONDS
+        await self._clock.sleep(self._first_seconds if is_young else _GENTLE_SECONDS)

@@ -12,6 +12,7 @@ from actions.run.fold import fold
 from actions.run.folder import journal_path, runs_home
 from actions.run.journal import Journal
 from actions.run.lease import Lease, read_lease
+from actions.run.moves import Finish, next_move
 from actions.run.records import Record
 from actions.run.view import RunState, RunView, StageState, StageView
 
@@ -75,14 +76,19 @@ def load_run(folder: Path) -> RunView:
     Raises:
         JournalError: Its journal cannot be read.
     """
+    return _load(folder)[0]
+
+
+def _load(folder: Path) -> tuple[RunView, bool]:
+    """The run, and whether a runner is alive."""
     reader = RunReader(folder)
     try:
         view = reader.poll()
+        if view is None:
+            raise JournalError(f"{folder} cannot be read.")
+        return view, reader.runner_alive
     finally:
         reader.close()
-    if view is None:
-        raise JournalError(f"{folder} cannot be read.")
-    return view
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +106,8 @@ class RunSummary:
     stage: str
     """Id of the stage that is under way or waits, else empty."""
     leftovers: int
+    is_interrupted: bool
+    """There is something to do, it was begun, and no runner is alive: after a crash or a reboot."""
     error: str
     """Why it cannot be read; empty otherwise."""
 
@@ -114,9 +122,11 @@ def list_runs(home: Path | None = None) -> list[RunSummary]:
 
 def _summary(folder: Path) -> RunSummary:
     try:
-        view = load_run(folder)
+        view, is_alive = _load(folder)
     except JournalError as error:
-        return RunSummary(folder.name, folder, "", "", "", 0.0, RunState.UNKNOWN, "", 0, error.sentence())
+        return RunSummary(
+            folder.name, folder, "", "", "", 0.0, RunState.UNKNOWN, "", 0, is_interrupted=False, error=error.sentence()
+        )
     return RunSummary(
         id=view.id,
         folder=folder,
@@ -127,6 +137,7 @@ def _summary(folder: Path) -> RunSummary:
         state=view.state,
         stage=next((stage.id for stage in (*view.stages, *view.teardown) if stage.state in _UNDER_WAY), ""),
         leftovers=len(view.audit.leftovers) if view.audit else 0,
+        is_interrupted=not is_alive and view.last_seq > 1 and not isinstance(next_move(view), Finish),
         error="",
     )
 

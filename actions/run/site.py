@@ -59,6 +59,14 @@ class Site:
             raise BlueprintError(f"this program cannot carry out a stage of kind {stage.kind} ({stage.id}).")
         return make(self.work(view, stage, journal))
 
+    def describe(self, view: RunView, stage: StageView) -> list[str]:
+        """The commands that a stage stands for.
+
+        Raises:
+            BlueprintError: The run's copy of its blueprint cannot be used.
+        """
+        return self.handler(view, stage, _Silent()).describe()
+
     @asynccontextmanager
     async def watching(self, view: RunView, stage: StageView) -> AsyncIterator[None]:
         work = self.work(view, stage, _Silent())

@@ -17,13 +17,14 @@ from actions.cluster.loglines import LogLine
 from actions.cluster.logs import ContainerEnd, LogFollower, LogSource
 from actions.cluster.objects import list_objects
 from actions.run.access import Connection
+from actions.run.patience import Pace
 from actions.run.spool import SpooledSource, SpoolWriter
 from actions.run.spoolformat import AcceleratorSample
 from actions.run.work import StageWork
 from actions.telemetry.points import Progress
 
 LOOK_SECONDS = 0.7
-"""How often pods are looked for."""
+"""How often pods are looked for, at first."""
 SAMPLE_SECONDS = 5.0
 """How often a pod is asked for its accelerators and files."""
 MAX_SAMPLED_PODS = 64
@@ -67,13 +68,14 @@ class _Watcher:
     async def follow_pods(self) -> None:
         """Begin to follow every container that the stage's selector finds. Endless."""
         selector = self._watch.logs.pods if self._watch.logs else ""
+        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS)
         while selector:
             try:
                 connection = await self._work.connect()
                 self._take(connection, await self._pods(connection, selector))
             except ConsoleError:
                 pass  # no cluster yet, or none at present: the stage itself says so
-            await self._work.clock.sleep(LOOK_SECONDS)
+            await pace.pause()
 
     async def sample(self) -> None:
         """Ask pods for their accelerators and files, each now and then. Endless."""

@@ -8,9 +8,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, assert_never
 
-from actions.base.errors import AccessError, MissingError
+from actions.base.errors import AccessError, ConsoleError, MissingError
 from actions.blueprint.parts import REFERENCE
 from actions.blueprint.stages import CheckStage, NodesCheck, ObjectCheck, PodsCheck, PoolCheck, QuotaCheck
+from actions.cloud.session import AwsSession
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.objects import list_objects
 from actions.run.access import Connection
@@ -99,7 +100,7 @@ class CheckHandler:
             case PoolCheck():
                 return await self._pool(connection, self._value(check.instance_type))
             case QuotaCheck():
-                return _Seen(CheckResult.UNKNOWN, f"The quota {check.code} was not looked up.")
+                return await self._quota(check)
             case _ as never:
                 assert_never(never)
 
@@ -113,6 +114,21 @@ class CheckHandler:
         if allowing:
             return _Seen(CheckResult.PASSED, f"{', '.join(allowing)} may start {instance_type}.")
         return _Seen(CheckResult.FAILED, f"No node is a {instance_type}, and no NodePool may start one.")
+
+    async def _quota(self, check: QuotaCheck) -> _Seen:
+        wanted = float(self._value(check.amount))
+        session = AwsSession(region=self._work.view.cluster.region, threads=1)
+        try:
+            answer = await session.call(
+                "service-quotas", "get_service_quota", ServiceCode=check.service, QuotaCode=check.code
+            )
+            found = float(answer["Quota"]["Value"])
+        except (ConsoleError, KeyError) as error:
+            return _Seen(CheckResult.UNKNOWN, f"The quota {check.code} cannot be looked up: {error}")
+        finally:
+            session.close()
+        result = CheckResult.PASSED if found >= wanted else CheckResult.FAILED
+        return _Seen(result, f"The quota is {found:g}, {wanted:g} wanted.")
 
     async def _list(
         self, connection: Connection, api_version: str, kind: str, selector: str, namespace: str = ""

@@ -12,10 +12,10 @@ from actions.cluster.conditions import Verdict, WorkState, verdict_of
 from actions.cluster.objects import ObjectRef, list_objects
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
-from actions.run.patience import patiently
+from actions.run.patience import Pace, patiently
 from actions.run.spoolreader import SpoolReader
 from actions.run.stages.claims import ClaimLedger
-from actions.run.stages.names import ref_of_name
+from actions.run.stages.names import ref_of_name, wait_command
 from actions.run.stages.objects import (
     apply_objects,
     delete_objects,
@@ -44,11 +44,8 @@ class JobHandler:
         self._last: Verdict | None = None
 
     def describe(self) -> list[str]:
-        kind, name = self._target.kind.lower(), self._target.name
-        return [
-            *(f"kubectl apply --server-side -f {file}" for file in self._stage.files),
-            f"kubectl -n {self._target.namespace} wait --for=condition=Complete {kind}/{name}",
-        ]
+        applies = [f"kubectl apply --server-side -f {file}" for file in self._stage.files]
+        return [*applies, wait_command(self._target)]
 
     async def probe(self) -> Performed | None:
         """Go on watching what is there or has been there; `None` if it was never made."""
@@ -87,7 +84,7 @@ class JobHandler:
 
     async def _follow(self, connection: Connection) -> Performed:
         """Watch to the end. A cluster that cannot be reached, or credentials that ran out, are waited for."""
-        ledger = ClaimLedger(self._work)
+        ledger, pace = ClaimLedger(self._work), Pace(self._work.clock, first_seconds=LOOK_SECONDS)
         limit = self._stage.deadline_seconds
         deadline = self._work.clock.monotonic() + limit if limit else float("inf")
         while True:
@@ -104,7 +101,7 @@ class JobHandler:
             pods = await self._pods(connection)
             await ledger.take(connection, pods)
             self._work.journal.note(_progress_of(verdict, pods))
-            await self._work.clock.sleep(LOOK_SECONDS)
+            await pace.pause()
 
     async def _fetch(self, connection: Connection) -> dict[str, Any] | None:
         async def look() -> dict[str, Any] | None:

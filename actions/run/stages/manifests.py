@@ -7,7 +7,7 @@ from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, Storage
 from actions.run.access import Connection
 from actions.run.handler import Performed
 from actions.run.patience import patiently
-from actions.run.stages.names import ref_of_name
+from actions.run.stages.names import ref_of_name, wait_command
 from actions.run.stages.objects import (
     apply_objects,
     delete_objects,
@@ -35,8 +35,8 @@ class ManifestsHandler:
         if isinstance(self._stage, ManifestsStage) and self._stage.source:
             source = self._stage.source
             lines.append(f"kubectl apply --server-side -f {source.name}-{source.version}.yaml")
-        waits = [f"kubectl wait --for=condition=Ready {name.kind}/{name.name}" for name in ready_of(self._stage)]
-        return lines + waits
+        refs = [ref_of_name(name, self._work.namespace) for name in ready_of(self._stage)]
+        return [*lines, *map(wait_command, refs)]
 
     async def probe(self) -> Performed | None:
         return None  # applying again changes nothing that is as it should be

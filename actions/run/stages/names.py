@@ -1,4 +1,4 @@
-"""From an object's name in a blueprint to a reference in the run's namespace."""
+"""Objects that a blueprint names: as references in the run's namespace, as kubectl commands."""
 
 from __future__ import annotations
 
@@ -11,3 +11,19 @@ def ref_of_name(name: ObjectName, namespace: str) -> ObjectRef:
     """The reference; a namespaced kind without a namespace is in the run's."""
     scope = "" if name.kind in CLUSTER_SCOPED else name.namespace or namespace
     return ObjectRef(name.api_version, name.kind, scope, name.name)
+
+
+def wait_command(ref: ObjectRef) -> str:
+    """The `kubectl wait` that stands for waiting until an object is ready or finished."""
+    scope = f"-n {ref.namespace} " if ref.namespace else ""
+    return f"kubectl {scope}wait --for={_WAITS.get(ref.kind, 'condition=Ready')} {ref.kind.lower()}/{ref.name}"
+
+
+_WAITS = {
+    "CustomResourceDefinition": "condition=Established",
+    "Deployment": "condition=Available",
+    "Job": "condition=Complete",
+    "MPIJob": "condition=Succeeded",
+    "PersistentVolumeClaim": "jsonpath='{.status.phase}'=Bound",
+    "PyTorchJob": "condition=Succeeded",
+}

@@ -13,6 +13,7 @@ from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.objects import ObjectRef, delete, fetch, ref_of
 from actions.run.access import Connection
 from actions.run.handler import StageFailedError
+from actions.run.inventory import list_kind, listable_kinds
 from actions.run.patience import patiently, wait_until
 from actions.run.view import OwnedObject
 from actions.run.work import StageWork
@@ -24,6 +25,7 @@ ESTABLISHED_SECONDS = 120.0
 NODE_CLAIM = "NodeClaim"
 """Kind of the objects that a stage owns without having applied them: they go with the nodes."""
 
+_IN_EVERY_NAMESPACE = frozenset({"ServiceAccount default", "ConfigMap kube-root-ca.crt"})
 _FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount", "Secret")
 
 
@@ -192,7 +194,30 @@ async def _reason_to_keep(work: StageWork, connection: Connection, item: OwnedOb
     """Why an object of ours must stay: somebody else has put something into it."""
     if item.kind == "CustomResourceDefinition":
         return await _foreign_instances(work, connection, item)
+    if item.kind == "Namespace":
+        return await _foreign_contents(work, connection, item.name)
     return ""
+
+
+async def _foreign_contents(work: StageWork, connection: Connection, namespace: str) -> str:
+    """What others have put into a namespace of ours; what controllers put into every namespace does not count."""
+
+    async def look() -> list[str]:
+        found = []
+        async for kind in listable_kinds(connection):
+            if kind.is_namespaced:
+                objects = await list_kind(connection, kind, namespace=namespace)
+                found += [f"{kind.kind} {entry['metadata']['name']}" for entry in objects if _is_foreign(entry, work)]
+        return [name for name in found if name not in _IN_EVERY_NAMESPACE]
+
+    foreign = await patiently(look, clock=work.clock, note=work.journal.note)
+    return f"it holds {', '.join(foreign[:3])}, not the run's" if foreign else ""
+
+
+def _is_foreign(document: Mapping[str, Any], work: StageWork) -> bool:
+    metadata = document.get("metadata") or {}
+    is_ending = bool(metadata.get("ownerReferences") or metadata.get("deletionTimestamp"))
+    return not is_ending and not is_of_run(document, work.view.id)
 
 
 async def _foreign_instances(work: StageWork, connection: Connection, item: OwnedObject) -> str:

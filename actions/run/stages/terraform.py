@@ -41,12 +41,11 @@ class TerraformHandler:
         self._may_simulate = bool(preset and preset.simulate_terraform)
 
     def describe(self) -> list[str]:
-        folder = terraform_path(self._work.folder, self._work.stage.id)
+        program = f"terraform -chdir={terraform_path(self._work.folder, self._work.stage.id)}"
         return [
-            f"cd {folder}",
-            "terraform init -input=false",
-            "terraform plan -input=false -out=run.tfplan",
-            "terraform apply run.tfplan",
+            f"{program} init -input=false",
+            f"{program} plan -input=false -var-file=run.tfvars.json -out=run.tfplan",
+            f"{program} apply run.tfplan",
         ]
 
     async def probe(self) -> Performed | None:
