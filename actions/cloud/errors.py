@@ -7,6 +7,7 @@ from actions.base.errors import (
     ConfigError,
     ConflictError,
     ConsoleError,
+    FormatError,
     MissingError,
     RefusedError,
     UnreachableError,
@@ -75,7 +76,7 @@ def error_of(cause: Exception, *, action: str) -> ConsoleError:
     """The console's error for one of botocore.
 
     Args:
-        cause: A `ClientError` or a `BotoCoreError`.
+        cause: A `ClientError`, a `BotoCoreError` or a `ResponseParserError`.
         action: What was asked for, as IAM names it: `eks:DescribeCluster`.
     """
     response = getattr(cause, "response", None)
@@ -86,6 +87,8 @@ def error_of(cause: Exception, *, action: str) -> ConsoleError:
         return UnreachableError(f"AWS did not answer {action}: {text}", hint="Check the network, region and proxy.")
     if kind in _ACCESS_KINDS:
         return AccessError(f"There are no AWS credentials for {action}: {text}", hint=_LOG_IN)
+    if kind == "ResponseParserError":
+        return FormatError(f"What answered {action} is not AWS.", hint="Check AWS_ENDPOINT_URL and the proxy.")
     if kind == "ProfileNotFound":
         return ConfigError(f"AWS: {text}.", hint="Choose a profile of ~/.aws/config with --profile.")
     if kind == "NoRegionError":

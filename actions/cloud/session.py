@@ -129,10 +129,11 @@ def _config() -> Any:
 
 def _converted(work: Callable[[], T], action: str) -> T:
     from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
 
     try:
         return work()
-    except (BotoCoreError, ClientError) as error:
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
         raise error_of(error, action=action) from error
 
 

@@ -95,6 +95,14 @@ async def test_nobody_at_the_endpoint_is_unreachable(session: AwsSession) -> Non
         await fetch_identity(session)
 
 
+async def test_an_endpoint_that_is_not_aws_is_told_in_one_sentence(
+    aws: FakeAws, session: AwsSession, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", f"{aws.url}/elsewhere")
+    with pytest.raises(FormatError, match=r"What answered sts:GetCallerIdentity is not AWS\."):
+        await fetch_identity(session)
+
+
 async def test_the_caller_is_known(aws: FakeAws, session: AwsSession) -> None:
     assert aws.url
     identity = await fetch_identity(session)
