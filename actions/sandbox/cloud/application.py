@@ -36,6 +36,8 @@ def create_app(session: KubeSession, options: SandboxOptions, clock: Clock | Non
         return web.json_response(describe_cluster(options, endpoint=session.server, created_at=created_at))
 
     async def query(request: web.Request) -> web.Response:
+        if "X-Amz-Target" in request.headers:  # a JSON protocol, spoken at the same path
+            return await unknown(request)
         form = await request.post()
         action, request_id = str(form.get("Action", "")), _request_id()
         if action == "GetCallerIdentity":
@@ -43,12 +45,14 @@ def create_app(session: KubeSession, options: SandboxOptions, clock: Clock | Non
         return web.Response(text=refusal(action, request_id), status=400, content_type="text/xml")
 
     async def unknown(request: web.Request) -> web.Response:
-        answer = {"__type": "UnknownOperationException", "message": f"The sandbox does not serve {request.path}."}
+        asked = request.headers.get("X-Amz-Target", request.path)
+        answer = {"__type": "UnknownOperationException", "message": f"The sandbox does not serve {asked}."}
         return web.json_response(answer, status=400, headers={"x-amzn-ErrorType": "UnknownOperationException"})
 
     app = web.Application()
     app.router.add_get("/clusters", clusters)
     app.router.add_get("/clusters/{name}", cluster)
+    app.router.add_post("", query)
     app.router.add_post("/", query)
     app.router.add_route("*", "/{path:.*}", unknown)
     return app

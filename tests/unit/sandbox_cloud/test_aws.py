@@ -1,0 +1,60 @@
+"""EKS and STS as boto3 sees them at `AWS_ENDPOINT_URL`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from botocore.exceptions import ClientError
+
+from actions.base.offload import Offload
+from tests.unit.sandbox_actors.server import FAST, whole_cluster
+
+
+@pytest.fixture(autouse=True)
+def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "sandbox")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sandbox")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+
+
+async def _ask(endpoint: str, service: str, call: str, **arguments: str) -> dict[str, Any]:
+    def ask() -> dict[str, Any]:
+        make: Callable[..., Any] = boto3.Session(region_name=FAST.region).client
+        client = make(service, endpoint_url=endpoint)
+        try:
+            answer: dict[str, Any] = getattr(client, call)(**arguments)
+            return answer
+        finally:
+            client.close()
+
+    thread = Offload("boto3-test")
+    try:
+        return await thread.call(ask)
+    finally:
+        thread.close()
+
+
+async def test_the_cluster_and_the_caller_are_described(tmp_path: Path) -> None:
+    async with whole_cluster(tmp_path) as client:
+        endpoint = f"{client.session.server}/aws"
+        cluster = (await _ask(endpoint, "eks", "describe_cluster", name=FAST.cluster_name))["cluster"]
+        assert (cluster["status"], cluster["endpoint"]) == ("ACTIVE", client.session.server)
+        assert cluster["arn"].endswith(f"cluster/{FAST.cluster_name}")
+        assert (await _ask(endpoint, "eks", "list_clusters"))["clusters"] == [FAST.cluster_name]
+        caller = await _ask(endpoint, "sts", "get_caller_identity")
+        assert caller["Account"] == FAST.account
+
+
+async def test_what_is_not_served_is_refused_by_name(tmp_path: Path) -> None:
+    async with whole_cluster(tmp_path) as client:
+        endpoint = f"{client.session.server}/aws"
+        with pytest.raises(ClientError, match="ResourceNotFoundException"):
+            await _ask(endpoint, "eks", "describe_cluster", name="other")
+        with pytest.raises(ClientError, match="InvalidAction"):
+            await _ask(endpoint, "sts", "get_session_token")
+        with pytest.raises(ClientError, match="UnknownOperationException"):
+            await _ask(endpoint, "fsx", "describe_file_systems")
