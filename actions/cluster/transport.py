@@ -104,14 +104,20 @@ class Transport:
         timeout = aiohttp.ClientTimeout(total=deadline_seconds, sock_connect=_CONNECT_SECONDS)
         try:
             async with self._session.request(
-                method, self._url(url), data=body, headers=headers, timeout=timeout, **self._route
+                method,
+                self._url(url),
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                **self._route,
             ) as response:
                 data = await response.read()
                 self._check(response, data, asked=f"{method} {url.partition('?')[0]}")
                 return data
         except TimeoutError as error:
             raise UnreachableError(
-                f"{self.endpoint.server} did not answer within {deadline_seconds:.0f} s.", hint=_UNREACHABLE
+                f"{self.endpoint.server} did not answer {method} {url.partition('?')[0]} in time.", hint=_UNREACHABLE
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise failure_of(error, self.endpoint) from error
@@ -121,7 +127,9 @@ class Transport:
         """Open an endless GET; the connection is gone when the context is left."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds)
         try:
-            response = await self._session.get(self._url(url), headers=headers, timeout=timeout, **self._route)
+            response = await self._session.get(
+                self._url(url), headers=headers, timeout=timeout, allow_redirects=False, **self._route
+            )
         except TimeoutError as error:
             raise SilenceError(f"{self.endpoint.server} did not begin to answer.", hint=_UNREACHABLE) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -155,14 +163,27 @@ class Transport:
                     **self._route,
                 )
         except aiohttp.WSServerHandshakeError as error:
-            status = status_of(str(error.message).encode(), code=error.status, headers=error.headers)
-            raise error_of(status, asked=f"GET {url.partition('?')[0]}", context=self.endpoint.context) from error
+            raise await self._refusal_of(error, url, headers) from error
         except (TimeoutError, aiohttp.ClientError, OSError) as error:
             raise failure_of(error, self.endpoint) from error
         try:
             yield socket
         finally:
             await socket.close()
+
+    async def _refusal_of(
+        self, error: aiohttp.WSServerHandshakeError, url: str, headers: Mapping[str, str]
+    ) -> ConsoleError:
+        """Why an upgrade was refused: aiohttp drops the body, so the same is asked once more without an upgrade."""
+        try:
+            await self.call("GET", url, headers=headers, body=None, deadline_seconds=_CONNECT_SECONDS)
+        except ApiError as explained:
+            if explained.status.code == error.status:
+                return explained
+        except UnreachableError:
+            pass  # the first answer is all there is
+        status = status_of(str(error.message).encode(), code=error.status, headers=error.headers)
+        return error_of(status, asked=f"GET {url.partition('?')[0]}", context=self.endpoint.context)
 
     def _url(self, path_and_query: str) -> URL:
         return URL(self.endpoint.server + path_and_query, encoded=True)
@@ -185,8 +206,6 @@ _UNREACHABLE = "Check the network, VPN and the address in the kubeconfig."
 
 def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
     """The sentence for a connection that could not be made or broke."""
-    if isinstance(error, ApiError):
-        return error
     host = endpoint.server
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         reason = one_line(str(getattr(error, "certificate_error", None) or error.__cause__ or error), limit=160)

@@ -110,7 +110,7 @@ async def test_a_missing_pod_is_missing(tmp_path: Path) -> None:
         return web.json_response({"code": 404, "message": "pods p not found"}, status=404)
 
     async with session_to(refuse, tmp_path) as session:
-        with pytest.raises(MissingError):
+        with pytest.raises(MissingError, match="pods p not found"):
             await run_in_pod(session, "work", "p", "main", ["x"])
 
 
