@@ -78,7 +78,7 @@ KEYS: tuple[Key, ...] = (
     _open("9", "cost"),
     _open("0", "runs"),
     Key(Context.EVERYWHERE, ("enter",), "enter", "open", in_footer=True),
-    Key(Context.EVERYWHERE, ("colon",), "command-line", "command", in_footer=True),
+    Key(Context.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
     Key(Context.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
     Key(Context.EVERYWHERE, ("question_mark", "f1"), "help", "help", in_footer=True),
     Key(Context.EVERYWHERE, ("escape",), "back", "back"),
@@ -104,7 +104,7 @@ KEYS: tuple[Key, ...] = (
     *(Key(context, ("y",), "yaml", "yaml", in_footer=True) for context in _OBJECT_CONTEXTS),
     Key(Context.EVENTS, ("d",), "describe", "describe", in_footer=True),
     Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
-    Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
+    Key(Context.RUN, ("r",), "retry", "retry"),
     Key(Context.RUN, ("p",), "pause", "pause"),
     Key(Context.RUN, ("u",), "unpause", "go on"),
     Key(Context.RUN, ("c",), "cancel", "cancel", in_footer=True),
@@ -143,7 +143,7 @@ def explanation(key: Key) -> str:
 
 def footer(context: Context) -> tuple[tuple[str, str], ...]:
     """Key and label of what the footer shows while a pane of `context` has the focus, the pane's own keys first."""
-    rows = [*keys_of(context), *keys_of(Context.EVERYWHERE)]
+    rows = dict.fromkeys([*keys_of(context), *keys_of(Context.EVERYWHERE)])
     return tuple((shown_name(row.keys[0]), row.label) for row in rows if row.in_footer)
 
 

@@ -34,12 +34,15 @@ class BlueprintsPane(TablePane["Blueprint"]):
 
     CONTEXT = Context.BLUEPRINTS
     BINDINGS: ClassVar = bindings_of(Context.BLUEPRINTS)
+    DEFAULT_CSS = """
+    BlueprintsPane > Lines { height: auto; max-height: 40%; padding: 0 1; border-top: solid $foreground 15%; }
+    """
     NOUN = "blueprints"
     EMPTY = "Reading the blueprints."
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk, COLUMNS, key=lambda blueprint: blueprint.id, search=blueprints.search_text)
-        self._detail = Lines(classes="blueprint-detail")
+        self._detail = Lines()
 
     def compose(self) -> ComposeResult:
         """What the selected one does, below the table."""

@@ -29,7 +29,10 @@ class Pane(Widget):
 
     CONTEXT: ClassVar[Context]
     BINDINGS: ClassVar[list[BindingType]] = []
-    DEFAULT_CSS = "Pane { width: 1fr; height: 1fr; layout: vertical; border: round $foreground 25%; }"
+    DEFAULT_CSS = """
+    Pane { width: 1fr; height: 1fr; layout: vertical; border: round $foreground 25%; }
+    Pane > .totals { height: 2; padding: 0 1; }
+    """
 
     @dataclass
     class Entered(Message):

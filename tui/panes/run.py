@@ -24,6 +24,10 @@ class RunPane(Pane):
 
     CONTEXT = Context.RUN
     BINDINGS: ClassVar = bindings_of(Context.RUN)
+    DEFAULT_CSS = """
+    RunPane > StageRail { height: auto; max-height: 60%; }
+    RunPane > .stage-detail { height: 1fr; min-height: 3; padding: 0 1; border-top: solid $foreground 15%; }
+    """
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)

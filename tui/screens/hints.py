@@ -56,5 +56,5 @@ def hints_line(context: Context, *, is_readonly: bool) -> Cells:
     for name, label in footer(context):
         if is_readonly and label in ("approve", "retry", "cancel", "teardown", "shell"):
             continue
-        spans += [Span(name, Tone.ACCENT), Span(f" {label}   ", Tone.MUTED)]
+        spans += [Span(name, Tone.ACCENT), Span(f" {label}  ", Tone.MUTED)]
     return tuple(spans)

@@ -1,0 +1,41 @@
+"""The table of keys."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.command.parse import parse_line
+from tui.keys import ASIDES, KEYS, Context, Key, footer, keys_of, keys_page
+
+PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
+
+
+def test_the_page_of_keys_is_current() -> None:
+    assert PAGE.read_text(encoding="utf-8") == keys_page(), "run: make keys"
+
+
+@pytest.mark.parametrize("row", [row for row in KEYS if not row.is_aside], ids=lambda row: f"{row.context}-{row.does}")
+def test_every_key_stands_for_a_command_that_can_be_typed(row: Key) -> None:
+    assert parse_line(row.does).command.id == row.does.split()[0]
+
+
+def test_no_key_means_two_things_in_one_context() -> None:
+    for context in Context:
+        names = [name for row in keys_of(context) for name in row.keys]
+        assert len(names) == len(set(names)), f"{context}: {names}"
+
+
+def test_the_key_for_the_next_issue_is_left_free() -> None:
+    assert all("w" not in row.keys for row in KEYS)
+
+
+def test_footers_fit_into_eighty_columns() -> None:
+    for context in Context:
+        width = sum(len(name) + len(label) + 3 for name, label in footer(context)) + 1
+        assert width <= 80, f"{context}: {width}"
+
+
+def test_every_aside_is_explained_and_used() -> None:
+    assert {row.does for row in KEYS if row.is_aside} == set(ASIDES)

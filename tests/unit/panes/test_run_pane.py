@@ -1,0 +1,48 @@
+"""The pane of one run."""
+
+from __future__ import annotations
+
+from actions.run.view import StageState
+from tests.support.builders import a_desk, a_plan, a_run, a_stage
+from tests.support.waiting import settle, wait_for
+from tests.unit.panes.test_table_panes import PaneApp
+from tui.panes.run import RunPane
+from tui.seams import screen_text
+
+SIZE = (80, 22)
+
+
+async def test_a_plan_that_waits_is_on_screen_with_its_key() -> None:
+    stage = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=5, plan=a_plan())
+    app = PaneApp(RunPane(a_desk(view=a_run(stage, a_stage("train")))))
+
+    async with app.run_test(size=SIZE) as pilot:
+        app.pane.pull()
+        await wait_for(pilot, lambda: "press a to approve" in screen_text(app), "the rail is laid out")
+        text = screen_text(app)
+
+    assert "+ aws_vpc.main" in text
+    assert "bionemo-1121-ab12" in text
+
+
+async def test_without_a_run_the_pane_says_what_to_press() -> None:
+    app = PaneApp(RunPane(a_desk()))
+
+    async with app.run_test(size=SIZE) as pilot:
+        app.pane.pull()
+        await settle(pilot)
+
+        assert "Press 3 for the blueprints" in screen_text(app)
+
+
+async def test_going_into_a_stage_opens_its_log() -> None:
+    app = PaneApp(RunPane(a_desk(view=a_run(a_stage("train", StageState.RUNNING, started_seconds_ago=5)))))
+
+    async with app.run_test(size=SIZE) as pilot:
+        app.pane.pull()
+        app.pane.focus_content()
+        await settle(pilot)
+        await pilot.press("enter")
+        await wait_for(pilot, lambda: app.entered, "the stage was entered")
+
+    assert app.entered == ["open logs of=train"]

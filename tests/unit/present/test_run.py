@@ -1,0 +1,87 @@
+"""A run in words."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from actions.run.records import CheckResult, Finding
+from actions.run.view import Audit, RunState, StageState
+from tests.support.builders import NOW, a_plan, a_run, a_stage
+from tui.present.cells import Cells, text_of
+from tui.present.run import ending_lines, rail_of, run_heading, stage_detail, stage_of
+from tui.present.stages import StageLook
+
+NOW_SECONDS = NOW.timestamp()
+
+
+def texts(lines: list[Cells]) -> str:
+    return "\n".join(text_of(line) for line in lines)
+
+
+def test_a_running_stage_counts_up_and_a_finished_one_stands() -> None:
+    running = a_stage("train", StageState.RUNNING, started_seconds_ago=90)
+    done = a_stage("data", StageState.SUCCEEDED, started_seconds_ago=200, ended_seconds_ago=150)
+
+    rail = rail_of(a_run(done, running), now=NOW_SECONDS)
+
+    assert [(line.look, line.elapsed_seconds) for line in rail] == [(StageLook.DONE, 50), (StageLook.RUNNING, 90)]
+
+
+def test_the_heading_says_what_is_still_to_come() -> None:
+    view = a_run(a_stage("data", StageState.RUNNING, started_seconds_ago=30), a_stage("train"))
+
+    assert "1m…3m to go" in texts(run_heading(view, now=NOW_SECONDS))
+
+
+def test_a_plan_that_waits_names_its_resources_and_the_key() -> None:
+    stage = a_stage("network", StageState.AWAITING_APPROVAL, plan=a_plan())
+
+    text = texts(stage_detail(stage, now=NOW_SECONDS))
+
+    assert "2 to add" in text
+    assert "+ aws_vpc.main" in text
+    assert "Press a" in text
+
+
+def test_a_wished_approval_is_not_drawn_as_a_fact() -> None:
+    stage = replace(a_stage("network", StageState.AWAITING_APPROVAL, plan=a_plan()), is_approval_wished=True)
+
+    text = texts(stage_detail(stage, now=NOW_SECONDS))
+
+    assert "awaiting approval" in text
+    assert "has not taken note" in text
+
+
+def test_a_failed_check_comes_with_its_cure() -> None:
+    finding = Finding(CheckResult.FAILED, "nvidia-device-plugin", "0 of 1 pods are ready", "Install the device plugin.")
+    stage = replace(a_stage("preflight", StageState.FAILED), findings=(finding,))
+
+    text = texts(stage_detail(stage, now=NOW_SECONDS))
+
+    assert "✗ nvidia-device-plugin" in text
+    assert "→ Install the device plugin." in text
+
+
+def test_steps_of_a_teardown_stand_below_the_stages() -> None:
+    view = a_run(a_stage("train", StageState.UNDONE), teardown=(a_stage("train", StageState.RUNNING),))
+
+    rail = rail_of(view, now=NOW_SECONDS)
+
+    assert [line.key for line in rail] == ["train", "teardown:train"]
+    assert rail[1].look is StageLook.UNDOING
+    assert stage_of(view, "teardown:train") is view.teardown[0]
+
+
+def test_an_audit_that_found_something_names_it() -> None:
+    view = replace(a_run(state=RunState.TORN_DOWN), audit=Audit(at=NOW_SECONDS, leftovers=("Pod a/b",), retained=()))
+
+    assert "Pod a/b" in texts(ending_lines(view))
+
+
+def test_a_clean_audit_says_so() -> None:
+    view = replace(a_run(state=RunState.TORN_DOWN), audit=Audit(at=NOW_SECONDS, leftovers=(), retained=("FSx fs-1",)))
+
+    text = texts(ending_lines(view))
+
+    assert "nothing left" in text
+    assert "kept: FSx fs-1" in text
