@@ -7,7 +7,7 @@ from textual.containers import Horizontal
 from textual.strip import Strip
 from textual.widgets import Input, Static
 
-from tui.present.cells import Cells, Span, Tone
+from tui.present.cells import Cells, Span, Tone, fit
 from tui.present.fields import Field, FieldKind, Value, read_field, text_of_value
 from tui.widgets.choice import Choice
 from tui.widgets.stripes import StripWidget
@@ -48,6 +48,13 @@ class FieldRow(Horizontal):
         """Put a value there."""
         self.editor.value = text_of_value(value)
 
+    @property
+    def explanation(self) -> str:
+        """All that is to be said about the field, as sentences."""
+        default = text_of_value(self.field.default)
+        parts = (self.field.help, self.field.bounds, f"default {default}" if default else "")
+        return " · ".join(part for part in parts if part)
+
     def tell(self, problem: str) -> None:
         """Show what is wrong, else what differs from the default, else what may be entered."""
         default = text_of_value(self.field.default)
@@ -81,7 +88,7 @@ class FieldNote(StripWidget):
 
     def render_line(self, y: int) -> Strip:
         """The note, cut where the row ends."""
-        return self.paint((Span(" "), *self._cells), self.size.width)
+        return self.paint(fit((Span(" "), *self._cells), self.size.width), self.size.width)
 
 
 def _editor_of(field: Field, text: str) -> Input | Choice:

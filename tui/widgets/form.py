@@ -11,7 +11,7 @@ from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.widgets import Input
+from textual.widgets import Input, Static
 
 from tui.present.fields import Field, Value
 from tui.widgets.choice import Choice
@@ -34,10 +34,14 @@ class ParameterForm(VerticalScroll, can_focus=False):
         @on(ParameterForm.Changed) …      # at every key: event.values, event.errors
         @on(ParameterForm.Submitted) …    # enter, only when nothing is wrong
 
-    Up, down and tab move between fields, left and right change a choice, `ctrl+r` sets a field back to its default.
+    What is to be said about the field with the focus stands in full below the rows. Up, down and tab move between
+    fields, left and right change a choice, `ctrl+r` sets a field back to its default.
     """
 
-    DEFAULT_CSS = "ParameterForm { width: 1fr; height: 1fr; }"
+    DEFAULT_CSS = """
+    ParameterForm { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; }
+    ParameterForm > .form--help { dock: bottom; height: 2; color: $foreground 75%; }
+    """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("up", "step(-1)", "previous field", id="form.previous", show=False),
         Binding("down", "step(1)", "next field", id="form.next", show=False),
@@ -82,13 +86,15 @@ class ParameterForm(VerticalScroll, can_focus=False):
         super().__init__(id=id, classes=classes)
         present = values or {}
         self._rows = [FieldRow(field, present.get(field.key, field.default)) for field in fields]
+        self._help = Static("", classes="form--help", markup=False)
         self._check = check
         self._values: dict[str, Value] = {}
         self._errors: dict[str, str] = {}
 
     def compose(self) -> ComposeResult:
-        """The rows."""
+        """The rows, and the place for help."""
         yield from self._rows
+        yield self._help
 
     @property
     def values(self) -> Mapping[str, Value]:
@@ -126,6 +132,12 @@ class ParameterForm(VerticalScroll, can_focus=False):
     def on_mount(self) -> None:
         """Say from the start what is wrong."""
         self._review()
+
+    def on_descendant_focus(self) -> None:
+        """Explain the field that got the focus."""
+        row = next((row for row in self._rows if row.has_focus_within), None)
+        if row is not None:
+            self._help.update(row.explanation)
 
     def action_step(self, step: int) -> None:
         """Go to the next or previous field."""

@@ -118,3 +118,12 @@ async def test_arrows_go_through_fields_and_choices() -> None:
         assert app.form.values["instance"] == "p4d.24xlarge"
         await pilot.press("ctrl+r")
         await wait_for(pilot, lambda: app.form.values["spot"] is False, "the default again")
+
+
+async def test_the_field_with_the_focus_is_explained_in_full() -> None:
+    app = FormApp()
+    async with app.run_test(size=(60, 10)) as pilot:
+        app.form.focus_first()
+        await wait_for(pilot, lambda: "1…64 nodes · default 8" in screen_text(app), "the bounds and the default")
+        await pilot.press("down", "down")
+        await wait_for(pilot, lambda: "cheaper, may be taken back · default no" in screen_text(app), "the help")
