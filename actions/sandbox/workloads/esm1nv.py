@@ -18,11 +18,10 @@ from dataclasses import dataclass
 from actions.sandbox.workloads import lightning, nccl
 from actions.sandbox.workloads.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
 
-_STEPS_PER_SECOND = 3.3
+_STEP_SECONDS = 0.3
 _VALIDATION_BATCHES = 50
 _VALIDATION_SECONDS = 3.0
 _LOG_EVERY = 10
-_REDRAW_SECONDS = 0.25
 _WAITING = GpuLoad(0, 0)
 _LOADED = GpuLoad(4, 1310)
 _TRAINING = GpuLoad(95, 3032)
@@ -131,31 +130,57 @@ def _opening(settings: Settings) -> Program:
 def _epoch(container: Container, settings: Settings, rank: int) -> Program:
     """Train and validate; every rank takes the same time, rank 0 also draws and saves."""
     curve = Curve(settings.max_steps, container.seed)
-    validations = settings.max_steps // settings.validate_every
-    total = settings.max_steps + validations * _VALIDATION_BATCHES
     start = _resumed_step(container, settings)
-    elapsed, since_redraw, validated = 0.0, 0.0, start // settings.validate_every * _VALIDATION_BATCHES
-    val_loss: float | None = curve.validation(start) if validated else None
+    main_bar = _MainBar(curve, settings, start)
     for step in range(start, settings.max_steps):
-        pause = 1 / _STEPS_PER_SECOND
-        elapsed += pause
-        since_redraw += pause
+        main_bar.elapsed += _STEP_SECONDS
         is_logged = (step + 1) % _LOG_EVERY == 0 or step + 1 == settings.max_steps
-        text = ""
-        if rank == 0 and (is_logged or since_redraw >= _REDRAW_SECONDS):
-            since_redraw = 0.0
-            metrics = _metrics(curve, settings, step, val_loss)
-            drawing = lightning.bar(0, step + 1 + validated, total, elapsed_seconds=elapsed, metrics=metrics)
-            text = f"\r{drawing}" + ("\n" if is_logged else "")
-        yield Step(pause, text, is_error=True, load=_TRAINING)
+        text = main_bar.drawing(step, end="\n" if is_logged else "") if rank == 0 else ""
+        yield Step(_STEP_SECONDS, text, is_error=True, load=_TRAINING)
         if (step + 1) % settings.validate_every == 0:
             val_loss = curve.validation(step + 1)
-            validated += _VALIDATION_BATCHES
-            elapsed += _VALIDATION_SECONDS
             yield from _validate(container, settings, rank, step + 1, val_loss)
+            main_bar.validated(val_loss)
+            if rank == 0:
+                yield Step(0.0, main_bar.drawing(step, end="\n"), is_error=True)
     if rank == 0:
         yield Step(0.2, f"`Trainer.fit` stopped: `max_steps={settings.max_steps}` reached.\n", True)
     return 0
+
+
+class _MainBar:
+    """Lightning's main bar: its count runs ahead of the steps by the validation batches."""
+
+    def __init__(self, curve: Curve, settings: Settings, start: int) -> None:
+        rounds = start // settings.validate_every
+        self.elapsed = 0.0
+        self._curve = curve
+        self._settings = settings
+        self._extra = rounds * _VALIDATION_BATCHES
+        self._first = start + self._extra
+        self._total = settings.max_steps + settings.max_steps // settings.validate_every * _VALIDATION_BATCHES
+        self._val_loss = curve.validation(start) if rounds else None
+
+    def validated(self, val_loss: float) -> None:
+        """Count a round of validation."""
+        self.elapsed += _VALIDATION_SECONDS
+        self._extra += _VALIDATION_BATCHES
+        self._val_loss = val_loss
+
+    def drawing(self, step: int, *, end: str) -> str:
+        """The redraw after a step (zero-based)."""
+        metrics: dict[str, float | str] = {
+            "loss": f"{self._curve.running_mean(step):.3g}",
+            "v_num": "",
+            "reduced_train_loss": self._curve.training(step),
+            "global_step": float(step),
+            "consumed_samples": float((step + 1) * self._settings.global_batch),
+        }
+        if self._val_loss is not None:
+            metrics["val_loss"] = self._val_loss
+        done = step + 1 + self._extra
+        drawn = lightning.bar(0, done, self._total, first=self._first, elapsed_seconds=self.elapsed, metrics=metrics)
+        return f"\r{drawn}{end}"
 
 
 def _validate(container: Container, settings: Settings, rank: int, step: int, val_loss: float) -> Program:
@@ -174,19 +199,6 @@ def _validate(container: Container, settings: Settings, rank: int, step: int, va
         0.1, f"\nEpoch 0, global step {step}: 'val_loss' reached {val_loss:.5f}, saving model to '{name}'\n", True
     )
     return 0
-
-
-def _metrics(curve: Curve, settings: Settings, step: int, val_loss: float | None) -> dict[str, float | str]:
-    metrics: dict[str, float | str] = {
-        "loss": f"{curve.running_mean(step):.3g}",
-        "v_num": "",
-        "reduced_train_loss": curve.training(step),
-        "global_step": float(step),
-        "consumed_samples": float((step + 1) * settings.global_batch),
-    }
-    if val_loss is not None:
-        metrics["val_loss"] = val_loss
-    return metrics
 
 
 class Curve:

@@ -14,7 +14,15 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _PADDED = 5
 
 
-def bar(epoch: int, done: int, total: int, *, elapsed_seconds: float, metrics: Mapping[str, float | str]) -> str:
+def bar(
+    epoch: int,
+    done: int,
+    total: int,
+    *,
+    elapsed_seconds: float,
+    metrics: Mapping[str, float | str],
+    first: int = 0,
+) -> str:
     """One drawing of the main bar, without the carriage return that starts it.
 
     Args:
@@ -22,9 +30,10 @@ def bar(epoch: int, done: int, total: int, *, elapsed_seconds: float, metrics: M
         done: Batches so far, validation batches included, as Lightning 1.x counts.
         total: Batches of the epoch, validation included.
         elapsed_seconds: Since the epoch began.
+        first: The count with which the bar began: a resumed run's is not 0.
         metrics: In order; numbers are formatted as metrics, texts are shown as they are.
     """
-    rate = done / elapsed_seconds if elapsed_seconds > 0 else 0.0
+    rate = (done - first) / elapsed_seconds if elapsed_seconds > 0 else 0.0
     left = clock((total - done) / rate) if rate else "?"
     speed = f"{rate:5.2f}it/s" if rate >= 1 or not rate else f"{1 / rate:5.2f}s/it"
     values = ", ".join(

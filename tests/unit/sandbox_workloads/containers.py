@@ -33,12 +33,14 @@ class Outcome:
     seconds: float = 0.0
     out: str = ""
     err: str = ""
+    parts: list[str] = field(default_factory=list)
+    """What it wrote to either stream, in order."""
     loads: list[GpuLoad] = field(default_factory=list)
 
     @property
     def text(self) -> str:
-        """Both streams, as a container's log joins them, roughly."""
-        return self.out + self.err
+        """Both streams, as a container's log joins them."""
+        return "".join(self.parts)
 
 
 def a_container(
@@ -87,6 +89,7 @@ def run(program: Program, *, lose_a_peer_after: float | None = None, for_seconds
         step = next(program)
         while outcome.seconds < for_seconds:
             outcome.seconds += step.after_seconds
+            outcome.parts.append(step.text)
             if step.is_error:
                 outcome.err += step.text
             else:

@@ -1,4 +1,4 @@
-"""What the containers of the BioNeMo blueprint print, judged by our own log readers where there is one."""
+"""What the containers of the BioNeMo blueprint print and leave behind."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from actions.sandbox.workloads.files import Volume
 from actions.sandbox.workloads.images import program_of
 from actions.sandbox.workloads.lightning import bar, number
 from actions.sandbox.workloads.program import GpuLoad
+from actions.telemetry.log_reader import read_log
 from tests.unit.sandbox_workloads.containers import TRAINING, a_container, inside, run, with_dataset
 
 _PREPARE = ("python3", "-c", 'from bionemo.data import UniRef50Preprocess\nUniRef50Preprocess(root_directory="/fsx")')
@@ -59,6 +60,13 @@ def test_rank_0_draws_bars_whose_loss_falls_and_saves_what_it_validates() -> Non
     drawings = outcome.err.split("\r")
     assert any("| 1/210 [" in drawing for drawing in drawings)
     assert len([path for path in volume.files if path.startswith("/results/checkpoints/")]) == 3
+
+
+def test_our_log_reader_finds_every_step_and_every_validation() -> None:
+    log = run(train(a_container(volume=with_dataset()))).text.encode()
+    points = read_log(log)
+    assert [point.step for point in points if point.metric == "train_loss"] == list(range(60))
+    assert len([point for point in points if point.metric == "val_loss"]) == 3
 
 
 def test_the_same_seed_prints_the_same_run() -> None:
