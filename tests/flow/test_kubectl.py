@@ -105,6 +105,16 @@ async def test_server_side_apply_reports_conflicts_and_force_settles_them(tmp_pa
         assert body["data"] == {"b": "2", "colour": "blue"}
 
 
+async def test_small_objects_are_created_by_name(tmp_path: Path) -> None:
+    async with a_cluster(tmp_path) as kubectl:
+        await kubectl.ok("create", "namespace", "team")
+        await kubectl.ok("create", "-n", "team", "configmap", "colours", "--from-literal=sky=blue")
+        await kubectl.ok("create", "-n", "team", "secret", "generic", "token", "--from-literal=key=value")
+        assert await kubectl.ok("get", "-n", "team", "cm", "colours", "-o", "jsonpath={.data}") == '{"sky":"blue"}'
+        assert await kubectl.ok("get", "-n", "team", "secret", "token", "-o", "jsonpath={.data.key}") == "dmFsdWU="
+        await kubectl.ok("delete", "namespace", "team", "--timeout=30s")
+
+
 async def test_a_custom_type_is_known_as_soon_as_it_is_established(tmp_path: Path) -> None:
     thing = "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: t}\nspec: {%s}\n"
     async with a_cluster(tmp_path) as kubectl:

@@ -11,6 +11,7 @@ from aiohttp import web
 from actions.base.errors import InputError
 from actions.base.yamldoc import load_document
 from actions.sandbox.api.codec import Object, decode, encode
+from actions.sandbox.api.protobuf import decode_object
 from actions.sandbox.api.status import ApiFault, bad_request, unsupported_media
 
 JSON = "application/json"
@@ -39,12 +40,14 @@ def fault_response(fault: ApiFault) -> web.Response:
 
 
 def parse_body(data: bytes, content_type: str) -> Any:
-    """Decode a body: JSON, or YAML where the type says so.
+    """Decode a body: JSON, or YAML or protobuf where the type says so.
 
     Raises:
         ApiFault: 400, it is neither; 415, its type is none that is read here.
     """
-    if "protobuf" in content_type or "cbor" in content_type:
+    if "protobuf" in content_type:
+        return decode_object(data)
+    if "cbor" in content_type:
         raise unsupported_media(content_type, [JSON, YAML])
     try:
         return decode(data)

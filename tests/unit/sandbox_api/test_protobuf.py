@@ -1,0 +1,41 @@
+"""Protobuf bodies are read, or refused in words."""
+
+from __future__ import annotations
+
+import pytest
+
+from actions.sandbox.api.protobuf import decode_object
+from actions.sandbox.api.status import ApiFault
+
+
+def field(number: int, content: bytes) -> bytes:
+    return bytes([number << 3 | 2, len(content)]) + content
+
+
+def enveloped(kind: str, raw: bytes) -> bytes:
+    described = field(1, b"v1") + field(2, kind.encode())
+    return b"k8s\x00" + field(1, described) + field(2, raw)
+
+
+METADATA = field(1, b"name") + field(2, b"") + field(11, field(1, b"a") + field(2, b"b")) + bytes([7 << 3, 1])
+
+
+def test_a_config_map_reads_as_its_json() -> None:
+    raw = field(1, METADATA) + field(2, field(1, b"k") + field(2, b"v")) + field(3, field(1, b"x") + field(2, b"\xff"))
+    assert decode_object(enveloped("ConfigMap", raw)) == {
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": "name", "labels": {"a": "b"}},
+        "data": {"k": "v"},
+        "binaryData": {"x": "/w=="},
+    }
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [(b"{}", 400), (enveloped("Pod", b""), 415), (enveloped("Namespace", b"\x0a\x7fxx"), 400), (b"k8s\x00\xff", 400)],
+)
+def test_what_cannot_be_read_is_refused(body: bytes, code: int) -> None:
+    with pytest.raises(ApiFault) as refusal:
+        decode_object(body)
+    assert refusal.value.code == code
