@@ -54,5 +54,11 @@ def write_process(folder: Path, *, url: str, kubeconfig: Path, aws_endpoint_url:
 
 
 def remove_process(folder: Path) -> None:
-    """Say that nobody serves it any more."""
-    (folder / PROCESS).unlink(missing_ok=True)
+    """Say that nobody serves it any more; silent if another process has taken the folder over."""
+    path = folder / PROCESS
+    try:
+        process = msgspec.json.decode(path.read_bytes(), type=ProcessFile)
+    except (OSError, msgspec.DecodeError):
+        return
+    if process.identity() == own_identity():
+        path.unlink(missing_ok=True)
