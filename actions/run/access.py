@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -36,6 +37,7 @@ class ClusterAccess:
         self._clock = clock
         self._token_factory = token_factory
         self._connection: Connection | None = None
+        self._opening = asyncio.Lock()
 
     @property
     def is_possible(self) -> bool:
@@ -53,8 +55,19 @@ class ClusterAccess:
             ConflictError: Another cluster answers.
             UnreachableError: Nobody answers.
         """
-        if self._connection is not None:
+        async with self._opening:  # a stage and its watcher ask at the same time
+            if self._connection is None:
+                self._connection = await self._connected(expected_uid)
             return self._connection
+
+    async def aclose(self) -> None:
+        """Close the session; the next `open` makes a new one."""
+        async with self._opening:
+            if self._connection is not None:
+                await self._connection.session.aclose()
+                self._connection = None
+
+    async def _connected(self, expected_uid: str) -> Connection:
         if not self.is_possible:
             raise MissingError(f"{self._kubeconfig} is not there.", hint="The run has to reach its access stage first.")
         session = await KubeSession.connect(
@@ -68,14 +81,7 @@ class ClusterAccess:
         except BaseException:
             await session.aclose()
             raise
-        self._connection = Connection(session, Discovery(session, clock=self._clock))
-        return self._connection
-
-    async def aclose(self) -> None:
-        """Close the session; the next `open` makes a new one."""
-        if self._connection is not None:
-            await self._connection.session.aclose()
-            self._connection = None
+        return Connection(session, Discovery(session, clock=self._clock))
 
 
 async def _verify(session: KubeSession, expected_uid: str) -> None:
