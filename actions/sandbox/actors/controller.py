@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from abc import ABC, abstractmethod
 from typing import Never
 
 from actions.base.errors import ConsoleError
 
+_MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
+"""What reading an object that is not formed as its kind should be ends in."""
+_log = logging.getLogger(__name__)
 _FIRST_RETRY_SECONDS = 0.1
 _LAST_RETRY_SECONDS = 5.0
 
@@ -51,12 +55,18 @@ class Controller(ABC):
         try:
             again_seconds = await self.reconcile(key)
         except ConsoleError:
-            failures = self._failures[key] = self._failures.get(key, 0) + 1
-            again_seconds = min(_LAST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2**failures)
+            again_seconds = self._retry_seconds(key)
+        except _MALFORMED as error:
+            _log.warning("%s cannot work with %s: %r", type(self).__name__, key, error)
+            again_seconds = self._retry_seconds(key)
         else:
             self._failures.pop(key, None)
         if again_seconds is not None:
             self._wake_in(key, again_seconds)
+
+    def _retry_seconds(self, key: str) -> float:
+        failures = self._failures[key] = self._failures.get(key, 0) + 1
+        return min(_LAST_RETRY_SECONDS, _FIRST_RETRY_SECONDS * 2.0 ** min(failures, 16))
 
     def _wake_in(self, key: str, seconds: float) -> None:
         timer = self._timers.pop(key, None)

@@ -15,6 +15,7 @@ from actions.sandbox.actors.kinds import (
     PYTORCH_JOBS,
     SERVICES,
     Document,
+    Kind,
     is_deleting,
     key_of,
     owner_of,
@@ -111,9 +112,8 @@ class PyTorchJobController(Controller):
         deployment = self._caches[DEPLOYMENTS].get(_OPERATOR)
         return deployment is not None and bool((deployment.get("status") or {}).get("readyReplicas"))
 
-    def _children(self, job: Document, kind: object) -> list[Document]:
-        cache = self._caches[PODS if kind is PODS else SERVICES]
-        return sorted(cache.of_owner(job), key=lambda child: (role_of(child), index_of(child)))
+    def _children(self, job: Document, kind: Kind) -> list[Document]:
+        return sorted(self._caches[kind].of_owner(job), key=lambda child: (role_of(child), index_of(child)))
 
     async def _advance(self, job: Document, status: JobStatus, pods: list[Document], services: list[Document]) -> None:
         """Make what is missing, take away what is too much, conclude."""

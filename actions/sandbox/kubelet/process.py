@@ -69,10 +69,13 @@ async def run_program(
 
 
 def _next(program: Program) -> Step | int:
+    """The next step, or the exit code. A program that stumbles over its arguments has crashed, as a real one would."""
     try:
         return next(program)
     except StopIteration as end:
         return int(end.value or 0)
+    except (ValueError, ArithmeticError, LookupError):
+        return 1
 
 
 def _interrupted(program: Program) -> Step | int:
