@@ -98,7 +98,8 @@ def thinned(xs: Sequence[float], heights: Sequence[float | None], buckets: int) 
 
 def round_ticks(low: float, high: float, most: int) -> list[float]:
     """Round numbers between `low` and `high`, at most `most`, at least one."""
-    if not high > low or most < 2:
+    is_point = high - low <= 1e-9 * max(abs(low), abs(high))  # finer than numbers of that size can tell
+    if is_point or most < 2:
         return [low]
     raw = (high - low) / most
     magnitude = 10.0 ** math.floor(math.log10(raw))

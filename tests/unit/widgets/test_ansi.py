@@ -56,5 +56,12 @@ def test_siblings_lose_what_they_share() -> None:
     assert short_names(names) == {names[0]: "master-0", names[1]: "worker-12"}
 
 
+def test_siblings_that_differ_by_number_only_keep_a_word() -> None:
+    assert short_names(["train-worker-0", "train-worker-1"]) == {
+        "train-worker-0": "worker-0",
+        "train-worker-1": "worker-1",
+    }
+
+
 def test_a_lone_name_keeps_its_last_two_words() -> None:
     assert short_names(["esm1nv-pretraining-worker-0"]) == {"esm1nv-pretraining-worker-0": "worker-0"}
