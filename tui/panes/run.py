@@ -92,4 +92,4 @@ class RunPane(Pane):
         if view is None or stage is None:
             return
         now = self.desk.clock.now().timestamp()
-        self._detail.show([*run.stage_detail(stage, now=now), *run.ending_lines(view)])
+        self._detail.show([*run.stage_detail(stage, now=now, width=self._detail.size.width), *run.ending_lines(view)])

@@ -69,19 +69,18 @@ def _field(name: str, parameter: Parameter, default: Value) -> Field:
 
 
 def plan_lines(plan: LaunchPlan) -> list[Cells]:
-    """One line for each stage, then the sums."""
-    lines: list[Cells] = [(Span("STAGE                          EXPECTED      $/H        COST", Tone.STRONG),)]
-    lines += [_stage_line(stage) for stage in plan.stages]
+    """The sums, then one line for each stage."""
     total = _range(plan.total_low, plan.total_high)
     peak = "" if plan.peak_usd_per_hour is None else f", at most {format_usd(plan.peak_usd_per_hour)}/h"
     sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {total}{peak}"
-    lines.append((Span("All of it: ", Tone.MUTED), Span(sums, Tone.STRONG)))
+    lines: list[Cells] = [(Span("All of it: ", Tone.MUTED), Span(sums, Tone.STRONG))]
     if plan.unpriced:
         names = ", ".join(plan.unpriced)
         lines.append((Span(f"▲ at least: no price is known of {names}", Tone.WARN),))
     if plan.is_cost_simulated:
         lines.append((Span("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT),))
-    return lines
+    lines.append((Span("STAGE                          EXPECTED      $/H        COST", Tone.STRONG),))
+    return lines + [_stage_line(stage) for stage in plan.stages]
 
 
 def _stage_line(stage: StagePlan) -> Cells:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Iterable
 
-from actions.run.records import CheckResult, Finding, PlanOffer
+from actions.run.records import Action, CheckResult, Finding, PlanOffer
 from actions.run.view import RunState, RunView, StageState, StageView
 from tui.present.cells import Cells, Span, Tone
 from tui.present.stages import GLYPHS, StageLine, StageLook
@@ -75,7 +76,8 @@ def _line(stage: StageView, key: str, look: StageLook, now: float) -> StageLine:
     expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
     is_told = stage.state in (StageState.RUNNING, StageState.FAILED)
     note = "press a to approve" if look is StageLook.WAITING else stage.message if is_told else ""
-    title = f"undo {stage.title}" if key.startswith(TEARDOWN_PREFIX) and stage.kind != stage.id else stage.title
+    is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
+    title = f"undo {stage.title}" if is_undo else stage.title
     return StageLine(key, title, look, elapsed, expects, note)
 
 
@@ -120,8 +122,14 @@ def _remaining(view: RunView, now: float) -> list[Span]:
     return [_DOT, Span(f"{duration_range(low, high)} to go as expected", Tone.MUTED)] if high > 0 else []
 
 
-def stage_detail(stage: StageView, *, now: float) -> list[Cells]:
-    """What the selected stage says: title, how long, its message, what it found, offers or gave."""
+def stage_detail(stage: StageView, *, now: float, width: int = 80) -> list[Cells]:
+    """What the selected stage says: title, how long, its message, what it found, offers or gave.
+
+    Args:
+        stage: The stage, or a step of a teardown.
+        now: Seconds since the epoch.
+        width: Terminal columns; the message is wrapped there.
+    """
     glyph = GLYPHS[_LOOKS[stage.state]]
     title: list[Span] = [
         Span(f"{glyph.sign} ", glyph.tone),
@@ -133,8 +141,10 @@ def stage_detail(stage: StageView, *, now: float) -> list[Cells]:
     ]
     title += _spent(stage, now)
     lines: list[Cells] = [tuple(title)]
-    if stage.message:
-        lines.append((Span(stage.message, Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN),))
+    is_offered = stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL
+    if stage.message and not is_offered:
+        tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
+        lines += [(Span(line, tone),) for line in textwrap.wrap(stage.message, max(20, width))]
     if stage.needs and stage.state is StageState.PENDING:
         lines.append((Span(f"After {', '.join(stage.needs)}.", Tone.MUTED),))
     if stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL:

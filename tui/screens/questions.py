@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from typing import assert_never
 
 import msgspec
@@ -15,6 +16,8 @@ from tui.modals.confirm import Question
 from tui.present.cells import Cells, Span, Tone
 
 _PLAN_LINES = 14
+_WIDTH = 66
+"""Columns of text in a dialog on a terminal of eighty columns."""
 
 
 class Questioner:
@@ -91,7 +94,8 @@ def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
     for item in owned:
         kinds[item.kind] = kinds.get(item.kind, 0) + 1
     lines: list[Cells] = [(Span("Stops its jobs and removes what it made, in reverse order, then audits."),)]
-    lines += [(Span(f"  {count} × {kind}"),) for kind, count in sorted(kinds.items())]
+    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
+    lines += [(Span(f"  {line}"),) for line in textwrap.wrap(counted, _WIDTH)]
     kept = sum(item.existed for item in view.owned)
     if kept:
         lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from actions.fleet.cost import CostModel, FleetCost
@@ -25,7 +27,7 @@ def cost_of(*instance_types: str) -> FleetCost:
 
 
 def test_a_wide_header_says_everything() -> None:
-    text = text_of(header_line(HeaderFacts(**_fields(cost=cost_of("g5.12xlarge"))), 160))
+    text = text_of(header_line(replace(FULL, cost=cost_of("g5.12xlarge")), 160))
 
     for part in ("demo ×20, cost simulated", "read-only", "111122223333", "bionemo-on-eks", "us-west-2", "creds 3h00m"):
         assert part in text
@@ -35,11 +37,11 @@ def test_a_wide_header_says_everything() -> None:
 
 @pytest.mark.parametrize("width", [60, 80, 100, 132, 200])
 def test_the_header_never_grows_beyond_its_line(width: int) -> None:
-    assert width_of(header_line(HeaderFacts(**_fields(cost=cost_of("g5.12xlarge"))), width)) <= max(width, 70)
+    assert width_of(header_line(replace(FULL, cost=cost_of("g5.12xlarge")), width)) <= max(width, 70)
 
 
 def test_badges_cluster_and_sum_survive_eighty_columns() -> None:
-    text = text_of(header_line(HeaderFacts(**_fields(cost=cost_of("g5.12xlarge"))), 80))
+    text = text_of(header_line(replace(FULL, cost=cost_of("g5.12xlarge")), 80))
 
     for part in ("demo ×20", "read-only", "bionemo-on-eks", "$5.67/h"):
         assert part in text
@@ -63,7 +65,3 @@ def test_an_eks_context_is_taken_apart() -> None:
     place = place_of("arn:aws:eks:us-west-2:111122223333:cluster/bionemo-on-eks")
 
     assert (place.cluster, place.region, place.account) == ("bionemo-on-eks", "us-west-2", "111122223333")
-
-
-def _fields(cost: FleetCost) -> dict[str, object]:
-    return {name: getattr(FULL, name) for name in FULL.__slots__} | {"cost": cost}
