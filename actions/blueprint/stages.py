@@ -64,8 +64,7 @@ class Watch(Part, frozen=True, kw_only=True):
 
     logs: LogWatch | None = None
     accelerator: Accelerator = Accelerator.NONE
-    accelerator_pods: str = ""
-    """Label selector of the pods that are asked. Empty: those of `logs.pods`."""
+    """Which tool is asked, in the pods of `logs`."""
     charts: tuple[str, ...] = ()
     """Metrics in the order of their panels, as `actions.telemetry` names them: `train_loss`, `step_time_s`…"""
     progress: FileProgress | None = None
@@ -264,8 +263,6 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
     """The Job, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
     gone_is_success: bool = False
     """Its time to live removes it after the end: gone, once seen running and not failed, means it succeeded."""
-    releases: tuple[ObjectName, ...] = ()
-    """Node pools whose claims must be gone after its undo, before the cluster may go."""
 
     @property
     def files(self) -> tuple[str, ...]:
