@@ -41,7 +41,7 @@ class KubeconfigHandler:
 
     async def perform(self) -> Performed:
         target = self._chosen()
-        data = _copy_of(load_context(target)) if target else await self._from_eks()
+        data = copy_of(load_context(target)) if target else await self._from_eks()
         write_private(kubeconfig_path(self._work.folder), data)
         await self._work.access.aclose()
         identity = await self._identity()
@@ -112,7 +112,7 @@ class KubeconfigHandler:
         return identity
 
 
-def _copy_of(chosen: ChosenContext) -> bytes:
+def copy_of(chosen: ChosenContext) -> bytes:
     """A kubeconfig with this one context, as JSON, which is YAML too."""
     cluster = {
         "server": chosen.server,

@@ -1,0 +1,110 @@
+"""The pure parts of stages."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actions.base.errors import ConfigError
+from actions.cluster.kubeconfig import ClusterTarget, load_context
+from actions.cluster.objects import ObjectRef
+from actions.run.secrets import referenced_environment, resolve_secret
+from actions.run.stages.check import allows_instance_type
+from actions.run.stages.kubeconfig import copy_of
+from actions.run.stages.names import wait_command
+
+
+def a_pool(*requirements: dict[str, Any]) -> dict[str, Any]:
+    return {"spec": {"template": {"spec": {"requirements": list(requirements)}}}}
+
+
+def wants(key: str, operator: str, *values: str) -> dict[str, Any]:
+    return {"key": key, "operator": operator, "values": list(values)}
+
+
+@pytest.mark.parametrize(
+    ("requirement", "is_allowed"),
+    [
+        (wants("node.kubernetes.io/instance-type", "In", "g5.12xlarge", "g5.24xlarge"), True),
+        (wants("node.kubernetes.io/instance-type", "In", "g5.24xlarge"), False),
+        (wants("node.kubernetes.io/instance-type", "NotIn", "g5.12xlarge"), False),
+        (wants("karpenter.k8s.aws/instance-family", "In", "g5"), True),
+        (wants("karpenter.k8s.aws/instance-family", "In", "g6"), False),
+        (wants("karpenter.k8s.aws/instance-size", "In", "2xlarge", "12xlarge"), True),
+        (wants("karpenter.k8s.aws/instance-category", "In", "p"), False),
+        (wants("karpenter.k8s.aws/instance-generation", "Gt", "4"), True),
+        (wants("karpenter.k8s.aws/instance-generation", "Gt", "5"), False),
+        (wants("topology.kubernetes.io/zone", "In", "us-west-2d"), True),
+    ],
+)
+def test_a_pool_allows_what_its_requirements_allow(requirement: dict[str, Any], is_allowed: bool) -> None:
+    assert allows_instance_type(a_pool(requirement), "g5.12xlarge") is is_allowed
+
+
+def test_a_copied_context_says_the_same_as_the_original(tmp_path: Path) -> None:
+    (tmp_path / "ca.pem").write_text("pem")
+    config = {
+        "apiVersion": "v1",
+        "kind": "Config",
+        "current-context": "other",
+        "clusters": [
+            {"name": "c", "cluster": {"server": "https://10.0.0.1", "certificate-authority": "ca.pem"}},
+            {"name": "other", "cluster": {"server": "https://10.0.0.2"}},
+        ],
+        "contexts": [
+            {"name": "mine", "context": {"cluster": "c", "user": "u", "namespace": "team"}},
+            {"name": "other", "context": {"cluster": "other", "user": "u"}},
+        ],
+        "users": [
+            {
+                "name": "u",
+                "user": {
+                    "exec": {
+                        "apiVersion": "client.authentication.k8s.io/v1beta1",
+                        "command": "aws",
+                        "args": ["eks", "get-token", "--cluster-name", "c"],
+                        "env": [{"name": "AWS_PROFILE", "value": "team"}],
+                    }
+                },
+            }
+        ],
+    }
+    original = tmp_path / "config"
+    original.write_text(json.dumps(config))
+    chosen = load_context(ClusterTarget(original, context="mine"))
+    copied = tmp_path / "elsewhere" / "kubeconfig"
+    copied.parent.mkdir()
+    copied.write_bytes(copy_of(chosen))
+    again = load_context(ClusterTarget(copied))
+    for name in ("context", "cluster", "server", "namespace", "ca_file", "plugin"):
+        assert getattr(again, name) == getattr(chosen, name)
+
+
+def test_a_secret_is_read_where_its_reference_leads(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NGC_API_KEY", "from the environment")
+    (tmp_path / "key").write_text("from a file\n")
+    assert resolve_secret("env:NGC_API_KEY") == "from the environment"
+    assert resolve_secret(f"file:{tmp_path / 'key'}") == "from a file"
+
+
+@pytest.mark.parametrize("reference", ["env:NOT_SET_ANYWHERE", "file:/does/not/exist", "secretsmanager:key"])
+def test_a_secret_that_cannot_be_read_is_named_by_its_reference(reference: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        resolve_secret(reference)
+    assert reference in caught.value.message
+
+
+def test_only_variables_that_a_parameter_refers_to_are_handed_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NGC_API_KEY", "key")
+    monkeypatch.setenv("OTHER_KEY", "other")
+    assert referenced_environment(["env:NGC_API_KEY", "env:NOT_SET_ANYWHERE", 5, "OTHER_KEY"]) == {"NGC_API_KEY": "key"}
+
+
+def test_a_wait_is_written_as_kubectl_would_take_it() -> None:
+    claim = ObjectRef("v1", "PersistentVolumeClaim", "default", "data")
+    assert wait_command(claim) == (
+        "kubectl -n default wait --for=jsonpath='{.status.phase}'=Bound persistentvolumeclaim/data"
+    )
