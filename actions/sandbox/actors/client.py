@@ -12,6 +12,7 @@ from actions.cluster.session import KubeSession, decode_document
 from actions.sandbox.actors.kinds import EVENTS, Document, Kind, key_of, uid_of
 
 _MERGE = "application/merge-patch+json"
+_REMEMBERED_EVENTS = 4096
 
 
 class ApiClient:
@@ -108,6 +109,8 @@ class ApiClient:
         made = await self.create(EVENTS, event)
         if made is not None:
             self._events[signature] = (key_of(made), 1)
+            if len(self._events) > _REMEMBERED_EVENTS:
+                del self._events[next(iter(self._events))]
 
 
 def _event(
