@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 
 from textual.filter import LineFilter
 from textual.screen import Screen
+from textual.worker import Worker
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError, RefusedError
@@ -61,7 +62,7 @@ class ConsoleApp(DiscreetApp[Any]):
         super().__init__()
         self._filter = ControlFilter()
         self._play = play
-        self._playing: asyncio.Task[None] | None = None
+        self._playing: Worker[None] | None = None
         self.desk = Desk(settings, clock or SystemClock(), Ticker(self._paint))
         self.workspace = Workspace(self.desk)
         self._actions = RunActions(settings, self.desk.runs, self.desk.clock)
@@ -183,7 +184,7 @@ class ConsoleApp(DiscreetApp[Any]):
     def _start(self) -> None:
         self.desk.start()
         if self._play is not None:
-            self._playing = asyncio.create_task(self._run_script(self._play))
+            self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)
 
     async def _run_script(self, play: Play) -> None:
         self.exit(await play(self.host))

@@ -63,6 +63,7 @@ class ConsoleHost:
         Raises:
             ConsoleError: It cannot be done.
         """
+        self._desk.runs.catch_up()  # a script has looked at the journal itself, and may be ahead of the screen
         await self._carrier.carry(call, is_asked=False)
         await self.settle()
 

@@ -62,7 +62,7 @@ class RunFeed:
         self._reader = None
         self.view = None
         self._reader = RunReader(folder, clock=self._clock)
-        self._poll()
+        self.catch_up()
 
     def find(self, run_id: str) -> RunSummary:
         """The run with this id, or the one on screen for an empty id.
@@ -100,7 +100,7 @@ class RunFeed:
         await self.refresh_list()
         live()
         while True:
-            self._poll()
+            self.catch_up()
             if self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
                 await self.refresh_list()
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
@@ -112,7 +112,8 @@ class RunFeed:
             self._reader = None
         self._disk.close()
 
-    def _poll(self) -> None:
+    def catch_up(self) -> None:
+        """Read what has been written to the chosen run since the last look."""
         if self._reader is None:
             return
         view = self._reader.poll()
