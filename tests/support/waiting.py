@@ -8,6 +8,8 @@ from typing import TypeVar
 
 from textual.pilot import Pilot
 
+from tui.seams import screen_text
+
 AppResultT = TypeVar("AppResultT")
 
 
@@ -33,8 +35,6 @@ async def wait_for(
             while not predicate():
                 await settle(pilot)
     except TimeoutError:
-        from tui.seams import screen_text
-
         message = f"waited {deadline_seconds} s for: {description}\n{screen_text(pilot.app)}"
         raise AssertionError(message) from None
 

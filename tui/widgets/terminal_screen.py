@@ -53,7 +53,8 @@ class TerminalScreen:
         return changed
 
     def resize(self, columns: int, rows: int) -> None:
-        """Change the size of the grid."""
+        """Change the size of the grid; rows go at the top only as far as the cursor needs room, else at the bottom."""
+        self._screen.shrink(rows)
         self._screen.resize(lines=rows, columns=columns)
         self._screen.dirty.clear()
 
@@ -76,6 +77,20 @@ class TerminalScreen:
 
 
 class _Screen(pyte.Screen):  # type: ignore[misc]  # mypy takes pyte as untyped
+    def shrink(self, rows: int) -> None:
+        """Prepare for fewer rows: pyte drops all of them at the top, where the text is, whatever stands below."""
+        excess = self.lines - rows
+        if excess <= 0:
+            return
+        column, row = self.cursor.x, self.cursor.y
+        needed = max(0, row - rows + 1)
+        self.reset_mode(pyte.modes.DECOM)
+        self.set_margins()
+        if excess > needed:  # pyte takes 0 lines for 1
+            self.cursor_position(1, 1)
+            self.insert_lines(excess - needed)
+        self.cursor.x, self.cursor.y = column, row - needed
+
     def select_graphic_rendition(self, *attrs: int, private: bool = False) -> None:
         """Private forms of SGR mean something else; pyte's own method refuses the argument."""
         if not private:

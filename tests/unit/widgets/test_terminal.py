@@ -37,6 +37,28 @@ def test_odd_sequences_do_not_end_the_terminal(oddity: bytes) -> None:
     assert "still here" in text_of_row(screen, 1)
 
 
+def test_a_smaller_terminal_keeps_the_text_above_the_cursor() -> None:
+    screen = TerminalScreen(20, 24)
+    screen.feed(b"first\r\nsecond\r\n$ ")
+    screen.resize(20, 5)
+    assert [text_of_row(screen, row) for row in range(5)] == ["first", "second", "$", "", ""]
+    assert screen.cursor == (2, 2)
+    screen.resize(20, 2)
+    assert [text_of_row(screen, row) for row in range(2)] == ["second", "$"]
+    assert screen.cursor == (2, 1)
+    screen.resize(20, 4)
+    screen.feed(b"ls")
+    assert text_of_row(screen, 1) == "$ ls"
+
+
+def test_a_smaller_terminal_with_the_cursor_at_its_foot_loses_the_top() -> None:
+    screen = TerminalScreen(20, 4)
+    screen.feed(b"1\r\n2\r\n3\r\n4")
+    screen.resize(20, 2)
+    assert [text_of_row(screen, row) for row in range(2)] == ["3", "4"]
+    assert screen.cursor == (1, 1)
+
+
 @given(st.binary(max_size=300))
 def test_no_bytes_at_all_end_the_terminal(data: bytes) -> None:
     screen = TerminalScreen(20, 5)

@@ -1,0 +1,47 @@
+"""Toned text and scrollbars: what fits where."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tui.present.cells import Span, Tone, cells_of, fit, text_of, width_of
+from tui.present.scroll import thumb_of
+
+texts = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs", "So"]), max_size=12)
+
+
+@given(st.lists(st.builds(Span, texts, st.sampled_from(Tone)), max_size=5), st.integers(0, 40), st.booleans())
+def test_fitted_text_has_exactly_the_width_asked_for(spans: list[Span], width: int, align_right: bool) -> None:
+    assert width_of(fit(tuple(spans), width, align_right=align_right)) == width
+
+
+def test_what_was_cut_ends_in_an_ellipsis_and_keeps_its_tones() -> None:
+    cells = fit((Span("ready ", Tone.GOOD), Span("since yesterday", Tone.MUTED)), 10)
+    assert text_of(cells) == "ready sin…"
+    assert [span.tone for span in cells] == [Tone.GOOD, Tone.MUTED]
+
+
+def test_wide_characters_count_twice() -> None:
+    assert text_of(fit("進捗状況", 5)) == "進捗…"
+    assert text_of(fit("進捗", 6, align_right=True)) == "  進捗"
+
+
+def test_plain_text_and_a_span_are_cells_too() -> None:
+    assert cells_of("a") == (Span("a"),)
+    assert cells_of(Span("a", Tone.BAD)) == (Span("a", Tone.BAD),)
+
+
+@given(st.integers(0, 10_000), st.integers(0, 10_000), st.integers(1, 80))
+def test_the_thumb_is_always_on_its_rail(top: int, count: int, height: int) -> None:
+    start, size = thumb_of(top, count, height)
+    assert start >= 0
+    assert 1 <= size <= height
+    assert start + size <= height
+
+
+def test_the_thumb_stands_at_the_ends_when_the_view_does() -> None:
+    assert thumb_of(0, 1_000, 20)[0] == 0
+    start, size = thumb_of(980, 1_000, 20)
+    assert start + size == 20
+    assert thumb_of(0, 5, 20) == (0, 20)
