@@ -12,7 +12,7 @@ from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.ports import Channel, ExecStreams
 from actions.sandbox.workloads.images import exec_program
 from actions.sandbox.workloads.program import GpuLoad, Program, Step
-from actions.sandbox.workloads.shell import Leave, is_shell, run_lines, script_of
+from actions.sandbox.workloads.shell import Leave, is_conversation, run_lines, without_env
 from actions.sandbox.workloads.terminal import Inside
 
 _INTERRUPT, _END, _BACKSPACES = b"\x03", b"\x04", (b"\x7f", b"\x08")
@@ -39,7 +39,8 @@ class RemoteCommand:
 
     async def run(self, argv: Sequence[str]) -> int:
         """Run the command and return its exit code."""
-        if not is_shell(argv) or script_of(argv) is not None:
+        argv = without_env(argv)
+        if not is_conversation(argv):
             return await self._run(exec_program(self._inside, list(argv)))
         return await (self._converse() if self._tty else self._run_input())
 

@@ -16,6 +16,8 @@ _LIST_OPERATORS = (";", "&&", "||")
 _REDIRECTIONS = (">", ">>", "2>", "<")
 _BEYOND = frozenset({"if", "for", "while", "until", "case", "function", "{", "(", ")", "&"})
 _VARIABLE = re.compile(r"\$(?:\{(\w+|\?)\}|(\w+|\?))")
+_BECOMES_SHELL = re.compile(r"\bexec\s+(?:\S*/)?(?:sh|bash|ash|dash)\s*$")
+_ASSIGNMENT = re.compile(r"\w+=")
 _MARK = "\x00"
 
 
@@ -38,6 +40,22 @@ def script_of(argv: Sequence[str]) -> str | None:
         if re.fullmatch(r"-[a-z]*c[a-z]*", argument):
             return argv[position + 1] if position + 1 < len(argv) else ""
     return None
+
+
+def is_conversation(argv: Sequence[str]) -> bool:
+    """Whether an argument list ends in a shell that somebody types into: `sh`, or `sh -c "…; exec sh"`."""
+    if not is_shell(argv):
+        return False
+    script = script_of(argv)
+    return script is None or _BECOMES_SHELL.search(script) is not None
+
+
+def without_env(argv: Sequence[str]) -> Sequence[str]:
+    """The program of `env NAME=VALUE … PROGRAM …`; any other argument list as it is."""
+    if not argv or posixpath.basename(argv[0]) != "env":
+        return argv
+    program = next((index for index, word in enumerate(argv[1:], start=1) if not _ASSIGNMENT.match(word)), None)
+    return argv if program is None else argv[program:]
 
 
 def run_argv(inside: Inside, argv: Sequence[str], given: str = "") -> Program:
