@@ -70,7 +70,7 @@ class SpoolCurves:
         self.stage = stage
         self.curves = Curves()
         self.progress: dict[tuple[str, str], Progress] = {}
-        """The newest state by pod and label."""
+        """The newest state by pod and label, what moved last at the end."""
         self.revision = 0
         self._reader = _reader_of(folder, stage)
         self._offset = 0
@@ -88,7 +88,9 @@ class SpoolCurves:
         was, self._offset = self._offset, offset
         for item in findings:
             if isinstance(item.finding, Progress):
-                self.progress[item.pod, item.finding.label] = item.finding
+                key = item.pod, item.finding.label
+                self.progress.pop(key, None)
+                self.progress[key] = item.finding
             else:
                 self.curves.add(item.finding)
         if findings:

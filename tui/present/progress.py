@@ -14,10 +14,10 @@ _BAR_WIDTH = 24
 
 
 def progress_lines(states: Mapping[tuple[str, str], Progress], *, limit: int) -> list[Cells]:
-    """One line for each bar, the newest label of each pod; of many pods the slowest first.
+    """One line for each pod, with the bar that moved last; of many pods the slowest first.
 
     Args:
-        states: Newest state by pod and label, in the order in which the labels first came.
+        states: Newest state by pod and label, what moved last at the end.
         limit: Most lines.
     """
     newest: dict[str, Progress] = {}
