@@ -13,7 +13,7 @@ from actions.run.view import RunState, RunView
 
 POLL_BUSY_SECONDS = 0.25
 POLL_IDLE_SECONDS = 1.0
-LIST_EVERY_SECONDS = 5.0
+LIST_EVERY_SECONDS = 15.0
 
 
 class RunFeed:

@@ -40,6 +40,11 @@ class Carrier:
         self._doubt = doubt
         self._vouch = vouch
 
+    @property
+    def known(self) -> frozenset[str]:
+        """Ids of the commands that it can carry out."""
+        return frozenset(self._verbs)
+
     def refuse_mutation(self, call: Call) -> None:
         """Refuse what a read-only session may not do.
 

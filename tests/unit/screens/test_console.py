@@ -1,0 +1,143 @@
+"""The console with nothing to look at: keys, lines, modals. No cluster, no run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.cluster.kubeconfig import ClusterTarget
+from tests.support.waiting import settle, wait_for
+from tui.app import ConsoleApp
+from tui.live.settings import ConsoleSettings, DemoBadge
+from tui.seams import screen_text
+
+SIZE = (120, 36)
+
+
+def an_app(*, readonly: bool = False) -> ConsoleApp:
+    """A console whose kubeconfig is not there."""
+    target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
+    return ConsoleApp(ConsoleSettings(target=target, readonly=readonly, demo=DemoBadge(20)))
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+async def test_the_header_carries_the_badges_from_the_first_frame() -> None:
+    app = an_app(readonly=True)
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        first = screen_text(app).splitlines()[0]
+
+    assert "demo ×20" in first
+    assert "read-only" in first
+
+
+async def test_a_missing_kubeconfig_is_told_at_the_border_in_one_sentence() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for(pilot, lambda: "refused" in screen_text(app), "the border tells what is wrong")
+
+        assert "Traceback" not in screen_text(app)
+
+
+async def test_digits_open_panes_and_escape_goes_back() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await app.host.press(["8"])
+        await wait_for(pilot, lambda: app.workspace.split.current == "events", "the events are shown")
+        await app.host.press(["escape"])
+        await wait_for(pilot, lambda: app.workspace.split.current == "nodes", "the nodes are shown again")
+
+
+async def test_a_typed_line_is_carried_out() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await app.host.press([":", *"cost", "enter"])
+        await wait_for(pilot, lambda: app.workspace.split.current == "cost", "the costs are shown")
+
+
+async def test_an_unknown_command_is_told_with_what_is_near() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await settle(pilot)
+        await app.host.press([":", *"teardwon", "enter"])
+        await wait_for(pilot, lambda: "Did you mean teardown" in screen_text(app), "the hint is shown")
+
+
+async def test_a_mutation_of_a_read_only_console_is_one_sentence() -> None:
+    app = an_app(readonly=True)
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await settle(pilot)
+        await app.host.press([":", *"launch", "space", *"bionemo-esm1nv", "enter"])
+        await wait_for(pilot, lambda: "read-only: launch was not" in screen_text(app), "the refusal is shown")
+
+
+async def test_the_prefix_key_arranges_panes() -> None:
+    app = an_app()
+    async with app.run_test(size=(200, 50)) as pilot:
+        await settle(pilot)
+        await app.host.press(["ctrl+w"])
+        await wait_for(pilot, lambda: "four panes" in screen_text(app), "the keys after ctrl+w are shown")
+        await app.host.press(["s"])
+        await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen")
+
+
+async def test_zoom_gives_one_pane_the_room_and_takes_it_back() -> None:
+    app = an_app()
+    async with app.run_test(size=(200, 50)) as pilot:
+        await settle(pilot)
+        await app.carry_line("layout quad")
+        await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen")
+        await app.host.press(["z"])
+        await wait_for(pilot, lambda: len(app.workspace.visible) == 1, "one pane is seen")
+        await app.host.press(["z"])
+        await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen again")
+
+
+async def test_help_names_the_keys_of_the_focused_pane_first() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await app.host.press(["4", "?"])
+        await wait_for(pilot, lambda: "In the run pane" in screen_text(app), "the help is shown")
+        await app.host.press(["escape"])
+        await wait_for(pilot, lambda: "In the run pane" not in screen_text(app), "the help is gone")
+
+
+async def test_the_launch_form_shows_plan_and_cost_and_needs_a_yes() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await app.carry_line("launch bionemo-esm1nv")
+        await wait_for(pilot, lambda: "All of it:" in screen_text(app), "the plan is computed")
+        await app.host.press(["enter"])
+        await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it is asked once more")
+        await app.host.press(["n"])
+        await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" not in screen_text(app), "the question is gone")
+
+    assert not list(Path(app.desk.runs.folder or "/nonexistent").glob("*"))
+
+
+async def test_describe_with_nothing_selected_says_what_to_do() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await settle(pilot)
+        await app.host.press(["d"])
+        await wait_for(pilot, lambda: "Nothing is selected." in screen_text(app), "the sentence is shown")
+
+
+async def test_heavy_libraries_are_not_there_at_the_first_frame() -> None:
+    from actions.base.process import own_module, run_tool
+
+    heavy = ("aiohttp", "kubernetes", "boto3", "plotext", "pyte")
+    code = f"import sys, tui.app; print([name for name in {heavy} if name in sys.modules])"
+    argv = [*own_module("x")[:2], "-c", code]
+
+    assert (await run_tool(argv, deadline_seconds=30)).decode().strip() == "[]"
