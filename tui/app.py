@@ -126,6 +126,8 @@ class ConsoleApp(DiscreetApp[Any]):
             await self.carrier.carry(call, is_asked=True)
         except ConsoleError as error:
             self._tell_error(error)
+        except Exception as error:  # noqa: BLE001 - the command boundary: a defect in one verb must not end the console
+            self.notify_plainly(f"{call.command.id} met a defect of this program: {type(error).__name__}: {error}")
 
     async def _review(self, arguments: Launch) -> None:
         from tui.screens.launch import LaunchScreen
@@ -177,6 +179,9 @@ class ConsoleApp(DiscreetApp[Any]):
         self.exit(return_code=128 + number)
 
     def _paint(self) -> None:
+        self.call_later(self._pull)  # in the app's own queue, so that a defect ends it with a report
+
+    def _pull(self) -> None:
         for screen in self.screen_stack:
             if isinstance(screen, PullingScreen) and screen.is_mounted:
                 screen.pull()

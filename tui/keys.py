@@ -113,6 +113,13 @@ KEYS: tuple[Key, ...] = (
 )
 
 
+WIDGET_KEYS: dict[Context, tuple[tuple[str, str], ...]] = {
+    Context.LOGS: (("s", "follow"), ("/", "search"), ("&", "only"), ("W", "wrap"), ("T", "time")),
+    Context.CHARTS: (("L", "log axis"), ("E", "smooth")),
+}
+"""What the widgets of a pane understand by themselves, for the footer: key and label."""
+
+
 def keys_of(context: Context) -> Iterator[Key]:
     """The rows of one context, in the table's order."""
     return (key for key in KEYS if key.context is context)
@@ -144,7 +151,10 @@ def explanation(key: Key) -> str:
 def footer(context: Context) -> tuple[tuple[str, str], ...]:
     """Key and label of what the footer shows while a pane of `context` has the focus, the pane's own keys first."""
     rows = dict.fromkeys([*keys_of(context), *keys_of(Context.EVERYWHERE)])
-    return tuple((shown_name(row.keys[0]), row.label) for row in rows if row.in_footer)
+    own = WIDGET_KEYS.get(context, ())
+    taken = {name for name, _ in own}
+    shown = ((shown_name(row.keys[0]), row.label) for row in rows if row.in_footer)
+    return (*own, *(pair for pair in shown if pair[0] not in taken))
 
 
 def keys_page() -> str:
@@ -172,6 +182,7 @@ MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
     (("/", "n", "N"), "Search, next match, previous match (logs, texts)."),
     (("&",), "Only matching lines (logs)."),
     (("s", "W", "T", "P"), "Follow, wrap, time, pod (logs)."),
+    (("L", "E"), "Logarithmic axis, smoothing (charts)."),
     (("esc esc",), "Leave a shell."),
 )
 """What the widgets themselves understand, for help and documentation: keys, and what they do."""

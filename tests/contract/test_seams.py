@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from textual.app import App, ComposeResult
 from textual.geometry import NULL_OFFSET, Region, Size, Spacing
 from textual.layout import Layout, WidgetPlacement
@@ -9,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tests.support.waiting import wait_for
-from tui.seams import forget_arrangement, screen_strips, screen_text
+from tui.seams import DiscreetApp, forget_arrangement, screen_strips, screen_text
 
 
 class HelloApp(App[None]):
@@ -60,3 +61,22 @@ async def test_a_layout_that_depends_on_a_model_is_arranged_anew_on_request() ->
         forget_arrangement(holder)
         holder.refresh(layout=True)
         await wait_for(pilot, lambda: screen_text(app).startswith("       child"), "the child at its second column")
+
+
+class Crashing(DiscreetApp[None]):
+    """Dies with a credential in a local variable and in the message."""
+
+    def on_mount(self) -> None:
+        secret = "AKIA" + "B" * 16
+        raise RuntimeError(f"boom with {secret}")
+
+
+def test_a_crash_report_shows_no_locals_and_no_credentials(capsys: pytest.CaptureFixture[str]) -> None:
+    app = Crashing()
+    app.run(headless=True)
+    report = capsys.readouterr().err
+
+    assert app.return_code == 1
+    assert "boom with «redacted»" in report
+    assert "AKIAB" not in report
+    assert "locals" not in report

@@ -38,6 +38,11 @@ class LogFeed(Protocol):
         """Whose log it is."""
         ...
 
+    @property
+    def has_more(self) -> bool:
+        """Whether it is worth asking again at once."""
+        ...
+
     def take(self, limit: int) -> Sequence[Gathered]:
         """At most `limit` lines that were not taken before."""
         ...
@@ -66,6 +71,11 @@ class PodLogFeed:
         self._lines: deque[Gathered] = deque()
         self._has_room = asyncio.Event()
         self._cursors: dict[str, LogCursor] = {}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether lines wait."""
+        return bool(self._lines)
 
     def take(self, limit: int) -> Sequence[Gathered]:
         """The oldest lines that wait."""

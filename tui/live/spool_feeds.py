@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,10 @@ if TYPE_CHECKING:
     from actions.run.spoolreader import SpoolReader
 
 CHUNK_BYTES = 256 * 1024
-"""Read at once: a few milliseconds of the loop."""
+LOG_CHUNK_BYTES = 1024 * 1024
+"""Read at once: some milliseconds of the loop."""
+BACKLOG_LINES = 200_000
+HOLD_NS = 1_000_000_000
 _AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
 
 
@@ -28,7 +32,11 @@ def watched_stage(view: RunView, folder: Path) -> str | None:
 
 
 class SpoolLogFeed:
-    """The log lines of one stage, from the first one on.
+    """The log lines of one stage, from the first one on, in the order of their timestamps.
+
+    Containers are spooled as they arrive, and one may arrive late. So the backlog is sorted as a whole (up to
+    `BACKLOG_LINES`), and of what comes live the newest second is held back until something newer, or nothing, has come.
+    What is later than that stands where it arrived.
 
     Args:
         folder: The run's folder.
@@ -39,21 +47,39 @@ class SpoolLogFeed:
         self.folder = folder
         self.stage = stage
         self.title = f"{folder.name}/{stage}"
+        self.has_more = True
         self._reader = _reader_of(folder, stage)
         self._offset = 0
-        self._waiting: list[Gathered] = []
+        self._held: list[tuple[int, int, Gathered]] = []
+        self._count = 0
+        self._newest = 0
+        self._is_backlog = True
 
     def take(self, limit: int) -> Sequence[Gathered]:
-        """The next lines, those of one chunk of the spool in the order of their timestamps.
+        """The next lines whose turn it is.
 
         Raises:
             FormatError: The spool is damaged.
         """
-        if not self._waiting:
-            lines, self._offset = self._reader.lines(self._offset, limit_bytes=CHUNK_BYTES)
-            lines.sort(key=lambda line: line.at_ns)
-            self._waiting = [Gathered(line.text, line.pod, line.at_ns, line.is_marker) for line in lines]
-        taken, self._waiting = self._waiting[:limit], self._waiting[limit:]
+        lines, offset = self._reader.lines(self._offset, limit_bytes=LOG_CHUNK_BYTES)
+        is_end = offset - self._offset < LOG_CHUNK_BYTES // 2
+        self._offset = offset
+        for line in lines:
+            self._count += 1
+            gathered = Gathered(line.text, line.pod, line.at_ns, line.is_marker)
+            heapq.heappush(self._held, (line.at_ns, self._count, gathered))
+            self._newest = max(self._newest, line.at_ns)
+        self._is_backlog = self._is_backlog and not is_end and len(self._held) < BACKLOG_LINES
+        taken = [] if self._is_backlog else self._ripe(limit, is_quiet=not lines)
+        self.has_more = bool(self._held) or not is_end
+        return taken
+
+    def _ripe(self, limit: int, *, is_quiet: bool) -> list[Gathered]:
+        """Take from the front what nothing earlier can come before any more, as far as one can know."""
+        before = self._newest + 1 if is_quiet else self._newest - HOLD_NS
+        taken: list[Gathered] = []
+        while self._held and len(taken) < limit and self._held[0][0] < before:
+            taken.append(heapq.heappop(self._held)[2])
         return taken
 
 

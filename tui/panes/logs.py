@@ -54,8 +54,8 @@ class LogsPane(Pane):
         lines = feed.take(_LINES_PER_PULL)
         if lines:
             self._view.buffer.extend(LogRecord(line.text, line.source, line.at_ns, line.is_marker) for line in lines)
-            if len(lines) == _LINES_PER_PULL:
-                self.desk.ticker.poke()
+        if feed.has_more:
+            self.desk.ticker.poke()
         self._view.pull()
 
     def point_at(self, of: str) -> None:

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import get_args
 
-from actions.base.errors import MissingError
+from actions.base.errors import ConsoleError, MissingError
+from actions.base.untrusted import one_line, redact
 from actions.command.registry import LayoutName, nearest_hint
 from tui.live.desk import Desk
+from tui.live.health import FeedHealth, FeedState
 from tui.panes.accelerators import AcceleratorsPane
 from tui.panes.blueprints import BlueprintsPane
 from tui.panes.charts import ChartsPane
@@ -133,7 +135,10 @@ class Workspace:
     def pull(self) -> None:
         """Let every visible pane look at its sources."""
         for pane in self.visible:
-            pane.pull()
+            try:
+                pane.pull()
+            except ConsoleError as error:
+                pane.show_health(FeedHealth(FeedState.REFUSED, one_line(redact(error.sentence()))))
 
     def _move(self, name: str) -> None:
         if self.split.current != name:

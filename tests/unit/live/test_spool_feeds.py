@@ -1,0 +1,63 @@
+"""The log of a stage, read from its spool."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from actions.run.spoolformat import lines_file, sources_file
+from tui.live.spool_feeds import SpoolLogFeed
+
+SECOND = 1_000_000_000
+SOURCES = (
+    '{"type":"source","number":0,"namespace":"n","pod":"worker-0","container":"main","uid":"a"}\n'
+    '{"type":"source","number":1,"namespace":"n","pod":"worker-1","container":"main","uid":"b"}\n'
+)
+
+
+def a_spool(folder: Path, *lines: tuple[int, int, str]) -> Path:
+    """A spool with lines of (seconds, source, text)."""
+    sources_file(folder, "train").parent.mkdir(parents=True)
+    sources_file(folder, "train").write_text(SOURCES)
+    lines_file(folder, "train").write_text("")
+    add(folder, *lines)
+    return folder
+
+
+def add(folder: Path, *lines: tuple[int, int, str]) -> None:
+    with lines_file(folder, "train").open("a") as file:
+        file.writelines(f"L{at * SECOND}\t{source}\t{text}\n" for at, source, text in lines)
+
+
+def taken(feed: SpoolLogFeed) -> list[str]:
+    return [line.text for line in feed.take(1000)]
+
+
+def test_a_backlog_is_in_the_order_of_time_whoever_arrived_first(tmp_path: Path) -> None:
+    feed = SpoolLogFeed(a_spool(tmp_path, (10, 0, "a"), (30, 0, "c"), (20, 1, "b")), "train")
+
+    assert taken(feed) + taken(feed) == ["a", "b", "c"]
+
+
+def test_the_newest_second_waits_for_late_comers(tmp_path: Path) -> None:
+    feed = SpoolLogFeed(a_spool(tmp_path, (10, 0, "a")), "train")
+    assert taken(feed) + taken(feed) == ["a"]
+
+    add(tmp_path, (20, 0, "c"))
+    assert taken(feed) == []
+    add(tmp_path, (19, 1, "b"), (22, 1, "d"))
+    assert taken(feed) == ["b", "c"]
+    assert taken(feed) == ["d"]
+
+
+def test_a_stage_that_has_not_begun_has_no_lines(tmp_path: Path) -> None:
+    feed = SpoolLogFeed(tmp_path, "train")
+
+    assert taken(feed) == []
+    assert not feed.has_more
+
+
+def test_lines_know_their_pod(tmp_path: Path) -> None:
+    feed = SpoolLogFeed(a_spool(tmp_path, (10, 1, "a")), "train")
+    feed.take(10)
+
+    assert [line.source for line in feed.take(10)] == ["worker-1"]
