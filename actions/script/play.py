@@ -179,13 +179,19 @@ class Player:
             await self._host.frame()
 
     def _tell_stages(self) -> None:
+        """One line for each stage, or step of a teardown, that is in another state than when it was last told."""
         run = self._world.run()
-        for stage in (*run.stages, *run.teardown) if run else ():
-            key = f"{stage.id}/{stage in run.teardown}" if run else stage.id
-            if self._told.get(key) != stage.state.value and stage.state is not StageState.PENDING:
-                self._told[key] = stage.state.value
-                message = f": {stage.message}" if stage.message and stage.state is not StageState.RUNNING else ""
-                self._tell(f"          {stage.id} {stage.state.value}{message}")
+        if run is None:
+            return
+        # what a teardown does to a stage is told as its own step
+        told = [(stage.id, stage) for stage in run.stages if stage.state is not StageState.UNDONE]
+        told += [(f"teardown of {stage.id}", stage) for stage in run.teardown]
+        for name, stage in told:
+            if stage.state is StageState.PENDING or self._told.get(name) == stage.state.value:
+                continue
+            self._told[name] = stage.state.value
+            message = f": {stage.message}" if stage.message and stage.state is not StageState.RUNNING else ""
+            self._tell(f"          {name} {stage.state.value}{message}")
 
     def _note(self, step: Step, section: Section, result: StepResult, seconds: float, seen: str) -> None:
         text = one_line(redact(seen))

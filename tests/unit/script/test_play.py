@@ -58,6 +58,7 @@ def a_run(*stages: StageView, state: RunState = RunState.RUNNING, audit: Audit |
         is_paused=False,
         auto_approve=False,
         deletes_data=False,
+        existing_cluster=False,
         stages=stages,
         teardown=(),
         ending={},
