@@ -18,34 +18,34 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     Column(
         "name",
         "NAME",
-        lambda row: row.node.name,
-        width=16,
+        nodes.name_cell,
+        width=17,
         flex=3,
         limit=46,
         sort_key=lambda row: (not has_accelerators(row.node), row.node.pool, row.node.name),
     ),
     Column("type", "TYPE", lambda row: row.node.instance_type or "?", width=12, flex=1, limit=16),
-    Column("pods", "PODS", nodes.pods_cell, width=6, align="right", drop=5, sort_key=lambda row: row.usage.pods),
-    Column("cpu", "CPU", nodes.cpu_cell, width=15, drop=4, sort_key=lambda row: row.usage.requested.cpu_milli),
+    Column("pods", "PODS", nodes.pods_cell, width=6, align="right", drop=3, sort_key=lambda row: row.usage.pods),
+    Column("cpu", "CPU", nodes.cpu_cell, width=13, drop=2, sort_key=lambda row: row.usage.requested.cpu_milli),
     Column(
-        "memory", "MEMORY", nodes.memory_cell, width=19, drop=6, sort_key=lambda row: row.usage.requested.memory_bytes
+        "memory", "MEMORY", nodes.memory_cell, width=17, drop=6, sort_key=lambda row: row.usage.requested.memory_bytes
     ),
-    Column("accel", "ACCEL", nodes.accelerator_cell, width=11, sort_key=lambda row: row.accelerators),
+    Column("accel", "ACCEL", nodes.accelerator_cell, width=9, sort_key=lambda row: row.accelerators),
     Column("efa", "EFA", nodes.efa_cell, width=5, drop=8, sort_key=lambda row: row.node.allocatable.efa),
-    Column("price", "$/H", nodes.price_cell, width=8, align="right", sort_key=nodes.price_key),
+    Column("price", "$/H", nodes.price_cell, width=6, align="right", sort_key=nodes.price_key),
     Column(
         "idle",
         "IDLE $/H",
         nodes.idle_cell,
         width=9,
         align="right",
-        drop=3,
+        drop=4,
         sort_key=lambda row: row.cost.idle_accelerators,
     ),
     Column("capacity", "BOUGHT", nodes.capacity_cell, width=10, drop=7),
     Column("zone", "ZONE", lambda row: row.node.zone or "-", width=11, drop=9),
     Column("pool", "POOL", lambda row: row.node.pool or "-", width=12, flex=1, limit=24, drop=10),
-    Column("state", "STATE", nodes.state_cell, width=10, flex=1, limit=18),
+    Column("state", "STATE", nodes.state_cell, width=8, flex=1, limit=18),
 )
 
 

@@ -74,6 +74,10 @@ class RunPane(Pane):
         """Put the focus on the rail."""
         self._rail.focus()
 
+    def on_resize(self) -> None:
+        """Wrap for the new width."""
+        self._show_detail()
+
     def on_stage_rail_highlighted(self, event: StageRail.Highlighted) -> None:
         """Say what the stage under the cursor says."""
         event.stop()
@@ -92,4 +96,4 @@ class RunPane(Pane):
         if view is None or stage is None:
             return
         now = self.desk.clock.now().timestamp()
-        self._detail.show([*run.stage_detail(stage, now=now, width=self._detail.size.width), *run.ending_lines(view)])
+        self._detail.show([*run.stage_detail(stage, now=now, width=self.size.width - 6), *run.ending_lines(view)])

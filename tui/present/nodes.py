@@ -13,6 +13,8 @@ from tui.present.cells import Cells, CellValue, Span, Tone
 from tui.present.meters import meter
 
 _ABSENT = Span("-", Tone.MUTED)
+_METER_CELLS = 3
+_DOMAINS = (".compute.internal", ".ec2.internal")
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +60,12 @@ def search_text(row: NodeRow) -> str:
     """What a filter on nodes looks at."""
     node = row.node
     return " ".join((node.name, node.instance_type, node.zone, node.capacity_type, node.pool, state_of(node)))
+
+
+def name_cell(row: NodeRow) -> str:
+    """The node's name; of EC2's private DNS names the host part, which alone tells nodes apart."""
+    name = row.node.name
+    return name.partition(".")[0] if name.endswith(_DOMAINS) else name
 
 
 def state_cell(row: NodeRow) -> Cells:
@@ -107,7 +115,8 @@ def price_cell(row: NodeRow) -> CellValue:
     """Dollars an hour; `?` if no source knows the price."""
     if row.cost.price is None:
         return Span("?", Tone.WARN)
-    return f"{row.cost.price.usd_per_hour:.3f}"
+    price = row.cost.price.usd_per_hour
+    return f"{price:.3f}" if price < 100 else f"{price:.2f}"
 
 
 def price_key(row: NodeRow) -> float:
@@ -127,4 +136,4 @@ def _share(row: NodeRow, amount: Callable[[Resources], int], written: Callable[[
     part, whole = amount(row.usage.requested), amount(row.node.allocatable)
     if not part and not whole:
         return _ABSENT
-    return (*meter(part, whole), Span(f" {written(part)}/{written(whole)}"))
+    return (*meter(part, whole, cells=_METER_CELLS), Span(f" {written(part)}/{written(whole)}"))

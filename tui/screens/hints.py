@@ -46,7 +46,8 @@ def tabs_line(order: tuple[str, ...], visible: tuple[str, ...], current: str, *,
             spans.append(Span(f"[{position % 10} {shown}]", Tone.ACCENT))
         else:
             tone = Tone.STRONG if name in visible else Tone.MUTED
-            spans += [Span(f" {position % 10}", Tone.BUSY), Span(f" {shown} ", tone)]
+            gap = "" if width < _NARROW else " "
+            spans += [Span(f"{gap}{position % 10}", Tone.BUSY), Span(f" {shown} ", tone)]
     return tuple(spans)
 
 
