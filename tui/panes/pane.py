@@ -83,8 +83,19 @@ class Pane(Widget):
         """
         raise RefusedError(f"The {self.CONTEXT} pane has nothing to sort.", hint=f"It cannot sort by {column!r}.")
 
+    def on_mount(self) -> None:
+        """Have the first picture drawn."""
+        self.desk.ticker.poke()
+
+    def take_focus(self) -> None:
+        """Put the focus where keys of this pane are meant to go; of a pane that is still being made, when it is."""
+        if self.is_mounted:
+            self.focus_content()
+        else:
+            self.call_after_refresh(self.focus_content)
+
     def focus_content(self) -> None:
-        """Put the focus where keys of this pane are meant to go."""
+        """Put the focus on the widget that takes this pane's keys."""
         self.focus()
 
     def show_health(self, health: FeedHealth) -> None:

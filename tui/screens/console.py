@@ -23,8 +23,6 @@ from tui.widgets.lines import Lines
 from tui.widgets.prompt import PromptLine
 from tui.widgets.split import Split
 
-ORDER = tuple(pane.CONTEXT.value for pane in PANES)
-
 
 class ConsoleScreen(PullingScreen[None]):
     """Everything that is seen between start and quit, but what stands in front of it for a moment.
@@ -59,7 +57,7 @@ class ConsoleScreen(PullingScreen[None]):
 
     def on_mount(self) -> None:
         """Keys go to the first pane."""
-        self._workspace.current.focus_content()
+        self._workspace.current.take_focus()
         self.pull()
 
     def pull(self) -> None:
@@ -109,7 +107,7 @@ class ConsoleScreen(PullingScreen[None]):
     @on(PromptLine.Submitted, "#command-line")
     async def _commanded(self, event: PromptLine.Submitted) -> None:
         event.stop()
-        self._workspace.current.focus_content()
+        self._workspace.current.take_focus()
         if event.text.strip():
             await self._carry(event.text)
 
@@ -121,14 +119,14 @@ class ConsoleScreen(PullingScreen[None]):
     @on(PromptLine.Submitted, "#filter-line")
     def _filtered(self, event: PromptLine.Submitted) -> None:
         event.stop()
-        self._workspace.current.focus_content()
+        self._workspace.current.take_focus()
 
     @on(PromptLine.Cancelled)
     async def _cancelled(self, event: PromptLine.Cancelled) -> None:
         event.stop()
         if event.prompt is self._filter:
             await self._carry("filter")
-        self._workspace.current.focus_content()
+        self._workspace.current.take_focus()
 
     def _chosen(self, line: str | None) -> None:
         if line:
@@ -136,7 +134,7 @@ class ConsoleScreen(PullingScreen[None]):
 
     def _show_edges(self) -> None:
         split = self._workspace.split
-        self._tabs.show([tabs_line(ORDER, split.visible_keys, split.current, width=self.size.width)])
+        self._tabs.show([tabs_line(PANES, split.visible_keys, split.current, width=self.size.width)])
         context = self._workspace.current.CONTEXT
         self._hints.show([hints_line(context, is_readonly=self._desk.settings.readonly)])
 
@@ -146,7 +144,7 @@ class ConsoleScreen(PullingScreen[None]):
             text,
             {
                 "blueprint": [blueprint.id for blueprint in self._desk.blueprints.found],
-                "pane": list(ORDER),
+                "pane": list(PANES),
                 "name": ["single", "watch", "quad"],
                 "object": list(snapshot.pods) if snapshot else [],
                 "run": [run.id for run in self._desk.runs.summaries],

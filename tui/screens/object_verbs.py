@@ -10,7 +10,6 @@ from actions.command import registry
 from actions.fleet.facts import PodFacts
 from tui.live.desk import Desk
 from tui.modals.viewer import Viewer
-from tui.panes.logs import LogsPane
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
 from tui.present.subject import API_VERSIONS, Subject, parse_subject
@@ -59,7 +58,9 @@ class ObjectVerbs:
 
     async def _logs(self, arguments: registry.OnObject) -> None:
         pod, container = self._pod(arguments)
-        pane = self._workspace.panes["logs"]
+        from tui.panes.logs import LogsPane
+
+        pane = self._workspace.pane("logs")
         if isinstance(pane, LogsPane):
             pane.show_pod(pod, container)
         self._workspace.focus("logs")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from collections.abc import Mapping
 from typing import get_args
 
@@ -10,33 +11,24 @@ from actions.base.untrusted import one_line, redact
 from actions.command.registry import LayoutName, nearest_hint
 from tui.live.desk import Desk
 from tui.live.health import FeedHealth, FeedState
-from tui.panes.accelerators import AcceleratorsPane
-from tui.panes.blueprints import BlueprintsPane
-from tui.panes.charts import ChartsPane
-from tui.panes.cost import CostPane
-from tui.panes.events import EventsPane
-from tui.panes.logs import LogsPane
-from tui.panes.nodes import NodesPane
 from tui.panes.pane import Pane
-from tui.panes.pods import PodsPane
-from tui.panes.run import RunPane
-from tui.panes.runs import RunsPane
 from tui.widgets.split import Split
-from tui.widgets.split_tree import Direction, Leaf, Tree, quad, side_by_side, stacked
+from tui.widgets.split_tree import Direction, Leaf, Tree, leaves, quad, side_by_side, stacked
 
-PANES: tuple[type[Pane], ...] = (
-    NodesPane,
-    PodsPane,
-    BlueprintsPane,
-    RunPane,
-    LogsPane,
-    AcceleratorsPane,
-    ChartsPane,
-    EventsPane,
-    CostPane,
-    RunsPane,
-)
-"""In the order of the digits that open them, 1 to 9 and 0."""
+_CLASSES: Mapping[str, str] = {
+    "nodes": "NodesPane",
+    "pods": "PodsPane",
+    "blueprints": "BlueprintsPane",
+    "run": "RunPane",
+    "logs": "LogsPane",
+    "accelerators": "AcceleratorsPane",
+    "charts": "ChartsPane",
+    "events": "EventsPane",
+    "cost": "CostPane",
+    "runs": "RunsPane",
+}
+PANES = tuple(_CLASSES)
+"""Names in the order of the digits that open them, 1 to 9 and 0."""
 
 _DIRECTIONS: tuple[Direction, ...] = get_args(Direction)
 
@@ -52,27 +44,50 @@ def layout_of(name: LayoutName, current: str) -> Tree:
             return Leaf(current)
 
 
+def _pane_class(name: str) -> type[Pane]:
+    """The class of a pane, loaded when it is first shown: only the first one may delay the first frame."""
+    found: object = getattr(importlib.import_module(f"tui.panes.{name}"), _CLASSES[name])
+    if not isinstance(found, type) or not issubclass(found, Pane):
+        raise TypeError(f"tui.panes.{name} has no pane")
+    return found
+
+
 class Workspace:
-    """Panes and their arrangement. Made by the console screen; used on the loop only.
+    """Panes and their arrangement. A pane is made when it is first shown. Used on the loop only.
 
     Args:
         desk: What panes look at.
     """
 
     def __init__(self, desk: Desk) -> None:
-        self.panes: Mapping[str, Pane] = {pane.CONTEXT.value: pane(desk) for pane in PANES}
-        self.split = Split(Leaf("nodes"), *self.panes.values())
+        first = PANES[0]
+        self._desk = desk
+        self._made: dict[str, Pane] = {first: _pane_class(first)(desk)}
+        self.split = Split(Leaf(first), self._made[first])
         self._past: list[str] = []
+
+    def pane(self, name: str) -> Pane:
+        """The pane called `name`.
+
+        Raises:
+            MissingError: There is no such pane.
+        """
+        if name not in _CLASSES:
+            raise MissingError(f"There is no pane {name!r}.", hint=nearest_hint(name, PANES))
+        if name not in self._made:
+            self._made[name] = pane = _pane_class(name)(self._desk)
+            self.split.mount(pane)
+        return self._made[name]
 
     @property
     def current(self) -> Pane:
         """The pane that has, or had last, the focus."""
-        return self.panes[self.split.current]
+        return self._made[self.split.current]
 
     @property
     def visible(self) -> tuple[Pane, ...]:
         """The panes that can be seen."""
-        return tuple(self.panes[key] for key in self.split.visible_keys)
+        return tuple(self._made[key] for key in self.split.visible_keys)
 
     def open(self, name: str, of: str) -> None:
         """Show a pane, pointed at `of`, and give it the focus.
@@ -80,8 +95,7 @@ class Workspace:
         Raises:
             ConsoleError: The pane cannot show that.
         """
-        pane = self.panes[name]
-        pane.point_at(of)
+        self.pane(name).point_at(of)
         self._move(name)
 
     def focus(self, where: str) -> None:
@@ -94,18 +108,17 @@ class Workspace:
             self.split.cycle(1 if where == "next" else -1)
         elif where in _DIRECTIONS:
             self.split.go(where)
-        elif where.isdecimal() and int(where) < len(PANES):
-            self._move(PANES[int(where) - 1].CONTEXT.value)
-        elif where in self.panes:
-            self._move(where)
         else:
-            raise MissingError(f"There is no pane {where!r}.", hint=nearest_hint(where, dict(self.panes)))
-        self.current.focus_content()
+            self._move(PANES[int(where) - 1] if where.isdecimal() and int(where) < len(PANES) else where)
+        self.current.take_focus()
 
     def arrange(self, name: LayoutName) -> None:
         """Put the panes into one of the known arrangements."""
-        self.split.arrangement = layout_of(name, self.split.current)
-        self.current.focus_content()
+        tree = layout_of(name, self.split.current)
+        for key in leaves(tree):
+            self.pane(key)
+        self.split.arrangement = tree
+        self.current.take_focus()
         self.pull()
 
     def zoom(self) -> None:
@@ -127,7 +140,7 @@ class Workspace:
             return True
         if self._past:
             self.split.reveal(self._past.pop())
-            self.current.focus_content()
+            self.current.take_focus()
             self.pull()
             return True
         return False
@@ -135,14 +148,17 @@ class Workspace:
     def pull(self) -> None:
         """Let every visible pane look at its sources."""
         for pane in self.visible:
+            if not pane.is_mounted:
+                continue  # it pulls when it is
             try:
                 pane.pull()
             except ConsoleError as error:
                 pane.show_health(FeedHealth(FeedState.REFUSED, one_line(redact(error.sentence()))))
 
     def _move(self, name: str) -> None:
+        self.pane(name)
         if self.split.current != name:
             self._past = [*self._past[-20:], self.split.current]
         self.split.reveal(name)
-        self.current.focus_content()
+        self.current.take_focus()
         self.pull()
