@@ -64,6 +64,7 @@ class _Step:
     kind: str
     outline: StageOutline | None = None
     state: StageState = StageState.PENDING
+    reached: StageState = StageState.PENDING
     attempt: int = 0
     started_at: float | None = None
     ended_at: float | None = None
@@ -83,7 +84,7 @@ class _Step:
         self.message, self.writer = "", record.writer
 
     def end(self, record: Record, outcome: Outcome) -> None:
-        self.state = _ENDED[outcome.result]
+        self.state = self.reached = _ENDED[outcome.result]
         self.ended_at = record.at
         self.message, self.writer, self.findings = outcome.message, "", outcome.findings
         if outcome.plan is not None:
@@ -99,6 +100,7 @@ class _Step:
             title=self.title,
             kind=self.kind,
             state=state,
+            reached=self.reached,
             attempt=self.attempt,
             started_at=self.started_at,
             ended_at=self.ended_at,

@@ -58,6 +58,8 @@ class StageView:
     title: str
     kind: str
     state: StageState
+    reached: StageState = StageState.PENDING
+    """How it ended when it was last carried out, whatever a teardown has taken back since."""
     attempt: int = 0
     """How often it was begun; 0 if never."""
     started_at: float | None = None

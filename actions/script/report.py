@@ -12,7 +12,7 @@ import msgspec
 from actions.base.clock import format_rfc3339, parse_rfc3339
 from actions.base.errors import ConfigError
 from actions.base.untrusted import plain_text
-from actions.run.view import RunView, StageView
+from actions.run.view import RunView, StageState, StageView
 
 SCHEMA = "eksml-report/1"
 
@@ -54,6 +54,8 @@ class StageReport(msgspec.Struct, frozen=True):
     id: str
     kind: str
     state: str
+    """How it ended; for a stage that a teardown has taken back since, how it had ended before."""
+    is_undone: bool
     attempt: int
     seconds: float | None
     message: str
@@ -166,7 +168,9 @@ def _stage(stage: StageView) -> StageReport:
     seconds = None
     if stage.started_at is not None and stage.ended_at is not None:
         seconds = round(stage.ended_at - stage.started_at, 3)
-    return StageReport(stage.id, stage.kind, stage.state.value, stage.attempt, seconds, stage.message)
+    is_undone = stage.state is StageState.UNDONE
+    state = stage.reached if is_undone else stage.state
+    return StageReport(stage.id, stage.kind, state.value, is_undone, stage.attempt, seconds, stage.message)
 
 
 def _xml(text: str) -> str:

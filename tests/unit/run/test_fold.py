@@ -174,6 +174,11 @@ def test_stages_that_hold_data_are_kept_without_a_word_about_data() -> None:
     assert [step.state.value for step in gone.teardown] == ["pending"] * 5
 
 
+def test_what_was_undone_still_says_how_it_had_ended() -> None:
+    view = view_of(*teardown())
+    assert [(stage.state, stage.reached) for stage in view.stages] == [(StageState.UNDONE, StageState.SUCCEEDED)] * 3
+
+
 def test_nothing_is_undone_that_was_never_begun() -> None:
     view = view_of(*done("provision"), wished(WishKind.TEARDOWN))
     assert [step.id for step in view.teardown] == ["provision", "audit"]
