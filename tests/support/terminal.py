@@ -91,10 +91,10 @@ class Terminal:
         self.until(lambda: not re.search(pattern, self.text(), re.MULTILINE), f"{pattern!r} gone", seconds=seconds)
 
     def until(self, holds: Callable[[], bool], what: str, *, seconds: float = 30) -> None:
-        """Wait for a condition; on failure show the screen."""
+        """Wait for a condition; on failure, or when the program ends without it, show the screen."""
         deadline = time.monotonic() + seconds
         while not holds():
-            if time.monotonic() > deadline:
+            if time.monotonic() > deadline or (self.is_dead() and not holds()):
                 pytest.fail(f"no {what} within {seconds:.0f} s; the screen was:\n{self.text()}")
             time.sleep(0.1)
 

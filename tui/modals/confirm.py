@@ -33,51 +33,96 @@ class Question:
     word_is: str = ""
 
 
-class ConfirmModal(ModalScreen[bool]):
+class _Asking(ModalScreen[bool]):
+    """What both kinds of question share: a body that may be longer than the screen, moved by keys.
+
+    Args:
+        question: What is asked.
+        answers: The keys that answer, as shown.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "up", show=False),
+        Binding("down", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+    ]
+
+    def __init__(self, question: Question, answers: str) -> None:
+        super().__init__()
+        self._question = question
+        self._answers = answers
+        self._body = VerticalScroll(Lines(question.lines), classes="dialog-body", can_focus=False)
+        self._keys = Static(answers, classes="dialog-keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Name the keys that move the body once its size is known."""
+        self.call_after_refresh(self._name_keys)
+
+    def on_resize(self) -> None:
+        """It may fit, or not, in the new size."""
+        self.call_after_refresh(self._name_keys)
+
+    def action_move(self, lines: int) -> None:
+        """Move the body."""
+        self._body.scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Move the body by its height."""
+        self._body.scroll_relative(y=pages * max(1, self._body.size.height - 1), animate=False)
+
+    def _name_keys(self) -> None:
+        more = "      ↑ ↓  see all of it" if self._body.max_scroll_y > 0 else ""
+        self._keys.update(f"{self._answers}{more}")
+
+
+class ConfirmModal(_Asking):
     """Yes with `y`; everything that leads out means no."""
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("y", "answer(True)", "yes", show=False),
         Binding("n,q,escape,enter", "answer(False)", "no", show=False),
+        Binding("k", "move(-1)", "up", show=False),
+        Binding("j", "move(1)", "down", show=False),
+        Binding("g,home", "page(-99)", "first line", show=False),
+        Binding("G,end", "page(99)", "last line", show=False),
     ]
 
     def __init__(self, question: Question) -> None:
-        super().__init__()
-        self._question = question
+        super().__init__(question, "y  yes      n  no")
 
     def compose(self) -> ComposeResult:
         """Title, what will happen, the two answers."""
         with Vertical(classes="dialog") as dialog:
             dialog.border_title = self._question.title
-            yield _lines(self._question)
-            yield Static("y  yes      n  no", classes="dialog-keys", markup=False)
+            yield self._body
+            yield self._keys
 
     def action_answer(self, is_yes: bool) -> None:
         """Close with the answer."""
         self.dismiss(is_yes)
 
 
-class TypeNameModal(ModalScreen[bool]):
+class TypeNameModal(_Asking):
     """Yes only by typing a word, letter by letter."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "no", show=False)]
 
     def __init__(self, question: Question) -> None:
-        super().__init__()
-        self._question = question
+        super().__init__(question, "enter  do it      esc  leave it")
 
     def compose(self) -> ComposeResult:
         """Title, what will happen, the field."""
         question = self._question
         with Vertical(classes="dialog -danger") as dialog:
             dialog.border_title = question.title
-            yield _lines(question)
+            yield self._body
             yield Static(f"Type {question.word_is}, {question.word}, and press enter.", markup=False)
             field = Input(id="word", select_on_focus=False)
             field.cursor_blink = False
             yield field
             yield Static("", id="refusal", markup=False)
-            yield Static("enter  do it      esc  leave it", classes="dialog-keys", markup=False)
+            yield self._keys
 
     def on_mount(self) -> None:
         """The field takes the keys."""
@@ -94,7 +139,3 @@ class TypeNameModal(ModalScreen[bool]):
     def action_cancel(self) -> None:
         """Close with a no."""
         self.dismiss(False)
-
-
-def _lines(question: Question) -> VerticalScroll:
-    return VerticalScroll(Lines(question.lines), classes="dialog-body", can_focus=False)

@@ -32,13 +32,15 @@ from tui.widgets.lines import Lines
 
 _HINT = (
     Span(" ⏎", Tone.ACCENT),
-    Span(" review and launch   ", Tone.MUTED),
+    Span(" review, launch  ", Tone.MUTED),
     Span("↑ ↓", Tone.ACCENT),
-    Span(" fields   ", Tone.MUTED),
+    Span(" fields  ", Tone.MUTED),
     Span("← →", Tone.ACCENT),
-    Span(" choices   ", Tone.MUTED),
+    Span(" choices  ", Tone.MUTED),
     Span("ctrl+r", Tone.ACCENT),
-    Span(" default   ", Tone.MUTED),
+    Span(" default  ", Tone.MUTED),
+    Span("pgdn", Tone.ACCENT),
+    Span(" plan  ", Tone.MUTED),
     Span("esc", Tone.ACCENT),
     Span(" leave", Tone.MUTED),
 )
@@ -53,7 +55,11 @@ class LaunchScreen(PullingScreen[Launch | None]):
         desk: For the header line and the settings.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "leave", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape", "leave", "leave", show=False),
+        Binding("pageup", "page_plan(-1)", "plan up", show=False, priority=True),
+        Binding("pagedown", "page_plan(1)", "plan down", show=False, priority=True),
+    ]
 
     def __init__(self, blueprint: Blueprint, wanted: Launch, desk: Desk) -> None:
         super().__init__()
@@ -96,6 +102,11 @@ class LaunchScreen(PullingScreen[Launch | None]):
     def action_leave(self) -> None:
         """Launch nothing."""
         self.dismiss(None)
+
+    def action_page_plan(self, pages: int) -> None:
+        """Move the plan by its height; fields are gone through one by one."""
+        plan = self.query_one("#plan-slot", VerticalScroll)
+        plan.scroll_relative(y=pages * max(1, plan.size.height - 1), animate=False)
 
     @on(ParameterForm.Changed)
     async def _edited(self, event: ParameterForm.Changed) -> None:

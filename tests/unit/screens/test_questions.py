@@ -1,0 +1,64 @@
+"""Questions that are longer than the screen, and how they are answered."""
+
+from __future__ import annotations
+
+from textual.app import App
+
+from actions.base.files import asset
+from tests.support.waiting import settle, wait_for
+from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
+from tui.present.cells import Span
+from tui.seams import screen_text
+from tui.theme import NAME, console_theme
+
+SIZE = (80, 24)
+LONG = Question("Launch it?", [(Span(f"stage {number}"),) for number in range(40)])
+
+
+class Asking(App[None]):
+    """Nothing but the console's looks."""
+
+    CSS_PATH = str(asset("styles/console.tcss"))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_theme(console_theme())
+        self.theme = NAME
+
+
+async def test_a_long_question_is_read_to_its_end_by_keys_before_the_yes() -> None:
+    app = Asking()
+    answers: list[bool | None] = []
+    async with app.run_test(size=SIZE) as pilot:
+        await app.push_screen(ConfirmModal(LONG), answers.append)
+        await wait_for(pilot, lambda: "see all of it" in screen_text(app), "the keys that move are named")
+        assert "stage 39" not in screen_text(app)
+
+        await pilot.press("G")
+        await wait_for(pilot, lambda: "stage 39" in screen_text(app), "the last line is seen")
+        await pilot.press("g", "j")
+        await wait_for(pilot, lambda: "stage 1 " in screen_text(app), "the second line is seen")
+        assert "stage 0 " not in screen_text(app)
+        await pilot.press("y")
+        await settle(pilot)
+
+    assert answers == [True]
+
+
+async def test_a_question_that_fits_names_no_keys_to_move() -> None:
+    app = Asking()
+    async with app.run_test(size=SIZE) as pilot:
+        await app.push_screen(ConfirmModal(Question("Go on?", [(Span("one line"),)])))
+        await settle(pilot)
+
+        assert "see all of it" not in screen_text(app)
+
+
+async def test_a_typed_question_is_moved_while_the_field_has_the_focus() -> None:
+    app = Asking()
+    question = Question("Tear down", LONG.lines, word="prod", word_is="the cluster's name")
+    async with app.run_test(size=SIZE) as pilot:
+        await app.push_screen(TypeNameModal(question))
+        await settle(pilot)
+        await pilot.press("pagedown", "pagedown", "pagedown", "pagedown", "pagedown")
+        await wait_for(pilot, lambda: "stage 39" in screen_text(app), "the last line is seen")
