@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
 from argparse import Namespace
@@ -12,8 +13,12 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError
+from actions.base.files import require_folder, require_writable
+from actions.cluster.kubeconfig import NoKubeconfigError, load_context
+from actions.run.client import find_run
 from actions.script.model import Script
 from actions.script.parse import load_script
+from tui.cli.streams import Teller
 from tui.cli.target import ChosenTarget, chosen_target
 
 if TYPE_CHECKING:
@@ -28,8 +33,15 @@ def run(options: Namespace) -> int:
         return 0
     if script is None:
         _need_terminal()
+    else:
+        _need_places(options)
+    run_id = find_run(options.run).name if options.run else None
     chosen = chosen_target(options)
-    return _open(options, chosen) if script is None else _play(options, chosen, script)
+    _need_kubeconfig(chosen)
+    os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
+    if script is None:
+        return _open(options, chosen, run_id)
+    return _play(options, chosen, script, run_id)
 
 
 def _need_terminal() -> None:
@@ -37,32 +49,48 @@ def _need_terminal() -> None:
         raise ConfigError("The console needs a terminal.", hint="Play a script with --script FILE instead.")
 
 
-def _open(options: Namespace, chosen: ChosenTarget) -> int:
+def _need_places(options: Namespace) -> None:
+    """Refuse places for results that cannot be written, before hours are spent on what goes there."""
+    for file in (options.report, options.junit):
+        if file and file != Path("-"):
+            require_writable(file)
+    if options.artifacts:
+        require_folder(options.artifacts)
+
+
+def _need_kubeconfig(chosen: ChosenTarget) -> None:
+    """Refuse a kubeconfig or a context that cannot be used. Having none is fine: a run may make its cluster first."""
+    try:
+        load_context(chosen.target)
+    except NoKubeconfigError:
+        return
+
+
+def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None) -> int:
     from tui.app import ConsoleApp
 
-    app = ConsoleApp(_settings(options, chosen))
+    app = ConsoleApp(_settings(options, chosen, run_id))
     app.run(mouse=True)
     return app.return_code or 0
 
 
-def _play(options: Namespace, chosen: ChosenTarget, script: Script) -> int:
+def _play(options: Namespace, chosen: ChosenTarget, script: Script, run_id: str | None) -> int:
     from actions.script.report import Report, report_json, write_junit, write_report
     from tui.app import ConsoleApp
 
     artifacts = options.artifacts or Path.cwd()
     to_stdout = options.report == Path("-")
-    out = sys.stderr if to_stdout else sys.stdout
+    teller = Teller(sys.stderr if to_stdout else sys.stdout)
 
     def tell(line: str) -> None:
         if not options.visible:
-            out.write(f"{line}\n")
-            out.flush()
+            teller.tell(line)
 
     async def session() -> Report | None:
         from actions.script.observe import player_of
 
         app = ConsoleApp(
-            _settings(options, chosen),
+            _settings(options, chosen, run_id),
             play=lambda host: player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play(),
         )
         _stop_on_signals(app.stop_playing)
@@ -89,7 +117,7 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, stop)
 
 
-def _settings(options: Namespace, chosen: ChosenTarget) -> ConsoleSettings:
+def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None) -> ConsoleSettings:
     from actions.blueprint.catalogue import Catalogue
     from tui.live.settings import ConsoleSettings, DemoBadge
 
@@ -101,5 +129,5 @@ def _settings(options: Namespace, chosen: ChosenTarget) -> ConsoleSettings:
         demo=DemoBadge(chosen.demo_speed) if chosen.demo_speed is not None else None,
         region=chosen.region,
         profile=chosen.profile,
-        open_run=options.run or None,
+        open_run=run_id,
     )

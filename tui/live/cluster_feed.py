@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
@@ -15,7 +15,7 @@ from tui.live.ticker import PAINT_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
     from actions.cluster.health import SourceHealth
-    from actions.cluster.session import ClusterIdentity, ClusterTarget, KubeSession
+    from actions.cluster.session import ClusterIdentity, ClusterTarget, KubeSession, TokenSource
     from actions.cluster.state import ClusterSnapshot, ClusterState
 
 _HEAVY = ("aiohttp", "actions.cluster.session", "actions.cluster.transport", "actions.cluster.state")
@@ -32,12 +32,25 @@ class ClusterFeed:
         readonly: Refuse, in the client, whatever could change it.
         clock: Time.
         changed: Called when there is a new picture, or a source does better or worse.
+        profile: AWS profile for EKS tokens, where the kubeconfig names none.
+        region: AWS region for them, where the kubeconfig names none.
     """
 
-    def __init__(self, target: ClusterTarget, *, readonly: bool, clock: Clock, changed: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        target: ClusterTarget,
+        *,
+        readonly: bool,
+        clock: Clock,
+        changed: Callable[[], None],
+        profile: str = "",
+        region: str = "",
+    ) -> None:
         self.target = target
         self.identity: ClusterIdentity | None = None
         self._readonly = readonly
+        self._profile = profile
+        self._region = region
         self._clock = clock
         self._changed = changed
         self._session: KubeSession | None = None
@@ -87,7 +100,9 @@ class ClusterFeed:
         from actions.cluster.session import KubeSession
         from actions.cluster.state import ClusterState
 
-        session = await KubeSession.connect(self.target, readonly=self._readonly, clock=self._clock)
+        session = await KubeSession.connect(
+            self.target, readonly=self._readonly, clock=self._clock, token_factory=self._token_source
+        )
         self._session = session
         self._state = state = ClusterState(session, clock=self._clock)
         painter = asyncio.create_task(self._tell_changes(state), name="feed painter")
@@ -109,6 +124,12 @@ class ClusterFeed:
         """
         self.identity = await self.session.identity()
         self._changed()
+
+    def _token_source(self, exec_argv: Sequence[str]) -> TokenSource | None:
+        """EKS tokens are made in this process: a plugin would be a new Python every quarter of an hour."""
+        from actions.cloud.token import token_factory
+
+        return token_factory(exec_argv, profile=self._profile, region=self._region, clock=self._clock)
 
     async def _tell_changes(self, state: ClusterState) -> None:
         """Have changes painted, in batches; asleep while there is none."""

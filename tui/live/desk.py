@@ -6,6 +6,7 @@ from actions.base.clock import Clock
 from actions.fleet.cost import CostModel, FleetCost
 from tui.live.blueprint_feed import BlueprintFeed
 from tui.live.cluster_feed import ClusterFeed
+from tui.live.credentials_feed import CredentialsFeed
 from tui.live.fleet_view import FleetView
 from tui.live.health import FeedHealth
 from tui.live.run_feed import RunFeed
@@ -15,6 +16,7 @@ from tui.live.ticker import Ticker
 
 CLUSTER = "cluster"
 IDENTITY = "identity"
+CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
 
@@ -33,7 +35,17 @@ class Desk:
         self.clock = clock
         self.ticker = ticker
         self.supervisor = Supervisor(clock, ticker.poke)
-        self.cluster = ClusterFeed(settings.target, readonly=settings.readonly, clock=clock, changed=ticker.poke)
+        self.cluster = ClusterFeed(
+            settings.target,
+            readonly=settings.readonly,
+            clock=clock,
+            changed=ticker.poke,
+            profile=settings.profile,
+            region=settings.region,
+        )
+        self.credentials = CredentialsFeed(
+            profile=settings.profile, region=settings.region, clock=clock, changed=ticker.poke
+        )
         self.fleet = FleetView(CostModel.load(region=settings.region))
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.poke)
         self.runs = RunFeed(clock, ticker.poke, open_run=settings.open_run)
@@ -47,6 +59,7 @@ class Desk:
     def connect(self) -> None:
         """Connect to the feed's target, leaving the cluster that was on screen."""
         self.supervisor.drop(IDENTITY)
+        self.supervisor.drop(CREDENTIALS)
         self.supervisor.keep(CLUSTER, lambda: self.cluster.run(self._connected))
 
     def health(self, resource: str) -> FeedHealth:
@@ -67,4 +80,13 @@ class Desk:
 
     def _connected(self) -> None:
         self.supervisor.mark_live(CLUSTER)
-        self.supervisor.keep(IDENTITY, self.cluster.identify)
+        self.supervisor.keep(IDENTITY, self._introduce)
+
+    async def _introduce(self) -> None:
+        """Learn who the cluster is; on EKS, or with a profile, also who we are."""
+        await self.cluster.identify()
+        identity = self.cluster.identity
+        if self.settings.profile or (identity and identity.account):
+            self.supervisor.keep(
+                CREDENTIALS, lambda: self.credentials.run(lambda: self.supervisor.mark_live(CREDENTIALS))
+            )

@@ -40,8 +40,6 @@ class ConsoleSettings:
         demo: Set when the cluster is the embedded one.
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
-        account: AWS account id to show; empty if unknown.
-        credentials_expire_at: Seconds since the epoch; `None` if they do not expire or nobody knows.
         open_run: Id of the run to show first; `None` for the latest active one.
     """
 
@@ -52,8 +50,6 @@ class ConsoleSettings:
     demo: DemoBadge | None = None
     region: str = ""
     profile: str = ""
-    account: str = ""
-    credentials_expire_at: float | None = None
     open_run: str | None = None
 
     def preferred_preset(self, known: Iterable[str]) -> str:

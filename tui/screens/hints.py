@@ -16,12 +16,12 @@ def header_facts(desk: Desk) -> HeaderFacts:
     """What the header line says at this moment."""
     settings, identity = desk.settings, desk.cluster.identity
     now = desk.clock.now().timestamp()
-    expires_at = settings.credentials_expire_at
+    expires_at = desk.credentials.expires_at
     health = desk.health("nodes")
     is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
     guessed = place_of(desk.cluster.context_name)
     return HeaderFacts(
-        account=settings.account or (identity.account if identity else guessed.account),
+        account=(identity.account if identity else guessed.account) or desk.credentials.account,
         cluster=(identity.name if identity else "") or guessed.cluster,
         region=(identity.region if identity else "") or guessed.region or settings.region,
         expires_in_seconds=None if expires_at is None else expires_at - now,
