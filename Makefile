@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: demo test check lint types layers lock clean
+.PHONY: help demo test check lint types layers lock keys clean
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -39,6 +39,9 @@ lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
 	$(BIN)/python -m pip install --quiet pip-tools
 	$(BIN)/pip-compile --quiet --extra dev --generate-hashes --allow-unsafe --strip-extras --no-header \
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --output-file requirements.lock pyproject.toml
+
+keys: $(STAMP)  ## docs/keys.md anew from the table of keys
+	$(BIN)/python -P -c "from tui.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
 
 clean:  ## remove what make made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import unicodedata
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from actions.cluster.state import ClusterSnapshot
 
 FRAME_SECONDS = 0.1
+_FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _NAMES = {
     ":": "colon",
     "/": "slash",
@@ -112,12 +114,16 @@ class ConsoleHost:
         Raises:
             ConfigError: The file cannot be written.
         """
-        text = self.screen_text() + "\n" if file.suffix == ".txt" else self._app.export_screenshot(title="eksml-tui")
+        text = self.screen_text() + "\n" if file.suffix == ".txt" else self._picture()
         try:
             file.parent.mkdir(parents=True, exist_ok=True)
             file.write_text(text, encoding="utf-8")
         except OSError as error:
             raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Name another file.") from error
+
+    def _picture(self) -> str:
+        """The screen as SVG that needs nothing from elsewhere: the font is the viewer's own monospace."""
+        return _FONT_FACE.sub("", self._app.export_screenshot(title="eksml-tui"))
 
     async def _drain(self) -> None:
         widgets = [self._app, *self._app.screen.walk_children(with_self=True)]
