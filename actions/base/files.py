@@ -70,6 +70,53 @@ def write_private(path: Path, data: bytes) -> None:
         raise
 
 
+def require_writable(file: Path) -> None:
+    """Make sure that `file` can be written later. A file that was there is left as it is, none is left behind.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    existed = file.exists()
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        os.close(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_NONBLOCK, PRIVATE_FILE))
+        if not existed:
+            file.unlink()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another path.") from error
+
+
+def require_folder(folder: Path) -> None:
+    """Make sure that files can be written into `folder`, which is made if need be.
+
+    Raises:
+        ConfigError: They cannot.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise ConfigError(f"{folder} cannot be made: {error.strerror}.", hint="Choose another folder.") from error
+    if not os.access(folder, os.W_OK | os.X_OK):
+        raise ConfigError(f"{folder} cannot be written to.", hint="Choose another folder.")
+
+
+def read_bounded(path: Path, limit: int) -> bytes:
+    """The first `limit` bytes of a file or of a pipe that somebody writes to.
+
+    Raises:
+        OSError: It cannot be read, or is a device, or a pipe without a writer: those have no end, or no beginning.
+    """
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with os.fdopen(descriptor, "rb") as file:
+        mode = os.fstat(descriptor).st_mode
+        if stat.S_ISDIR(mode):
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR), str(path))
+        if not stat.S_ISREG(mode) and not stat.S_ISFIFO(mode):
+            raise OSError(errno.EINVAL, "It is not a file", str(path))
+        os.set_blocking(descriptor, True)
+        return file.read(limit)
+
+
 def filesystem_type(path: Path) -> str:
     """The type of the file system that holds `path`, as the kernel names it; empty if unknown."""
     target = path.resolve()

@@ -14,6 +14,7 @@ from typing import Any, TypeVar
 import yaml
 
 from actions.base.errors import InputError
+from actions.base.files import read_bounded
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 100
@@ -61,7 +62,7 @@ def load_documents(data: bytes, *, file: str, kind: type[InputError] = InputErro
         InputError: Or its subclass `kind`, with file, line and column.
     """
     if len(data) > MAX_BYTES:
-        raise kind(f"the file has {len(data)} bytes; {MAX_BYTES} is the limit.", file=file)
+        raise kind(f"the file has more than {MAX_BYTES} bytes, which is the limit.", file=file)
     try:
         text = data.decode("utf-8")
     except UnicodeDecodeError as error:
@@ -96,10 +97,10 @@ def read_input(path: Path, *, kind: type[InputError] = InputError) -> bytes:
     """Read a file that a person named.
 
     Raises:
-        InputError: Or its subclass `kind`: missing, a folder, unreadable.
+        InputError: Or its subclass `kind`: missing, a folder or a device, unreadable.
     """
     try:
-        return path.read_bytes()
+        return read_bounded(path, MAX_BYTES + 1)
     except OSError as error:
         raise kind(f"cannot be read: {error.strerror}.", file=str(path)) from error
 

@@ -13,9 +13,17 @@ import msgspec
 import yaml
 
 from actions.base.errors import ConfigError
+from actions.base.files import read_bounded
 from actions.base.untrusted import one_line
 
 _IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
+
+
+_MAX_BYTES = 8 << 20
+
+
+class NoKubeconfigError(ConfigError):
+    """Nobody named a kubeconfig, and there is none in the usual places."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +96,8 @@ def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = 
     Blocking disk I/O; no network.
 
     Raises:
-        ConfigError: No file, an unreadable one, or a context, cluster or user that is not in them.
+        NoKubeconfigError: There is none.
+        ConfigError: An unreadable file, or a context, cluster or user that is not in them.
     """
     variables = os.environ if environment is None else environment
     paths = _files(target, variables)
@@ -116,7 +125,11 @@ def _files(target: ClusterTarget, variables: Mapping[str, str]) -> list[Path]:
 def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenContext:
     host, port = variables.get("KUBERNETES_SERVICE_HOST", ""), variables.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (_IN_CLUSTER / "token").exists():
-        raise ConfigError(
+        if target.context:
+            raise ConfigError(
+                f"There is no kubeconfig to look for the context {target.context!r} in.", hint="Give --kubeconfig."
+            )
+        raise NoKubeconfigError(
             "There is no kubeconfig: neither $KUBECONFIG nor ~/.kube/config.",
             hint="Give --kubeconfig, run `aws eks update-kubeconfig --name CLUSTER`, or try --demo.",
         )
@@ -135,19 +148,25 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
 
 def _document(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
+        data = read_bounded(path, _MAX_BYTES + 1)
+        text = data.decode("utf-8")
     except FileNotFoundError as error:
         raise ConfigError(f"The kubeconfig {path} does not exist.", hint="Correct --kubeconfig.") from error
     except (OSError, UnicodeDecodeError) as error:
-        reason = os.strerror(error.errno or 0) if isinstance(error, OSError) else "it is not text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"The kubeconfig {path} cannot be read: {reason}.", hint="Correct --kubeconfig.") from error
+    if len(data) > _MAX_BYTES:
+        raise ConfigError(f"The kubeconfig {path} has more than {_MAX_BYTES} bytes.", hint="Correct --kubeconfig.")
+    # what the parser says quotes the file, which holds secrets: it is not passed on, not even to a traceback
     try:
         document = yaml.safe_load(text)
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
-        raise ConfigError(f"{path}:{line}: the kubeconfig is not YAML: {one_line(error.problem or '')}.") from error
-    except (yaml.YAMLError, ValueError) as error:
-        raise ConfigError(f"The kubeconfig {path} is not YAML: {one_line(str(error))}.") from error
+        raise ConfigError(f"{path}:{line}: the kubeconfig is not YAML: {one_line(error.problem or '')}.") from None
+    except (yaml.YAMLError, ValueError):
+        raise ConfigError(f"The kubeconfig {path} is not YAML.", hint="Correct --kubeconfig.") from None
+    except RecursionError:
+        raise ConfigError(f"The kubeconfig {path} is nested too deeply.", hint="Correct --kubeconfig.") from None
     if not isinstance(document, dict):
         raise ConfigError(f"The kubeconfig {path} holds no clusters.", hint="Correct --kubeconfig.")
     return document
@@ -163,7 +182,7 @@ class _Merged:
 
     def add(self, path: Path, document: Mapping[str, Any]) -> None:
         self._first = self._first or path
-        self._current = self._current or str(document.get("current-context") or "")
+        self._current = self._current or _text(document, "current-context")
         for kind, known in self._entries.items():
             entries = document.get(f"{kind}s") or ()
             if not isinstance(entries, list | tuple):
@@ -171,21 +190,21 @@ class _Merged:
             for entry in entries:
                 if not isinstance(entry, dict) or not isinstance(entry.get(kind), dict | None):
                     raise ConfigError(f"{path}: an entry of `{kind}s` has no name or no `{kind}`.")
-                known.setdefault(str(entry.get("name", "")), (path, entry.get(kind) or {}))
+                known.setdefault(_text(entry, "name"), (path, entry.get(kind) or {}))
 
     def choose(self, target: ClusterTarget) -> ChosenContext:
         name = target.context or self._current
         if not name:
             raise ConfigError(f"{self._first} has no current context.", hint=f"Give --context: {self._names()}.")
         path, context = self._find("context", name, hint=f"Known: {self._names()}.")
-        cluster_name = str(context.get("cluster", ""))
+        cluster_name = _text(context, "cluster")
         cluster_path, cluster = self._find("cluster", cluster_name, hint=f"The context {name} names it.")
-        user_name = str(context.get("user") or "")
+        user_name = _text(context, "user")
         user_path, user = (
             self._find("user", user_name, hint=f"The context {name} names it.") if user_name else (path, {})
         )
-        server = str(cluster.get("server") or "").rstrip("/")
-        proxy = str(cluster.get("proxy-url") or "")
+        server = _text(cluster, "server").rstrip("/")
+        proxy = _text(cluster, "proxy-url")
         if not _is_web_address(server):
             raise ConfigError(f"{cluster_path}: the cluster {cluster_name} has no usable server address.")
         if proxy and not _is_web_address(proxy):
@@ -202,20 +221,20 @@ class _Merged:
             context=name,
             cluster=cluster_name,
             server=server,
-            namespace=target.namespace or str(context.get("namespace") or "default"),
+            namespace=target.namespace or _text(context, "namespace") or "default",
             ca_file=_path(cluster, "certificate-authority", cluster_path),
-            ca_data=str(cluster.get("certificate-authority-data") or ""),
+            ca_data=_text(cluster, "certificate-authority-data"),
             is_insecure=bool(cluster.get("insecure-skip-tls-verify")),
-            tls_server_name=str(cluster.get("tls-server-name") or ""),
+            tls_server_name=_text(cluster, "tls-server-name"),
             proxy_url=proxy,
             certificate_file=_path(user, "client-certificate", user_path),
-            certificate_data=str(user.get("client-certificate-data") or ""),
+            certificate_data=_text(user, "client-certificate-data"),
             key_file=_path(user, "client-key", user_path),
-            key_data=str(user.get("client-key-data") or ""),
-            token=str(user.get("token") or ""),
+            key_data=_text(user, "client-key-data"),
+            token=_text(user, "token"),
             token_file=_path(user, "tokenFile", user_path),
-            username=str(user.get("username") or ""),
-            password=str(user.get("password") or ""),
+            username=_text(user, "username"),
+            password=_text(user, "password"),
             plugin=_plugin(user, user_path, user_name),
         )
 
@@ -229,8 +248,14 @@ class _Merged:
         return ", ".join(sorted(self._entries["context"])) or "none"
 
 
+def _text(entry: Mapping[str, Any], key: str) -> str:
+    """A single value; anything else counts as not given, which its user will complain about."""
+    value = entry.get(key)
+    return str(value) if isinstance(value, str | int | float) and value else ""
+
+
 def _path(entry: Mapping[str, Any], key: str, file: Path) -> str:
-    value = str(entry.get(key) or "")
+    value = _text(entry, key)
     return str(file.absolute().parent / value) if value else ""
 
 

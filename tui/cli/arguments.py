@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import argparse
+import math
+import re
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,6 +24,21 @@ examples:
 
 exit codes: 0 done or passed, 1 failed, 2 bad usage or bad script, 3 a teardown left something
 """
+
+
+_SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts")
+
+
+def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
+    """Read the command line; ends the program with 2 if it is wrong."""
+    top = parser()
+    options = top.parse_args(argv)
+    if options.script and options.command:
+        top.error(f"--script plays in the console; it does not go with {options.command}")
+    stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
+    if stray:
+        top.error(f"{stray[0]} needs --script FILE")
+    return options
 
 
 def parser() -> argparse.ArgumentParser:
@@ -74,7 +92,7 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     top.add_argument(
         "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
     )
-    top.add_argument("--speed", type=float, metavar="X", help="how much faster than life a new demo prints")
+    top.add_argument("--speed", type=_factor, metavar="X", help="how much faster than life a new demo prints")
     top.add_argument("--run", default="", metavar="ID", help="the run to show first")
     script = top.add_argument_group("playing a script")
     script.add_argument("--script", type=Path, metavar="FILE", help="play the steps of FILE")
@@ -142,6 +160,30 @@ def _runs(commands: Commands) -> None:
 
 def _sandbox(commands: Commands) -> None:
     sandbox = commands.add_parser("sandbox", help="serve the embedded cluster alone")
-    sandbox.add_argument("--port", type=int, default=0, help="port on 127.0.0.1 (default: a free one)")
-    sandbox.add_argument("--speed", type=float, metavar="X", help="how much faster than life workloads print")
-    sandbox.add_argument("--name", default="served", help="name of its state folder")
+    sandbox.add_argument("--port", type=_port, default=0, help="port on 127.0.0.1 (default: a free one)")
+    sandbox.add_argument("--speed", type=_factor, metavar="X", help="how much faster than life workloads print")
+    sandbox.add_argument("--name", type=_name, default="served", help="name of its state folder")
+
+
+def _factor(text: str) -> float:
+    factor = float(text)
+    if not 0 < factor < math.inf:
+        raise argparse.ArgumentTypeError(f"{text} is not above 0")
+    return factor
+
+
+def _port(text: str) -> int:
+    port = int(text)
+    if not 0 <= port < 65_536:
+        raise argparse.ArgumentTypeError(f"{text} is not between 0 and 65535")
+    return port
+
+
+def _name(text: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is no name: use letters, digits, - and _")
+    return text
+
+
+# what argparse calls the types in `invalid … value`
+_factor.__name__, _port.__name__ = "number", "port"

@@ -8,8 +8,9 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from actions.base.errors import ConsoleError, ScriptError
-from tui.cli.arguments import parser
+from actions.base.errors import ConfigError, ConsoleError, ScriptError
+from tui.cli.arguments import parse_arguments
+from tui.cli.streams import abandon_output, prepare_streams
 
 FAILED = 1
 BAD_USAGE = 2
@@ -33,18 +34,34 @@ def main(argv: Sequence[str] | None = None) -> int:
         0 done or passed; 1 failed; 2 bad usage or bad script; 3 a teardown left something; 130 interrupted.
     """
     os.umask(0o077)
-    options = parser().parse_args(argv)
+    prepare_streams()
+    options = parse_arguments(argv)
     run: Callable[[Namespace], int] = import_module(_COMMANDS[options.command]).run
     try:
-        return run(options)
+        code = run(options)
+        sys.stdout.flush()
     except ConsoleError as error:
         return _complain(error, debug=options.debug)
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        # whoever read our output has gone: say nothing, and keep the interpreter from flushing into the void
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        abandon_output()  # and say nothing: whoever read it has seen enough
         return FAILED
+    except OSError as error:
+        return _complain(_of_the_disk(error), debug=options.debug)
+    return code
+
+
+def _of_the_disk(error: OSError) -> ConfigError:
+    """The sentence for a file, or the output, that could not be used and that nobody else has a sentence for."""
+    if error.filename is None:
+        abandon_output()
+    complaint = ConfigError(
+        f"{error.filename or 'The output'} cannot be used: {error.strerror or error}.",
+        hint="Free some space, or check its rights.",
+    )
+    complaint.__cause__ = error
+    return complaint
 
 
 def _complain(error: ConsoleError, *, debug: bool) -> int:

@@ -1,0 +1,61 @@
+"""The standard streams, made usable whatever the caller has left of them."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from typing import TextIO
+
+
+def prepare_streams() -> None:
+    """Fill the places of closed streams, and let text that the locale cannot write come out as `?`.
+
+    A closed descriptor 1 or 2 would be given to the next file that is opened, a journal for instance.
+    """
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest free number, which is this one
+    sys.stdin = sys.stdin or _nothing("r")
+    sys.stdout = sys.stdout or _nothing("w")
+    sys.stderr = sys.stderr or _nothing("w")
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")
+
+
+def abandon_output() -> None:
+    """Write nothing more: whoever read our output has gone, or its disk is full.
+
+    What is still in the buffer goes nowhere, so that the interpreter does not fail on it at its end.
+    """
+    descriptor = os.open(os.devnull, os.O_WRONLY)
+    os.dup2(descriptor, sys.stdout.fileno())
+    os.close(descriptor)
+
+
+class Teller:
+    """Writes lines of progress for as long as somebody takes them.
+
+    Nobody reading is no reason to break off what is told of: a script still has its teardown to do.
+    """
+
+    def __init__(self, stream: TextIO) -> None:
+        self._stream = stream
+        self._is_heard = True
+
+    def tell(self, line: str) -> None:
+        """Write one line, now; silent once the stream has failed."""
+        if not self._is_heard:
+            return
+        try:
+            self._stream.write(f"{line}\n")
+            self._stream.flush()
+        except OSError:
+            self._is_heard = False
+
+
+def _nothing(mode: str) -> TextIO:
+    return open(os.devnull, mode, encoding="utf-8")  # type: ignore[return-value]  # "r" and "w" are text
