@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
-import msgspec
-
 from actions.cluster.decode import decode_node, decode_pod
 from actions.cluster.session import KubeSession
 from actions.cluster.store import PodIndex
-from actions.cluster.wire import read_page
+from actions.cluster.wire import Raw, read_page
 from actions.fleet.facts import NodeFacts, NodeUsage
 
 PAGE = 500
@@ -37,12 +35,12 @@ async def take_census(session: KubeSession) -> Census:
     return Census(tuple(nodes), dict(index.usage))
 
 
-async def _listed(session: KubeSession, path: str) -> AsyncIterator[msgspec.Raw]:
+async def _listed(session: KubeSession, path: str) -> AsyncIterator[Raw]:
     query = {"limit": str(PAGE)}
     while True:
         page = read_page(await session.request("GET", path, query=query, deadline_seconds=60))
-        for raw in page.items or ():
+        for raw in page.items:
             yield raw
-        if not page.metadata.following:
+        if not page.following:
             return
-        query["continue"] = page.metadata.following
+        query["continue"] = page.following

@@ -19,6 +19,7 @@ from actions.cluster.conditions import verdict_of
 from actions.cluster.podstatus import (
     ContainerSpec,
     ContainerStatus,
+    Owner,
     PodMeta,
     PodSpec,
     PodStatus,
@@ -123,28 +124,66 @@ def decode_pod(raw: Raw) -> PodFacts:
     """
     pod = _pods.decode(raw)
     meta, spec, status = pod.metadata, pod.spec or PodSpec(), pod.status or PodStatus()
-    phase = _shared(status.phase or "")
-    word, ready, restarts = status_word(meta, spec, status)
     labels = meta.labels or {}
-    owner = next((owner for owner in meta.owner_references or () if owner.controller), None)
-    return PodFacts(
-        uid=_safe(meta.uid),
-        namespace=_shared(meta.namespace or ""),
-        name=_safe(meta.name),
-        node=_shared(spec.node_name or ""),
-        phase=phase,
-        reason="" if word == phase else _shared(word),
-        message=one_line(why_waiting(status), limit=_MESSAGE_LIMIT),
-        ready=ready,
-        containers=_names(tuple(container.name for container in spec.containers or ())),
-        restarts=restarts,
+    owner = next((owner for owner in meta.owner_references or () if owner.controller), Owner())
+    return facts_of_pod(
+        meta,
+        spec,
+        status,
         requests=_requests(spec),
         created_at=_epoch(meta.creation_timestamp),
         started_at=_started_at(status.container_statuses or ()),
-        owner_kind=_shared(owner.kind) if owner else "",
-        owner_name=_shared(owner.name) if owner else "",
-        run=_shared(labels.get(RUN_LABEL, "")),
-        stage=_shared(labels.get(STAGE_LABEL, "")),
+        owner=(owner.kind, owner.name),
+        run=labels.get(RUN_LABEL, ""),
+        stage=labels.get(STAGE_LABEL, ""),
+    )
+
+
+def facts_of_pod(
+    meta: PodMeta,
+    spec: PodSpec,
+    status: PodStatus,
+    *,
+    requests: Resources,
+    created_at: float,
+    started_at: float,
+    owner: tuple[str, str],
+    run: str,
+    stage: str,
+) -> PodFacts:
+    """The facts of a pod out of what its JSON or its protobuf says.
+
+    Args:
+        meta: Its names.
+        spec: Node and containers.
+        status: How it is.
+        requests: What it occupies on its node.
+        created_at: Seconds since the epoch.
+        started_at: When its first container started, likewise; 0.0 for none.
+        owner: Kind and name of the controller, empty for none.
+        run: Label of our run.
+        stage: Label of our stage.
+    """
+    phase = shared(status.phase or "")
+    word, ready, restarts = status_word(meta, spec, status)
+    return PodFacts(
+        uid=safe(meta.uid),
+        namespace=shared(meta.namespace or ""),
+        name=safe(meta.name),
+        node=shared(spec.node_name or ""),
+        phase=phase,
+        reason="" if word == phase else shared(word),
+        message=one_line(why_waiting(status), limit=_MESSAGE_LIMIT),
+        ready=ready,
+        containers=names(tuple([container.name for container in spec.containers or ()])),
+        restarts=restarts,
+        requests=requests,
+        created_at=created_at,
+        started_at=started_at,
+        owner_kind=shared(owner[0]),
+        owner_name=shared(owner[1]),
+        run=shared(run),
+        stage=shared(stage),
     )
 
 
@@ -160,8 +199,8 @@ def decode_node(raw: Raw) -> NodeFacts:
     labels, allocatable = meta.labels or {}, status.allocatable or {}
     info = status.node_info or _NodeInfo()
     return NodeFacts(
-        uid=_safe(meta.uid),
-        name=_shared(meta.name),
+        uid=safe(meta.uid),
+        name=shared(meta.name),
         instance_type=_first(labels, (_TYPE, "beta.kubernetes.io/instance-type")),
         region=_first(labels, (_REGION,)),
         zone=_first(labels, (_ZONE,)),
@@ -173,7 +212,7 @@ def decode_node(raw: Raw) -> NodeFacts:
         is_schedulable=not spec.unschedulable,
         taints=tuple(_taint(taint) for taint in spec.taints or ()),
         created_at=_epoch(meta.creation_timestamp),
-        version=_shared(info.kubelet_version or ""),
+        version=shared(info.kubelet_version or ""),
     )
 
 
@@ -188,12 +227,12 @@ def decode_event(raw: Raw) -> EventFacts:
     about, series = event.involved_object or _Involved(), event.series or _Series()
     moment = series.last_observed_time or event.last_timestamp or event.event_time or event.first_timestamp
     return EventFacts(
-        uid=_safe(event.metadata.uid),
-        namespace=_shared(about.namespace or event.metadata.namespace or ""),
-        kind=_shared(about.kind or ""),
-        name=_safe(about.name or ""),
-        type=_shared(event.type or "Normal"),
-        reason=_shared(event.reason or ""),
+        uid=safe(event.metadata.uid),
+        namespace=shared(about.namespace or event.metadata.namespace or ""),
+        kind=shared(about.kind or ""),
+        name=safe(about.name or ""),
+        type=shared(event.type or "Normal"),
+        reason=shared(event.reason or ""),
         message=one_line(event.message or "", limit=_MESSAGE_LIMIT),
         count=series.count or event.count or 1,
         last_seen_at=_epoch(moment or event.metadata.creation_timestamp),
@@ -215,15 +254,15 @@ def workload_of(document: dict[str, Any]) -> WorkloadFacts:
     labels = metadata.get("labels") or {}
     verdict = verdict_of(document)
     return WorkloadFacts(
-        uid=_safe(metadata["uid"]),
-        kind=_shared(str(document.get("kind", ""))),
-        namespace=_shared(metadata.get("namespace", "")),
-        name=_safe(metadata["name"]),
+        uid=safe(metadata["uid"]),
+        kind=shared(str(document.get("kind", ""))),
+        namespace=shared(metadata.get("namespace", "")),
+        name=safe(metadata["name"]),
         state=verdict.state.value,
         message=verdict.message or verdict.reason,
         created_at=_epoch(metadata.get("creationTimestamp")),
-        run=_shared(labels.get(RUN_LABEL, "")),
-        stage=_shared(labels.get(STAGE_LABEL, "")),
+        run=shared(labels.get(RUN_LABEL, "")),
+        stage=shared(labels.get(STAGE_LABEL, "")),
     )
 
 
@@ -254,25 +293,27 @@ def _started_at(statuses: list[ContainerStatus] | tuple[()]) -> float:
 
 
 def _first(labels: dict[str, str], names: tuple[str, ...]) -> str:
-    return next((_shared(labels[name]) for name in names if name in labels), "")
+    return next((shared(labels[name]) for name in names if name in labels), "")
 
 
 def _taint(taint: _Taint) -> str:
-    return _shared(f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}")
+    return shared(f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}")
 
 
 @lru_cache(maxsize=16384)
-def _shared(text: str) -> str:
+def shared(text: str) -> str:
     """Clean, and one string for all that say the same."""
-    return sys.intern(_safe(text))
+    return sys.intern(safe(text))
 
 
 @lru_cache(maxsize=4096)
-def _names(names: tuple[str, ...]) -> tuple[str, ...]:
-    return tuple(_shared(name) for name in names)
+def names(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Clean, and one tuple for all that say the same."""
+    return tuple(shared(text) for text in texts)
 
 
-def _safe(text: str) -> str:
+def safe(text: str) -> str:
+    """Clean; most texts are, and stay the object that they are."""
     return text if text.isascii() and text.isprintable() else plain_text(text)
 
 

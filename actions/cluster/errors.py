@@ -12,6 +12,8 @@ from actions.base.untrusted import one_line
 
 _THROTTLED = 429
 _UNAVAILABLE_FROM = 500
+ENVELOPE = b"k8s\x00"
+"""The first bytes of every protobuf body."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,14 +109,11 @@ def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = Non
     """Read an error body.
 
     Args:
-        body: A `v1.Status` as JSON, or whatever a proxy in between wrote (HTML, text, nothing).
+        body: A `v1.Status` as JSON or protobuf, or whatever a proxy in between wrote (HTML, text, nothing).
         code: The HTTP code; 0 for an error event of a watch.
         headers: The response's headers, for `Retry-After` in seconds (its date form is ignored).
     """
-    try:
-        read = _status_decoder.decode(body)
-    except msgspec.DecodeError:
-        read = _Status(message=one_line(body[:400].decode("utf-8", "replace"), limit=200))
+    read = _read_envelope(body) if body.startswith(ENVELOPE) else _read_json(body)
     details = read.details or _Details()
     wait = (headers or {}).get("Retry-After", "")
     return ApiStatus(
@@ -129,6 +128,29 @@ def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = Non
         ),
         retry_after_seconds=float(wait) if wait.isdigit() else details.retry_after_seconds,
     )
+
+
+def _read_json(body: bytes) -> _Status:
+    try:
+        return _status_decoder.decode(body)
+    except msgspec.DecodeError:
+        return _Status(message=one_line(body[:400].decode("utf-8", "replace"), limit=200))
+
+
+def _read_envelope(body: bytes) -> _Status:
+    """A protobuf Status: what a request that accepts protobuf is refused with."""
+    from google.protobuf.message import DecodeError
+
+    from actions.cluster.protoschema import reader
+
+    try:
+        found = reader("Status")(reader("Unknown")(body[len(ENVELOPE) :]).raw)
+    except DecodeError:
+        return _Status(message="an answer that cannot be read")
+    details = found.details
+    causes = [_Cause(cause.reason, cause.message, cause.field) for cause in details.causes]
+    wait = float(details.retry_after_seconds) if details.retry_after_seconds else None
+    return _Status(found.code, found.reason, found.message, _Details(causes, wait))
 
 
 def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:

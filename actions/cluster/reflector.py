@@ -10,25 +10,31 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import suppress
-from typing import Generic, NoReturn, Protocol, TypeVar
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, FormatError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
+from actions.cluster import protowire, wire
 from actions.cluster.backoff import Backoff
-from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
+from actions.cluster.errors import ApiError, SilenceError, error_of
 from actions.cluster.health import Health, SourceHealth
 from actions.cluster.session import KubeSession
-from actions.cluster.wire import ends_initial_events, lines_of, meta_of, read_event, read_page
+from actions.cluster.wire import UNREADABLE, Raw, Wire, ends_initial_events
+
+if TYPE_CHECKING:
+    from actions.cluster.transport import ByteStream
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT", contravariant=True)  # noqa: PLC0105 - named for what it is
 ThingT = TypeVar("ThingT")
-Raw = memoryview | msgspec.Raw
 
+__all__ = ["Raw", "Reflector", "Sink"]
+
+_JSON = "application/json"
 _SLICE_SECONDS = 0.008
 _SHORT_WATCH_SECONDS = 1.0
 _STALE_SECONDS = 30.0
@@ -36,6 +42,7 @@ _FIRST_EVENT_SECONDS = 20.0
 _CUTS_BEFORE_LIST = 2
 _MISSING_SECONDS = 5.0
 _EXPIRY_SECONDS = 60.0
+_NOT_IN_THIS_FORM = frozenset({406, 415})
 _DECODE_ERRORS = (msgspec.MsgspecError, FormatError, ValueError, TypeError, KeyError)
 
 
@@ -67,6 +74,8 @@ class Reflector(Generic[T]):
         path: The resource's list path: `/api/v1/pods`.
         decode: One object from its JSON; may raise `ValueError`, `FormatError` or msgspec's errors for an object that
             cannot be read, which is then skipped and counted.
+        decode_protobuf: One object from its protobuf, likewise. With it protobuf is asked for, which is half the work
+            for kinds that have it; a server that answers with JSON all the same is read by `decode`.
         identify: The uid of a decoded object.
         sink: Who gets it.
         label_selector: As kubectl's `-l`.
@@ -78,6 +87,7 @@ class Reflector(Generic[T]):
             freshness window is 75 s.
         watch_seconds: The server is asked to end a watch after this, up to twice as much.
         prefers_watch_list: Try a streamed list first.
+        ends_when_forbidden: Let a 403 end `run`, for a caller who knows of a narrower path.
     """
 
     def __init__(
@@ -88,6 +98,7 @@ class Reflector(Generic[T]):
         decode: Callable[[Raw], T],
         identify: Callable[[T], str],
         sink: Sink[T],
+        decode_protobuf: Callable[[Raw], T] | None = None,
         label_selector: str = "",
         field_selector: str = "",
         clock: Clock | None = None,
@@ -96,10 +107,15 @@ class Reflector(Generic[T]):
         idle_seconds: float = 70.0,
         watch_seconds: float = 300.0,
         prefers_watch_list: bool = True,
+        ends_when_forbidden: bool = False,
     ) -> None:
         self._session = session
         self._path = path
-        self._decode = decode
+        self._decode = self._decode_json = decode
+        self._decode_protobuf = decode_protobuf
+        self._accept = protowire.ACCEPT if decode_protobuf else _JSON
+        self._wire: Wire = wire
+        self._ends_when_forbidden = ends_when_forbidden
         self._identify = identify
         self._sink = sink
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
@@ -119,7 +135,11 @@ class Reflector(Generic[T]):
         self._health = SourceHealth(Health.SYNCING, "", self._current_at)
 
     async def run(self) -> NoReturn:
-        """List and watch until cancelled. Failures are shown by the sink's health and never end it."""
+        """List and watch until cancelled. Failures are shown by the sink's health and do not end it.
+
+        Raises:
+            ApiAccessError: 403, where that was asked for.
+        """
         self._sink.health(self._health)
         while True:
             try:
@@ -138,21 +158,24 @@ class Reflector(Generic[T]):
         skipped = 0
         query = {"limit": str(self._page_size)}
         while True:
-            body = await self._session.request("GET", self._path, query=self._selectors | query, deadline_seconds=60)
+            body = await self._session.request(
+                "GET", self._path, query=self._selectors | query, accept=self._accept, deadline_seconds=60
+            )
+            self._speak(is_protobuf=protowire.is_enveloped(body))
             try:
-                page = read_page(body)
-            except msgspec.DecodeError as error:
+                page = self._wire.read_page(body)
+            except UNREADABLE as error:
                 raise UnreachableError(f"{self._path} did not answer with a list: {error}.") from error
-            async for raw in self._sliced(page.items or ()):
+            async for raw in self._sliced(page.items):
                 item = self._decoded(raw)
                 if item is None:
                     skipped += 1
                 else:
                     found[self._identify(item)] = item
-            if not page.metadata.following:
+            if not page.following:
                 break
-            query["continue"] = page.metadata.following
-        await self._publish(found, version=page.metadata.resource_version, skipped=skipped)
+            query["continue"] = page.following
+        await self._publish(found, version=page.resource_version, skipped=skipped)
 
     async def _watch_list(self) -> None:
         """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
@@ -161,7 +184,7 @@ class Reflector(Generic[T]):
         skipped = 0
         try:
             async with (
-                self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds) as stream,
+                self._stream(query) as stream,
                 asyncio.timeout(_FIRST_EVENT_SECONDS) as patience,
             ):
                 loop = asyncio.get_running_loop()
@@ -171,7 +194,7 @@ class Reflector(Generic[T]):
                         continue
                     patience.reschedule(loop.time() + _FIRST_EVENT_SECONDS)
                     if kind == "BOOKMARK":
-                        meta = meta_of(raw)
+                        meta = self._wire.meta_of(raw)
                         if ends_initial_events(meta):
                             patience.reschedule(None)
                             await self._publish(found, version=meta.resource_version, skipped=skipped)
@@ -194,7 +217,7 @@ class Reflector(Generic[T]):
         began_at = self._clock.monotonic()
         query = self._watch_query() | {"resourceVersion": self._resume_version()}
         count = 0
-        async with self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds) as stream:
+        async with self._stream(query) as stream:
             self._live()
             async for kind, raw in self._events(aiter(stream)):
                 self._apply(kind, raw)
@@ -205,23 +228,35 @@ class Reflector(Generic[T]):
                 self._version = ""
             await self._backoff.wait()
 
+    @asynccontextmanager
+    async def _stream(self, query: dict[str, str]) -> AsyncIterator[ByteStream]:
+        opening = self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds, accept=self._accept)
+        async with opening as stream:
+            self._speak(is_protobuf=stream.content_type == protowire.CONTENT_TYPE)
+            yield stream
+
+    def _speak(self, *, is_protobuf: bool) -> None:
+        """Read from here on what the server has answered with."""
+        if is_protobuf and self._decode_protobuf is not None:
+            self._wire, self._decode = protowire, self._decode_protobuf
+        else:
+            self._wire, self._decode = wire, self._decode_json
+
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, Raw]]:
         """Events of a stream, the loop handed back between slices.
 
         Raises:
             ApiError: The server sent an error event.
         """
-        async for lines in lines_of(chunks):
+        async for frames in self._wire.frames_of(chunks):
             self._current_at = self._clock.monotonic()
-            async for line in self._sliced(lines):
-                if not line.strip():
-                    continue
+            async for frame in self._sliced(frames):
                 try:
-                    kind, raw = read_event(line)
-                except msgspec.DecodeError as error:
+                    kind, raw = self._wire.read_event(frame)
+                except UNREADABLE as error:
                     raise UnreachableError(f"{self._path} sent something that is no event.") from error
                 if kind == "ERROR":
-                    status = status_of(bytes(raw), code=0)
+                    status = self._wire.trouble_of(raw)
                     raise error_of(status, asked=f"watch {self._path}", context=self._session.context)
                 yield kind, raw
 
@@ -255,8 +290,8 @@ class Reflector(Generic[T]):
     def _resume_version(self) -> str:
         """The version of the last event; read only here, because most events are not the last one."""
         if self._latest is not None:
-            with suppress(msgspec.DecodeError):  # an older version will do: upserts may come twice
-                self._version = meta_of(self._latest).resource_version or self._version
+            with suppress(*UNREADABLE):  # an older version will do: upserts may come twice
+                self._version = self._wire.meta_of(self._latest).resource_version or self._version
             self._latest = None
         return self._version
 
@@ -275,8 +310,10 @@ class Reflector(Generic[T]):
         """Decide what a failure means: where to go on, what to show, how long to wait."""
         status = error.status if isinstance(error, ApiError) else None
         wished = status.retry_after_seconds if status else None
-        if isinstance(error, _WatchListIgnoredError):
+        if isinstance(error, _WatchListIgnoredError) or (status and self._falls_back_to_json(status.code)):
             return
+        if status and status.code == 403 and self._ends_when_forbidden:
+            raise error
         if isinstance(error, SilenceError) and self._version:
             self._show(Health.RECONNECTING, error.message)
             return
@@ -298,14 +335,25 @@ class Reflector(Generic[T]):
             return
         elif isinstance(error, AccessError | ConfigError):
             self._show(Health.FORBIDDEN if status and status.code == 403 else Health.UNAUTHORIZED, error.message)
+        elif self._falls_back_to_list():
+            return
         else:
-            refused_watch_list = self._tries_watch_list and not self._version
-            self._version = ""
-            self._tries_watch_list = self._tries_watch_list and not refused_watch_list
-            if refused_watch_list:
-                return
             self._show(Health.RECONNECTING, error.message)
         await self._backoff.wait(wished)
+
+    def _falls_back_to_json(self, code: int) -> bool:
+        """Whether the server has not the form that was asked for; from here on it is asked for JSON."""
+        was_refused = code in _NOT_IN_THIS_FORM and self._accept != _JSON
+        if was_refused:
+            self._accept = _JSON
+        return was_refused
+
+    def _falls_back_to_list(self) -> bool:
+        """Begin anew after a refusal; whether it was a streamed list that was refused."""
+        was_refused = self._tries_watch_list and not self._version
+        self._version = ""
+        self._tries_watch_list = self._tries_watch_list and not was_refused
+        return was_refused
 
     def _live(self) -> None:
         self._current_at = self._clock.monotonic()

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import NoReturn, TypeVar
 
 from actions.base.clock import Clock, SystemClock
+from actions.cluster import protopod
 from actions.cluster.decode import decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.health import SourceHealth
 from actions.cluster.reflector import Raw, Reflector
@@ -82,7 +83,9 @@ class ClusterState:
         """Watch until cancelled; every connection is closed then."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._reflect("/api/v1/nodes", decode_node, self._nodes))
-            group.create_task(self._reflect("/api/v1/pods", decode_pod, self._pods))
+            group.create_task(
+                self._reflect("/api/v1/pods", decode_pod, self._pods, decode_protobuf=protopod.decode_pod)
+            )
             group.create_task(self._reflect("/api/v1/events", decode_event, self._events))
             for source in WORKLOADS:
                 decode = workload_decoder(source.api_version, source.kind)
@@ -137,9 +140,22 @@ class ClusterState:
 
         return FactTable(key=key, changed=changed, tell_health=tell_health, clock=self._clock)
 
-    async def _reflect(self, path: str, decode: Callable[[Raw], FactT], table: FactTable[FactT]) -> NoReturn:
+    async def _reflect(
+        self,
+        path: str,
+        decode: Callable[[Raw], FactT],
+        table: FactTable[FactT],
+        *,
+        decode_protobuf: Callable[[Raw], FactT] | None = None,
+    ) -> NoReturn:
         reflector = Reflector(
-            self._session, path, decode=decode, identify=lambda fact: fact.uid, sink=table, clock=self._clock
+            self._session,
+            path,
+            decode=decode,
+            decode_protobuf=decode_protobuf,
+            identify=lambda fact: fact.uid,
+            sink=table,
+            clock=self._clock,
         )
         await reflector.run()
 
