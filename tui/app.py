@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from pathlib import Path
+from functools import partial
 from typing import Any, ClassVar
 
 from textual.filter import LineFilter
@@ -91,7 +91,7 @@ class ConsoleApp(DiscreetApp[Any]):
         loop = asyncio.get_running_loop()
         if self._play is None:
             for number in _SIGNALS:
-                loop.add_signal_handler(number, self._leave_on, number)
+                loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
         self.call_after_refresh(self._start)
 
     def post_display_hook(self) -> None:
@@ -143,7 +143,9 @@ class ConsoleApp(DiscreetApp[Any]):
         return await self.push_screen_wait(modal)
 
     def _verbs(self) -> dict[str, Any]:
-        hands = ScreenHands(self._show, self.notify_plainly, self._save, self.exit, self._leave_front)
+        hands = ScreenHands(
+            self._show, self.notify_plainly, lambda file: self.host.save_screen(file), self.exit, self._leave_front
+        )
         return {
             **ViewVerbs(self.workspace, self.desk, hands).verbs(),
             **ObjectVerbs(self.workspace, self.desk, show=self._show, open_shell=self._open_shell).verbs(),
@@ -166,17 +168,11 @@ class ConsoleApp(DiscreetApp[Any]):
 
         self.push_screen(ShellScreen(self.desk, pod, container))
 
-    def _save(self, file: Path) -> None:
-        self.host.save_screen(file)
-
     def _leave_front(self) -> bool:
         if len(self.screen_stack) <= 1:
             return False
         self.pop_screen()
         return True
-
-    def _leave_on(self, number: signal.Signals) -> None:
-        self.exit(return_code=128 + number)
 
     def _paint(self) -> None:
         self.call_later(self._pull)  # in the app's own queue, so that a defect ends it with a report
@@ -190,6 +186,15 @@ class ConsoleApp(DiscreetApp[Any]):
         self.desk.start()
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)
+        elif not self.desk.settings.readonly:
+            self.run_worker(self._resume_runs(), exit_on_error=True)
+
+    async def _resume_runs(self) -> None:
+        try:
+            for run_id in await self._actions.resume_interrupted():
+                self.notify_plainly(f"Run {run_id} was interrupted; a new runner goes on with it.")
+        except ConsoleError as error:
+            self._tell_error(error)
 
     async def _run_script(self, play: Play) -> None:
         self.exit(await play(self.host))

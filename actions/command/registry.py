@@ -63,6 +63,7 @@ class Launch(Arguments, frozen=True):
     blueprint: Annotated[str, Meta(description="Id of the blueprint.")]
     preset: Annotated[str, Meta(description="A named set of parameters from the blueprint.")] = ""
     existing_cluster: Annotated[bool, Meta(description="Use the present cluster: provision nothing.")] = False
+    auto_approve: Annotated[bool, Meta(description="Carry every plan out without asking.")] = False
     set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
 
 

@@ -118,13 +118,21 @@ def _stage(stage_id: str, wanted: str, run: RunView | None) -> Seen:
     if stage is None:
         names = ", ".join(stage.id for stage in run.stages)
         return Seen(False, f"the run has no stage {stage_id!r} (it has {names})", is_hopeless=True)
-    text = f"{stage_id} is {stage.state.value}" + (f": {stage.message}" if stage.message else "")
+    text = (
+        f"{stage_id} is {stage.state.value}" + (f": {stage.message}" if stage.message else "") + _asked(run, stage_id)
+    )
     if stage.state.value == wanted:
         return Seen(True, text)
     goal = _PASSED.get(StageState(wanted)) if wanted in {state.value for state in StageState} else None
     if goal is None:
         return Seen(False, text)
     return Seen(_PASSED.get(stage.state, -1) > goal, text, is_hopeless=stage.state in _DEAD_STAGES)
+
+
+def _asked(run: RunView, stage_id: str) -> str:
+    """That the run waits for somebody, if it is for another stage."""
+    asking = [stage.id for stage in run.stages if stage.state is StageState.AWAITING_APPROVAL and stage.id != stage_id]
+    return f" (the plan of {', '.join(asking)} waits for an approval)" if asking else ""
 
 
 def _run(wanted: str, run: RunView | None) -> Seen:

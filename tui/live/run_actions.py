@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.offload import Offload
-from actions.run.client import start_runner, wish
+from actions.run.client import resume_interrupted, start_runner, wish
 from actions.run.records import WishKind
 from actions.run.view import RunView, StageState, StageView
 from tui.live.run_feed import RunFeed
@@ -35,13 +35,13 @@ class RunActions:
         self._clock = clock
         self._disk = Offload("wishes")
 
-    async def launch(self, blueprint: Blueprint, binding: Binding) -> Path:
+    async def launch(self, blueprint: Blueprint, binding: Binding, *, auto_approve: bool = False) -> Path:
         """Create a run, start its runner, and put it on screen.
 
         Raises:
             ConsoleError: The run cannot be created or its runner cannot be started.
         """
-        folder = await self._disk.call(self._create, blueprint, binding)
+        folder = await self._disk.call(self._create, blueprint, binding, auto_approve)
         await self._runs.refresh_list()
         self._runs.choose(folder)
         return folder
@@ -96,7 +96,15 @@ class RunActions:
         environment = self._settings.run_environment
         wish(folder, kind, plan_hash=plan_hash, delete_data=deletes_data, clock=self._clock, environment=environment)
 
-    def _create(self, blueprint: Blueprint, binding: Binding) -> Path:
+    async def resume_interrupted(self) -> list[str]:
+        """Start a runner for every run whose own was killed, or did not survive a reboot; their ids.
+
+        Raises:
+            ToolError: A runner cannot be started.
+        """
+        return await self._disk.call(resume_interrupted, environment=self._settings.run_environment)
+
+    def _create(self, blueprint: Blueprint, binding: Binding, auto_approve: bool) -> Path:
         from actions.run.launch import create_run
 
         folder = create_run(
@@ -105,6 +113,7 @@ class RunActions:
             target=self._settings.target,
             environment=self._settings.run_environment,
             clock=self._clock,
+            auto_approve=auto_approve,
         )
         start_runner(folder, environment=self._settings.run_environment)
         return folder

@@ -68,6 +68,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
         self._preset = wanted.preset or desk.settings.preferred_preset(blueprint.presets)
         self._values: dict[str, Value] = dict(wanted.set)
         self._existing = wanted.existing_cluster
+        self._auto_approve = wanted.auto_approve
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
         self._tables = (PriceBook.load(), InstanceTable.load())
@@ -141,6 +142,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
                     blueprint=self._blueprint.id,
                     preset=self._preset,
                     existing_cluster=self._existing,
+                    auto_approve=self._auto_approve,
                     set=dict(self._values),
                 )
             )

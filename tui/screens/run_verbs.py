@@ -48,8 +48,9 @@ class RunVerbs:
         from actions.blueprint.parameters import bind
 
         blueprint = await self._desk.blueprints.find(arguments.blueprint)
-        binding = bind(blueprint, arguments.set, preset=arguments.preset, existing_cluster=arguments.existing_cluster)
-        await self._actions.launch(blueprint, binding)
+        preset = arguments.preset or self._desk.settings.preferred_preset(blueprint.presets)
+        binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
+        await self._actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
         self._workspace.arrange("watch")
         self._workspace.open("run", "")
 
