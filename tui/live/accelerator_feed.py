@@ -61,7 +61,7 @@ class AcceleratorFeed:
 
         Args:
             choose: The pods to ask, looked up before every round.
-            live: Called after the first round that had an answer.
+            live: Called after a round that had an answer, or nobody to ask.
 
         Raises:
             UnreachableError: The cluster is not connected.
@@ -71,7 +71,7 @@ class AcceleratorFeed:
             gate = asyncio.Semaphore(AT_ONCE)
             self.readings = tuple(await asyncio.gather(*(self._ask(gate, self._cluster.session, pod) for pod in pods)))
             self.revision += 1
-            if any(not worker.reading.error for worker in self.readings):
+            if not self.readings or any(not worker.reading.error for worker in self.readings):
                 live()
             self._changed()
             await self._clock.sleep(ASK_EVERY_SECONDS)

@@ -111,6 +111,8 @@ def summary(rows: Sequence[GpuRow]) -> list[Cells]:
     """Two lines: mean load and memory of all, and who lags behind."""
     gpus = [row for row in rows if row.gpu is not None]
     loads = [row.gpu.util_pct for row in gpus if row.gpu is not None and row.gpu.util_pct is not None]
+    if not rows:
+        return []
     if not loads:
         return [(Span("No worker has answered yet.", Tone.MUTED),)]
     mean = sum(loads) / len(loads)

@@ -16,7 +16,7 @@ def object_yaml(document: _Object) -> str:
     """The object as YAML, without managed fields, cleaned of controls and of what looks like a credential."""
     import yaml
 
-    metadata = {key: value for key, value in document.get("metadata", {}).items() if key != "managedFields"}
+    metadata = {key: value for key, value in _part(document, "metadata").items() if key != "managedFields"}
     text = yaml.safe_dump({**document, "metadata": metadata}, sort_keys=False, allow_unicode=True, width=120)
     return redact(plain_text(text))
 
@@ -31,18 +31,23 @@ def object_page(document: _Object, events: Iterable[EventFacts], *, now: float) 
     """
     sections = [
         _identity(document),
-        _mapping("Labels", document.get("metadata", {}).get("labels")),
+        _mapping("Labels", _part(document, "metadata").get("labels")),
         _spec(document),
-        _conditions(document.get("status", {})),
+        _conditions(_part(document, "status")),
         *_containers(document),
         _events(events, now),
     ]
     return redact(plain_text("\n\n".join("\n".join(section) for section in sections if section)))
 
 
+def _part(document: _Object, name: str) -> _Object:
+    """A mapping inside an object; empty where the API has none, or null, which some controllers write."""
+    return document.get(name) or {}
+
+
 def _identity(document: _Object) -> list[str]:
-    metadata, status = document.get("metadata", {}), document.get("status", {})
-    owners = ", ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in metadata.get("ownerReferences", ()))
+    metadata, status = _part(document, "metadata"), _part(document, "status")
+    owners = ", ".join(f"{owner.get('kind')}/{owner.get('name')}" for owner in metadata.get("ownerReferences") or ())
     pairs = {
         "Name": metadata.get("name"),
         "Namespace": metadata.get("namespace"),
@@ -50,7 +55,7 @@ def _identity(document: _Object) -> list[str]:
         "Created": metadata.get("creationTimestamp"),
         "Deleting": metadata.get("deletionTimestamp"),
         "Owner": owners,
-        "Finalizers": ", ".join(metadata.get("finalizers", ())),
+        "Finalizers": ", ".join(metadata.get("finalizers") or ()),
         "Phase": status.get("phase"),
         "Reason": status.get("reason"),
         "Message": status.get("message"),
@@ -59,7 +64,7 @@ def _identity(document: _Object) -> list[str]:
 
 
 def _spec(document: _Object) -> list[str]:
-    spec, status = document.get("spec", {}), document.get("status", {})
+    spec, status = _part(document, "spec"), _part(document, "status")
     selector = spec.get("nodeSelector") or {}
     pairs: dict[str, object] = {
         "Node": spec.get("nodeName"),
@@ -67,7 +72,7 @@ def _spec(document: _Object) -> list[str]:
         "Service account": spec.get("serviceAccountName"),
         "Pod IP": status.get("podIP"),
         "QoS class": status.get("qosClass"),
-        "Taints": ", ".join(_taint(taint) for taint in spec.get("taints", ()) if isinstance(taint, Mapping)),
+        "Taints": ", ".join(_taint(taint) for taint in spec.get("taints") or () if isinstance(taint, Mapping)),
         "Unschedulable": spec.get("unschedulable"),
     }
     lines = _pairs(pairs)
@@ -89,7 +94,7 @@ def _conditions(status: _Object) -> list[str]:
 
 
 def _containers(document: _Object) -> Iterator[list[str]]:
-    spec, status = document.get("spec", {}), document.get("status", {})
+    spec, status = _part(document, "spec"), _part(document, "status")
     states = {
         entry.get("name"): entry
         for field in ("containerStatuses", "initContainerStatuses")
@@ -102,18 +107,18 @@ def _containers(document: _Object) -> Iterator[list[str]]:
 
 
 def _container(container: _Object, status: _Object) -> list[str]:
-    resources = container.get("resources", {})
+    resources = _part(container, "resources")
     pairs: dict[str, object] = {
         "Image": container.get("image"),
-        "Command": " ".join(map(str, [*container.get("command", ()), *container.get("args", ())])),
+        "Command": " ".join(map(str, [*(container.get("command") or ()), *(container.get("args") or ())])),
         "Requests": _amounts(resources.get("requests")),
         "Limits": _amounts(resources.get("limits")),
         "State": _state(status.get("state")),
         "Last state": _state(status.get("lastState")),
         "Ready": status.get("ready"),
         "Restarts": status.get("restartCount"),
-        "Mounts": ", ".join(str(mount.get("mountPath")) for mount in container.get("volumeMounts", ())),
-        "Environment": ", ".join(str(variable.get("name")) for variable in container.get("env", ())),
+        "Mounts": ", ".join(str(mount.get("mountPath")) for mount in container.get("volumeMounts") or ()),
+        "Environment": ", ".join(str(variable.get("name")) for variable in container.get("env") or ()),
     }
     return _pairs(pairs)
 

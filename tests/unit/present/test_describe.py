@@ -51,3 +51,21 @@ def test_controls_in_foreign_text_do_not_reach_the_page() -> None:
     hostile = {**POD, "status": {"message": "\x1b]52;c;AAAA\x07boom"}}
 
     assert "\x1b" not in object_page(hostile, [], now=0.0)
+
+
+def test_a_null_where_a_list_or_a_mapping_is_usual_is_as_good_as_nothing() -> None:
+    container = {"name": "main", "resources": None, "command": None, "args": None, "env": None, "volumeMounts": None}
+    page = object_page(
+        {
+            "apiVersion": "v1",
+            "kind": "Node",
+            "metadata": {"name": "node-1", "labels": None, "finalizers": None, "ownerReferences": None},
+            "spec": {"taints": None, "nodeSelector": None, "containers": [container], "initContainers": None},
+            "status": None,
+        },
+        [],
+        now=NOW.timestamp(),
+    )
+
+    assert "node-1" in page
+    assert "Taints" not in page
