@@ -66,11 +66,18 @@ def boot_id() -> str:
         return ""
 
 
-def allowed_environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """The environment that child processes get: a list of known names, plus `extra`."""
+def allowed_environment(extra: Mapping[str, str] | None = None, *, without_aws: bool = False) -> dict[str, str]:
+    """The environment that child processes get: a list of known names, plus `extra`.
+
+    Args:
+        extra: More, and other values.
+        without_aws: Pass on none of our own `AWS_` variables.
+    """
     kept = {
         name: value for name, value in os.environ.items() if name in _PASSED_ON or name.startswith(_PASSED_ON_PREFIXES)
     }
+    if without_aws:
+        kept = {name: value for name, value in kept.items() if not name.startswith("AWS_")}
     return kept | dict(extra or {})
 
 
@@ -85,8 +92,16 @@ def spawn_detached(
     output: Path,
     directory: Path | None = None,
     extra_environment: Mapping[str, str] | None = None,
+    without_aws: bool = False,
 ) -> ProcessIdentity:
     """Start a program that outlives us: own session, no stdin, output appended to a private file.
+
+    Args:
+        argv: The program and its arguments.
+        output: Gets what it writes.
+        directory: Where it runs; ours by default.
+        extra_environment: See `allowed_environment`.
+        without_aws: See `allowed_environment`.
 
     Raises:
         ToolError: It could not be started.
@@ -99,7 +114,7 @@ def spawn_detached(
             stdout=descriptor,
             stderr=descriptor,
             cwd=directory,
-            env=allowed_environment(extra_environment),
+            env=allowed_environment(extra_environment, without_aws=without_aws),
             start_new_session=True,
             close_fds=True,
             umask=0o077,

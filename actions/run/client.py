@@ -10,7 +10,7 @@ from pathlib import Path
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.base.process import ProcessIdentity, own_module, spawn_detached
-from actions.run.creation import load_environment
+from actions.run.creation import ENDPOINT_VARIABLE, load_environment
 from actions.run.folder import journal_path, runner_log_path, runs_home
 from actions.run.journal import Journal
 from actions.run.lease import read_lease
@@ -54,7 +54,8 @@ def start_runner(
 
     Args:
         folder: The run's folder.
-        environment: Given to the process and not stored, e.g. credentials.
+        environment: Given to the process and not stored, e.g. credentials. Our own `AWS_` variables are passed on,
+            too. Neither is if it is for another AWS endpoint than the run's.
         module: What to run; with the folder as its only argument.
 
     Returns:
@@ -71,9 +72,18 @@ def start_runner(
     if lease is not None and lease.is_alive:
         return None
     secrets = referenced_environment(load_run(folder).parameters.values())
-    extra = load_environment(folder) | dict(environment or {}) | secrets
-    argv = [*_scope(folder.name), *own_module(module, str(folder))]
-    return spawn_detached(argv, output=runner_log_path(folder), directory=folder, extra_environment=extra)
+    stored = load_environment(folder)
+    endpoint = stored.get(ENDPOINT_VARIABLE, "")
+    given = dict(environment or {})
+    if given.get(ENDPOINT_VARIABLE, endpoint) != endpoint:
+        given = {}
+    return spawn_detached(
+        [*_scope(folder.name), *own_module(module, str(folder))],
+        output=runner_log_path(folder),
+        directory=folder,
+        extra_environment=stored | given | secrets,
+        without_aws=os.environ.get(ENDPOINT_VARIABLE, "") != endpoint,
+    )
 
 
 def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Path | None = None) -> list[str]:

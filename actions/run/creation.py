@@ -17,6 +17,8 @@ from actions.run.journal import create_journal, refuse_network_filesystem
 from actions.run.records import Created
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
+ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
+"""Says which AWS is meant; a run stays with the one that it was launched into."""
 _MAX_BLUEPRINT_BYTES = 16 << 20
 
 
@@ -28,7 +30,8 @@ def create_folder(
     Args:
         created: The journal's first record.
         source: The blueprint's folder.
-        environment: What the run's processes get besides the console's own environment. Credentials are not stored.
+        environment: What the run's processes get besides the console's own environment. Credentials are not stored;
+            that a variable is to be empty is.
         clock: Stamps the journal.
         home: The folder of all runs, if not the usual one.
 
@@ -45,8 +48,7 @@ def create_folder(
     scratch.mkdir(mode=PRIVATE_DIRECTORY)
     try:
         _copy_blueprint(source, blueprint_path(scratch))
-        kept = {name: value for name, value in environment.items() if name not in _NEVER_STORED}
-        write_private(environment_path(scratch), msgspec.json.encode(kept))
+        write_private(environment_path(scratch), msgspec.json.encode(_stored(environment)))
         create_journal(journal_path(scratch), created, clock)
         scratch.rename(final)
     except BaseException:
@@ -66,6 +68,12 @@ def load_environment(folder: Path) -> dict[str, str]:
         return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
     except (OSError, msgspec.MsgspecError) as error:
         raise ConfigError(f"{path} cannot be read: {error}.") from error
+
+
+def _stored(environment: Mapping[str, str]) -> dict[str, str]:
+    kept = {name: value for name, value in environment.items() if not value or name not in _NEVER_STORED}
+    endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
+    return {ENDPOINT_VARIABLE: endpoint} | kept if endpoint else kept
 
 
 def _copy_blueprint(source: Path, target: Path) -> None:

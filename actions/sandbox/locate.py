@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
 from actions.base.errors import ConfigError, UnreachableError
-from actions.base.files import private_directory, state_home
+from actions.base.files import PRIVATE_FILE, private_directory, state_home
 from actions.base.process import ProcessIdentity, is_alive, own_module, spawn_detached
 
 START_SECONDS = 60.0
+CREDENTIALS = "aws-credentials"
 _POLL_SECONDS = 0.05
 
 
@@ -45,6 +50,11 @@ class RunningSandbox:
         """Its kubeconfig, 0600."""
         return Path(self.process.kubeconfig)
 
+    @property
+    def credentials(self) -> Path:
+        """AWS credentials that it takes, 0600."""
+        return self.folder / CREDENTIALS
+
 
 def sandbox_folder(name: str) -> Path:
     """Where the sandbox `name` keeps its kubeconfig and state file."""
@@ -76,12 +86,17 @@ def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
     if found:
         return found
     folder = private_directory(sandbox_folder(name))
+    deadline = time.monotonic() + START_SECONDS
+    with _starting(folder, deadline):
+        return find_sandbox(name) or _started(name, folder, speed, deadline)
+
+
+def _started(name: str, folder: Path, speed: float | None, deadline: float) -> RunningSandbox:
     log = folder / "sandbox.log"
     argv = own_module("actions.sandbox", "--state", str(folder), "--name", name)
     if speed is not None:
         argv += ["--speed", f"{speed:g}"]
-    child = spawn_detached(argv, output=log)
-    deadline = time.monotonic() + START_SECONDS
+    child = spawn_detached(argv, output=log, without_aws=True)
     while time.monotonic() < deadline:
         found = find_sandbox(name)
         if found:
@@ -90,6 +105,28 @@ def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
             raise ConfigError(f"The sandbox {name} ended while starting: {_last_line(log)}", hint=f"See {log}.")
         time.sleep(_POLL_SECONDS)  # noqa: TID251 - before there is a loop
     raise UnreachableError(f"The sandbox {name} did not start in {START_SECONDS:.0f} s.", hint=f"See {log}.")
+
+
+@contextmanager
+def _starting(folder: Path, deadline: float) -> Iterator[None]:
+    """Hold the right to start the sandbox of `folder`: of two that want it at once, one waits for the other's."""
+    descriptor = os.open(folder / "starting.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, PRIVATE_FILE)
+    try:
+        while not _is_locked(descriptor):
+            if time.monotonic() > deadline:
+                raise UnreachableError(f"Another process has been starting {folder.name} for a minute.")
+            time.sleep(_POLL_SECONDS)  # noqa: TID251 - before there is a loop
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _is_locked(descriptor: int) -> bool:
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
 
 
 def _last_line(log: Path) -> str:

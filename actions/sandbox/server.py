@@ -22,7 +22,7 @@ from actions.sandbox.api.store import Store
 from actions.sandbox.faults.seam import NO_FAULTS, Faults
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.ports import KubeletPort
-from actions.sandbox.statefiles import remove_process, write_kubeconfig, write_process
+from actions.sandbox.statefiles import remove_process, write_credentials, write_kubeconfig, write_process
 
 HOST = "127.0.0.1"
 CLOUD_PREFIX = "/aws"
@@ -76,6 +76,7 @@ async def serving(
         url = f"http://{HOST}:{listener.getsockname()[1]}"
         arn = f"arn:aws:eks:{options.region}:{options.account}:cluster/{options.cluster_name}"
         kubeconfig = write_kubeconfig(folder, url=url, cluster=arn)
+        write_credentials(folder)
         session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig), user_agent=ACTOR_AGENT)
         stack.push_async_callback(session.aclose)
         app = create_app(Store(), parts.kubelet, parts.faults, clock=time)

@@ -9,7 +9,7 @@ import yaml
 
 from actions.base.files import write_private
 from actions.base.process import own_identity
-from actions.sandbox.locate import ProcessFile
+from actions.sandbox.locate import CREDENTIALS, ProcessFile
 
 KUBECONFIG = "kubeconfig"
 PROCESS = "process.json"
@@ -33,6 +33,16 @@ def write_kubeconfig(folder: Path, *, url: str, cluster: str) -> Path:
     }
     path = folder / KUBECONFIG
     write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+    return path
+
+
+def write_credentials(folder: Path) -> Path:
+    """Write AWS credentials that only the sandbox takes, 0600, as the file that every AWS library reads.
+
+    A run keeps the path and never a key, so that whoever goes on with it later has them, too.
+    """
+    path = folder / CREDENTIALS
+    write_private(path, b"[default]\naws_access_key_id = demo\naws_secret_access_key = demo\n")
     return path
 
 

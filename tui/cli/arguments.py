@@ -38,6 +38,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
     if stray:
         top.error(f"{stray[0]} needs --script FILE")
+    if options.demo and options.kubeconfig:
+        top.error("--demo brings its own kubeconfig; leave --kubeconfig out")
     return options
 
 

@@ -19,11 +19,18 @@ from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.view import RunState, RunView, StageState
 
 _FOLLOW_SECONDS = 0.25
+_LOOKING = ("list", "show", "logs")
 _OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
 
 
 def run(options: Namespace) -> int:
-    """Carry one verb out."""
+    """Carry one verb out.
+
+    Raises:
+        ConsoleError: It cannot be done.
+    """
+    if options.readonly and options.verb not in _LOOKING:
+        raise RefusedError(f"runs {options.verb} would change a run, and --readonly is set.", hint="Leave it out.")
     verbs: dict[str, Callable[[Namespace], int]] = {
         "list": _list,
         "show": _show,
@@ -52,7 +59,7 @@ def _show(options: Namespace) -> int:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
-    started = start_runner(folder)
+    started = start_runner(folder, environment=_environment(options))
     _say(
         f"Run {folder.name} goes on as process {started.pid}." if started else f"Run {folder.name} is at work already."
     )
@@ -61,7 +68,7 @@ def _resume(options: Namespace) -> int:
 
 def _wish(options: Namespace, kind: WishKind) -> int:
     folder = find_run(options.run)
-    wish(folder, kind)
+    wish(folder, kind, environment=_environment(options))
     _say(f"Asked run {folder.name} to {kind.value}.")
     return 0
 
@@ -71,7 +78,7 @@ def _approve(options: Namespace) -> int:
     waiting = [stage for stage in load_run(folder).stages if stage.state is StageState.AWAITING_APPROVAL and stage.plan]
     for stage in waiting:
         if stage.plan and (not options.plan or stage.plan.plan_hash.startswith(options.plan)):
-            wish(folder, WishKind.APPROVE, plan_hash=stage.plan.plan_hash)
+            wish(folder, WishKind.APPROVE, plan_hash=stage.plan.plan_hash, environment=_environment(options))
             _say(f"Approved the plan of {stage.id}: {stage.plan.add} to add, {stage.plan.destroy} to destroy.")
             return 0
     raise RefusedError(f"No {'such ' if options.plan else ''}plan of run {folder.name} waits for an approval.")
@@ -85,8 +92,8 @@ def _teardown(options: Namespace) -> int:
             f"Tearing down run {folder.name} removes what it made in cluster {cluster}.",
             hint=f"Say --confirm {cluster} if you mean it.",
         )
-    wish(folder, WishKind.TEARDOWN, delete_data=options.delete_data)
-    _say(f"Run {folder.name} is torn down; watch it with: eksml-tui runs show {folder.name}")
+    wish(folder, WishKind.TEARDOWN, delete_data=options.delete_data, environment=_environment(options))
+    _say(f"Asked run {folder.name} to tear down what it made; watch it with: eksml-tui runs show {folder.name}")
     return 0
 
 
@@ -147,6 +154,12 @@ def _printed(line: SpooledLine) -> str:
     moment = datetime.fromtimestamp(line.at_ns / 1e9, UTC).strftime("%H:%M:%S")
     text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])
     return f"{moment} {line.pod} {text}\n"
+
+
+def _environment(options: Namespace) -> dict[str, str]:
+    """What a runner that has to be started gets of the command line; a run of the demo knows its own."""
+    given = {"AWS_PROFILE": options.profile, "AWS_REGION": options.region}
+    return {} if options.demo else {name: value for name, value in given.items() if value}
 
 
 def _say(text: str) -> None:

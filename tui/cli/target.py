@@ -9,6 +9,10 @@ from dataclasses import dataclass, field
 from actions.cluster.kubeconfig import ClusterTarget
 
 DEMO_NAME = "demo"
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +47,12 @@ def _demo(options: Namespace) -> ChosenTarget:
     environment = {
         "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
         "AWS_REGION": region,
-        "AWS_ACCESS_KEY_ID": "demo",
-        "AWS_SECRET_ACCESS_KEY": "demo",
         "AWS_EC2_METADATA_DISABLED": "true",
         "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),
+        "AWS_PROFILE": "default",
+        "AWS_DEFAULT_PROFILE": "default",
+        **dict.fromkeys(_CREDENTIALS, ""),  # empty: those of the operator are not for the sandbox
     }
     target = ClusterTarget(kubeconfig=sandbox.kubeconfig, context=options.context, namespace=options.namespace)
     return ChosenTarget(target, environment, region, demo_speed=sandbox.process.speed)
