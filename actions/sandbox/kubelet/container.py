@@ -20,6 +20,8 @@ class ContainerRun:
     state: Document = field(default_factory=lambda: {"waiting": {"reason": "PodInitializing"}})
     last_state: Document = field(default_factory=dict)
     restarts: int = 0
+    id: str = ""
+    """Of its newest instance, as its runtime calls it; empty before there is one."""
     log: LogFile | None = None
     previous_log: LogFile | None = None
     load: GpuLoad = field(default_factory=GpuLoad)
@@ -42,11 +44,12 @@ class ContainerRun:
         """Take the accelerators' load from its program."""
         self.load = load
 
-    def begin(self, log: LogFile, now: str) -> None:
+    def begin(self, log: LogFile, now: str, *, instance: str) -> None:
         """Its process starts, with an empty log; the one before is kept as the previous."""
         if self.log is not None:
             self.previous_log = self.log
         self.log = log
+        self.id = instance
         self.state = {"running": {"startedAt": now}}
 
     def end(self, exit_code: int, now: str) -> None:
@@ -54,7 +57,8 @@ class ContainerRun:
         started = (self.state.get("running") or {}).get("startedAt", now)
         reason = "Completed" if exit_code == 0 else "Error"
         self.inside = None
-        self.state = {"terminated": {"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": now}}
+        ended = {"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": now}
+        self.state = {"terminated": ended | {"containerID": self.id}}
         if self.log is not None:
             self.log.close()
 
@@ -69,6 +73,7 @@ class ContainerRun:
             "name": self.spec.name,
             "image": self.spec.image,
             "imageID": self.spec.image,
+            **({"containerID": self.id} if self.id else {}),
             "state": self.state,
             "lastState": self.last_state,
             "ready": self.is_running or (self.is_init and self.exit_code == 0),

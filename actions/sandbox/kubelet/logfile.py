@@ -38,10 +38,12 @@ class LogFile:
 
     Args:
         now_ns: Nanoseconds since the epoch.
+        on_entry: Told of each entry, for one who keeps the log somewhere else as well.
     """
 
-    def __init__(self, now_ns: Callable[[], int]) -> None:
+    def __init__(self, now_ns: Callable[[], int], on_entry: Callable[[LogEntry], None] | None = None) -> None:
         self._now_ns = now_ns
+        self._on_entry = on_entry
         self._entries: deque[LogEntry] = deque(maxlen=_KEPT_ENTRIES)
         self._count = 0
         self._pending = bytearray()
@@ -98,7 +100,7 @@ class LogFile:
         for index in range(skipped, len(self._entries)):
             entry = self._entries[index]
             if request.timestamps and entry.starts_line:
-                parts.append(_stamp(entry.at_ns))
+                parts.append(stamp(entry.at_ns))
             parts.append(entry.data)
         return b"".join(parts)
 
@@ -116,16 +118,19 @@ class LogFile:
 
     def _append(self, data: bytes, *, ends_line: bool) -> None:
         self._last_ns = max(self._now_ns(), self._last_ns + 1)
-        self._entries.append(LogEntry(self._last_ns, data, self._starts_line))
+        entry = LogEntry(self._last_ns, data, self._starts_line)
+        self._entries.append(entry)
         self._starts_line = ends_line
         self._count += 1
+        if self._on_entry is not None:
+            self._on_entry(entry)
 
     def _wake(self) -> None:
         self._changed.set()
         self._changed = asyncio.Event()
 
 
-def _stamp(at_ns: int) -> bytes:
+def stamp(at_ns: int) -> bytes:
     """RFC 3339 with nanoseconds, trailing zeros cut off as Go's RFC3339Nano does, and a blank."""
     seconds, fraction = divmod(at_ns, 1_000_000_000)
     digits = f"{fraction:09d}".rstrip("0")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import hashlib
 from collections.abc import Sequence
 
 from actions.base.clock import Clock
@@ -10,16 +11,16 @@ from actions.base.errors import ConsoleError, UnreachableError
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, Document
 from actions.sandbox.kubelet.container import ContainerRun
+from actions.sandbox.kubelet.inside import inside_of, restarts_after
 from actions.sandbox.kubelet.logfile import LogFile
 from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.podspec import spec_of
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.status import note_transitions, pod_status
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.workloads.files import FileView, Volume
+from actions.sandbox.workloads.files import Volume
 from actions.sandbox.workloads.images import program_of
-from actions.sandbox.workloads.program import Container, Step
-from actions.sandbox.workloads.terminal import Inside
+from actions.sandbox.workloads.program import Step
 
 _SOURCE = "kubelet"
 _LONGEST_BACKOFF_SECONDS = 60.0
@@ -123,7 +124,7 @@ class PodRun:
         while True:
             await self._clock.sleep(self._options.container_start_seconds)
             code = await self._run_once(container)
-            if not self._restarts(container, code):
+            if not restarts_after(self.spec, container, code):
                 await self._report()
                 return
             seconds = self._options.restart_backoff_seconds * 2.0**container.restarts
@@ -142,8 +143,15 @@ class PodRun:
         await self._event("Pulled", f'Successfully pulled image "{image}"')
 
     async def _run_once(self, container: ContainerRun) -> int:
-        inside = self._inside(container)
-        container.begin(LogFile(self._now_ns), self._client.timestamp())
+        inside = inside_of(
+            container,
+            self.spec,
+            volumes=self._volumes,
+            machines=self._machines,
+            clock=self._clock,
+            seed=self._options.seed,
+        )
+        container.begin(LogFile(self._now_ns), self._client.timestamp(), instance=self._instance(container))
         container.inside = inside
         if not container.is_init:
             self._phase = "Running"
@@ -165,39 +173,6 @@ class PodRun:
         )
         container.end(code, self._client.timestamp())
         return code
-
-    def _inside(self, container: ContainerRun) -> Inside:
-        if container.spec.gpus and not container.gpus:
-            container.gpus = self._machines.take_devices(self.spec.node, container.spec.gpus, self.spec.uid)
-        mounts = {point: self._volumes[name] for point, name in container.spec.mounts.items() if name in self._volumes}
-        files = FileView(mounts)
-        for folder in ("/root", "/tmp", "/var/log", "/workspace"):  # noqa: S108 - a path in the pretended container
-            files.make_folder(folder)
-        seen = Container(
-            namespace=self.spec.namespace,
-            pod=self.spec.name,
-            name=container.spec.name,
-            image=container.spec.image,
-            argv=container.spec.argv,
-            environment=dict(container.spec.environment),
-            files=files,
-            gpus=container.gpus,
-            restarts=container.restarts,
-            stays=self.spec.restart_policy == "Always" and not container.is_init,
-            started_at=self._clock.now().timestamp(),
-            seed=self._options.seed,
-        )
-        return Inside(
-            seen, lambda: container.load, lambda: self._clock.now().timestamp(), folder=container.spec.working_folder
-        )
-
-    def _restarts(self, container: ContainerRun, code: int) -> bool:
-        match self.spec.restart_policy:
-            case "Always":
-                return code != 0 or not container.is_init
-            case "OnFailure":
-                return code != 0
-        return False
 
     async def _await_restart(self, container: ContainerRun, seconds: float) -> None:
         if container.restarts == 0:
@@ -243,6 +218,10 @@ class PodRun:
             await self._client.record(self._document, PODS, reason, message, source=_SOURCE, is_warning=is_warning)
         except ConsoleError:
             return  # an event that is lost is lost, for a real kubelet too
+
+    def _instance(self, container: ContainerRun) -> str:
+        name = f"{self.spec.uid}/{container.spec.name}/{container.restarts}"
+        return f"containerd://{hashlib.sha256(name.encode()).hexdigest()}"
 
     def _now_ns(self) -> int:
         moment = self._clock.now()
