@@ -6,6 +6,7 @@ import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
+from pathlib import Path
 from typing import Any, ClassVar
 
 from textual.filter import LineFilter
@@ -41,7 +42,6 @@ from tui.theme import NAME, console_theme
 from tui.widgets.sanitise import ControlFilter
 
 Play = Callable[[ConsoleHost], Awaitable[Any]]
-_SIGNALS = (signal.SIGTERM, signal.SIGHUP)
 
 
 class ConsoleApp(DiscreetApp[Any]):
@@ -88,10 +88,9 @@ class ConsoleApp(DiscreetApp[Any]):
 
     def on_mount(self) -> None:
         """Leave on signals; follow the world only after the first frame."""
-        loop = asyncio.get_running_loop()
         if self._play is None:
-            for number in _SIGNALS:
-                loop.add_signal_handler(number, partial(self.exit, return_code=128 + number))
+            for number in (signal.SIGTERM, signal.SIGHUP):
+                asyncio.get_running_loop().add_signal_handler(number, partial(self.exit, return_code=128 + number))
         self.call_after_refresh(self._start)
 
     def post_display_hook(self) -> None:
@@ -143,9 +142,7 @@ class ConsoleApp(DiscreetApp[Any]):
         return await self.push_screen_wait(modal)
 
     def _verbs(self) -> dict[str, Any]:
-        hands = ScreenHands(
-            self._show, self.notify_plainly, lambda file: self.host.save_screen(file), self.exit, self._leave_front
-        )
+        hands = ScreenHands(self._show, self.notify_plainly, self._save, self.exit, self._leave_front)
         return {
             **ViewVerbs(self.workspace, self.desk, hands).verbs(),
             **ObjectVerbs(self.workspace, self.desk, show=self._show, open_shell=self._open_shell).verbs(),
@@ -157,8 +154,11 @@ class ConsoleApp(DiscreetApp[Any]):
         self.notify(one_line(redact(text)), markup=False)
 
     def _tell_error(self, error: ConsoleError) -> None:
-        text = one_line(redact(error.sentence()))
-        self.notify(text, severity="warning" if isinstance(error, RefusedError) else "error", markup=False, timeout=8)
+        severity = "warning" if isinstance(error, RefusedError) else "error"
+        self.notify(one_line(redact(error.sentence())), severity=severity, markup=False, timeout=8)
+
+    def _save(self, file: Path) -> None:
+        self.host.save_screen(file)
 
     def _show(self, viewer: Viewer) -> None:
         self.push_screen(viewer)
