@@ -154,8 +154,8 @@ class ConsoleApp(DiscreetApp[Any]):
         self.notify(one_line(redact(text)), markup=False)
 
     def _tell_error(self, error: ConsoleError) -> None:
-        severity = "warning" if isinstance(error, RefusedError) else "error"
-        self.notify(one_line(redact(error.sentence())), severity=severity, markup=False, timeout=8)
+        tell = partial(self.notify, one_line(redact(error.sentence())), markup=False, timeout=8)
+        tell(severity="warning" if isinstance(error, RefusedError) else "error")
 
     def _save(self, file: Path) -> None:
         self.host.save_screen(file)
