@@ -56,15 +56,18 @@ async def serve(invocation: Invocation) -> None:
         ConfigError: The folder or the port cannot be used.
     """
     from actions.sandbox import actors, cloud
+    from actions.sandbox.faults.panel import FaultPanel
     from actions.sandbox.kubelet import Kubelet
     from actions.sandbox.server import Parts, serving
 
     clock, options = SystemClock(), invocation.options
-    kubelet = Kubelet(options, clock)
+    panel = FaultPanel(clock)
+    kubelet = Kubelet(options, panel.clock)
     parts = Parts(
         kubelet,
-        actors=lambda session: actors.start(session, kubelet, options),
+        actors=lambda session: actors.start(session, kubelet, options, panel.clock),
         cloud=lambda session: cloud.create_app(session, options),
+        panel=panel,
     )
     folder = private_directory(invocation.folder)
     stopped = asyncio.Event()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeAlias
 
@@ -19,7 +19,9 @@ from actions.cluster.session import KubeSession
 from actions.sandbox.activity import ACTOR_AGENT, Activity
 from actions.sandbox.api.application import create_app
 from actions.sandbox.api.store import Store
-from actions.sandbox.faults.seam import NO_FAULTS, Faults
+from actions.sandbox.faults.bystander import Bystander
+from actions.sandbox.faults.control import add_control
+from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.ports import KubeletPort
 from actions.sandbox.statefiles import remove_process, write_credentials, write_kubeconfig, write_process
@@ -40,7 +42,8 @@ class Parts:
     kubelet: KubeletPort
     actors: StartActors | None = None
     cloud: Callable[[KubeSession], web.Application] | None = None
-    faults: Faults = NO_FAULTS
+    panel: FaultPanel = field(default_factory=lambda: FaultPanel(SystemClock()))
+    """What goes wrong; its clock is the cluster's."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +67,7 @@ async def serving(
         options: What the world is called, and how fast it turns.
         parts: The rooms.
         port: On 127.0.0.1; 0 for any.
-        clock: For objects and idleness.
+        clock: For idleness.
 
     Raises:
         ConfigError: The port is taken.
@@ -79,7 +82,9 @@ async def serving(
         write_credentials(folder)
         session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig), user_agent=ACTOR_AGENT)
         stack.push_async_callback(session.aclose)
-        app = create_app(Store(), parts.kubelet, parts.faults, clock=time)
+        bystander = Bystander(parts.panel)
+        app = create_app(Store(), parts.kubelet, bystander, clock=parts.panel.clock)
+        add_control(app, bystander)
         app.middlewares[:0] = [_only_local, activity.middleware()]
         if parts.cloud is not None:
             app.add_subapp(CLOUD_PREFIX, parts.cloud(session))

@@ -47,7 +47,7 @@ def create_app(
     time = clock or SystemClock()
     registry = Registry(builtin_types())
     writer, deleter = Writer(store, registry, time), Deleter(store, registry, time)
-    services = Services(store, registry, time, writer, deleter, kubelet, bookmark_seconds)
+    services = Services(store, registry, time, writer, deleter, kubelet, faults, bookmark_seconds)
     app = web.Application(middlewares=[_refusals, _interruptions(faults)], client_max_size=_LARGEST_BODY_BYTES)
     app.cleanup_ctx.append(_collecting(GarbageCollector(store, registry, deleter)))
     add_browsing(app, registry)
@@ -73,8 +73,7 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
 def _interruptions(faults: Faults) -> Middleware:
     @web.middleware
     async def interrupt(request: web.Request, handler: Handler) -> web.StreamResponse:
-        instead = await faults.intercept(request)
-        return await handler(request) if instead is None else instead
+        return await faults.around(request, handler)
 
     return interrupt
 

@@ -50,7 +50,7 @@ async def serve_log(services: Services, request: web.Request, target: Target) ->
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
     chunks = _open(services, pod, container, request.query)
     await response.prepare(request)
-    async for chunk in chunks:
+    async for chunk in services.faults.distort(request, chunks):
         await response.write(chunk)
     await response.write_eof()
     return response

@@ -9,6 +9,7 @@ from actions.sandbox.api.deletion import Deleter
 from actions.sandbox.api.resources import Registry
 from actions.sandbox.api.store import Store
 from actions.sandbox.api.writes import Writer
+from actions.sandbox.faults.seam import NO_FAULTS, Faults
 from actions.sandbox.ports import KubeletPort
 
 BOOKMARK_SECONDS = 45.0
@@ -24,4 +25,5 @@ class Services:
     writer: Writer
     deleter: Deleter
     kubelet: KubeletPort
+    faults: Faults = NO_FAULTS
     bookmark_seconds: float = BOOKMARK_SECONDS

@@ -143,7 +143,7 @@ async def serve_watch(services: Services, request: web.Request, target: Target, 
     watch = Watch(services, target, request.query, view)
     response = web.StreamResponse(headers={"Content-Type": JSON})
     await response.prepare(request)
-    async for chunk in watch.chunks():
+    async for chunk in services.faults.distort(request, watch.chunks()):
         if chunk:
             await response.write(chunk)
     await response.write_eof()

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncIterator
 from typing import Protocol
 
 from aiohttp import web
+from aiohttp.typedefs import Handler
 
 
 class Faults(Protocol):
-    """Asked before every request."""
+    """Stands around every request, and in every stream."""
 
-    async def intercept(self, request: web.Request) -> web.StreamResponse | None:
-        """Answer in the server's place, or wait and return `None` to let the server answer.
+    async def around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request: as `handler` does, in its place, or spoilt."""
+        ...
 
-        To cut a connection, close `request.transport` and return a response that nobody will read.
+    def distort(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """What reaches the client of the chunks of a stream, a watch or a log.
+
+        Raises:
+            ConnectionResetError: The connection has been cut; nothing more can be sent.
         """
         ...
 
 
 class _NoFaults:
-    async def intercept(self, request: web.Request) -> web.StreamResponse | None:
-        return None
+    async def around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await handler(request)
+
+    def distort(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        return chunks
 
 
 NO_FAULTS: Faults = _NoFaults()

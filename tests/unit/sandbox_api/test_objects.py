@@ -7,9 +7,11 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
-from aiohttp import web
 
-from actions.sandbox.api.status import ApiFault
+from actions.base.clock import SystemClock
+from actions.sandbox.faults.bystander import Bystander
+from actions.sandbox.faults.fault import Fault, FaultKind
+from actions.sandbox.faults.panel import FaultPanel
 from tests.unit.sandbox_api.server import CONFIG_MAPS, PODS, Client, a_pod, an_api, create, patch
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -278,13 +280,9 @@ async def test_a_precondition_protects_the_successor_of_the_same_name() -> None:
 
 
 async def test_a_fault_takes_the_place_of_the_answer() -> None:
-    class Overloaded:
-        async def intercept(self, request: web.Request) -> web.StreamResponse | None:
-            if request.path.endswith("/pods"):
-                raise ApiFault(429, "TooManyRequests", "later", retry_after_seconds=3)
-            return None
-
-    async with an_api(faults=Overloaded()) as client:
+    overloaded = Bystander(FaultPanel(SystemClock()))
+    overloaded.add(Fault(FaultKind.THROTTLED, resources=("pods",), retry_after_seconds=3))
+    async with an_api(faults=overloaded) as client:
         answer = await client.get(PODS)
         assert (answer.status, answer.headers["Retry-After"]) == (429, "3")
         assert await status_of(client, CONFIG_MAPS) == 200

@@ -1,0 +1,89 @@
+"""One thing that goes wrong: what it is, whom it hits, for how long."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+from fnmatch import fnmatchcase
+
+import msgspec
+
+from actions.sandbox.faults.question import Question
+
+
+class FaultKind(StrEnum):
+    """What goes wrong."""
+
+    EXPIRED = "expired"
+    """410: the resource version or page token is too old."""
+    THROTTLED = "throttled"
+    """429 with Retry-After."""
+    BROKEN = "broken"
+    """500."""
+    BAD_GATEWAY = "bad-gateway"
+    """502 with a page of HTML, as a proxy writes it."""
+    FORBIDDEN = "forbidden"
+    """403."""
+    UNAUTHORIZED = "unauthorized"
+    """401."""
+    CUT = "cut"
+    """The connection breaks after `after_bytes`."""
+    SILENCE = "silence"
+    """After `after_bytes` nothing more comes, and the connection stays."""
+    SLOW = "slow"
+    """`delay_seconds` before the answer, and before each chunk of a stream."""
+    SHORT_LOG = "short-log"
+    """A log ends after `after_bytes`, as if that were all."""
+    SKEW = "skew"
+    """The cluster's clock is `offset_seconds` ahead. Concerns everybody; its scope is not looked at."""
+
+
+REFUSALS = frozenset(
+    {
+        FaultKind.EXPIRED,
+        FaultKind.THROTTLED,
+        FaultKind.BROKEN,
+        FaultKind.BAD_GATEWAY,
+        FaultKind.FORBIDDEN,
+        FaultKind.UNAUTHORIZED,
+    }
+)
+"""Answered in the server's place."""
+
+SPOILING = frozenset({FaultKind.CUT, FaultKind.SILENCE, FaultKind.SLOW, FaultKind.SHORT_LOG})
+"""Done to the bytes of an answer."""
+
+
+class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """A fault, as the panel takes it in JSON. Empty scopes hit everything below `/api` and `/apis`.
+
+    `name` is its kind's if not given. `verbs` are Kubernetes' own: get, list, watch, create, update, patch, delete,
+    deletecollection; and log, exec, and what other subresources are called. `path` is a glob. After `count` hits, or
+    `seconds`, the fault is over; 0 means never. `in_stream` refuses in the middle of open watches, as an ERROR event,
+    instead of at their beginning. The sandbox's own actors are spared unless `hits_actors`.
+    """
+
+    kind: FaultKind
+    name: str = ""
+    verbs: tuple[str, ...] = ()
+    resources: tuple[str, ...] = ()
+    namespace: str = ""
+    path: str = ""
+    count: int = 0
+    seconds: float = 0.0
+    in_stream: bool = False
+    hits_actors: bool = False
+    retry_after_seconds: int = 1
+    after_bytes: int = 64
+    delay_seconds: float = 0.5
+    offset_seconds: float = 0.0
+
+    def covers(self, question: Question) -> bool:
+        """Whether a request is in its scope."""
+        return (
+            (self.hits_actors or not question.is_actor)
+            and (question.is_api if not self.path else fnmatchcase(question.path, self.path))
+            and (not self.verbs or question.verb in self.verbs)
+            and (not self.resources or question.resource in self.resources)
+            and (not self.namespace or question.namespace == self.namespace)
+            and (self.kind is not FaultKind.SHORT_LOG or question.verb == "log")
+        )

@@ -1,0 +1,101 @@
+"""The fault panel: which faults are on, whom they have hit, when they end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Container
+from dataclasses import dataclass, field
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import InputError
+from actions.sandbox.faults.fault import Fault, FaultKind
+from actions.sandbox.faults.question import Question
+from actions.sandbox.faults.skew import SkewedClock
+
+
+@dataclass(slots=True, eq=False)
+class ActiveFault:
+    """A fault that is on. `hits` counts requests and open streams; `ends_at` is monotonic."""
+
+    fault: Fault
+    ends_at: float
+    hits: int = 0
+    lifted: asyncio.Event = field(default_factory=asyncio.Event)
+
+    @property
+    def is_spent(self) -> bool:
+        """Whether it has hit as often as it was meant to; what it holds, it holds until it is lifted."""
+        return bool(self.fault.count) and self.hits >= self.fault.count
+
+
+class FaultPanel:
+    """Faults, turned on and off while the server runs.
+
+    Args:
+        clock: The machine's. The panel's own `clock` is the cluster's, which a fault may set wrong.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self.clock = SkewedClock(clock)
+        self._active: dict[str, ActiveFault] = {}
+
+    def add(self, fault: Fault) -> ActiveFault:
+        """Turn a fault on, in the place of one of the same name.
+
+        Raises:
+            InputError: Its numbers make no sense.
+        """
+        if min(fault.count, fault.seconds, fault.after_bytes, fault.delay_seconds, fault.retry_after_seconds) < 0:
+            raise InputError("count, seconds, after-bytes, delay-seconds and retry-after-seconds are at least 0.")
+        name = fault.name or fault.kind.value
+        self.lift(name)
+        ends_at = self.clock.monotonic() + fault.seconds if fault.seconds else float("inf")
+        active = self._active[name] = ActiveFault(msgspec.structs.replace(fault, name=name), ends_at)
+        self._set_clock()
+        return active
+
+    def lift(self, name: str) -> bool:
+        """Turn a fault off; what it holds goes on. Returns whether it was on."""
+        active = self._active.pop(name, None)
+        if active is None:
+            return False
+        active.lifted.set()
+        self._set_clock()
+        return True
+
+    def clear(self) -> None:
+        """Turn every fault off."""
+        for name in list(self._active):
+            self.lift(name)
+
+    def active(self) -> list[ActiveFault]:
+        """The faults that are on, oldest first; spent ones are among them until they are lifted or their time is up."""
+        if self._active:
+            now = self.clock.monotonic()
+            for name in [name for name, active in self._active.items() if active.ends_at <= now]:
+                self.lift(name)
+        return list(self._active.values())
+
+    def hit(self, question: Question, kinds: Container[FaultKind], *, in_stream: bool = False) -> ActiveFault | None:
+        """The first fault of these kinds that hits a request, counted; `None` if the request is spared."""
+        for active in self.active():
+            fault = active.fault
+            if fault.kind in kinds and fault.in_stream is in_stream and not active.is_spent and fault.covers(question):
+                active.hits += 1
+                return active
+        return None
+
+    async def hold(self, active: ActiveFault, seconds: float = float("inf")) -> None:
+        """Wait for so long, but not longer than the fault is on."""
+        left = min(seconds, active.ends_at - self.clock.monotonic())
+        try:
+            async with asyncio.timeout(left if left != float("inf") else None):
+                await active.lifted.wait()
+        except TimeoutError:
+            return
+
+    def _set_clock(self) -> None:
+        offsets = [one.fault.offset_seconds for one in self._active.values() if one.fault.kind is FaultKind.SKEW]
+        self.clock.offset_seconds = sum(offsets)
