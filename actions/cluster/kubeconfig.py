@@ -19,6 +19,7 @@ from actions.base.untrusted import one_line
 _IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
+_IN_CLUSTER_NAME = "in-cluster"
 _MAX_BYTES = 8 << 20
 
 
@@ -125,7 +126,7 @@ def _files(target: ClusterTarget, variables: Mapping[str, str]) -> list[Path]:
 def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenContext:
     host, port = variables.get("KUBERNETES_SERVICE_HOST", ""), variables.get("KUBERNETES_SERVICE_PORT", "443")
     if not host or not (_IN_CLUSTER / "token").exists():
-        if target.context:
+        if target.context not in ("", _IN_CLUSTER_NAME):
             raise ConfigError(
                 f"There is no kubeconfig to look for the context {target.context!r} in.", hint="Give --kubeconfig."
             )
@@ -137,8 +138,8 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
     namespace = own.read_text(encoding="utf-8").strip() if own.exists() else "default"
     return ChosenContext(
         file=str(_IN_CLUSTER),
-        context="in-cluster",
-        cluster="in-cluster",
+        context=_IN_CLUSTER_NAME,
+        cluster=_IN_CLUSTER_NAME,
         server=f"https://[{host}]:{port}" if ":" in host else f"https://{host}:{port}",
         namespace=target.namespace or namespace,
         ca_file=str(_IN_CLUSTER / "ca.crt"),

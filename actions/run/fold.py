@@ -203,7 +203,7 @@ class _Folding:
         ]
         kept = frozenset() if self._deletes_data else kept_stages(stages)
         steps[-1:-1] = [
-            replace(stage, state=StageState.SKIPPED, message="Kept: it holds data.")
+            replace(stage, state=StageState.SKIPPED, started_at=None, ended_at=None, message="Kept: it holds data.")
             for stage in reversed(stages)
             if stage.id in kept
         ]

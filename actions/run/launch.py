@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -10,9 +11,10 @@ from actions.base.clock import Clock
 from actions.base.errors import BlueprintError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.kubeconfig import ClusterTarget, load_context
 from actions.run.creation import create_folder
 from actions.run.graph import KNOWN_KINDS, order_of
+from actions.run.preconditions import require_preconditions
 from actions.run.records import ClusterName, Created, StageOutline
 
 
@@ -31,7 +33,8 @@ def create_run(
     Args:
         blueprint: As it was loaded; its folder is copied into the run.
         binding: The values of its parameters.
-        target: A kubeconfig that the operator chose, or an empty target: then EKS is asked for the cluster.
+        target: The cluster that the operator looks at. A run that makes its own cluster asks EKS for it instead, and
+            never touches this one.
         environment: See `create_folder`.
         clock: Stamps the journal.
         auto_approve: Whether plans are carried out without being asked about.
@@ -42,10 +45,13 @@ def create_run(
 
     Raises:
         BlueprintError: It has a stage that this program cannot carry out.
-        ConfigError: The folder cannot be made.
+        ConfigError: The folder cannot be made; or a program, a secret or the kubeconfig that it needs is missing.
         JournalError: The folder lies on a network file system.
     """
     chosen = blueprint.under(binding.preset)
+    require_preconditions(chosen, binding)
+    makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)
+    context, kubeconfig, found_by = ("", "", {}) if makes_cluster else _present_cluster(target)
     created = Created(
         run_id=new_run_id(blueprint.id, clock),
         blueprint_id=blueprint.id,
@@ -55,15 +61,26 @@ def create_run(
         cluster=ClusterName(
             name=binding.text("cluster_name", blueprint.cluster.name),
             region=binding.text("region", blueprint.cluster.region),
-            context=target.context,
-            kubeconfig=str(target.kubeconfig.absolute()) if target.kubeconfig else "",
+            context=context,
+            kubeconfig=kubeconfig,
             namespace=target.namespace or binding.text("namespace", blueprint.cluster.namespace),
         ),
         stages=tuple(_outlines(chosen, existing_cluster=binding.existing_cluster)),
         auto_approve=auto_approve,
         existing_cluster=binding.existing_cluster,
     )
-    return create_folder(created, source=blueprint.folder, environment=environment, clock=clock, home=home)
+    return create_folder(
+        created, source=blueprint.folder, environment={**environment, **found_by}, clock=clock, home=home
+    )
+
+
+def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
+    """The context and the kubeconfig by their names, and what finds them: the current one may be another tomorrow."""
+    context = load_context(target).context
+    if target.kubeconfig is not None:
+        return context, str(target.kubeconfig.expanduser().absolute()), {}
+    listed = [str(Path(part).expanduser().absolute()) for part in os.environ.get("KUBECONFIG", "").split(":") if part]
+    return context, "", {"KUBECONFIG": ":".join(listed)} if listed else {}
 
 
 def _outlines(blueprint: Blueprint, *, existing_cluster: bool) -> Iterator[StageOutline]:

@@ -9,7 +9,7 @@ import msgspec
 
 from actions.base.clock import format_rfc3339
 from actions.run.reader import RunSummary
-from actions.run.view import RunView, StageView
+from actions.run.view import RunState, RunView, StageState, StageView
 
 _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
 
@@ -47,17 +47,24 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
     )
 
 
-def run_table(view: RunView) -> str:
-    """One run: what it is, its stages, its teardown, its audit."""
+def run_table(view: RunView, *, now: float | None = None) -> str:
+    """One run: what it is, its stages, its teardown, its audit.
+
+    Args:
+        view: The run.
+        now: Seconds since the epoch, for how long what is under way has taken; left out if not given.
+    """
     head = [
         ("Run", view.id),
         ("Blueprint", f"{view.blueprint_id}{f' ({view.preset})' if view.preset else ''}: {view.title}"),
         ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
         ("State", view.state.value + (", paused" if view.is_paused else "")),
     ]
-    parts = [_columns(head), _stages("STAGE", view.stages)]
+    parts = [_columns(head), _stages("STAGE", view.stages, now)]
     if view.teardown:
-        parts.append(_stages("TEARDOWN", view.teardown))
+        parts.append(_stages("TEARDOWN", view.teardown, now))
+    if view.state in (RunState.UNKNOWN, RunState.WAITING) and not view.is_paused:
+        parts.append(f"No runner is at work on it. Resume it with: eksml-tui runs resume {view.id}\n")
     plans = [stage for stage in view.stages if stage.plan and stage.state.value == "awaiting_approval"]
     parts += [_plan(stage) for stage in plans]
     parts += [_findings(stage) for stage in view.stages if stage.findings]
@@ -133,11 +140,34 @@ def _stage_fields(stage: StageView) -> dict[str, object]:
     }
 
 
-def _stages(heading: str, stages: Iterable[StageView]) -> str:
+def _stages(heading: str, stages: Iterable[StageView], now: float | None) -> str:
     rows = [
-        (stage.id, stage.state.value.replace("_", " "), duration_text(_took(stage)), stage.message) for stage in stages
+        (
+            stage.id,
+            stage.state.value.replace("_", " "),
+            duration_text(_took(stage) if stage.state is not StageState.RUNNING else _so_far(stage, now)),
+            _expected(stage),
+            stage.message,
+        )
+        for stage in stages
     ]
-    return _columns([(heading, "STATE", "TOOK", "MESSAGE"), *rows])
+    return _columns([(heading, "STATE", "TOOK", "EXPECTED", "MESSAGE"), *rows])
+
+
+def _so_far(stage: StageView, now: float | None) -> float | None:
+    return None if now is None or stage.started_at is None else now - stage.started_at
+
+
+def _expected(stage: StageView) -> str:
+    low, high = stage.expect_low_seconds, stage.expect_high_seconds
+    return f"{_rounded(low)} to {_rounded(high)}" if high else ""
+
+
+def _rounded(seconds: float) -> str:
+    for unit, size in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds:.0f} s"
 
 
 def _plan(stage: StageView) -> str:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
+from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.untrusted import plain_text
 from actions.run.client import find_run, list_runs, load_run, start_runner, wish
@@ -53,7 +54,9 @@ def _list(options: Namespace) -> int:
 
 def _show(options: Namespace) -> int:
     view = load_run(find_run(options.run))
-    sys.stdout.write(run_json(view) if options.output == "json" else run_table(view))
+    sys.stdout.write(
+        run_json(view) if options.output == "json" else run_table(view, now=SystemClock().now().timestamp())
+    )
     return 0
 
 
