@@ -34,7 +34,7 @@ def test_bionemo_trains_on_two_nodes_of_four_gpus() -> None:
     assert train.usd_low is not None
     assert 800 < train.usd_low < 900
     assert 1100 < plan.total_high < 1300
-    assert plan.unpriced == ("FSx for Lustre, 2400 GiB",)
+    assert plan.unpriced == ("NAT gateway without traffic", "FSx for Lustre, 2400 GiB")
     assert plan.peak_usd_per_hour == train.usd_per_hour
 
 
