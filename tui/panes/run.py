@@ -52,7 +52,7 @@ class RunPane(Pane):
             return
         now = self.desk.clock.now().timestamp()
         self.border_title = view.id
-        self._heading.show(run.run_heading(view, now=now))
+        self._heading.show(run.run_heading(view, now=now, width=self.size.width - 2))
         self._rail.show(run.rail_of(view, now=now))
         self._show_detail()
 

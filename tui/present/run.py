@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from actions.run.records import Action, CheckResult, Finding, PlanOffer
 from actions.run.view import RunState, RunView, StageState, StageView
-from tui.present.cells import Cells, Span, Tone
+from tui.present.cells import Cells, Span, Tone, width_of
 from tui.present.stages import GLYPHS, StageLine, StageLook
 from tui.present.times import clock_of, duration, duration_range
 
@@ -89,37 +89,54 @@ def stage_of(view: RunView, key: str) -> StageView | None:
     return next((stage for stage in view.stages if stage.id == key), None)
 
 
-def run_heading(view: RunView, *, now: float) -> list[Cells]:
-    """Two lines: what it is, how it is.
+def run_heading(view: RunView, *, now: float, width: int = 160) -> list[Cells]:
+    """Two lines: what it is, how it is; on a narrow screen the least of it is left out, never cut in a word.
 
     Args:
         view: The run.
         now: Seconds since the epoch.
+        width: Terminal columns.
     """
-    chosen = [Span(view.title, Tone.STRONG)]
-    if view.preset:
-        chosen += [_DOT, Span(f"preset {view.preset}")]
-    chosen += [_DOT, Span(f"cluster {view.cluster.name}"), _DOT, Span(view.cluster.region or "no region")]
-    state: list[Span] = [*state_cell(view.state)]
-    if view.is_paused:
-        state += [_DOT, Span("paused", Tone.WARN)]
-    state += [_DOT, Span(f"begun {clock_of(round(view.created_at * 1e9))[:8]} UTC")]
+    chosen: list[Span | None] = [
+        Span(view.title, Tone.STRONG),
+        Span(f"preset {view.preset}") if view.preset else None,
+        Span(f"cluster {view.cluster.name}"),
+        Span(view.cluster.region or "no region"),
+    ]
     done = sum(stage.state in (StageState.SUCCEEDED, StageState.SKIPPED) for stage in view.stages)
-    state += [_DOT, Span(f"{done} of {len(view.stages)} stages"), *_remaining(view, now)]
-    return [tuple(chosen), tuple(state)]
+    state: list[Span | None] = [
+        Span(view.state.value, RUN_TONES[view.state]),
+        Span("paused", Tone.WARN) if view.is_paused else None,
+        Span(f"{done} of {len(view.stages)} stages"),
+        _remaining(view, now),
+        Span(f"begun {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
+    ]
+    return [_joined(chosen, width), _joined(state, width)]
 
 
-def _remaining(view: RunView, now: float) -> list[Span]:
+def _joined(parts: Iterable[Span | None], width: int) -> Cells:
+    """Parts with dots between, as many as fit; the first always."""
+    line: Cells = ()
+    for part in parts:
+        if part is not None:
+            longer = (*line, _DOT, part) if line else (part,)
+            if line and width_of(longer) > width:
+                break
+            line = longer
+    return line
+
+
+def _remaining(view: RunView, now: float) -> Span | None:
     """What the stages still take if they take what is expected."""
     if view.state not in (RunState.RUNNING, RunState.WAITING, RunState.AWAITING_APPROVAL):
-        return []
+        return None
     low = high = 0.0
     for stage in view.stages:
         spent = now - stage.started_at if stage.state is StageState.RUNNING and stage.started_at else 0.0
         if stage.state in (StageState.PENDING, StageState.RUNNING, StageState.AWAITING_APPROVAL):
             low += max(0.0, stage.expect_low_seconds - spent)
             high += max(0.0, stage.expect_high_seconds - spent)
-    return [_DOT, Span(f"{duration_range(low, high)} to go as expected", Tone.MUTED)] if high > 0 else []
+    return Span(f"{duration_range(low, high)} to go as expected", Tone.MUTED) if high > 0 else None
 
 
 def stage_detail(stage: StageView, *, now: float, width: int = 80) -> list[Cells]:
@@ -168,7 +185,7 @@ def _spent(stage: StageView, now: float) -> list[Span]:
 
 def _offer(plan: PlanOffer, *, is_wished: bool) -> list[Cells]:
     counts = f"Plan: {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy."
-    asks = "Approved; the runner has not taken note yet." if is_wished else "Press a to look at it and approve."
+    asks = "Approved; the runner has not taken note yet." if is_wished else "Press a to approve."
     lines: list[Cells] = [(Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(f" {asks}", Tone.ACCENT))]
     lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
     if len(plan.lines) > _PLAN_LINES:

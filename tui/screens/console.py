@@ -15,13 +15,14 @@ from tui.live.desk import Desk
 from tui.panes.bindings import bindings_of
 from tui.panes.pane import Pane
 from tui.present.header import header_line
-from tui.screens.hints import header_facts, hints_line, tabs_line
+from tui.screens.hints import header_facts, hints_line, run_mark, tabs_line
 from tui.screens.prefix import PrefixScreen
 from tui.screens.pulling import PullingScreen
 from tui.screens.workspace import PANES, Workspace
 from tui.widgets.lines import Lines
 from tui.widgets.prompt import PromptLine
 from tui.widgets.split import Split
+from tui.widgets.split_tree import leaves
 
 
 class ConsoleScreen(PullingScreen[None]):
@@ -134,9 +135,11 @@ class ConsoleScreen(PullingScreen[None]):
 
     def _show_edges(self) -> None:
         split = self._workspace.split
-        self._tabs.show([tabs_line(PANES, split.visible_keys, split.current, width=self.size.width)])
-        context = self._workspace.current.CONTEXT
-        self._hints.show([hints_line(context, is_readonly=self._desk.settings.readonly)])
+        marks = {Context.RUN.value: run_mark(self._desk.runs.view)}
+        present = leaves(split.arrangement)
+        self._tabs.show([tabs_line(PANES, present, split.current, width=self.size.width, marks=marks)])
+        context, is_readonly = self._workspace.current.CONTEXT, self._desk.settings.readonly
+        self._hints.show([hints_line(context, is_readonly=is_readonly, is_zoomed=split.is_zoomed)])
 
     def _completions(self, text: str) -> tuple[str, ...]:
         snapshot, view = self._desk.cluster.snapshot(), self._desk.runs.view

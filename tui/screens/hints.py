@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from actions.run.view import RunState, RunView
 from tui.keys import Context, footer
 from tui.live.desk import CLUSTER, Desk
 from tui.live.health import FeedState
 from tui.present.cells import Cells, Span, Tone
 from tui.present.header import HeaderFacts, place_of
+from tui.present.run import RUN_TONES
 
 _NARROW = 100
 _SHORT = {"blueprints": "bluepr", "accelerators": "accel"}
+_MARKS = {
+    RunState.RUNNING: "▶",
+    RunState.AWAITING_APPROVAL: "◆",
+    RunState.UNKNOWN: "?",
+    RunState.FAILED: "✘",
+    RunState.TEARING_DOWN: "◀",
+}
 
 
 def header_facts(desk: Desk) -> HeaderFacts:
@@ -37,23 +48,42 @@ def _connection(desk: Desk) -> str:
     return "connecting" if state is FeedState.STARTING else ""
 
 
-def tabs_line(order: tuple[str, ...], visible: tuple[str, ...], current: str, *, width: int) -> Cells:
-    """Digits and names of all panes; the current one in brackets, visible ones stressed."""
+def run_mark(view: RunView | None) -> Span | None:
+    """The sign of the run on screen, for its tab: from every pane one sees that it waits, works or has failed."""
+    return None if view is None or view.state not in _MARKS else Span(_MARKS[view.state], RUN_TONES[view.state])
+
+
+def tabs_line(
+    order: tuple[str, ...], present: tuple[str, ...], current: str, *, width: int, marks: Mapping[str, Span | None]
+) -> Cells:
+    """Digits and names of all panes; the current one in brackets, those of the arrangement stressed.
+
+    Args:
+        order: Names of the panes, in the order of their digits.
+        present: Those in the arrangement, seen or behind the current one.
+        current: The one with the focus.
+        width: Terminal columns.
+        marks: What stands behind a name.
+    """
     spans: list[Span] = []
     for position, name in enumerate(order, start=1):
         shown = _SHORT.get(name, name) if width < _NARROW else name
+        found = marks.get(name)
+        mark = [] if found is None else [found]
         if name == current:
-            spans.append(Span(f"[{position % 10} {shown}]", Tone.ACCENT))
+            spans += [Span(f"[{position % 10} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
         else:
-            tone = Tone.STRONG if name in visible else Tone.MUTED
+            tone = Tone.STRONG if name in present else Tone.MUTED
             gap = "" if width < _NARROW else " "
-            spans += [Span(f"{gap}{position % 10}", Tone.BUSY), Span(f" {shown} ", tone)]
+            spans += [Span(f"{gap}{position % 10}", Tone.BUSY), Span(f" {shown}", tone), *mark, Span(" ")]
     return tuple(spans)
 
 
-def hints_line(context: Context, *, is_readonly: bool) -> Cells:
+def hints_line(context: Context, *, is_readonly: bool, is_zoomed: bool = False) -> Cells:
     """Keys that work in the focused pane."""
     spans: list[Span] = [Span(" ")]
+    if is_zoomed:
+        spans += [Span("z", Tone.ACCENT), Span(" unzoom  ", Tone.WARN)]
     for name, label in footer(context):
         if is_readonly and label in ("approve", "retry", "cancel", "teardown", "shell"):
             continue

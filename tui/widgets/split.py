@@ -46,7 +46,8 @@ class Split(Widget):
 
     Panes that are not placed have the class `-parked` (not displayed, keep their state); the one with the focus has
     `-current`, which the style sheet should show by more than a colour. On a screen too small for the tree, and when
-    zoomed, only the current pane is placed, below a row that names the others.
+    zoomed, only the current pane is placed, below a row that names the others (unless `has_tabs` is false, for an
+    owner that names them itself).
     """
 
     DEFAULT_CSS = """
@@ -67,8 +68,9 @@ class Split(Widget):
             """The split, so that handlers can be bound by its id."""
             return self.split
 
-    def __init__(self, tree: Tree, *panes: Widget, id: str | None = None) -> None:
+    def __init__(self, tree: Tree, *panes: Widget, has_tabs: bool = True, id: str | None = None) -> None:
         super().__init__(id=id)
+        self._has_tabs = has_tabs
         self._panes = panes
         self._tree = tree
         self._tabs = SplitTabs()
@@ -201,8 +203,10 @@ class Split(Widget):
         """Where children stand on a screen of `size`."""
         panes = {pane.id: pane for pane in self.children}
         if len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, size)):
-            tabs, room = size.region.split_horizontal(1)
             pane = panes.get(self._current)
+            if not self._has_tabs:
+                return {} if pane is None else {pane: size.region}
+            tabs, room = size.region.split_horizontal(1)
             return {self._tabs: tabs} | ({pane: room} if pane is not None else {})
         regions = place(self._tree, size.region)
         return {panes[key]: region for key, region in regions.items() if key in panes}
@@ -224,7 +228,7 @@ class Split(Widget):
             if pane is not self._tabs:
                 pane.set_class(pane.id not in visible, "-parked")
                 pane.set_class(pane.id == self._current, "-current")
-        self._tabs.set_class(not self.is_single, "-parked")
+        self._tabs.set_class(not (self._has_tabs and self.is_single), "-parked")
         self._tabs.show(leaves(self._tree), self._current, is_zoomed=self._is_zoomed)
         if self._told != (self._current, visible):
             self._told = (self._current, visible)

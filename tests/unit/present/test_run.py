@@ -33,6 +33,17 @@ def test_the_heading_says_what_is_still_to_come() -> None:
     assert "1m…3m to go" in texts(run_heading(view, now=NOW_SECONDS))
 
 
+def test_a_heading_leaves_out_what_does_not_fit_and_cuts_no_word() -> None:
+    view = a_run(a_stage("train", StageState.RUNNING, started_seconds_ago=10))
+
+    wide, narrow = (run_heading(view, now=NOW_SECONDS, width=width) for width in (160, 30))
+
+    assert "UTC" in texts(wide)
+    assert "of 1 stages" in texts(narrow)
+    assert "UTC" not in texts(narrow)
+    assert all(len(text_of(line)) <= 30 for line in narrow[1:])
+
+
 def test_a_plan_that_waits_names_its_resources_and_the_key() -> None:
     stage = a_stage("network", StageState.AWAITING_APPROVAL, plan=a_plan())
 
