@@ -1,29 +1,44 @@
-"""Kubernetes protobuf bodies of the few small kinds that `kubectl create KIND NAME` sends that way.
+"""Kubernetes protobuf bodies as JSON: what `kubectl create KIND NAME` and `kubectl auth` send for built-in kinds.
 
-Everything else that `kubectl` writes is JSON.
-
-Source: k8s.io/apimachinery `runtime.Unknown` (the envelope), k8s.io/api `core/v1/generated.proto` (field numbers).
+Source: k8s.io/apimachinery 0.34 `runtime.Unknown` (the envelope); `assets/kubernetes/protobuf.json`, drawn from the
+`generated.proto` and Go types of k8s.io/api 0.34.4. There, each field of a message has its JSON name and a code: `s`
+text, `i` whole number, `d` number, `b` flag, `y` bytes, a special form, or a message; before it `[]` for a list, `{}`
+for a map, `^` for a message whose fields JSON has in its parent; after it `?` for a field that is a pointer in Go, and
+so is there also when it is zero.
 """
 
 from __future__ import annotations
 
 import base64
-from collections.abc import Iterator
+import struct
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from functools import cache
+from typing import Any
 
-from actions.sandbox.api.codec import Object
+import msgspec
+
+from actions.base.clock import format_rfc3339
+from actions.base.files import asset
+from actions.sandbox.api.codec import Object, decode
 from actions.sandbox.api.status import bad_request, unsupported_media
 
 _MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _WIDTHS = {_FIXED64: 8, _FIXED32: 4}
-_METADATA = {1: ("name", "text"), 2: ("generateName", "text"), 3: ("namespace", "text"), 11: ("labels", "texts"),
-             12: ("annotations", "texts")}  # fmt: skip
-_KINDS: dict[str, dict[int, tuple[str, str]]] = {
-    "Namespace": {},
-    "ServiceAccount": {},
-    "ConfigMap": {2: ("data", "texts"), 3: ("binaryData", "blobs"), 4: ("immutable", "flag")},
-    "Secret": {2: ("data", "blobs"), 3: ("type", "text"), 4: ("stringData", "texts"), 5: ("immutable", "flag")},
-}
+_BROKEN = (IndexError, UnicodeDecodeError, msgspec.DecodeError, struct.error, OverflowError)
+
+
+class _Table(msgspec.Struct, frozen=True):
+    """`roots` leads from `VERSION KIND` to a message, `messages` from there to its fields by number."""
+
+    roots: dict[str, str]
+    messages: dict[str, dict[int, tuple[str, str]]]
+
+
+@cache
+def _table() -> _Table:
+    return msgspec.json.decode(asset("kubernetes/protobuf.json").read_bytes(), type=_Table)
 
 
 def decode_object(data: bytes) -> Object:
@@ -38,12 +53,11 @@ def decode_object(data: bytes) -> Object:
         envelope = dict(_fields(data[len(_MAGIC) :]))
         described = dict(_fields(_as_bytes(envelope.get(1))))
         version, kind = (_as_bytes(described.get(number)).decode() for number in (1, 2))
-        if version != "v1" or kind not in _KINDS:
+        message = _table().roots.get(f"{version} {kind}")
+        if message is None:
             raise unsupported_media(f"application/vnd.kubernetes.protobuf of {version} {kind}", ["application/json"])
-        body = list(_fields(_as_bytes(envelope.get(2))))
-        metadata = _read(_fields(_as_bytes(dict(body).get(1))), _METADATA)
-        return {"apiVersion": version, "kind": kind, "metadata": metadata, **_read(iter(body), _KINDS[kind])}
-    except (IndexError, UnicodeDecodeError) as error:
+        return {"apiVersion": version, "kind": kind, **_message(_as_bytes(envelope.get(2)), message)}
+    except _BROKEN as error:
         raise bad_request("the request's body is a broken protobuf message") from error
 
 
@@ -80,18 +94,68 @@ def _as_bytes(value: int | bytes | None) -> bytes:
     return value if isinstance(value, bytes) else b""
 
 
-def _read(fields: Iterator[tuple[int, int | bytes]], names: dict[int, tuple[str, str]]) -> Object:
-    """A message as JSON has it; empty texts are absent ones."""
+def _message(data: bytes, name: str) -> Object:
+    """A message as JSON has it: what Go would omit as empty is absent."""
+    known = _table().messages[name]
     found: Object = {}
-    for number, value in fields:
-        name, form = names.get(number, ("", ""))
-        if form == "flag":
-            found[name] = bool(value)
-        elif form == "text" and value:
-            found[name] = _as_bytes(value).decode()
-        elif form in ("texts", "blobs"):
+    for number, value in _fields(data):
+        field, code = known.get(number, ("", ""))
+        if code.startswith("[]"):
+            found.setdefault(field, []).append(_value(value, code[2:]))
+        elif code.startswith("{}"):
             entry = dict(_fields(_as_bytes(value)))
-            content = _as_bytes(entry.get(2))
-            shown = content.decode() if form == "texts" else base64.b64encode(content).decode()
-            found.setdefault(name, {})[_as_bytes(entry.get(1)).decode()] = shown
+            found.setdefault(field, {})[_as_bytes(entry.get(1)).decode()] = _value(entry.get(2, b""), code[2:])
+        elif code.startswith("^"):
+            found |= _message(_as_bytes(value), code[1:])
+        elif code:
+            read = _value(value, code.removesuffix("?"))
+            if code.endswith("?") or read not in ("", 0, {}, None):
+                found[field] = read
     return found
+
+
+def _value(value: int | bytes, code: str) -> Any:
+    read = _FORMS.get(code)
+    return _message(_as_bytes(value), code) if read is None else read(value)
+
+
+def _integer(value: int | bytes) -> int:
+    number = value if isinstance(value, int) else 0
+    return number - (1 << 64) if number >= 1 << 63 else number
+
+
+def _number(value: int | bytes) -> float:
+    return float(struct.unpack("<d", _as_bytes(value))[0])
+
+
+def _time(value: int | bytes) -> str | None:
+    parts = dict(_fields(_as_bytes(value)))
+    seconds = _integer(parts.get(1, 0))
+    return format_rfc3339(datetime.fromtimestamp(seconds, UTC)) if seconds > 0 else None
+
+
+def _quantity(value: int | bytes) -> str:
+    return _as_bytes(dict(_fields(_as_bytes(value))).get(1)).decode()
+
+
+def _int_or_text(value: int | bytes) -> int | str:
+    parts = dict(_fields(_as_bytes(value)))
+    return _as_bytes(parts.get(3)).decode() if parts.get(1) else _integer(parts.get(2, 0))
+
+
+def _raw(value: int | bytes) -> Any:
+    content = _as_bytes(dict(_fields(_as_bytes(value))).get(1))
+    return decode(content) if content else None
+
+
+_FORMS: dict[str, Callable[[int | bytes], Any]] = {
+    "s": lambda value: _as_bytes(value).decode(),
+    "i": _integer,
+    "d": _number,
+    "b": bool,
+    "y": lambda value: base64.b64encode(_as_bytes(value)).decode(),
+    "time": _time,
+    "quantity": _quantity,
+    "intstr": _int_or_text,
+    "raw": _raw,
+}
