@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from actions.cluster.changes import ChangeLog, Changes
 from actions.cluster.health import SourceHealth
 from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
 
@@ -23,6 +24,7 @@ class ClusterSnapshot:
         events: Oldest first, the newest 1,000.
         health: By source: `nodes`, `pods`, `events`, `jobs`, `pytorchjobs`, …
         is_complete: Nodes and pods have been listed completely once.
+        history: Of the source that made it.
     """
 
     revision: int = 0
@@ -34,3 +36,14 @@ class ClusterSnapshot:
     events: tuple[EventFacts, ...] = ()
     health: Mapping[str, SourceHealth] = field(default_factory=dict)
     is_complete: bool = False
+    history: ChangeLog = field(default_factory=ChangeLog, repr=False)
+
+    def changes_since(self, older: ClusterSnapshot | None) -> Changes | None:
+        """Which nodes and pods differ from an older picture.
+
+        Returns:
+            `None` when everything has to be looked at: there is no older one, it is of another source, or too old.
+        """
+        if older is None or older.history is not self.history:
+            return None
+        return self.history.between(older.revision, self.revision)

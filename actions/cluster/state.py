@@ -9,6 +9,7 @@ from typing import NoReturn, TypeVar
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster import protopod
+from actions.cluster.changes import ChangeLog
 from actions.cluster.decode import decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.health import SourceHealth
 from actions.cluster.reflector import Raw, Reflector
@@ -66,11 +67,10 @@ class ClusterState:
         self._session = session
         self._clock = clock or SystemClock()
         self._changed = asyncio.Event()
-        self._dirty_nodes: set[str] = set()
-        self._dirty_pods: set[str] = set()
+        self._log = ChangeLog()
         self._health: dict[str, SourceHealth] = {}
         self._pod_index = PodIndex()
-        self._snapshot = ClusterSnapshot()
+        self._snapshot = ClusterSnapshot(history=self._log)
         self._copied: set[str] = set()
         self._nodes = self._table("nodes", node_key, self._node_changed)
         self._pods = self._table("pods", pod_key, self._pod_changed)
@@ -116,27 +116,20 @@ class ClusterState:
             events=newest(self._events.facts.values()) if "events" in stale else last.events,
             health=dict(self._health) if "health" in stale else last.health,
             is_complete=self._nodes.is_complete and self._pods.is_complete,
+            history=self._log,
         )
+        self._log.close(last.revision, self.revision)
         stale.clear()
         self._changed.clear()
         return self._snapshot
-
-    def drain_dirty(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Names of the nodes and keys of the pods that have changed, come or gone since the last call.
-
-        A node counts as changed too when the requests on it have. For one caller: the painter.
-        """
-        dirty = frozenset(self._dirty_nodes), frozenset(self._dirty_pods)
-        self._dirty_nodes.clear()
-        self._dirty_pods.clear()
-        return dirty
 
     def _table(
         self, name: str, key: Callable[[FactT], str], changed: Callable[[FactT | None, FactT | None], None]
     ) -> FactTable[FactT]:
         def tell_health(health: SourceHealth) -> None:
-            self._health[name] = health
-            self._touch("health")
+            if self._health.get(name) != health:
+                self._health[name] = health
+                self._touch("health")
 
         return FactTable(key=key, changed=changed, tell_health=tell_health, clock=self._clock)
 
@@ -167,15 +160,15 @@ class ClusterState:
     def _node_changed(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
         node = after or before
         if node is not None:
-            self._dirty_nodes.add(node.name)
+            self._log.node(node.name)
         self._touch("nodes")
 
     def _pod_changed(self, before: PodFacts | None, after: PodFacts | None) -> None:
         self._pod_index.change(before, after)
         for pod in (before, after):
             if pod is not None:
-                self._dirty_pods.add(pod.key)
-                self._dirty_nodes.add(pod.node)
+                self._log.pod(pod.key)
+                self._log.node(pod.node)
         self._touch("pods")
 
     def _event_changed(self, before: EventFacts | None, after: EventFacts | None) -> None:

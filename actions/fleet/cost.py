@@ -23,6 +23,7 @@ from actions.fleet.prices import Price, PriceBook
 from actions.fleet.quantity import HOURS_PER_MONTH, format_hourly, format_usd
 
 _NOTHING = Decimal(0)
+_SMALLEST = Decimal("1e-12")
 
 
 class NodeCost(msgspec.Struct, frozen=True):
@@ -129,21 +130,55 @@ class CostModel:
         return total_of(self.node_cost(node, usage.get(node.name, UNUSED)) for node in nodes)
 
 
-def total_of(costs: Iterable[NodeCost]) -> FleetCost:
-    """Sum the costs of single nodes."""
-    nodes = unpriced = accelerators = idle = idle_unpriced = 0
-    hourly = idle_hourly = _NOTHING
-    for cost in costs:
-        nodes += 1
-        accelerators += cost.accelerators
-        idle += cost.idle_accelerators
+class CostSum:
+    """A running sum over nodes, so that one node's change does not cost a pass over all.
+
+    Amounts are decimal and shares are rounded to a fixed place, so that taking out what was put in leaves nothing
+    behind.
+    """
+
+    def __init__(self) -> None:
+        self._nodes = self._unpriced = self._accelerators = self._idle = self._idle_unpriced = 0
+        self._hourly = self._idle_hourly = _NOTHING
+
+    def add(self, cost: NodeCost) -> None:
+        """Put a node in."""
+        self._count(cost, 1)
+
+    def drop(self, cost: NodeCost) -> None:
+        """Take a node out that was put in."""
+        self._count(cost, -1)
+
+    def total(self) -> FleetCost:
+        """The sum as it is."""
+        return FleetCost(
+            self._nodes,
+            self._unpriced,
+            self._hourly,
+            self._accelerators,
+            self._idle,
+            self._idle_hourly,
+            self._idle_unpriced,
+        )
+
+    def _count(self, cost: NodeCost, sign: int) -> None:
+        self._nodes += sign
+        self._accelerators += sign * cost.accelerators
+        self._idle += sign * cost.idle_accelerators
         if cost.price is None:
-            unpriced += 1
+            self._unpriced += sign
         else:
-            hourly += cost.price.usd_per_hour
+            self._hourly += sign * cost.price.usd_per_hour
         idle_share = cost.idle_usd_per_hour
         if idle_share is None:
-            idle_unpriced += 1
+            self._idle_unpriced += sign
         else:
-            idle_hourly += idle_share
-    return FleetCost(nodes, unpriced, hourly, accelerators, idle, idle_hourly, idle_unpriced)
+            self._idle_hourly += sign * idle_share.quantize(_SMALLEST)
+
+
+def total_of(costs: Iterable[NodeCost]) -> FleetCost:
+    """Sum the costs of single nodes."""
+    found = CostSum()
+    for cost in costs:
+        found.add(cost)
+    return found.total()

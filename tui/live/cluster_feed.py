@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from actions.base.clock import Clock
 from actions.base.errors import UnreachableError
 from actions.base.offload import Offload
+from tui.live.collector import keep_what_is
 from tui.live.health import FeedHealth, FeedState
 from tui.live.ticker import PAINT_INTERVAL_SECONDS
 
@@ -97,6 +98,7 @@ class ClusterFeed:
             ConsoleError: The kubeconfig cannot be used, or nobody answers.
         """
         await _import_in_thread()
+        keep_what_is()
         from actions.cluster.session import KubeSession
         from actions.cluster.state import ClusterState
 
@@ -133,9 +135,13 @@ class ClusterFeed:
 
     async def _tell_changes(self, state: ClusterState) -> None:
         """Have changes painted, in batches; asleep while there is none."""
+        was_complete = False
         while True:
             await state.wait_changed()
             self._changed()
+            if not was_complete and state.snapshot().is_complete:
+                was_complete = True
+                keep_what_is()
             await self._clock.sleep(PAINT_INTERVAL_SECONDS)
 
 

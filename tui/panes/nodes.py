@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from actions.fleet.report import has_accelerators
 from tui.keys import Context
@@ -13,6 +13,9 @@ from tui.present import nodes
 from tui.present.nodes import NodeRow
 from tui.present.subject import Subject
 from tui.widgets.columns import Column
+
+if TYPE_CHECKING:
+    from actions.cluster.snapshot import ClusterSnapshot
 
 COLUMNS: tuple[Column[NodeRow], ...] = (
     Column(
@@ -61,7 +64,7 @@ class NodesPane(TablePane[NodeRow]):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk, COLUMNS, key=lambda row: row.node.name, search=nodes.search_text)
         self._rows: dict[str, NodeRow] = {}
-        self._shown: object = None
+        self._shown: ClusterSnapshot | None = None
 
     def pull(self) -> None:
         """Show every node of a new picture."""
@@ -69,10 +72,20 @@ class NodesPane(TablePane[NodeRow]):
         snapshot = self.desk.cluster.snapshot()
         if snapshot is None or snapshot is self._shown:
             return
+        changes = snapshot.changes_since(self._shown)
         self._shown = snapshot
         costs = self.desk.fleet.costs(snapshot)
-        self._rows = nodes.node_rows(snapshot.nodes.values(), snapshot.usage, costs, self._rows)
-        self.show_rows(self._rows.values())
+        if changes is None:
+            self._rows = nodes.node_rows(snapshot.nodes.values(), snapshot.usage, costs, self._rows)
+            self.show_rows(self._rows.values())
+            return
+        known = [snapshot.nodes[name] for name in changes.nodes if name in snapshot.nodes]
+        changed = nodes.node_rows(known, snapshot.usage, costs, self._rows)
+        gone = [name for name in changes.nodes if name not in snapshot.nodes]
+        self._rows |= changed
+        for name in gone:
+            self._rows.pop(name, None)
+        self.amend_rows(changed.values(), gone)
 
     def subject(self) -> Subject | None:
         """The node under the cursor."""

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from textual.binding import BindingType
+from textual.content import Content
 from textual.message import Message
 from textual.widget import Widget
 
@@ -44,6 +45,7 @@ class Pane(Widget):
         super().__init__(id=self.CONTEXT.value)
         self.desk = desk
         self.border_title = self.CONTEXT.value
+        self._health_label = ""
 
     def pull(self) -> None:
         """Look at the sources and show what changed."""
@@ -100,5 +102,8 @@ class Pane(Widget):
 
     def show_health(self, health: FeedHealth) -> None:
         """Tell at the border how the source is doing; what is not live is dimmed and says so in words."""
-        self.border_subtitle = health.label(self.desk.clock.monotonic())
+        label = health.label(self.desk.clock.monotonic())
+        if label != self._health_label:
+            self._health_label = label
+            self.border_subtitle = Content(label)  # setting it repaints the whole pane
         self.set_class(health.state in (FeedState.WAITING, FeedState.REFUSED), "-stale")

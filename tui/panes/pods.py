@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from actions.fleet.facts import PodFacts
 from tui.keys import Context
@@ -13,6 +13,9 @@ from tui.present import pods
 from tui.present.pods import PodScope
 from tui.present.subject import Subject
 from tui.widgets.columns import Column
+
+if TYPE_CHECKING:
+    from actions.cluster.snapshot import ClusterSnapshot
 
 COLUMNS: tuple[Column[PodFacts], ...] = (
     Column("namespace", "NAMESPACE", lambda pod: pod.namespace, width=11, drop=4),
@@ -49,16 +52,21 @@ class PodsPane(TablePane[PodFacts]):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk, COLUMNS, key=lambda pod: pod.key, search=pods.search_text)
         self._scope = PodScope()
-        self._shown: tuple[object, PodScope] | None = None
+        self._shown: ClusterSnapshot | None = None
 
     def pull(self) -> None:
         """Show the pods of the scope."""
         self.show_health(self.desk.health("pods"))
         snapshot = self.desk.cluster.snapshot()
-        if snapshot is None or self._shown == (snapshot, self._scope):
+        if snapshot is None or snapshot is self._shown:
             return
-        self._shown = (snapshot, self._scope)
-        self.show_rows(pods.pods_in(snapshot.pods, self._scope))
+        changes = snapshot.changes_since(self._shown)
+        self._shown = snapshot
+        if changes is None:
+            self.show_rows(pods.pods_in(snapshot.pods, self._scope))
+            return
+        rows = {key: pod for key in changes.pods if (pod := snapshot.pods.get(key)) and self._scope.holds(pod)}
+        self.amend_rows(rows.values(), changes.pods - rows.keys())
 
     def point_at(self, of: str) -> None:
         """Show the pods of a node (its name), of the run on screen (`run`), of one of its stages, or all (empty)."""
@@ -70,6 +78,7 @@ class PodsPane(TablePane[PodFacts]):
         else:
             self._scope = PodScope(node=of)
         self.border_title = self._scope.title()
+        self._shown = None
         self.pull()
 
     def subject(self) -> Subject | None:

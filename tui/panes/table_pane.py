@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import ClassVar, Generic, TypeVar
 
 from textual.app import ComposeResult
@@ -52,6 +52,10 @@ class TablePane(Pane, Generic[RowT]):
     def show_rows(self, rows: Iterable[RowT]) -> None:
         """Hand the table its rows."""
         self.table.reconcile(rows)
+
+    def amend_rows(self, rows: Iterable[RowT], gone: Collection[str]) -> None:
+        """Hand the table the rows that differ, and the keys of those that are gone."""
+        self.table.amend(rows, gone)
 
     def line_of(self, row: RowT) -> str:
         """The command line that goes into `row`; empty if there is nothing inside."""

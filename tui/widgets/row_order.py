@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Generic, TypeVar
 
@@ -13,12 +13,14 @@ RowT = TypeVar("RowT")
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """What a new set of rows changed."""
+    """What new rows changed."""
 
     updated: frozenset[str]
     """Keys of rows that were there and look different."""
     has_moved: bool
     """Whether keys came or went."""
+    is_disordered: bool = False
+    """Whether a row may stand elsewhere after a sort, or pass the filter otherwise."""
 
     def __bool__(self) -> bool:
         return self.has_moved or bool(self.updated)
@@ -28,7 +30,7 @@ class RowOrder(Generic[RowT]):
     """Rows by key, and the keys of those that pass the filter, sorted.
 
     Rows are values: a changed row is a new object under the same key. Nothing here is formatted but what the filter
-    looks at.
+    looks at. Taking a few changed rows (`amend`) does not cost a pass over all.
 
     Args:
         key: The identity of a row, stable for its life.
@@ -36,7 +38,7 @@ class RowOrder(Generic[RowT]):
     """
 
     def __init__(self, *, key: Callable[[RowT], str], search: Callable[[RowT], str]) -> None:
-        self.rows: Mapping[str, RowT] = {}
+        self.rows: dict[str, RowT] = {}
         self.keys: list[str] = []
         """Keys of the rows shown, in order."""
         self.column: Column[RowT] | None = None
@@ -45,6 +47,9 @@ class RowOrder(Generic[RowT]):
         self._key = key
         self._search = search
         self._texts: dict[str, tuple[RowT, str]] = {}
+        self._sorted_keys: list[str] = []
+        """All keys, sorted; old ones and unsorted new ones among them until `arrange`."""
+        self._is_sorted = True
 
     def replace(self, rows: Iterable[RowT]) -> Changes:
         """Take `rows` as the whole truth. The order stays as it is until `arrange`."""
@@ -52,10 +57,33 @@ class RowOrder(Generic[RowT]):
         new = {key(row): row for row in rows}
         old, self.rows = self.rows, new
         has_moved = new.keys() != old.keys()
-        updated = frozenset(k for k, row in new.items() if (was := old.get(k)) is not row and was is not None)
+        differing = ((k, was, row) for k, row in new.items() if (was := old.get(k)) is not row and was is not None)
+        updated, is_disordered = self._compared(differing)
         if has_moved:
             self._texts = {k: text for k, text in self._texts.items() if k in new}
-        return Changes(updated=frozenset(k for k in updated if old[k] != new[k]), has_moved=has_moved)
+            self._sorted_keys, self._is_sorted = list(new), False
+        return Changes(updated, has_moved, is_disordered or has_moved)
+
+    def amend(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> Changes:
+        """Take rows that are new or changed, and keys of rows that are gone; all others stay as they are."""
+        came: list[str] = []
+        differing: list[tuple[str, RowT, RowT]] = []
+        for row in rows:
+            k = self._key(row)
+            was = self.rows.get(k)
+            self.rows[k] = row
+            if was is None:
+                came.append(k)
+            elif was is not row:
+                differing.append((k, was, row))
+        went = [k for k in gone if self.rows.pop(k, None) is not None]
+        for k in went:
+            self._texts.pop(k, None)
+        updated, is_disordered = self._compared(differing)
+        if came or went:
+            self._sorted_keys += came
+            self._is_sorted = False
+        return Changes(updated, bool(came or went), is_disordered or bool(came or went))
 
     def sort_on(self, column: Column[RowT] | None, *, reverse: bool = False) -> None:
         """Name what `arrange` sorts by; `None` is the key."""
@@ -64,10 +92,13 @@ class RowOrder(Generic[RowT]):
 
     def arrange(self) -> None:
         """Filter and sort anew: 5,000 rows in a few milliseconds."""
-        words = self.needle.lower().split()
-        shown = [k for k, row in self.rows.items() if self._passes(k, row, words)] if words else list(self.rows)
         column, rows = self.column, self.rows
-        shown.sort()
+        if not self._is_sorted:
+            # a key that went and came again stands there twice
+            self._sorted_keys = sorted({k: None for k in self._sorted_keys if k in rows})
+            self._is_sorted = True
+        words = self.needle.lower().split()
+        shown = [k for k in self._sorted_keys if self._passes(k, rows[k], words)] if words else self._sorted_keys[:]
         if self.is_reversed and column is None:
             shown.reverse()
         elif column is not None:
@@ -78,6 +109,22 @@ class RowOrder(Generic[RowT]):
         """Take the keys of rows that are gone out of the order, and leave the rest as it is."""
         rows = self.rows
         self.keys = [k for k in self.keys if k in rows]
+
+    def _compared(self, differing: Iterable[tuple[str, RowT, RowT]]) -> tuple[frozenset[str], bool]:
+        """Keys of the rows that are not equal, and whether one of them stands or passes otherwise."""
+        updated: list[str] = []
+        is_disordered = False
+        for k, was, row in differing:
+            if was != row:
+                updated.append(k)
+                is_disordered = is_disordered or self._stands_elsewhere(was, row)
+        return frozenset(updated), is_disordered
+
+    def _stands_elsewhere(self, was: RowT, row: RowT) -> bool:
+        column = self.column
+        if column is not None and column.key_of(was) != column.key_of(row):
+            return True
+        return bool(self.needle) and self._search(was) != self._search(row)
 
     def _passes(self, key: str, row: RowT, words: list[str]) -> bool:
         known = self._texts.get(key)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -18,7 +18,7 @@ from textual.timer import Timer
 from tui.present.cells import Span, Tone, text_of
 from tui.widgets.columns import Column
 from tui.widgets.row_cursor import RowCursor
-from tui.widgets.row_order import RowOrder
+from tui.widgets.row_order import Changes, RowOrder
 from tui.widgets.steering import SteeredWidget
 from tui.widgets.table_face import TableFace
 
@@ -37,6 +37,8 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
 
         table = KeyedTable(NODE_COLUMNS, key=lambda node: node.name, noun="nodes", sort="name")
         table.reconcile(rows)
+
+    A table of many rows is kept up with `amend`, which takes only those that differ.
 
     Rows are values (frozen, compared with `==`; an unchanged row should be the same object). Changed values move rows
     at most once a second, and not while the operator moves the cursor; rows that went vanish at once.
@@ -140,19 +142,11 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
 
     def reconcile(self, rows: Iterable[RowT]) -> None:
         """Take `rows` as the whole truth; repaint what is visible of the difference."""
-        changes = self._order.replace(rows)
-        if not changes:
-            return
-        if changes.has_moved and len(self._order.rows) <= SMALL_TABLE:
-            self._rearrange()
-            return
-        if changes.has_moved:
-            self._order.drop_missing()
-            self._cursor.follow(self._order.keys)
-            self.refresh()
-        else:
-            self._repaint(changes.updated)
-        self._sort_when_due()
+        self._follow(self._order.replace(rows))
+
+    def amend(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> None:
+        """Take only what differs: rows that are new or changed, and keys of rows that are gone."""
+        self._follow(self._order.amend(rows, gone))
 
     def select(self, key: str) -> bool:
         """Put the cursor on `key`; `False` if it is not shown."""
@@ -247,6 +241,22 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         row = self._face.row(self, key, order.rows[key], base)
         rail = self.rail_segment(y - 1, top=self._cursor.top, count=len(order.keys), height=self._cursor.height)
         return Strip([*row, rail], width)
+
+    def _follow(self, changes: Changes) -> None:
+        """Show what changed: at once where it is seen, in its right place when a sort is due."""
+        if not changes:
+            return
+        if changes.has_moved and len(self._order.rows) <= SMALL_TABLE:
+            self._rearrange()
+            return
+        if changes.has_moved:
+            self._order.drop_missing()
+            self._cursor.follow(self._order.keys)
+            self.refresh()
+        else:
+            self._repaint(changes.updated)
+        if changes.is_disordered:
+            self._sort_when_due()
 
     def _rearrange(self) -> None:
         """Filter and sort at once."""

@@ -150,14 +150,16 @@ async def test_a_cluster_is_watched_and_shown(tmp_path: Path) -> None:
             assert full.usage[node].requested.gpu == 8
             assert full.pods_by_node[node] == ("default/esm1nv-pretraining-worker-0", "default/other")
             assert full.workloads["PyTorchJob default/x"].state == "running"
-            assert state.drain_dirty() == (frozenset({node}), frozenset(full.pods))
             gone = a_pod("other")
             cluster.pod_events.put_nowait(event("DELETED", gone))
             fewer = await _until(state, lambda s: len(s.pods) == 1)
             assert len(full.pods) == 2
             assert fewer.nodes is full.nodes
             assert fewer.usage[node].pods == 1
-            assert state.drain_dirty() == (frozenset({node}), frozenset({"default/other"}))
+            changes = fewer.changes_since(full)
+            assert changes is not None
+            assert changes.nodes == {node}
+            assert changes.pods == {"default/other"}
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)

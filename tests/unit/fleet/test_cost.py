@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.fleet.cost import CostModel
+from actions.fleet.cost import CostModel, CostSum, total_of
 from actions.fleet.facts import NodeUsage
 from tests.unit.fleet.builders import a_node, asking
 
@@ -101,3 +101,14 @@ def test_idle_is_between_nothing_and_the_whole_price(fleet: list[tuple[str, int]
 def test_cents_do_not_drift_with_the_number_of_nodes(count: int) -> None:
     nodes = [a_node(f"n{index}", "m5.xlarge") for index in range(count)]
     assert MODEL.fleet_cost(nodes, {}).usd_per_hour == Decimal("0.192") * count
+
+
+def test_a_node_that_is_taken_out_of_a_running_sum_leaves_nothing_behind() -> None:
+    idle = MODEL.node_cost(a_node("a", "inf2.24xlarge"), asking(neuron=1))
+    others = [MODEL.node_cost(a_node("b", "g5.12xlarge", gpu=4)), MODEL.node_cost(a_node("c", "zz9.plural"))]
+    found = CostSum()
+    for cost in (idle, *others, idle):
+        found.add(cost)
+    found.drop(idle)
+    found.drop(idle)
+    assert found.total() == total_of(others)

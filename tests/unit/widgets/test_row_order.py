@@ -65,6 +65,56 @@ def test_a_row_that_went_leaves_the_order_without_a_sort() -> None:
     assert order.keys == ["a", "c"]
 
 
+def test_a_few_rows_are_taken_without_the_rest() -> None:
+    order = an_order(Row("a", 1), Row("b", 1), Row("c", 1))
+    changes = order.amend([Row("b", 2), Row("c", 1), Row("d", 1)], gone=["a", "never"])
+    assert changes.updated == {"b"}
+    assert changes.has_moved
+    order.arrange()
+    assert order.keys == ["b", "c", "d"]
+
+
+def test_a_key_that_went_and_came_again_stands_there_once() -> None:
+    order = an_order(Row("a"), Row("b"))
+    order.amend([], gone=["a"])
+    order.amend([Row("a", 5)])
+    order.arrange()
+    assert order.keys == ["a", "b"]
+
+
+def test_only_a_change_of_what_is_sorted_by_or_filtered_asks_for_a_sort() -> None:
+    order = an_order(Row("a", 1), Row("b", 2))
+    assert not order.amend([Row("a", 3)]).is_disordered
+    order.sort_on(BY_LOAD)
+    assert order.amend([Row("a", 4)]).is_disordered
+    order.sort_on(None)
+    order.needle = "load=4"
+    assert order.amend([Row("a", 5)]).is_disordered
+    assert not order.amend([Row("a", 5)])
+
+
+@given(
+    st.lists(
+        st.tuples(st.dictionaries(st.integers(0, 20), st.integers(0, 3)), st.sets(st.integers(0, 20))), max_size=12
+    ),
+    st.booleans(),
+)
+def test_amending_ends_where_replacing_does(steps: list[tuple[dict[int, int], set[int]]], by_load: bool) -> None:
+    order, truth = an_order(), dict[str, Row]()
+    order.sort_on(BY_LOAD if by_load else None)
+    for changed, gone in steps:
+        rows = [Row(f"r{index:02}", load) for index, load in changed.items()]
+        names = {f"r{index:02}" for index in gone} - {row.name for row in rows}
+        order.amend(rows, names)
+        truth = {name: row for name, row in truth.items() if name not in names} | {row.name: row for row in rows}
+        order.arrange()
+        whole = RowOrder[Row](key=lambda row: row.name, search=lambda row: row.name)
+        whole.sort_on(order.column)
+        whole.replace(truth.values())
+        whole.arrange()
+        assert (order.keys, order.rows) == (whole.keys, truth)
+
+
 def test_a_filter_takes_all_words_and_refuses_the_negated() -> None:
     order = an_order(Row("gpu-1", 5), Row("gpu-2", 7), Row("cpu-1", 5))
     order.needle = "GPU !load=7"
