@@ -1,0 +1,1 @@
+"""Benchmarks of the whole program. Not collected by pytest: nothing in a test is timed."""

@@ -1,0 +1,63 @@
+"""The program as it is, with its event loop watched: `python -m tests.bench.probe FILE ARGUMENT…`.
+
+On SIGUSR1 the longest stall since the last one goes to FILE as `SECONDS COUNT`, and counting begins anew. A stall is
+the time between two looks of the loop at its sockets.
+"""
+
+from __future__ import annotations
+
+import os
+import selectors
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+
+class Watch:
+    """The longest time that the main thread spent between two `select` calls."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        self._longest = 0.0
+        self._back_at = 0.0
+        self._count = 0
+
+    def install(self) -> None:
+        """Look over the shoulder of every selector of the main thread."""
+        original = selectors.DefaultSelector.select
+        main = threading.main_thread().ident
+
+        def select(selector: Any, timeout: float | None = None) -> Any:
+            if threading.get_ident() != main:
+                return original(selector, timeout)
+            if self._back_at:
+                self._longest = max(self._longest, time.perf_counter() - self._back_at)
+                self._count += 1
+            ready = original(selector, timeout)
+            self._back_at = time.perf_counter()
+            return ready
+
+        selectors.DefaultSelector.select = select  # type: ignore[method-assign, assignment]
+        signal.signal(signal.SIGUSR1, lambda *_: self._report())
+
+    def _report(self) -> None:
+        whole = self._file.with_suffix(".new")
+        whole.write_text(f"{self._longest:.6f} {self._count}\n")
+        os.replace(whole, self._file)
+        self._longest, self._count = 0.0, 0
+
+
+def main() -> int:
+    """Run the program under the watch."""
+    Watch(Path(sys.argv[1])).install()
+    sys.argv[1:] = sys.argv[2:]
+    from tui.cli import main as program
+
+    return program()
+
+
+if __name__ == "__main__":
+    sys.exit(main())
