@@ -62,6 +62,11 @@ class Terminal:
         """Of the program."""
         return int(self._tmux("display-message", "-p", "-t", "t", "#{pane_pid}"))
 
+    def flags(self, *names: str) -> list[str]:
+        """What tmux knows of the terminal, by the names of its formats: `alternate_on`, `cursor_flag`."""
+        wanted = " ".join(f"#{{{name}}}" for name in names)
+        return self._tmux("display-message", "-p", "-t", "t", wanted).split()
+
     def is_dead(self) -> bool:
         """Whether the program has ended."""
         return self._tmux("display-message", "-p", "-t", "t", "#{pane_dead}").strip() == "1"

@@ -1,0 +1,138 @@
+"""A console that is killed takes nothing with it: the run goes on, and the next console shows all of it."""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+import signal
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actions.base.process import identity_of, is_alive
+from actions.run.client import load_run
+from actions.run.spoolreader import SpooledLine, SpoolReader
+from actions.run.view import RunState, StageState
+from actions.telemetry.points import Point
+from tests.faults.rehearsal import wait
+from tests.support.consoles import RUN, a_console, approve_each_plan, launch_the_rehearsal
+from tests.support.program import Program
+from tests.support.terminal import Terminal, needs_tmux
+
+pytestmark = [pytest.mark.kill, pytest.mark.terminal, needs_tmux]
+
+TRAINING = r"▶ Pre-training .* 8 of 8"
+
+
+def kill(terminal: Terminal) -> None:
+    """End the console in a way that it cannot notice."""
+    console = identity_of(terminal.pid())
+    assert console is not None
+    os.kill(console.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(console), "end of the console")
+
+
+def child_of(pid: int) -> int:
+    """The only child of a process."""
+    (child,) = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return int(child)
+
+
+def the_run_goes_on(program: Program, size: Callable[[], int]) -> None:
+    """The runner lives and its files grow without any console."""
+    runner = program.runner(only_run(program))
+    assert runner is not None
+    assert is_alive(runner)
+    before = size()
+    wait(lambda: size() > before, "growth of what the runner writes")
+
+
+def only_run(program: Program) -> Path:
+    (folder,) = program.run_folders()
+    return folder
+
+
+def spooled(folder: Path, stage: str) -> list[SpooledLine]:
+    """Every line of a stage, in the order of their time."""
+    reader, offset = SpoolReader(folder, stage), 0
+    lines: list[SpooledLine] = []
+    while True:
+        more, offset = reader.lines(offset)
+        if not more:
+            return sorted(lines, key=lambda line: line.at_ns)
+        lines += more
+
+
+def losses(folder: Path, stage: str) -> list[float]:
+    """Every finite value of a loss that the runner read in the log of a stage."""
+    findings, _ = SpoolReader(folder, stage).findings(limit_bytes=1 << 26)
+    points = [item.finding for item in findings if isinstance(item.finding, Point)]
+    return [point.value for point in points if point.metric.endswith("_loss") and math.isfinite(point.value)]
+
+
+def sees_the_whole_log(terminal: Terminal, folder: Path) -> None:
+    lines = spooled(folder, "train")
+    terminal.press("5")
+    terminal.wait(rf"─ log of {RUN}/train ─")
+    terminal.wait(rf"● following +{len(lines):,} lines")
+    terminal.wait(re.escape(lines[-1].text[:40]))
+    terminal.press("g")
+    terminal.wait(re.escape(lines[0].text[:40]))
+
+
+def sees_the_whole_curve(terminal: Terminal, folder: Path) -> None:
+    values = losses(folder, "train")
+    terminal.press("7")
+    terminal.wait(r"─ curves of train ─")
+    shown = terminal.wait(r"min (\d+\.\d+) · max (\d+\.\d+) · over step")
+    assert [float(text) for text in shown.groups()] == pytest.approx([min(values), max(values)], abs=0.01)
+
+
+def test_a_run_outlives_its_consoles_and_the_next_one_shows_all_of_it(program: Program) -> None:
+    with a_console(program) as launched:
+        launch_the_rehearsal(launched)
+        kill(launched)
+    folder = only_run(program)
+
+    with a_console(program) as second, a_console(program) as third:
+        second.wait(r"4 run◆")
+        second.press("4")
+        third.press("4")
+        approve_each_plan(second)
+        third.wait(r"✔ File system ")
+        second.wait(TRAINING, seconds=90)
+        third.wait(TRAINING)
+        kill(second)
+        kill(third)
+        the_run_goes_on(program, lambda: len(spooled(folder, "train")))
+
+    with a_console(program) as fourth:
+        fourth.press("4")
+        fourth.wait(r"[▶✔] Pre-training ")
+        fourth.wait(r"^│ succeeded ", seconds=90)
+        assert load_run(folder).stage("train").state is StageState.SUCCEEDED
+        sees_the_whole_log(fourth, folder)
+        sees_the_whole_curve(fourth, folder)
+
+    program.run("runs", "teardown", folder.name, "--confirm", "bionemo-on-eks", "--delete-data", seconds=90)
+    with a_console(program, "--run", folder.name) as last:
+        last.until(lambda: load_run(folder).state is RunState.TORN_DOWN, "end of the teardown", seconds=60)
+        last.press("4")
+        last.wait(r"^│ torn down ")
+        last.press("2")
+        last.wait(r"coredns")
+        last.wait_gone(r"esm1nv-pretraining")
+        sees_the_whole_log(last, folder)
+        sees_the_whole_curve(last, folder)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_a_signal_leaves_the_terminal_as_it_was(shared_program: Program, number: signal.Signals) -> None:
+    under_a_shell = ("sh", "-c", '"$@"; echo "ended with $?"; exec cat', "sh")
+    with a_console(shared_program, under=under_a_shell) as terminal:
+        assert terminal.flags("alternate_on") == ["1"]
+        os.kill(child_of(terminal.pid()), number)
+        terminal.wait(rf"^ended with {128 + number}$")
+        assert terminal.flags("alternate_on", "cursor_flag", "mouse_any_flag") == ["0", "1", "0"]

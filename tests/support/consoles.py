@@ -1,0 +1,68 @@
+"""The console in a terminal, and the steps that several tests take in it by keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from tests.support.program import Program
+from tests.support.terminal import Terminal
+
+PLANNED = ("Network", "Cluster", "File system")
+"""Titles of the stages whose Terraform plan has to be approved."""
+
+NODES = r"ip-100-\S+ +m5\.xlarge .*Ready"
+RUN = r"bionemo-esm1nv-\d{4}-\w+"
+
+
+@contextmanager
+def a_console(
+    program: Program, *arguments: str, size: tuple[int, int] = (80, 24), under: Sequence[str] = ()
+) -> Iterator[Terminal]:
+    """The console on the embedded cluster, once its nodes are on screen.
+
+    Args:
+        program: Whose state.
+        arguments: Beyond `--demo`.
+        size: Columns and rows.
+        under: A command that runs the console as its arguments.
+    """
+    terminal = Terminal(
+        [*under, *program.argv("--demo", "--speed", "20", *arguments)],
+        environment=program.environment,
+        size=size,
+        directory=program.home,
+    )
+    try:
+        terminal.wait(NODES, seconds=40)
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def launch_the_rehearsal(terminal: Terminal) -> None:
+    """From the blueprints through form, plan and question to the run."""
+    terminal.press("3")
+    terminal.wait(r"bionemo-esm1nv +BioNeMo ESM-1nv pre-training +10 ")
+    terminal.press("Enter")
+    terminal.wait(r"Preset +‹ rehearsal ›")
+    terminal.wait(r"Cluster name +bionemo-on-eks")
+    terminal.wait(r"All of it: .*, \$\d+\.\d\d…\$\d+\.\d\d, at most \$\d+\.\d\d/h")
+    terminal.press("Enter")
+    terminal.wait(r"─ Launch bionemo-esm1nv\? ─")
+    terminal.wait(r"the cost is simulated")
+    terminal.press("G")
+    terminal.wait(r"Pre-training +\S+ +\$\d+\.\d\d +\$\d+\.\d\d")
+    terminal.press("y")
+    terminal.wait(rf"─ {RUN} ─")
+
+
+def approve_each_plan(terminal: Terminal) -> None:
+    """Look at what Terraform would do, and say yes, stage by stage."""
+    for title in PLANNED:
+        terminal.wait(rf"◆ {title} .*press a to approve")
+        terminal.press("a")
+        terminal.wait(rf"─ Approve the plan of {title}\? ─")
+        terminal.wait(r"\d+ to add, 0 to change, 0 to destroy")
+        terminal.press("y")
+        terminal.wait(rf"✔ {title} ")
