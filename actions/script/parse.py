@@ -14,8 +14,10 @@ from actions.base.errors import ConsoleError, ScriptError
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.command.model import Call
 from actions.command.parse import decode, plain
-from actions.command.registry import COMMANDS, command_of, nearest_hint
+from actions.command.registry import COMMANDS, Teardown, command_of, nearest_hint
+from actions.run.view import RunState, StageState
 from actions.script.amounts import parse_comparison, parse_duration
+from actions.script.keynames import is_key
 from actions.script.model import (
     DEFAULT_DEADLINE_SECONDS,
     DEFAULT_SIZE,
@@ -141,16 +143,27 @@ class _Parser:
 
     def _action(self, verb: str, value: Any, where: tuple[str | int, ...]) -> Call | Conditions | Press:
         if verb == "press":
-            return self._convert({"keys": value} if isinstance(value, str) else value, Press, where)
+            press = self._convert({"keys": value} if isinstance(value, str) else value, Press, where)
+            for key in press.keys.split():
+                if not is_key(key):
+                    raise self._document.error(
+                        ScriptError, f"{key!r} is no key.", *where, hint="Write keys as enter, ctrl+w, f1 or j."
+                    )
+            return press
         if verb in _WORDS:
             conditions = self._convert(value, Conditions, where)
             self._check(conditions, where)
             return conditions
         command = command_of(verb)
         try:
-            return Call(command, decode(command, value))
+            call = Call(command, decode(command, value))
         except ConsoleError as error:
             raise self._document.error(ScriptError, error.message, *where, hint=error.hint) from error
+        if isinstance(call.arguments, Teardown) and not call.arguments.confirm:
+            raise self._document.error(
+                ScriptError, "teardown needs the cluster's name.", *where, hint="Write {confirm: NAME}."
+            )
+        return call
 
     def _convert(self, value: Any, kind: type[S], where: tuple[str | int, ...]) -> S:
         if not isinstance(value, dict):
@@ -170,7 +183,7 @@ class _Parser:
         def wrong(message: str, key: str, hint: str = "") -> ScriptError:
             return self._document.error(ScriptError, message, *where, key, hint=hint)
 
-        if not any(getattr(conditions, name) not in ("", None) for name in _SUBJECTS):
+        if not _has_subject(conditions):
             raise self._document.error(
                 ScriptError,
                 f"{where[-1]} says nothing to look at.",
@@ -181,6 +194,9 @@ class _Parser:
             raise wrong("stage and is go together.", "stage", "Write {stage: train, is: succeeded}.")
         if (conditions.step != "" or conditions.value != "" or conditions.of) and not conditions.metric:
             raise wrong("step, value and of belong to metric.", "step", "Add metric: loss.")
+        for key, word, states in _states(conditions):
+            if word not in states:
+                raise wrong(f"{word!r} is no state.", key, f"Write one of {', '.join(states)}.")
         for key, amount in _amounts(conditions):
             try:
                 parse_comparison(amount)
@@ -217,6 +233,16 @@ class _Parser:
 _SUBJECTS = (
     "stage", "run", "pods", "log", "metric", "text", "nodes", "accelerators", "audit", "cluster", "region", "account",
 )  # fmt: skip
+
+
+def _has_subject(conditions: Conditions) -> bool:
+    return any(getattr(conditions, name) not in ("", None) for name in _SUBJECTS)
+
+
+def _states(conditions: Conditions) -> list[tuple[str, str, list[str]]]:
+    """Key, word and known words of each state that is asked for."""
+    asked = [("is", conditions.is_, list(StageState)), ("run", conditions.run, list(RunState))]
+    return [(key, word, [str(state) for state in known]) for key, word, known in asked if word]
 
 
 def _amounts(conditions: Conditions) -> list[tuple[str, str | int | float]]:

@@ -7,6 +7,7 @@ import pytest
 from actions.base.errors import ScriptError
 from actions.command.model import Call
 from actions.command.registry import Launch
+from actions.script.keynames import is_key
 from actions.script.model import Conditions, Script
 from actions.script.parse import parse_script
 
@@ -80,6 +81,10 @@ def test_is_is_a_condition_of_its_stage() -> None:
         ("  - wait: {text: x, within: soon}", "life.yaml:3:21", "no duration"),
         ("  - open: {pane: window}", "life.yaml:3:5", "is none of"),
         ("  - teardown: {confirm: '${cluster}'}", "life.yaml:3:16", "${cluster} is not in vars"),
+        ("  - wait: {stage: train, is: runing}", "life.yaml:3:26", "Write one of pending, running"),
+        ("  - wait: {run: torn_down}", "life.yaml:3:12", "torn down"),
+        ("  - teardown: {delete_data: true}", "life.yaml:3:5", "Write {confirm: NAME}."),
+        ("  - press: ctrl+w entre", "life.yaml:3:5", "'entre' is no key"),
         ("  - [wait]", "life.yaml:3:5", "a step is one verb"),
         ("  - wait: {text: &a x}", "life.yaml:3", "anchors"),
         ("  - wait: {text: x, text: y}", "life.yaml:3:21", "twice"),
@@ -96,3 +101,13 @@ def test_a_mistake_is_named_with_its_place_and_the_remedy(text: str, place: str,
 def test_what_is_no_script_is_refused(text: str) -> None:
     with pytest.raises(ScriptError):
         parsed(text)
+
+
+@pytest.mark.parametrize("word", ["j", "enter", "ctrl+w", "ctrl+shift+left", "question_mark", "f12", "?", "pagedown"])
+def test_a_key_is_known_by_its_name(word: str) -> None:
+    assert is_key(word)
+
+
+@pytest.mark.parametrize("word", ["entre", "ctrl", "ctrl+", "f25", "jj", "", "left arrow key"])
+def test_another_word_is_no_key(word: str) -> None:
+    assert not is_key(word)
