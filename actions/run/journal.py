@@ -103,6 +103,9 @@ class Journal:
         with _translated(path):
             self.connection = _connect(path)
             version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+        if version == 0:  # SQLite makes a database of an empty file
+            self.connection.close()
+            raise _damaged(path, "it is empty")
         if version != SCHEMA_VERSION:
             self.connection.close()
             raise JournalError(

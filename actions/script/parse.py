@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -190,10 +190,8 @@ class _Parser:
                 *where,
                 hint=f"Give one of {', '.join(_SUBJECTS)}.",
             )
-        if bool(conditions.stage) != bool(conditions.is_):
-            raise wrong("stage and is go together.", "stage", "Write {stage: train, is: succeeded}.")
-        if (conditions.step != "" or conditions.value != "" or conditions.of) and not conditions.metric:
-            raise wrong("step, value and of belong to metric.", "step", "Add metric: loss.")
+        for message, key, hint in _incomplete(conditions):
+            raise wrong(message, key, hint)
         for key, word, states in _states(conditions):
             if word not in states:
                 raise wrong(f"{word!r} is no state.", key, f"Write one of {', '.join(states)}.")
@@ -239,10 +237,19 @@ def _has_subject(conditions: Conditions) -> bool:
     return any(getattr(conditions, name) not in ("", None) for name in _SUBJECTS)
 
 
+def _incomplete(conditions: Conditions) -> Iterator[tuple[str, str, str]]:
+    """Message, key and hint for each condition that lacks its other half."""
+    if bool(conditions.stage) != bool(conditions.is_):
+        yield "stage and is go together.", "stage", "Write {stage: train, is: succeeded}."
+    if (conditions.step != "" or conditions.value != "" or conditions.of) and not conditions.metric:
+        yield "step, value and of belong to metric.", "step", "Add metric: loss."
+
+
 def _states(conditions: Conditions) -> list[tuple[str, str, list[str]]]:
     """Key, word and known words of each state that is asked for."""
-    asked = [("is", conditions.is_, list(StageState)), ("run", conditions.run, list(RunState))]
-    return [(key, word, [str(state) for state in known]) for key, word, known in asked if word]
+    of_stage = [state.value for state in StageState]
+    of_run = [state.value for state in RunState]
+    return [asked for asked in (("is", conditions.is_, of_stage), ("run", conditions.run, of_run)) if asked[1]]
 
 
 def _amounts(conditions: Conditions) -> list[tuple[str, str | int | float]]:

@@ -62,6 +62,7 @@ def _show(options: Namespace) -> int:
 
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
+    load_run(folder)  # a damaged journal is said here rather than in the runner's log
     started = start_runner(folder, environment=_environment(options))
     _say(
         f"Run {folder.name} goes on as process {started.pid}." if started else f"Run {folder.name} is at work already."
