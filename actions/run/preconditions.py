@@ -43,4 +43,5 @@ def _require_secret(name: str, reference: str) -> None:
     try:
         resolve_secret(reference)
     except ConfigError as error:
-        raise ConfigError(f"The parameter {name} refers to a secret: {error.message}", hint="Set it, then launch.") from error
+        sentence = f"The parameter {name} refers to a secret: {error.message}"
+        raise ConfigError(sentence, hint="Set it, then launch.") from error
