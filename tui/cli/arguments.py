@@ -152,6 +152,8 @@ def _runs(commands: Commands) -> None:
     approve = verbs.add_parser("approve", help="approve the plan that a stage waits with")
     approve.add_argument("run")
     approve.add_argument("--plan", default="", metavar="HASH", help="only this plan")
+    runbook = verbs.add_parser("runbook", help="the commands that its stages stand for, as Markdown")
+    runbook.add_argument("run")
     retry = verbs.add_parser("retry", help="try its failed stage again")
     retry.add_argument("run")
     teardown = verbs.add_parser("teardown", help="remove what it made, then audit")

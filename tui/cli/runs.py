@@ -16,6 +16,7 @@ from actions.run.client import find_run, list_runs, load_run, start_runner, wish
 from actions.run.reader import RunReader
 from actions.run.records import WishKind
 from actions.run.report import run_json, run_table, runs_json, runs_table
+from actions.run.runbook import runbook
 from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.view import RunState, RunView, StageState
 
@@ -37,6 +38,7 @@ def run(options: Namespace) -> int:
         "show": _show,
         "logs": _logs,
         "resume": _resume,
+        "runbook": _runbook,
         "approve": _approve,
         "teardown": _teardown,
         "cancel": lambda chosen: _wish(chosen, WishKind.CANCEL),
@@ -57,6 +59,11 @@ def _show(options: Namespace) -> int:
     sys.stdout.write(
         run_json(view) if options.output == "json" else run_table(view, now=SystemClock().now().timestamp())
     )
+    return 0
+
+
+def _runbook(options: Namespace) -> int:
+    sys.stdout.write(runbook(find_run(options.run)))
     return 0
 
 
