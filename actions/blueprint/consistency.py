@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 
 import msgspec
 
@@ -211,12 +211,13 @@ def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) 
 
 
 def _targets(blueprint: Blueprint) -> Iterator[Finding]:
-    files: dict[str, list[Manifest]] = {}
+    files: dict[str, list[Manifest] | None] = {}
     for stage_index, stage in enumerate(blueprint.stages):
         for file in stage.files:
             try:
                 files.setdefault(file, [dict(item.value) for item in read_manifests(blueprint.folder, file)])
             except BlueprintError as error:
+                files[file] = None
                 yield Finding(("stages", stage_index, "manifests"), error=error)
     for where, target in _all_targets(blueprint):
         yield from _target(blueprint, target, where, files)
@@ -228,7 +229,10 @@ def _targets(blueprint: Blueprint) -> Iterator[Finding]:
                 yield Finding(("stages", index, "sets", position, "from"), message, _known(reported))
 
 
-def _target(blueprint: Blueprint, target: Target, where: Where, files: dict[str, list[Manifest]]) -> Iterator[Finding]:
+def _target(
+    blueprint: Blueprint, target: Target, where: Where, files: Mapping[str, list[Manifest] | None]
+) -> Iterator[Finding]:
+    """What is wrong with one target. `None` stands for a file that cannot be read, which has been reported."""
     wrong = form_error(target)
     if wrong:
         yield Finding(where, wrong)
@@ -237,9 +241,9 @@ def _target(blueprint: Blueprint, target: Target, where: Where, files: dict[str,
             yield Finding(where, f"no Terraform root declares the variable {target.tfvar!r}.")
     elif target.file not in files:
         yield Finding((*where, "file"), f"{target.file!r} is not among the manifests of a stage.", _known(set(files)))
-    else:
+    elif (manifests := files[target.file]) is not None:
         try:
-            find(target, files[target.file])
+            find(target, manifests)
         except BlueprintError as error:
             yield Finding(where, error.message, error.hint)
 

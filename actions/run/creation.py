@@ -78,6 +78,10 @@ def _stored(environment: Mapping[str, str]) -> dict[str, str]:
 
 def _copy_blueprint(source: Path, target: Path) -> None:
     files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    base = source.resolve()
+    for path in files:
+        if not path.resolve().is_relative_to(base):
+            raise ConfigError(f"{path} leads out of its blueprint's folder.", hint="Put the file itself there.")
     size = sum(path.stat().st_size for path in files)
     if size > _MAX_BLUEPRINT_BYTES:
         raise ConfigError(f"{source} has {size} bytes; {_MAX_BLUEPRINT_BYTES} is the limit for a blueprint.")
