@@ -12,8 +12,8 @@ from actions.sandbox.api.status import no_such_path
 
 VERSION: Object = {
     "major": "1",
-    "minor": "33",
-    "gitVersion": "v1.33.5",
+    "minor": "32",
+    "gitVersion": "v1.32.3-eks-473151a",
     "gitCommit": "",
     "gitTreeState": "clean",
     "buildDate": "2025-09-09T00:00:00Z",

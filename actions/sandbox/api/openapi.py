@@ -36,7 +36,7 @@ def document(registry: Registry, group: str, version: str) -> Object:
         paths |= _paths(resource)
     return {
         "openapi": "3.0.0",
-        "info": {"title": "Kubernetes", "version": "v1.33.5"},
+        "info": {"title": "Kubernetes", "version": "v1.32.3"},
         "paths": paths,
         "components": {"schemas": {_schema_name(resource): _schema(resource) for resource in resources}},
     }
