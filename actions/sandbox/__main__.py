@@ -27,6 +27,7 @@ class Invocation:
     options: SandboxOptions
     port: int
     is_foreground: bool
+    scale: str
     idle_seconds: float
 
 
@@ -39,6 +40,7 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
     parser.add_argument("--speed", type=float, default=SandboxOptions().speed, help="how much faster workloads print")
     parser.add_argument("--seed", type=int, default=SandboxOptions().seed, help="of everything random in workloads")
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, metavar="SECONDS", help="unused so long, it ends")
+    parser.add_argument("--scale", default="", metavar="nodes=N,pods=N", help="so many more, which nobody runs")
     parser.add_argument("--foreground", action="store_true", help="print the kubeconfig's path; serve until stopped")
     given = parser.parse_args(argv)
     if given.speed <= 0:
@@ -46,7 +48,7 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
     if not 0 <= given.port < 65_536:
         parser.error("--port must be between 0 and 65535")
     options = SandboxOptions(speed=given.speed, seed=given.seed)
-    return Invocation(given.state.resolve(), options, given.port, given.foreground, given.idle)
+    return Invocation(given.state.resolve(), options, given.port, given.foreground, given.scale, given.idle)
 
 
 async def serve(invocation: Invocation) -> None:
@@ -54,8 +56,10 @@ async def serve(invocation: Invocation) -> None:
 
     Raises:
         ConfigError: The folder or the port cannot be used.
+        InputError: The scale cannot be read.
     """
     from actions.sandbox import actors, cloud
+    from actions.sandbox.crowd import crowded_store, read_size
     from actions.sandbox.faults.panel import FaultPanel
     from actions.sandbox.kubelet import Kubelet
     from actions.sandbox.server import Parts, serving
@@ -68,6 +72,7 @@ async def serve(invocation: Invocation) -> None:
         actors=lambda session: actors.start(session, kubelet, options, panel.clock),
         cloud=lambda session: cloud.create_app(session, options),
         panel=panel,
+        store=crowded_store(read_size(invocation.scale), clock=clock, region=options.region),
     )
     folder = private_directory(invocation.folder)
     stopped = asyncio.Event()

@@ -44,6 +44,7 @@ class Parts:
     cloud: Callable[[KubeSession], web.Application] | None = None
     panel: FaultPanel = field(default_factory=lambda: FaultPanel(SystemClock()))
     """What goes wrong; its clock is the cluster's."""
+    store: Store = field(default_factory=Store)
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +84,7 @@ async def serving(
         session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig), user_agent=ACTOR_AGENT)
         stack.push_async_callback(session.aclose)
         bystander = Bystander(parts.panel)
-        app = create_app(Store(), parts.kubelet, bystander, clock=parts.panel.clock)
+        app = create_app(parts.store, parts.kubelet, bystander, clock=parts.panel.clock)
         add_control(app, bystander)
         app.middlewares[:0] = [_only_local, activity.middleware()]
         if parts.cloud is not None:

@@ -11,6 +11,11 @@ Document = dict[str, Any]
 GPU = "nvidia.com/gpu"
 """The resource that the NVIDIA device plugin offers."""
 
+CROWD = "eksml.dev/crowd"
+"""The label of nodes and pods that are only there to be many."""
+NOT_A_CROWD = f"!{CROWD}"
+"""What actors look after."""
+
 
 @dataclass(frozen=True, slots=True)
 class Kind:

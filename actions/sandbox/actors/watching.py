@@ -14,7 +14,7 @@ from actions.cluster.reflector import Raw, Reflector
 from actions.cluster.session import KubeSession
 from actions.sandbox.actors.cache import Cache
 from actions.sandbox.actors.conditions import is_true
-from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, uid_of
+from actions.sandbox.actors.kinds import DEFINITIONS, NODES, NOT_A_CROWD, PODS, Document, Kind, uid_of
 
 _LONGEST_WAIT_SECONDS = 1.0
 
@@ -93,5 +93,6 @@ def _reflector(session: KubeSession, cache: Cache, clock: Clock) -> Reflector[Do
         identify=uid_of,
         sink=cache,
         clock=clock,
+        label_selector=NOT_A_CROWD if kind in (PODS, NODES) else "",
         backoff=Backoff(clock, first_seconds=0.2, longest_seconds=_LONGEST_WAIT_SECONDS),
     )

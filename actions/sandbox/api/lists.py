@@ -8,19 +8,16 @@ from __future__ import annotations
 
 import base64
 import binascii
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from itertools import islice
-from typing import TypeAlias
 
 import msgspec
 
 from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object, encode
-from actions.sandbox.api.selectors import Predicate, predicate_of
+from actions.sandbox.api.selectors import predicate_of
 from actions.sandbox.api.store import Collection, Store, Stored
 from actions.sandbox.api.target import Target
-
-Key: TypeAlias = tuple[str, str]
 
 
 class _Continue(msgspec.Struct, frozen=True):
@@ -42,26 +39,21 @@ def list_objects(store: Store, target: Target, query: Mapping[str, str]) -> tupl
     token = _token_of(query.get("continue", ""), collection)
     check_version(query, store.version)
     version = token.version if token else store.version
-    found = _matching(collection, target.namespace, predicate)
-    if token:
-        last = (token.namespace, token.name)
-        found = (stored for stored in found if (stored.namespace, stored.name) > last)
+    after = (token.namespace, token.name) if token else ("", "")
+    found = collection.ordered(target.namespace, after=after)
     metadata: Object = {"resourceVersion": str(version)}
-    limit = int(query.get("limit") or 0)
-    if not limit:
-        return list(found), metadata
-    page = list(islice(found, limit))
-    rest = sum(1 for _ in found)
-    if rest:
+    limit = int(query.get("limit") or 0) or len(found)
+    if predicate is None:
+        page, rest = found[:limit], len(found) - limit
+    else:
+        matching = (stored for stored in found if predicate(stored.outline))
+        page = list(islice(matching, limit))
+        rest = sum(1 for _ in islice(matching, 1))
+    if rest > 0:
         metadata["continue"] = _write_token(_Continue(version, page[-1].namespace, page[-1].name))
         if predicate is None:
             metadata["remainingItemCount"] = rest
     return page, metadata
-
-
-def _matching(collection: Collection, namespace: str, predicate: Predicate | None) -> Iterator[Stored]:
-    objects = collection.ordered(namespace)
-    return objects if predicate is None else (stored for stored in objects if predicate(stored.body))
 
 
 def check_version(query: Mapping[str, str], current: int) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_right
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -23,9 +23,9 @@ class Change(StrEnum):
     DELETED = "DELETED"
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(frozen=True, slots=True, eq=False)
 class Stored:
-    """One version of one object. Immutable: a write makes a new one. `raw` is `body` as JSON."""
+    """One version of one object: a write makes a new one. `raw` is `body` as JSON."""
 
     key: GroupResource
     namespace: str
@@ -37,6 +37,15 @@ class Stored:
     @property
     def uid(self) -> str:
         return str(self.body["metadata"]["uid"])
+
+    @property
+    def outline(self) -> Object:
+        """At least as much of the body as selectors look at."""
+        return self.body
+
+    @property
+    def api_version(self) -> str:
+        return str(self.body["apiVersion"])
 
     @property
     def owner_uids(self) -> list[str]:
@@ -66,15 +75,14 @@ class Collection:
     _order: list[tuple[str, str]] | None = None
     _changed: asyncio.Event | None = None
 
-    def ordered(self, namespace: str = "") -> Iterator[Stored]:
-        """Objects by namespace and name; of one namespace only if one is given."""
+    def ordered(self, namespace: str = "", *, after: tuple[str, str] = ("", "")) -> list[Stored]:
+        """Objects by namespace and name; of one namespace only if one is given, and only those behind `after`."""
         if self._order is None:
             self._order = sorted(self.objects)
         order = self._order
-        if not namespace:
-            return (self.objects[key] for key in order)
-        start, end = bisect_right(order, (namespace, "")), bisect_right(order, (namespace, "\U0010ffff"))
-        return (self.objects[key] for key in order[start:end])
+        start = bisect_right(order, max(after, (namespace, "")))
+        end = bisect_right(order, (namespace, "\U0010ffff")) if namespace else len(order)
+        return [self.objects[key] for key in order[start:end]]
 
     def since(self, version: int) -> list[StoreEvent]:
         """Changes after `version`, oldest first. Only meaningful for `version >= floor`."""
@@ -86,6 +94,11 @@ class Collection:
         if self._changed is None:
             self._changed = asyncio.Event()
         await self._changed.wait()
+
+    def forget_past(self, version: int) -> None:
+        """Keep no changes up to `version`."""
+        self.events.clear()
+        self.floor, self._order = version, None
 
     def record(self, event: StoreEvent, *, kept: int) -> None:
         """Add a change and wake everybody who waits."""
@@ -150,6 +163,16 @@ class Store:
         change = Change.ADDED if before is None else Change.MODIFIED
         self._record(StoreEvent(stored.version, change, stored, before))
         return stored
+
+    def load(self, objects: Iterable[Stored]) -> None:
+        """Take in many new objects at once. They are not told to anybody: watches from before are too old."""
+        for stored in objects:
+            self._remember(stored)
+            collection = self.collection(stored.key)
+            collection.objects[stored.namespace, stored.name] = stored
+            self.version = max(self.version, stored.version)
+        for collection in self._collections.values():
+            collection.forget_past(self.version)
 
     def remove(self, stored: Stored) -> Stored:
         """Remove an object and return its last state, which has a resource version of its own."""

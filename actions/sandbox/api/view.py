@@ -86,11 +86,11 @@ class View:
         return table_of(self.resource, bodies, now=self.clock.now(), include=self.include, metadata=metadata)
 
     def _raw(self, stored: Stored) -> bytes:
-        return stored.raw if stored.body["apiVersion"] == self.resource.api_version else encode(self._body(stored))
+        return stored.raw if stored.api_version == self.resource.api_version else encode(self._body(stored))
 
     def _body(self, stored: Stored) -> Object:
         """The object in the version that was asked for: versions of a CRD differ in nothing but their name."""
-        if stored.body["apiVersion"] == self.resource.api_version:
+        if stored.api_version == self.resource.api_version:
             return stored.body
         return {**stored.body, "apiVersion": self.resource.api_version}
 

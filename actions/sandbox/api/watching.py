@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 
 from aiohttp import web
 
@@ -19,6 +19,7 @@ from actions.sandbox.api.target import Target
 from actions.sandbox.api.view import View
 
 _LONGEST_SECONDS = 3600.0
+_SLICE_OBJECTS = 100
 _END_OF_INITIAL_EVENTS = {"k8s.io/initial-events-end": "true"}
 
 
@@ -51,7 +52,8 @@ class Watch:
         """Newline-ended events until the time is up or the past is lost."""
         deadline = self._services.clock.monotonic() + float(self._query.get("timeoutSeconds") or _LONGEST_SECONDS)
         try:
-            yield self._first()
+            for slice_ in self._first():
+                yield slice_
             while (left := deadline - self._services.clock.monotonic()) > 0 and self._is_served():
                 batch = self._next()
                 if not batch and not await self._changed_within(min(left, self._services.bookmark_seconds)):
@@ -65,19 +67,20 @@ class Watch:
         resource = self._target.resource
         return self._services.registry.find(resource.group, resource.version, resource.plural) is not None
 
-    def _first(self) -> bytes:
-        """The state that the watch starts with, if it asks for one."""
+    def _first(self) -> Iterator[bytes]:
+        """The state that the watch starts with, if it asks for one: as it is now, in slices."""
         asked = self._query.get("resourceVersion", "")
         wants_state = self._query.get("sendInitialEvents")
         if wants_state != "true" and (asked not in ("", "0") or wants_state == "false"):
             self._position = int(asked) if asked not in ("", "0") else self._position
-            return b""
+            return
         selectors = {name: self._query.get(name, "") for name in ("labelSelector", "fieldSelector")}
         objects, _ = list_objects(self._services.store, self._target, selectors)
-        lines = [_line(Change.ADDED, self._view.one(stored)) for stored in objects]
+        for start in range(0, len(objects), _SLICE_OBJECTS):
+            some = objects[start : start + _SLICE_OBJECTS]
+            yield b"".join(_line(Change.ADDED, self._view.one(stored)) for stored in some)
         if wants_state == "true":
-            lines.append(self._bookmark(_END_OF_INITIAL_EVENTS))
-        return b"".join(lines)
+            yield self._bookmark(_END_OF_INITIAL_EVENTS)
 
     def _next(self) -> bytes:
         if self._position < max(self._collection.floor, FIRST_VERSION):
@@ -99,7 +102,7 @@ class Watch:
     def _is_selected(self, stored: Stored) -> bool:
         if self._target.namespace and stored.namespace != self._target.namespace:
             return False
-        return self._predicate is None or self._predicate(stored.body)
+        return self._predicate is None or self._predicate(stored.outline)
 
     def _pass_quiet_time(self) -> bytes:
         """Move on to the present, of which this collection has nothing to tell."""
