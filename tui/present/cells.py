@@ -6,6 +6,7 @@ word says too.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
@@ -57,13 +58,39 @@ def text_of(value: CellValue) -> str:
     return value if isinstance(value, str) else "".join(span.text for span in cells_of(value))
 
 
+def merged(cells: Iterable[Span]) -> list[tuple[str, Tone]]:
+    """Runs of one tone, as few as there can be: every run costs on its way to the terminal.
+
+    Blanks look the same in every tone, so they join the run before them.
+    """
+    runs: list[tuple[str, Tone]] = []
+    parts: list[str] = []
+    current = Tone.PLAIN
+    for span in cells:
+        if span.tone is not current and not span.text.isspace():
+            if parts:
+                runs.append(("".join(parts), current))
+                parts = []
+            current = span.tone
+        parts.append(span.text)
+    if parts:
+        runs.append(("".join(parts), current))
+    return runs
+
+
 def width_of(value: CellValue) -> int:
     """Terminal columns that `value` takes."""
-    return cell_len(text_of(value))
+    text = text_of(value)
+    return len(text) if text.isascii() else cell_len(text)
 
 
 def fit(value: CellValue, width: int, *, align_right: bool = False) -> Cells:
     """Cut or pad `value` to exactly `width` terminal columns; what was cut ends in `…`."""
+    if isinstance(value, str):
+        value = Span(value)
+    if isinstance(value, Span) and value.text.isascii() and len(value.text) <= width:
+        text = value.text.rjust(width) if align_right else value.text.ljust(width)
+        return (Span(text, value.tone),)
     cells = cells_of(value)
     missing = width - width_of(cells)
     if missing > 0:

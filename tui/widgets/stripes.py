@@ -11,7 +11,7 @@ from rich.style import Style
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.present.cells import Cells, Tone
+from tui.present.cells import Cells, Tone, merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +72,7 @@ class StripWidget(Widget):
         ground = skin.base if base is None else base
         tones = skin.tones
         segments = [
-            Segment(span.text, ground if span.tone is Tone.PLAIN else ground + tones[span.tone]) for span in cells
+            Segment(text, ground if tone is Tone.PLAIN else ground + tones[tone]) for text, tone in merged(cells)
         ]
         return Strip(segments).adjust_cell_length(width, ground)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.present.cells import Span, Tone, cells_of, fit, text_of, width_of
+from tui.present.cells import Span, Tone, cells_of, fit, merged, text_of, width_of
 from tui.present.scroll import thumb_of
 
 texts = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs", "So"]), max_size=12)
@@ -20,6 +20,19 @@ def test_what_was_cut_ends_in_an_ellipsis_and_keeps_its_tones() -> None:
     cells = fit((Span("ready ", Tone.GOOD), Span("since yesterday", Tone.MUTED)), 10)
     assert text_of(cells) == "ready sin…"
     assert [span.tone for span in cells] == [Tone.GOOD, Tone.MUTED]
+
+
+@given(st.lists(st.builds(Span, texts, st.sampled_from(Tone)), max_size=8))
+def test_runs_of_one_tone_keep_every_character_and_its_tone(spans: list[Span]) -> None:
+    runs = merged(spans)
+    assert "".join(text for text, _ in runs) == "".join(span.text for span in spans)
+    wanted = [(char, span.tone) for span in spans for char in span.text if not char.isspace()]
+    assert [(char, tone) for text, tone in runs for char in text if not char.isspace()] == wanted
+
+
+def test_blanks_do_not_break_a_run() -> None:
+    spans = (Span("a", Tone.GOOD), Span("  ", Tone.MUTED), Span("b", Tone.GOOD), Span("c"))
+    assert merged(spans) == [("a  b", Tone.GOOD), ("c", Tone.PLAIN)]
 
 
 def test_wide_characters_count_twice() -> None:
