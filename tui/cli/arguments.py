@@ -167,6 +167,10 @@ def _sandbox(commands: Commands) -> None:
     sandbox.add_argument("--port", type=_port, default=0, help="port on 127.0.0.1 (default: a free one)")
     sandbox.add_argument("--speed", type=_factor, metavar="X", help="how much faster than life workloads print")
     sandbox.add_argument("--name", type=_name, default="served", help="name of its state folder")
+    sandbox.add_argument("--scale", default="", metavar="nodes=N,pods=N", help="so many more, which nobody runs")
+    verbs = sandbox.add_subparsers(dest="verb", metavar="VERB")
+    faults = verbs.add_parser("faults", help="let things go wrong in a sandbox that runs")
+    faults.add_argument("words", nargs="*", metavar="WORD", help="nothing, clear [NAME], SCENARIO, or kind=… count=…")
 
 
 def _factor(text: str) -> float:

@@ -1,0 +1,101 @@
+"""The fault panel of a sandbox that runs in another process, in the words of a command line."""
+
+from __future__ import annotations
+
+import http.client
+from collections.abc import Sequence
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from actions.base.errors import InputError, UnreachableError
+from actions.sandbox.faults.control import PATH
+from actions.sandbox.faults.fault import Fault
+from actions.sandbox.faults.scenarios import SCENARIOS
+
+_LISTS = ("verbs", "resources")
+_TIMEOUT_SECONDS = 5.0
+
+
+class ShownFault(Fault, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+    """A fault that is on, with how often it has hit."""
+
+    hits: int = 0
+
+    def line(self) -> str:
+        """One line of a listing."""
+        scope = ",".join(self.verbs) or "any verb", ",".join(self.resources) or self.path or "any resource"
+        often = f"{self.hits} of {self.count} hits" if self.count else f"{self.hits} hits"
+        return f"{self.name:<20} {self.kind.value:<14} {scope[0]} on {scope[1]}: {often}"
+
+
+class _Refusal(msgspec.Struct):
+    error: str = ""
+
+
+def ask(url: str, words: Sequence[str]) -> list[ShownFault]:
+    """Do what the words say, and return the faults that are meant.
+
+    No words list the faults; `clear` and `clear NAME` turn them off; the name of a scenario turns it on;
+    `kind=throttled resources=pods,jobs count=3` turns one fault on.
+
+    Args:
+        url: Of the sandbox.
+        words: What to do.
+
+    Raises:
+        InputError: The words make no sense, or the panel refuses them.
+        UnreachableError: Nobody answers.
+    """
+    match list(words):
+        case []:
+            return _call(url, "GET", PATH)
+        case ["clear"]:
+            return _call(url, "DELETE", PATH)
+        case ["clear", name]:
+            return _call(url, "DELETE", f"{PATH}/{quote(name, safe='')}")
+        case [name] if name in SCENARIOS:
+            return _call(url, "POST", PATH, msgspec.json.encode({"scenario": name}))
+    return _call(url, "POST", PATH, msgspec.json.encode(read_fault(words)))
+
+
+def read_fault(words: Sequence[str]) -> Fault:
+    """Read `kind=throttled count=3`; the names are those of the JSON form.
+
+    Raises:
+        InputError: A word is no setting.
+    """
+    hint = f"Write kind=throttled resources=pods count=3, or a scenario: {', '.join(sorted(SCENARIOS))}."
+    settings: dict[str, object] = {}
+    for word in words:
+        name, sign, value = word.partition("=")
+        if not sign:
+            raise InputError(f"'{word}' is neither a scenario nor a setting.", hint=hint)
+        settings[name] = value.split(",") if name in _LISTS else value
+    try:
+        return msgspec.convert(settings, Fault, strict=False)
+    except msgspec.ValidationError as error:
+        raise InputError(f"This is no fault: {error}.", hint=hint) from error
+
+
+def _call(url: str, method: str, path: str, body: bytes | None = None) -> list[ShownFault]:
+    place = urlsplit(url)
+    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT_SECONDS)
+    try:
+        connection.request(method, path, body=body)
+        answer = connection.getresponse()
+        data = answer.read()
+    except OSError as error:
+        raise UnreachableError(f"The sandbox at {url} does not answer: {error.strerror or error}.") from error
+    finally:
+        connection.close()
+    if answer.status >= 400:
+        raise InputError(f"The sandbox refuses: {_reason(data)}.")
+    return msgspec.json.decode(data, type=list[ShownFault])
+
+
+def _reason(data: bytes) -> str:
+    try:
+        return msgspec.json.decode(data, type=_Refusal).error.rstrip(".")
+    except msgspec.DecodeError:
+        return "it does not say why"
