@@ -27,7 +27,7 @@ from actions.cluster.podstatus import (
     why_waiting,
 )
 from actions.cluster.quantity import effective_requests, resources_of
-from actions.fleet.facts import NOTHING, EventFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
+from actions.fleet.facts import NOTHING, EventFacts, NodeClaimFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
 
 Raw = bytes | memoryview | msgspec.Raw
 
@@ -246,6 +246,31 @@ def workload_decoder(api_version: str, kind: str) -> Callable[[Raw], WorkloadFac
     """
     named = {"apiVersion": api_version, "kind": kind}
     return lambda raw: workload_of(_documents.decode(raw) | named)
+
+
+def decode_claim(raw: Raw) -> NodeClaimFacts:
+    """One NodeClaim, judged by `actions.cluster.conditions`.
+
+    Raises:
+        msgspec.DecodeError: It is no object.
+        KeyError: It has no name or no uid.
+    """
+    document = _documents.decode(raw) | {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim"}
+    metadata, status = document["metadata"], document.get("status") or {}
+    labels = metadata.get("labels") or {}
+    verdict = verdict_of(document)
+    return NodeClaimFacts(
+        uid=safe(metadata["uid"]),
+        name=safe(metadata["name"]),
+        pool=_first(labels, _POOL),
+        node=safe(str(status.get("nodeName") or "")),
+        instance_type=_first(labels, (_TYPE,)),
+        zone=_first(labels, (_ZONE,)),
+        capacity_type=_first(labels, _CAPACITY),
+        state=verdict.state.value,
+        message=one_line(verdict.message or verdict.reason, limit=_MESSAGE_LIMIT),
+        created_at=_epoch(metadata.get("creationTimestamp")),
+    )
 
 
 def workload_of(document: dict[str, Any]) -> WorkloadFacts:

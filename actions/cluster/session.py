@@ -42,6 +42,8 @@ __all__ = ["ClusterIdentity", "ClusterTarget", "KubeSession", "Lane", "TokenFact
 _EKS_ARN = re.compile(r"arn:aws[\w-]*:eks:(?P<region>[\w-]+):(?P<account>\d+):cluster/(?P<name>[\w-]+)")
 _EKS_HOST = re.compile(r"\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.eks\.amazonaws\.com")
 _REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+"""Where one asks what one may do: a POST that changes nothing, so that a read-only session sends it too."""
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)")
 
 
@@ -142,7 +144,7 @@ class KubeSession:
         Raises:
             RefusedError: The session is read-only and `method` could change something.
         """
-        if self.readonly and method not in {"GET", "HEAD"}:
+        if self.readonly and method not in {"GET", "HEAD"} and path != REVIEWS:
             raise self._readonly_error(f"{method} {path}")
         headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
         url = _url(path, query)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from actions.cluster.changes import ChangeLog, Changes
 from actions.cluster.health import SourceHealth
-from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
+from actions.fleet.facts import EventFacts, NodeClaimFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -21,6 +21,7 @@ class ClusterSnapshot:
         usage: By node name; a node without pods is not in it. May name nodes that are not known (yet).
         pods_by_node: Pod keys, by node name; ended pods included.
         workloads: By `Kind namespace/name`.
+        claims: NodeClaims, by name.
         events: Oldest first, the newest 1,000.
         health: By source: `nodes`, `pods`, `events`, `jobs`, `pytorchjobs`, …
         is_complete: Nodes and pods have been listed completely once.
@@ -33,6 +34,7 @@ class ClusterSnapshot:
     usage: Mapping[str, NodeUsage] = field(default_factory=dict)
     pods_by_node: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     workloads: Mapping[str, WorkloadFacts] = field(default_factory=dict)
+    claims: Mapping[str, NodeClaimFacts] = field(default_factory=dict)
     events: tuple[EventFacts, ...] = ()
     health: Mapping[str, SourceHealth] = field(default_factory=dict)
     is_complete: bool = False

@@ -10,15 +10,18 @@ from typing import NoReturn, TypeVar
 from actions.base.clock import Clock, SystemClock
 from actions.cluster import protopod
 from actions.cluster.changes import ChangeLog
-from actions.cluster.decode import decode_event, decode_node, decode_pod, workload_decoder
+from actions.cluster.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.health import SourceHealth
-from actions.cluster.reflector import Raw, Reflector
+from actions.cluster.reflector import Raw, Reflector, Sink
+from actions.cluster.scoped import ResourcePath, ScopedReflector
 from actions.cluster.session import KubeSession
 from actions.cluster.snapshot import ClusterSnapshot
 from actions.cluster.store import (
     FactTable,
+    HasNamespace,
     HasUid,
     PodIndex,
+    claim_key,
     event_key,
     newest,
     node_key,
@@ -30,29 +33,33 @@ from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, WorkloadFacts
 __all__ = ["ClusterSnapshot", "ClusterState"]
 
 FactT = TypeVar("FactT", bound=HasUid)
+PlacedT = TypeVar("PlacedT", bound=HasNamespace)
 
 
 @dataclass(frozen=True, slots=True)
 class WorkloadSource:
     """One kind of workload that is watched."""
 
-    name: str
-    api_version: str
+    where: ResourcePath
     kind: str
 
     @property
-    def path(self) -> str:
-        """The list path."""
-        return f"/apis/{self.api_version}/{self.name}"
+    def api_version(self) -> str:
+        """As manifests write it."""
+        return f"{self.where.group}/{self.where.version}"
 
 
 WORKLOADS = (
-    WorkloadSource("jobs", "batch/v1", "Job"),
-    WorkloadSource("pytorchjobs", "kubeflow.org/v1", "PyTorchJob"),
-    WorkloadSource("mpijobs", "kubeflow.org/v2beta1", "MPIJob"),
-    WorkloadSource("rayjobs", "ray.io/v1", "RayJob"),
-    WorkloadSource("rayclusters", "ray.io/v1", "RayCluster"),
+    WorkloadSource(ResourcePath("batch", "v1", "jobs"), "Job"),
+    WorkloadSource(ResourcePath("kubeflow.org", "v1", "pytorchjobs"), "PyTorchJob"),
+    WorkloadSource(ResourcePath("kubeflow.org", "v2beta1", "mpijobs"), "MPIJob"),
+    WorkloadSource(ResourcePath("ray.io", "v1", "rayjobs"), "RayJob"),
+    WorkloadSource(ResourcePath("ray.io", "v1", "rayclusters"), "RayCluster"),
 )
+_PODS = ResourcePath("", "v1", "pods")
+_EVENTS = ResourcePath("", "v1", "events")
+_NODES_PATH = "/api/v1/nodes"
+_CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
 
 
 class ClusterState:
@@ -75,21 +82,22 @@ class ClusterState:
         self._nodes = self._table("nodes", node_key, self._node_changed)
         self._pods = self._table("pods", pod_key, self._pod_changed)
         self._events = self._table("events", event_key, self._event_changed)
+        self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("claims"))
         self._workloads = {
-            source.name: self._table(source.name, workload_key, self._workload_changed) for source in WORKLOADS
+            source.kind: self._table(source.where.resource, workload_key, self._workload_changed)
+            for source in WORKLOADS
         }
 
     async def run(self) -> NoReturn:
         """Watch until cancelled; every connection is closed then."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._reflect("/api/v1/nodes", decode_node, self._nodes))
-            group.create_task(
-                self._reflect("/api/v1/pods", decode_pod, self._pods, decode_protobuf=protopod.decode_pod)
-            )
-            group.create_task(self._reflect("/api/v1/events", decode_event, self._events))
+            group.create_task(self._reflector(_NODES_PATH, self._nodes, decode_node).run())
+            group.create_task(self._reflector(_CLAIMS_PATH, self._claims, decode_claim).run())
+            group.create_task(self._follow(_PODS, self._pods, decode_pod, protopod.decode_pod))
+            group.create_task(self._follow(_EVENTS, self._events, decode_event))
             for source in WORKLOADS:
                 decode = workload_decoder(source.api_version, source.kind)
-                group.create_task(self._reflect(source.path, decode, self._workloads[source.name]))
+                group.create_task(self._follow(source.where, self._workloads[source.kind], decode))
         raise AssertionError("reflectors never end")
 
     async def wait_changed(self) -> None:
@@ -113,6 +121,7 @@ class ClusterState:
             usage=dict(index.usage) if "pods" in stale else last.usage,
             pods_by_node=dict(index.keys) if "pods" in stale else last.pods_by_node,
             workloads=self._all_workloads() if "workloads" in stale else last.workloads,
+            claims=dict(self._claims.facts) if "claims" in stale else last.claims,
             events=newest(self._events.facts.values()) if "events" in stale else last.events,
             health=dict(self._health) if "health" in stale else last.health,
             is_complete=self._nodes.is_complete and self._pods.is_complete,
@@ -133,24 +142,42 @@ class ClusterState:
 
         return FactTable(key=key, changed=changed, tell_health=tell_health, clock=self._clock)
 
-    async def _reflect(
+    async def _follow(
+        self,
+        where: ResourcePath,
+        table: FactTable[PlacedT],
+        decode: Callable[[Raw], PlacedT],
+        decode_protobuf: Callable[[Raw], PlacedT] | None = None,
+    ) -> NoReturn:
+        """Watch a namespaced resource as far as the user may."""
+
+        def reflector(path: str, sink: Sink[PlacedT], ends_when_forbidden: bool) -> Reflector[PlacedT]:
+            return self._reflector(
+                path, sink, decode, decode_protobuf=decode_protobuf, ends_when_forbidden=ends_when_forbidden
+            )
+
+        scoped = ScopedReflector(self._session, where, table=table, reflector=reflector, clock=self._clock)
+        await scoped.run()
+
+    def _reflector(
         self,
         path: str,
+        sink: Sink[FactT],
         decode: Callable[[Raw], FactT],
-        table: FactTable[FactT],
         *,
         decode_protobuf: Callable[[Raw], FactT] | None = None,
-    ) -> NoReturn:
-        reflector = Reflector(
+        ends_when_forbidden: bool = False,
+    ) -> Reflector[FactT]:
+        return Reflector(
             self._session,
             path,
             decode=decode,
             decode_protobuf=decode_protobuf,
             identify=lambda fact: fact.uid,
-            sink=table,
+            sink=sink,
             clock=self._clock,
+            ends_when_forbidden=ends_when_forbidden,
         )
-        await reflector.run()
 
     def _touch(self, part: str) -> None:
         self._copied.add(part)

@@ -7,12 +7,12 @@ the same as before changes nothing at all.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
 from actions.base.clock import Clock
 from actions.cluster.health import SourceHealth
-from actions.fleet.facts import NOTHING, EventFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
+from actions.fleet.facts import NOTHING, EventFacts, NodeClaimFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
 
 _SLICE_SECONDS = 0.008
 _MOST_EVENTS = 1000
@@ -25,7 +25,15 @@ class HasUid(Protocol):
     def uid(self) -> str: ...
 
 
+class HasNamespace(HasUid, Protocol):
+    """A fact about an object that lives in a namespace."""
+
+    @property
+    def namespace(self) -> str: ...
+
+
 FactT = TypeVar("FactT", bound=HasUid)
+PlacedT = TypeVar("PlacedT", bound=HasNamespace)
 
 
 class FactTable(Generic[FactT]):
@@ -55,17 +63,34 @@ class FactTable(Generic[FactT]):
 
     async def replace(self, items: Sequence[FactT]) -> None:
         """A complete list: put what is new or different, drop what is not in it."""
+        await self._upsert_all(items)
+        if len(self.facts) > len(items):
+            self._drop_others(self.facts.items(), items)
+        self.is_complete = True
+
+    async def replace_within(self: FactTable[PlacedT], namespace: str, items: Sequence[PlacedT]) -> None:
+        """A list complete for one namespace; whether the table is complete is for others to know."""
+        await self._upsert_all(items)
+        here = [(key, fact) for key, fact in self.facts.items() if fact.namespace == namespace]
+        self._drop_others(here, items)
+
+    def keep_within(self: FactTable[PlacedT], namespaces: Collection[str]) -> None:
+        """Drop what is in other namespaces: it cannot be seen any more."""
+        for key in [key for key, fact in self.facts.items() if fact.namespace not in namespaces]:
+            self._changed(self.facts.pop(key), None)
+
+    async def _upsert_all(self, items: Sequence[FactT]) -> None:
         until = self._clock.monotonic() + _SLICE_SECONDS
         for item in items:
             self.upsert(item)
             if self._clock.monotonic() >= until:
                 await asyncio.sleep(0)
                 until = self._clock.monotonic() + _SLICE_SECONDS
-        if len(self.facts) > len(items):
-            kept = {self._key(item) for item in items}
-            for key in [key for key in self.facts if key not in kept]:
-                self._changed(self.facts.pop(key), None)
-        self.is_complete = True
+
+    def _drop_others(self, known: Iterable[tuple[str, FactT]], items: Sequence[FactT]) -> None:
+        kept = {self._key(item) for item in items}
+        for key in [key for key, _ in known if key not in kept]:
+            self._changed(self.facts.pop(key), None)
 
     def upsert(self, item: FactT) -> None:
         """One fact as it is now."""
@@ -155,6 +180,11 @@ def pod_key(pod: PodFacts) -> str:
 def workload_key(workload: WorkloadFacts) -> str:
     """Workloads go by `Kind namespace/name`."""
     return f"{workload.kind} {workload.namespace}/{workload.name}"
+
+
+def claim_key(claim: NodeClaimFacts) -> str:
+    """NodeClaims go by name."""
+    return claim.name
 
 
 def event_key(event: EventFacts) -> str:

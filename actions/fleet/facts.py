@@ -108,6 +108,26 @@ class NodeFacts(msgspec.Struct, frozen=True, gc=False):
     """Kubelet version."""
 
 
+class NodeClaimFacts(msgspec.Struct, frozen=True, gc=False):
+    """One NodeClaim of Karpenter: a machine that is asked for, on its way, or a node by now."""
+
+    uid: str
+    name: str
+    pool: str = ""
+    node: str = ""
+    """Empty until the machine has registered."""
+    instance_type: str = ""
+    """Empty until a machine is launched."""
+    zone: str = ""
+    capacity_type: str = ""
+    """`on-demand`, `spot`, or empty while it is open."""
+    state: str = ""
+    """finished (the node is ready), failed, running, waiting or unknown."""
+    message: str = ""
+    """Why it is not ready, in the API's words."""
+    created_at: float = 0.0
+
+
 class EventFacts(msgspec.Struct, frozen=True, gc=False):
     """One event, as the API last counted it."""
 

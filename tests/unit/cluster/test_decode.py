@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.cluster.decode import decode_event, decode_node, decode_pod, workload_decoder
+from actions.cluster.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.quantity import effective_requests, parse_quantity, resources_of
 from actions.fleet.facts import NOTHING, PodFacts, Resources
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_container, a_pod, with_conditions
@@ -149,6 +149,32 @@ def test_an_event_is_read_in_both_forms() -> None:
     new = EVENT | {"count": None, "lastTimestamp": None, "firstTimestamp": None, "series": series}
     assert decode_event(msgspec.json.encode(new)).count == 9
     assert decode_event(msgspec.json.encode(new)).last_seen_at > old.last_seen_at
+
+
+def test_a_node_claim_on_its_way_says_what_it_waits_for() -> None:
+    document = {
+        "metadata": {"name": "gpu-x7k", "uid": "c-1", "labels": {"karpenter.sh/nodepool": "gpu"}},
+        "status": {"conditions": [{"type": "Launched", "status": "False", "message": "InsufficientInstanceCapacity"}]},
+    }
+    claim = decode_claim(msgspec.json.encode(document))
+    assert (claim.name, claim.pool, claim.node, claim.state) == ("gpu-x7k", "gpu", "", "waiting")
+    assert claim.message == "InsufficientInstanceCapacity"
+
+
+def test_a_node_claim_that_became_a_node_names_it() -> None:
+    labels = {
+        "karpenter.sh/nodepool": "gpu",
+        "karpenter.sh/capacity-type": "spot",
+        "node.kubernetes.io/instance-type": "g5.12xlarge",
+        "topology.kubernetes.io/zone": "us-west-2b",
+    }
+    ready = [{"type": kind, "status": "True"} for kind in ("Launched", "Registered", "Initialized", "Ready")]
+    document = {
+        "metadata": {"name": "gpu-x7k", "uid": "c-1", "labels": labels},
+        "status": {"nodeName": "ip-10-0-1-7", "conditions": ready},
+    }
+    claim = decode_claim(msgspec.json.encode(document))
+    assert (claim.node, claim.instance_type, claim.capacity_type) == ("ip-10-0-1-7", "g5.12xlarge", "spot")
 
 
 def test_a_workload_of_a_list_is_judged_by_the_kind_of_its_list() -> None:

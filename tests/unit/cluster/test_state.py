@@ -144,7 +144,7 @@ async def test_a_cluster_is_watched_and_shown(tmp_path: Path) -> None:
         state = ClusterState(session)
         task = asyncio.create_task(state.run())
         try:
-            full = await _until(state, lambda s: s.is_complete and s.workloads and s.events and len(s.health) == 8)
+            full = await _until(state, lambda s: s.is_complete and s.workloads and s.events and len(s.health) == 9)
             (node,) = full.nodes
             assert full.usage[node].pods == 2
             assert full.usage[node].requested.gpu == 8
@@ -182,7 +182,7 @@ async def test_the_same_facts_again_are_no_new_revision(tmp_path: Path) -> None:
         state = ClusterState(session)
         task = asyncio.create_task(state.run())
         try:
-            full = await _until(state, lambda s: len(s.pods) == 2 and len(s.health) == 8 and s.is_complete)
+            full = await _until(state, lambda s: len(s.pods) == 2 and len(s.health) == 9 and s.is_complete)
             heartbeat = a_pod("other")
             heartbeat["metadata"]["resourceVersion"] = "99"
             cluster.pod_events.put_nowait(event("MODIFIED", heartbeat))
