@@ -1,1 +1,1 @@
-"""Why is it stuck: from what a cluster says of its objects to causes, with evidence. Pure: nothing in here asks anybody."""
+"""Why is it stuck: from what a cluster says of its objects to causes, with evidence. Pure: asks nobody."""

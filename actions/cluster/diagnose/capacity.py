@@ -1,0 +1,166 @@
+"""Instances that AWS did not give: quota, capacity, reservation, zone, subnet.
+
+Source: aws/karpenter-provider-aws `pkg/errors`: eight EC2 codes are all told with the reason InsufficientCapacityError,
+so only the code in the message says what is meant. EC2 API reference for the codes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from actions.cluster.diagnose.case import Case, Thing
+from actions.cluster.diagnose.finding import Finding, finding
+from actions.cluster.diagnose.signs import Hit, hits, pattern, spoken
+from actions.cluster.diagnose.vocabulary import Code
+
+
+@dataclass(frozen=True, slots=True)
+class _Refused:
+    code: Code
+    pattern: re.Pattern[str]
+    says: str
+    next_step: str
+
+
+_BUCKET = re.compile(r"current vCPU limit of (\d+)")
+_TYPE = re.compile(r"\b([a-z]{1,4}\d[a-z0-9-]*\.(?:\d*x?large|metal[\w-]*|medium|small|micro|nano))\b")
+_ZONE = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d[a-z])\b")
+
+_REFUSALS = (
+    _Refused(
+        Code.AWS_QUOTA,
+        pattern(r"VcpuLimitExceeded", r"more vCPU capacity than your current vCPU limit"),
+        "The account's vCPU quota is used up",
+        "Request an increase of the quota of this instance family (Service Quotas, EC2); retrying will never help.",
+    ),
+    _Refused(
+        Code.AWS_QUOTA,
+        pattern(r"MaxSpotInstanceCountExceeded", r"Max spot instance count exceeded"),
+        "The account's spot quota is used up",
+        "Request an increase of the spot quota, or use on-demand instances.",
+    ),
+    _Refused(
+        Code.AWS_QUOTA,
+        pattern(r"MaxFleetCountExceeded", r"InstanceLimitExceeded"),
+        "A quota of EC2 is used up",
+        "Request an increase of the quota that the message names.",
+    ),
+    _Refused(
+        Code.RESERVATION_FULL,
+        pattern(
+            r"ReservationCapacityExceeded",
+            r"InsufficientReservedInstanceCapacity",
+            r"exceeds the available capacity of reservation",
+        ),
+        "The capacity reservation has no free instance left",
+        "End another job in the reservation, or enlarge it.",
+    ),
+    _Refused(
+        Code.SUBNET_FULL,
+        pattern(
+            r"InsufficientFreeAddressesInSubnet",
+            r"InsufficientCidrBlocks",
+            r"(?:does not have|not) enough free (?:addresses|IP addresses|cidr blocks)",
+            r"no free (?:IP )?addresses (?:left )?in (?:the )?subnet",
+            ignore_case=True,
+        ),
+        "The subnet has no free address left",
+        "Use a larger or another subnet, delete unused network interfaces, or add a secondary CIDR.",
+    ),
+    _Refused(
+        Code.WRONG_ZONE,
+        pattern(
+            r"fleet error\(s\)[^\n]{0,200}\bUnsupported: ",
+            r"instance type[^\n]{0,60} is not supported in (?:your|the|this) (?:requested )?[Aa]vailability [Zz]one",
+            r"UnsupportedAvailabilityZone",
+        ),
+        "This zone does not offer the instance type",
+        "Allow another zone, or another instance type; subnets of the NodeClass decide which zones there are.",
+    ),
+    _Refused(
+        Code.CAPACITY,
+        pattern(
+            r"UnfulfillableCapacity",
+            r"InsufficientInstanceCapacity",
+            r"InsufficientHostCapacity",
+            r"do not have sufficient [\w.-]+ capacity",
+            r"no Spot capacity available",
+            r"capacity-not-available",
+        ),
+        "AWS has no capacity for this request right now",
+        "Allow more zones, other types or on-demand, or use a capacity reservation; Karpenter tries again by itself.",
+    ),
+)
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """What AWS refused, and instances that were given but never became nodes."""
+    texts = [*spoken(case), *((event.message, event.name) for event in case.events)]
+    said = False
+    for refusal in _REFUSALS:
+        if found := list(hits(texts, refusal.pattern)):
+            said = True
+            yield _refused(refusal, found)
+    if not said:
+        yield from _unspecified(case)
+    yield from _not_joining(case)
+
+
+def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
+    line = found[0].line
+    limit, kind, zone = _BUCKET.search(line), _TYPE.search(line), _ZONE.search(line)
+    details = [
+        f"the limit is {limit[1]}" if limit else "",
+        kind[1] if kind else "",
+        f"in {zone[1]}" if zone else "",
+    ]
+    shown = ", ".join(detail for detail in details if detail)
+    quotes = [hit.line for hit in found[:3]]
+    return finding(refusal.code, refusal.says + (f" ({shown})" if shown else ""), quotes, refusal.next_step)
+
+
+def _unspecified(case: Case) -> Iterator[Finding]:
+    """Karpenter's own word where no code of EC2 is told."""
+    for event in case.events:
+        if event.reason == "InsufficientCapacityError":
+            yield finding(
+                Code.CAPACITY,
+                f"AWS has no capacity for {event.name or 'the node claim'} right now",
+                [event.message or event.reason],
+                "Allow more zones, other types or on-demand, or use a capacity reservation.",
+            )
+            return
+
+
+_JOIN_SECONDS = 900.0
+
+
+def _not_joining(case: Case) -> Iterator[Finding]:
+    for claim in case.node_claims:
+        registered = claim.condition("Registered")
+        if not claim.has("Launched") or registered is None or registered.status == "True" or _is_young(case, claim):
+            continue
+        yield finding(
+            Code.NODE_NOT_JOINING,
+            f"The instance of NodeClaim {claim.name} was launched but has not joined the cluster",
+            [registered.message or registered.reason, registered.reason],
+            "Check the node role's access entry, the security groups and routes to the API server, and the instance's"
+            " console output.",
+        )
+    for event in case.events:
+        if event.kind == "NodeClaim" and "not registered within" in event.message:
+            yield finding(
+                Code.NODE_NOT_JOINING,
+                f"The instance of NodeClaim {event.name} did not join the cluster in time",
+                [event.message],
+                "Check the node role's access entry, security groups and routes, and the instance's console output.",
+            )
+
+
+def _is_young(case: Case, claim: Thing) -> bool:
+    """Whether it is known to have been launched a short while ago: joining takes minutes."""
+    launched = claim.condition("Launched")
+    since = (launched.since if launched else 0.0) or claim.created_at
+    return bool(since and case.taken_at and case.taken_at - since < _JOIN_SECONDS)

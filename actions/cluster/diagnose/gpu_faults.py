@@ -1,0 +1,118 @@
+"""What the NVIDIA driver reports of its GPUs: Xid lines, a lost device, an NVSwitch.
+
+Source: NVIDIA Xid documentation (r590); the classes of awsome-distributed-training's GPU health check. The code of a
+line is the first number after the PCI address, which has numbers of its own.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from actions.cluster.diagnose.case import Case
+from actions.cluster.diagnose.finding import Finding, finding
+from actions.cluster.diagnose.signs import Hit, Sign, hits, pattern, read_signs, spoken
+from actions.cluster.diagnose.vocabulary import Code, Severity
+
+
+@dataclass(frozen=True, slots=True)
+class _Class:
+    code: Code
+    says: str
+    next_step: str
+    severity: Severity | None = None
+
+
+_RESET = "Drain the node and reset the GPU; replace the instance if it comes back."
+_REPLACE = "Cordon the node and replace the instance; resume from the last checkpoint."
+_APP = "Look for the bug in the job or in one of its libraries; the node is as a rule not at fault."
+
+_ECC = _Class(Code.GPU_ECC, "A GPU has an uncorrectable memory error", _RESET)
+_CONTAINED = _Class(
+    Code.GPU_ECC_CONTAINED,
+    "A GPU contained a memory error: only the process that used it is hit",
+    "Restart the job; the node may stay. Reset the GPU when it is free.",
+)
+_GSP = _Class(Code.GPU_GSP, "The GPU's own firmware stopped answering", _RESET)
+_LOST = _Class(Code.GPU_LOST, "A GPU fell off the bus", _REPLACE)
+_LINK = _Class(Code.NVLINK, "An NVLink has failed", _RESET + " With SXid lines the NVSwitch is at fault.")
+_REBOOT = _Class(
+    Code.GPU_REBOOT, "The driver asks for a recovery of the node", "Drain the node, then reboot or replace it."
+)
+_FAULT = _Class(Code.GPU_APP_FAULT, "The program made the GPU stop its work", _APP)
+_STOPPED = _Class(Code.GPU_APP_FAULT, "The program's GPU channel was stopped", _APP, Severity.WARNING)
+
+_XIDS: dict[int, _Class] = {
+    13: _Class(Code.GPU_APP_FAULT, "A GPU kernel of the program raised an exception", _APP),
+    31: _Class(Code.GPU_APP_FAULT, "The program accessed GPU memory that is not its own", _APP),
+    43: _STOPPED,
+    45: _STOPPED,
+    **dict.fromkeys((8, 11, 12, 32, 68, 69, 109, 110, 137), _FAULT),
+    **dict.fromkeys((48, 64, 95, 140, 156, 157, 171, 172), _ECC),
+    **dict.fromkeys((63, 92, 94, 160), _CONTAINED),
+    **dict.fromkeys((119, 120), _GSP),
+    **dict.fromkeys((74, 121, 136, 144, 145, 146, 147, 148, 149, 150, 155, 173), _LINK),
+    **dict.fromkeys((79, 54, 167), _LOST),
+    **dict.fromkeys((143, 151, 154, 158, 168), _REBOOT),
+}
+_UNKNOWN = _Class(
+    Code.GPU_REBOOT, "The driver reports a fault of a GPU", "Look the number up in NVIDIA's list; drain the node."
+)
+
+_XID = re.compile(r"NVRM: Xid \((?P<where>[^)\n]{1,60})\): (?P<number>\d{1,4})\b|NvidiaXID(?P<agent>\d{1,4})(?!\d)")
+_AFTER_EFFECTS = frozenset({45})
+
+_SIGNS = (
+    Sign(
+        Code.NVLINK,
+        pattern(r"SXid \([^)\n]{1,60}\): \d{1,6}"),
+        "An NVSwitch reports an error",
+        "Drain the node and replace the instance: the NVSwitch is at fault.",
+    ),
+    Sign(
+        Code.GPU_LOST,
+        pattern(
+            r"GPU is lost", r"GPU has fallen off the bus", r"Unable to determine the device handle for (?:GPU|gpu)"
+        ),
+        "A GPU is lost to its driver",
+        _REPLACE,
+    ),
+    Sign(
+        Code.GPU_ECC,
+        pattern(r"uncorrectable (?:NVLink|ECC) error", r"CUDA error: uncorrectable ECC", ignore_case=True),
+        "A GPU has an uncorrectable memory error",
+        _RESET,
+    ),
+)
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """The driver's reports, each class once, what came first in front; then other words for the same."""
+    said: set[Code] = set()
+    for finding_ in _xids(list(hits(spoken(case), _XID))):
+        said.add(finding_.code)
+        yield finding_
+    yield from (one for one in read_signs(spoken(case), _SIGNS) if one.code not in said)
+
+
+def _xids(found: list[Hit]) -> Iterator[Finding]:
+    numbers = [int(hit.match["number"] or hit.match["agent"]) for hit in found]
+    if set(numbers) - _AFTER_EFFECTS:
+        pairs = [(number, hit) for number, hit in zip(numbers, found, strict=True) if number not in _AFTER_EFFECTS]
+    else:
+        pairs = list(zip(numbers, found, strict=True))
+    by_code: dict[Code, list[tuple[int, Hit]]] = {}
+    for number, hit in pairs:
+        by_code.setdefault(_class_of(number).code, []).append((number, hit))
+    for code, members in by_code.items():
+        number, hit = members[0]
+        kind = _class_of(number)
+        where = hit.match["where"]
+        headline = f"{kind.says} (Xid {number}{f' at {where}' if where else ''})"
+        quotes = [member.line for _, member in members[:3]]
+        yield finding(code, headline, quotes, kind.next_step, severity=kind.severity)
+
+
+def _class_of(number: int) -> _Class:
+    return _XIDS.get(number, _UNKNOWN)

@@ -1,0 +1,145 @@
+"""Nodes that fail their pods: lost, full, reclaimed, without addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.case import Case, Node
+from actions.cluster.diagnose.finding import Finding, field_quote, finding
+from actions.cluster.diagnose.signs import hits, logged, pattern
+from actions.cluster.diagnose.vocabulary import Code
+
+_SPOT_REASONS = frozenset({"SpotInterrupted", "SpotInterruption", "SpotITN"})
+_SPOT_TEXT = pattern(
+    r"Spot interruption warning", r"Spot ITN received", r"Spot Interruption event", r"spot instance[^\n]{0,40}reclaim"
+)
+_NO_ADDRESS = pattern(
+    r"failed to assign an IP address to container",
+    r"no available IP addresses",
+    r"no free IP addresses",
+    r"Unable to assign (?:an )?IP",
+    r"AddNetwork failed|add cmd: (?:Error received from AddNetwork|failed)",
+)
+_FULL_REASONS = frozenset({"FreeDiskSpaceFailed", "ImageGCFailed", "NodeHasDiskPressure", "InvalidDiskCapacity"})
+_FULL_TEXT = pattern(r"no space left on device", r"No space left on device", r"Errno 28")
+_LOST_REASONS = frozenset({"NodeNotReady", "NodeLost", "KubeletDown"})
+_LOST_TEXT = pattern(r"Kubelet stopped posting node status", r"stopped posting node status")
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """What nodes do to their pods."""
+    yield from _spot(case)
+    yield from _lost(case)
+    yield from _full(case)
+    yield from _addresses(case)
+
+
+def _spot(case: Case) -> Iterator[Finding]:
+    for event in case.events:
+        if event.reason in _SPOT_REASONS or _SPOT_TEXT.search(event.message):
+            yield finding(
+                Code.SPOT_INTERRUPTED,
+                f"AWS reclaims the spot instance of {event.name or 'a node'}: it ends two minutes after the warning",
+                [event.message or event.reason],
+                "Resume from the last checkpoint on a new node; use on-demand or a reservation for what must not stop.",
+            )
+            return
+
+
+def _lost(case: Case) -> Iterator[Finding]:
+    for node in case.nodes:
+        ready = node.condition("Ready")
+        if ready is None or ready.status == "True" or not _carries(case, node):
+            continue
+        silent = ready.status == "Unknown" or _LOST_TEXT.search(ready.message)
+        says = "does not answer any more" if silent else "is not ready"
+        yield finding(
+            Code.NODE_LOST,
+            f"Node {node.name} {says}{_pods_on(case, node)}",
+            [ready.message or ready.reason, field_quote("reason", ready.reason)],
+            "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
+        )
+    yield from _lost_by_event(case)
+
+
+def _carries(case: Case, node: Node) -> bool:
+    """Whether the node matters here: pods are on it, or no pod is on any node that is known."""
+    carriers = {pod.node for pod in case.pods if pod.node}
+    return node.name in carriers or not carriers.intersection(one.name for one in case.nodes)
+
+
+def _pods_on(case: Case, node: Node) -> str:
+    names = [pod.name for pod in case.pods if pod.node == node.name]
+    return f"; {names[0]} is on it" if len(names) == 1 else f"; {len(names)} pods are on it" if names else ""
+
+
+def _lost_by_event(case: Case) -> Iterator[Finding]:
+    known = {node.name for node in case.nodes}
+    lost = [
+        event
+        for event in case.events
+        if event.name not in known and (event.reason in _LOST_REASONS or _LOST_TEXT.search(event.message))
+    ]
+    if not lost:
+        lost_pods = [pod for pod in case.pods if pod.reason == "NodeLost"]
+        if lost_pods:
+            yield finding(
+                Code.NODE_LOST,
+                f"The node of {lost_pods[0].name} does not answer any more",
+                [field_quote("reason", "NodeLost"), lost_pods[0].message],
+                "Replace the node; a pod of a Job comes back on another one.",
+            )
+        return
+    pod = case.pod(lost[0].namespace, lost[0].name)
+    if pod is not None and pod.is_fine:
+        return
+    name = lost[0].name if lost[0].kind == "Node" else (pod.node if pod else "")
+    yield finding(
+        Code.NODE_LOST,
+        f"Node {name} does not answer any more" if name else f"The node of {lost[0].name} does not answer any more",
+        [lost[0].message or lost[0].reason],
+        "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
+    )
+
+
+def _full(case: Case) -> Iterator[Finding]:
+    quotes: list[str] = []
+    where = ""
+    for node in case.nodes:
+        pressure = node.condition("DiskPressure")
+        if pressure is not None and pressure.status == "True":
+            where = where or node.name
+            quotes += [pressure.message or pressure.reason, pressure.reason]
+    for event in case.events:
+        if event.reason in _FULL_REASONS or (event.reason == "EvictionThresholdMet" and "ephemeral" in event.message):
+            where = where or (event.name if event.kind == "Node" else "")
+            quotes.append(event.message or event.reason)
+    # a full /dev/shm has a rule of its own
+    lines = [hit.line for hit in hits(logged(case), _FULL_TEXT) if not re.search("/dev/shm|torch_", hit.line)]  # noqa: S108
+    if quotes or lines:
+        says = f"The disk of node {where} is full" if where else "The node's disk is full"
+        yield finding(
+            Code.NODE_DISK_FULL,
+            says if quotes else "The program found no space left on its disk",
+            [*quotes[:4], *lines[:2]],
+            "Free disk on the node, raise its volume size, or write to the shared file system.",
+        )
+
+
+def _addresses(case: Case) -> Iterator[Finding]:
+    events = [
+        event
+        for event in case.troubles()
+        if _NO_ADDRESS.search(event.message)
+        or (event.reason == "FailedCreatePodSandBox" and "failed to setup network" in event.message)
+    ]
+    if events:
+        pod = case.pod(events[0].namespace, events[0].name)
+        node = f" on {pod.node}" if pod is not None and pod.node else ""
+        yield finding(
+            Code.NO_POD_IP,
+            f"There is no IP address left{node} for {events[0].name or 'the pod'} (tried {events[0].count} times)",
+            [event.message for event in events[:3]],
+            "Enable prefix delegation in the VPC CNI, use a larger subnet, or put fewer pods on the node.",
+        )

@@ -1,0 +1,160 @@
+"""Images that do not come: no such tag, no right, wrong architecture, no room, or simply large.
+
+Source: kubelet and containerd 1.6–2.0 messages; Docker Hub, ECR and nvcr.io answers.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.case import Case, Pod
+from actions.cluster.diagnose.finding import Finding, finding
+from actions.cluster.diagnose.signs import pattern
+from actions.cluster.diagnose.vocabulary import Code
+
+_PULL_REASONS = frozenset(
+    {"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "RegistryUnavailable"}
+)
+_FORMAT = pattern(r"exec format error")
+_NO_PLATFORM = pattern(
+    r"no match for platform",
+    r"no matching manifest for",
+    r"does not match the (?:specified|detected) (?:host )?platform",
+    r"cannot be used on this platform",
+)
+_NO_DISK = pattern(r"no space left on device", ignore_case=True)
+_NO_RIGHT = pattern(
+    r"\b40[13]\b(?: Unauthorized| Forbidden)?",
+    r"unauthori[sz]ed",
+    r"forbidden",
+    r"access denied",
+    r"authentication required",
+    r"authorization (?:failed|token)",
+    r"no basic auth credentials",
+    r"is not authorized to perform",
+    r"toomanyrequests|pull rate limit",
+    r"\bdenied: ",
+    ignore_case=True,
+)
+_NOT_THERE = pattern(
+    r"manifest unknown",
+    r"name unknown",
+    r"does not exist",
+    r": not found",
+    r"\bnot found\b",
+    r"invalid reference format",
+    r"InvalidImageName",
+    r"[Cc]ouldn't parse image",
+    r"no such host",
+    r"i/o timeout",
+    r"is not present with pull policy of Never",
+    ignore_case=True,
+)
+_IMAGE = re.compile(r'(?:image|reference|package|unpack image) "([^"]+)"')
+
+_VERDICTS = (
+    (
+        Code.IMAGE_ARCH,
+        _NO_PLATFORM,
+        "The image {image} has no build for this node's CPU architecture",
+        "Build it for linux/amd64 (docker buildx --platform), or use a node of the image's architecture.",
+    ),
+    (
+        Code.NODE_DISK_FULL,
+        _NO_DISK,
+        "The node ran out of disk while it unpacked the image {image}",
+        "Raise the node's volume size (blockDeviceMappings of the EC2NodeClass, or the launch template).",
+    ),
+    (
+        Code.IMAGE_AUTH,
+        _NO_RIGHT,
+        "No right to pull the image {image}",
+        "Check imagePullSecrets (nvcr.io: user $oauthtoken, password the NGC key) or the node role's ECR permissions.",
+    ),
+    (
+        Code.IMAGE_NOT_FOUND,
+        _NOT_THERE,
+        "There is no such image: {image}",
+        "Correct the repository, tag or registry; check that the image has been pushed to this account and region.",
+    ),
+)
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Why images are not there."""
+    yield from _formats(case)
+    told = list(_told(case))
+    for code, expression, headline, next_step in _VERDICTS:
+        # a failed pull is told several times, in parts: the first verdict that fits a pod counts
+        matched = [(pod, message) for pod, message in told if expression.search(message)]
+        if matched:
+            told = [(pod, message) for pod, message in told if pod not in {name for name, _ in matched}]
+            image = next((found[1] for _, message in matched if (found := _IMAGE.search(message))), "of the pod")
+            yield finding(code, headline.format(image=image), [message for _, message in matched[:3]], next_step)
+    yield from _pulling(case)
+
+
+def _formats(case: Case) -> Iterator[Finding]:
+    """A program of another architecture, which only shows when it is started."""
+    sources = [log.text for log in case.logs]
+    for pod in case.pods:
+        for container in pod.containers:
+            sources += [state.message for state in (container.state, container.last)]
+    sources += [event.message for event in case.troubles()]
+    lines = [line for text in sources for line in text.splitlines() if _FORMAT.search(line)]
+    if lines:
+        yield finding(
+            Code.IMAGE_ARCH,
+            "The image was built for another CPU architecture",
+            lines[:3],
+            "Rebuild it for linux/amd64 (was it built on an Apple silicon machine?), or use a node that fits it.",
+        )
+
+
+def _told(case: Case) -> Iterator[tuple[str, str]]:
+    """What was said of pulls that failed, by pod."""
+    for pod in case.pods:
+        for container in pod.containers:
+            state = container.state
+            if state.kind == "waiting" and state.reason in _PULL_REASONS:
+                yield pod.name, state.message or state.reason
+    for event in case.troubles():
+        is_pull = "pull" in event.message.lower() or event.reason in _PULL_REASONS
+        if event.reason in ("Failed", "InspectFailed", *_PULL_REASONS) and is_pull:
+            puller = case.pod(event.namespace, event.name)
+            if puller is None or _is_waiting(puller):
+                yield event.name, event.message
+
+
+def _is_waiting(pod: Pod) -> bool:
+    """Whether any of its containers has not started; one that nothing is told of may be any."""
+    return not pod.containers or any(container.state.kind in ("waiting", "") for container in pod.containers)
+
+
+_PULL_ENDED = ("Pulled", "Failed", "Created", "Started", "BackOff")
+
+
+def _pulling(case: Case) -> Iterator[Finding]:
+    """A pull that was begun and has not ended."""
+    for event in case.troubles():
+        pod = case.pod(event.namespace, event.name)
+        if event.reason != "Pulling" or (pod is not None and not _is_waiting(pod)):
+            continue
+        later = [
+            other for other in case.events if other.name == event.name and other.last_seen_at >= event.last_seen_at
+        ]
+        if any(other.reason in _PULL_ENDED for other in later) or _has_failed(pod):
+            continue
+        found = _IMAGE.search(event.message)
+        yield finding(
+            Code.IMAGE_PULLING,
+            f"{event.name or 'The pod'} downloads its image{f' {found[1]}' if found else ''}: nothing is wrong yet",
+            [event.message],
+            "Wait: images of 10 to 30 GB take several minutes on a new node.",
+        )
+        return
+
+
+def _has_failed(pod: Pod | None) -> bool:
+    return pod is not None and any(one.state.reason in _PULL_REASONS for one in pod.containers)

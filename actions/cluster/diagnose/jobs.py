@@ -1,0 +1,175 @@
+"""Jobs that were stopped or gave up, launchers that wait for their workers, ranks that hang."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.case import Case, Container, GpuReading, Pod, Thing
+from actions.cluster.diagnose.finding import Finding, field_quote, finding
+from actions.cluster.diagnose.programs import last_error
+from actions.cluster.diagnose.signs import hits, pattern
+from actions.cluster.diagnose.vocabulary import Code
+
+_DEADLINE = re.compile(
+    r"DeadlineExceeded|longer than (?:the )?specified deadline|passed the activeDeadlineSeconds|activeDeadlineSeconds"
+)
+_MOST_LIMIT = re.compile(r"ActiveDeadlineSeconds: (\d+)|activeDeadlineSeconds[^\d\n]{0,20}(\d+)")
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """What became of jobs."""
+    yield from _launcher(case)
+    for job in case.jobs:
+        yield from _job(case, job)
+    yield from _deadline_pods(case)
+    yield from _hang(case)
+
+
+def _job(case: Case, job: Thing) -> Iterator[Finding]:
+    reason, message = _failure_of(job)
+    if not reason and not message:
+        return
+    name = f"{job.kind or 'Job'} {job.name}".strip()
+    if _DEADLINE.search(f"{reason} {message}"):
+        limit = job.spec.get("activeDeadlineSeconds") or next(
+            (found[1] or found[2] for found in [_MOST_LIMIT.search(message)] if found), None
+        )
+        yield finding(
+            Code.JOB_DEADLINE,
+            f"{name} was stopped by activeDeadlineSeconds" + (f" ({limit} s)" if limit else ""),
+            [reason, message],
+            "Raise activeDeadlineSeconds or leave it out; resume from the last checkpoint.",
+        )
+        return
+    error = last_error(case)
+    yield finding(
+        Code.JOB_FAILED,
+        f"{name} has failed: {error or message or reason}",
+        [reason, message, error],
+        "Read the log of its first failed pod, of all ranks: the first error in time is the cause.",
+    )
+
+
+def _failure_of(job: Thing) -> tuple[str, str]:
+    """Reason and message of a job that has failed; two empty texts of one that has not, or whose failure was undone."""
+    if any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")):
+        return "", ""
+    for kind in ("Failed", "FailureTarget", "ReplicaFailure"):
+        condition = job.condition(kind)
+        if condition is not None and condition.status == "True":
+            return condition.reason, condition.message
+    deployment, run = str(job.status.get("jobDeploymentStatus") or ""), str(job.status.get("jobStatus") or "")
+    if deployment in ("Failed", "ValidationFailed") or (deployment == "Complete" and run in ("FAILED", "STOPPED")):
+        return str(job.status.get("reason") or run or deployment), str(job.status.get("message") or "")
+    phase = (job.status.get("state") or {}).get("phase") if isinstance(job.status.get("state"), dict) else ""
+    if phase in ("Failed", "Aborted", "Terminated"):
+        return str(phase), str(job.status["state"].get("message") or "")
+    if job.kind == "RayCluster" and job.status.get("state") == "failed":
+        return "failed", str(job.status.get("reason") or "")
+    return "", ""
+
+
+def _deadline_pods(case: Case) -> Iterator[Finding]:
+    """A pod with a deadline of its own, where no job is known that says so."""
+    if any(_DEADLINE.search(" ".join(_failure_of(job))) for job in case.jobs):
+        return
+    quotes = [quote for pod in case.pods if pod.reason == "DeadlineExceeded" for quote in (pod.reason, pod.message)]
+    events = [event for event in case.events if event.reason == "DeadlineExceeded"]
+    quotes += [event.reason for event in events[:1]] + [event.message for event in events[:2]]
+    if quotes:
+        stopped = [pod.name for pod in case.pods if pod.reason == "DeadlineExceeded"]
+        name = stopped[0] if stopped else events[0].name
+        yield finding(
+            Code.JOB_DEADLINE,
+            f"{name or 'The job'} was stopped by activeDeadlineSeconds",
+            quotes,
+            "Raise activeDeadlineSeconds or leave it out; resume from the last checkpoint.",
+        )
+
+
+_ROLE_LABELS = ("training.kubeflow.org/job-role", "training.kubeflow.org/replica-type", "job-role", "mpi-job-role")
+_UNREACHED = pattern(
+    r"ssh: connect to host [^\n]{0,120}(?:refused|timed out|No route)",
+    r"ssh: Could not resolve hostname",
+    r"Could not resolve host",
+    r"ORTE (?:was unable to reliably start|has lost communication)",
+    r"unable to (?:launch|start) (?:one or more )?daemons",
+    r"Connection refused[^\n]{0,40}port 22\b",
+    r"kex_exchange_identification",
+    ignore_case=True,
+)
+
+
+def _launcher(case: Case) -> Iterator[Finding]:
+    """A launcher that fails while its workers are not up: it is tried again, and that is how it works."""
+    for pod in case.pods:
+        if not _is_role(pod, "launcher") or pod.is_fine:
+            continue
+        workers = [other for other in case.pods if _is_role(other, "worker")]
+        missing = [worker for worker in workers if worker.phase not in ("Running", "Succeeded")]
+        lines = [hit.line for hit in hits(((log.text, "") for log in case.logs_of(pod)), _UNREACHED)]
+        failed = [one for one in pod.containers if _has_failed(one)]
+        if not failed or pod.phase == "Failed" or not (missing or lines):
+            continue
+        restarts = max(one.restarts for one in failed)
+        count = (
+            f"{len(workers) - len(missing)} of {len(workers)} workers run" if workers else "its workers do not answer"
+        )
+        words = [one.state.reason or one.last.reason for one in failed]
+        yield finding(
+            Code.MPI_LAUNCHER_WAITING,
+            f"{pod.name} restarts until its workers are up ({restarts} times so far, {count}): that is expected",
+            [*words, *lines[:2], *(worker.name for worker in missing[:2])],
+            f"Wait for the workers; ask why {missing[0].name} does not run if it lasts."
+            if missing
+            else "Wait a minute for the workers' sshd; worry only when the restarts near the back-off limit.",
+        )
+
+
+def _is_role(pod: Pod, role: str) -> bool:
+    labelled = {pod.labels.get(name, "").lower() for name in _ROLE_LABELS} - {""}
+    return role in labelled if labelled else re.search(rf"-{role}(?:-|$)", pod.name) is not None
+
+
+def _has_failed(container: Container) -> bool:
+    return (
+        container.state.reason in ("CrashLoopBackOff", "Error")
+        or any(ending.exit_code not in (0, None) for ending in container.endings)
+    ) and all(ending.reason != "OOMKilled" for ending in container.endings)
+
+
+_FULL_PERCENT = 95.0
+_LOW_SHARE = 0.3
+_SILENT_SECONDS = 300.0
+
+
+def _hang(case: Case) -> Iterator[Finding]:
+    """A spinning collective: GPUs that are busy all the time, take little power, and a log that has stopped."""
+    spinning = [gpu for gpu in case.gpus if _spins(gpu)]
+    if not spinning or case.last_log_age_s is None or case.last_log_age_s < _SILENT_SECONDS:
+        return
+    first = spinning[0]
+    yield finding(
+        Code.LIKELY_HANG,
+        f"{len(spinning)} of {len(case.gpus)} GPUs are at {first.util_pct:.0f} % but take only {first.power_w:.0f} W of"
+        f" {first.power_cap_w:.0f} W, and no log line came for {case.last_log_age_s / 60:.0f} minutes:"
+        " a collective is probably stuck",
+        [
+            field_quote("util_pct", _plain(first.util_pct)),
+            field_quote("power_w", _plain(first.power_w)),
+            field_quote("last_log_age_s", _plain(case.last_log_age_s)),
+        ],
+        "Find the rank whose log stops first (py-spy dump, NCCL flight recorder); restart from the last checkpoint.",
+    )
+
+
+def _spins(gpu: GpuReading) -> bool:
+    if gpu.util_pct is None or gpu.power_w is None or not gpu.power_cap_w:
+        return False
+    return gpu.util_pct >= _FULL_PERCENT and gpu.power_w <= _LOW_SHARE * gpu.power_cap_w
+
+
+def _plain(value: float | None) -> float | int | None:
+    """As the input wrote it: whole numbers without a fraction."""
+    return int(value) if value is not None and value == int(value) else value

@@ -1,0 +1,169 @@
+"""Programs that end: with an error of their own, by a signal, without access to a model, without a GPU driver."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.case import Case, Container, ContainerState, Pod
+from actions.cluster.diagnose.finding import QUOTE_LIMIT, Finding, field_quote, finding
+from actions.cluster.diagnose.signs import Hit, Sign, of_pod, pattern, read_signs, spoken
+from actions.cluster.diagnose.vocabulary import Code
+
+_MODEL = re.compile(r"huggingface\.co/(?:api/models/)?([\w.-]+/[\w.-]+)|(?:model|repo) ([\w.-]+/[\w.-]+) is restricted")
+
+
+def _gated(hit: Hit) -> str:
+    found = _MODEL.search(hit.match.string)
+    name = (found[1] or found[2]) if found else ""
+    return f"The Hugging Face token{of_pod(hit)} has no access to {name or 'the model'}: it is gated"
+
+
+_SIGNS = (
+    Sign(
+        Code.HF_GATED,
+        pattern(
+            r"[Cc]annot access gated repo",
+            r"GatedRepoError",
+            r"trying to access a (?:private or )?gated repo",
+            r"40[13] Client Error[^\n]{0,120}huggingface\.co",
+            r"Access to (?:model|dataset) \S{1,200} is restricted",
+            r"you are not in the authorized list",
+        ),
+        _gated,
+        "Accept the licence on the model's page with the account of this token, or use a token of one that has.",
+    ),
+    Sign(
+        Code.GPU_RUNTIME,
+        pattern(
+            r"nvidia-container-cli: [^\n]+",
+            r"Failed to initialize NVML",
+            r"couldn't communicate with the NVIDIA driver",
+            r"[Nn]o NVIDIA (?:driver|GPU)[^\n]{0,40}(?:found|detected)",
+            r"Found no NVIDIA driver",
+            r"no runtime for \"?nvidia\"? is configured",
+            r"could not select device driver",
+            r"CUDA driver version is insufficient",
+            r"[Nn]o CUDA-capable device is detected",
+            r"CUDA unknown error",
+            r"CUDA initialization:",
+            r"libcuda\.so\.1: cannot open shared object",
+            r"libnvidia-ml\.so[^\n]{0,40}(?:cannot open|not found)",
+            r"error 802: system not yet initialized",
+            r"Driver/library version mismatch",
+            r"No CUDA GPUs are available",
+            r"RuntimeHandler \"nvidia\" not supported",
+            r"unresolvable CDI devices",
+        ),
+        lambda hit: f"The NVIDIA driver cannot be reached{f' from {hit.pod}' if hit.pod else ''}",
+        "Check that the pod requests nvidia.com/gpu, that driver and image fit, and the NVIDIA runtime of the node.",
+    ),
+)
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Why programs end."""
+    yield from read_signs(spoken(case), _SIGNS)
+    for pod in case.pods:
+        for container in pod.containers:
+            yield from _ending(case, pod, container)
+
+
+_PULLING = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError")
+_START_ERRORS = ("RunContainerError", "CreateContainerError", "StartError", "ContainerCannotRun", "PostStartHookError")
+
+
+def _ending(case: Case, pod: Pod, container: Container) -> Iterator[Finding]:
+    """One finding for a container that failed, the most telling."""
+    waiting = container.state if container.state.kind == "waiting" else ContainerState()
+    if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
+        return
+    failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
+    loops = waiting.reason == "CrashLoopBackOff"
+    if failed is not None and failed.exit_code == 137 and failed.reason != "OOMKilled":
+        yield _sigkill(case, pod, container, failed)
+    elif loops or waiting.reason in _START_ERRORS or (failed is not None and _keeps_failing(container)):
+        if failed is None or failed.reason != "OOMKilled":
+            yield _crash(case, pod, container, failed)
+    elif failed is not None and failed.reason != "OOMKilled" and container.state.kind == "terminated":
+        yield _failure(case, pod, container, failed)
+
+
+def _keeps_failing(container: Container) -> bool:
+    return container.restarts >= 1 and not container.is_ready
+
+
+_KILLERS = re.compile(
+    r"[Ll]iveness probe|[Pp]reempt|[Ss]topping container|[Ee]vict|failed liveness|Killing|Deleting|drain"
+)
+
+
+def _sigkill(case: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+    told = [event.message for event in case.events if event.name == pod.name and _KILLERS.search(event.message)]
+    by = "its liveness probe failed" if any("iveness" in message for message in told) else "not by the memory limit"
+    return finding(
+        Code.KILLED_SIGKILL,
+        f"Container {container.name} of {pod.name} was killed by SIGKILL: {by}",
+        [field_quote("exitCode", 137), field_quote("reason", failed.reason), *told[:3]],
+        "Look in the events for an eviction, a preemption, a liveness probe or a kubectl delete.",
+    )
+
+
+def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | None) -> Finding:
+    waiting = container.state
+    error = last_error(case, pod) or (failed.message.strip().splitlines()[-1:] or [""])[0] if failed else ""
+    error = error or last_error(case, pod) or _detail(waiting)
+    code = f" with exit code {failed.exit_code}" if failed is not None else ""
+    headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
+    quotes = [error, waiting.reason]
+    if failed is not None and failed.exit_code is not None:
+        quotes.append(field_quote("exitCode", failed.exit_code))
+    return finding(
+        Code.CRASH_LOOP,
+        f"{headline}: {error}" if error else headline,
+        quotes,
+        f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
+        f" (restart count {container.restarts}).",
+    )
+
+
+def _detail(waiting: ContainerState) -> str:
+    """What a waiting state says, if it is more than how long it will be."""
+    return "" if waiting.message.startswith("back-off") else waiting.message[:QUOTE_LIMIT]
+
+
+def _failure(case: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+    error = last_error(case, pod) or failed.message.strip()[:QUOTE_LIMIT]
+    headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
+    return finding(
+        Code.JOB_FAILED,
+        f"{headline}: {error}" if error else headline,
+        [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
+        f"Read the end of its log: kubectl logs {pod.name}.",
+    )
+
+
+_EXCEPTION = re.compile(r"\b(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Failure)\b(?::|$)")
+_COMPLAINT = re.compile(
+    r"\b(?:error|fatal|panic|abort|failed|cannot|can't|not found|no such file|denied|unrecognized|invalid|segmentation"
+    r"|core dumped|killed)\b",
+    re.IGNORECASE,
+)
+_TAIL_LINES = 400
+
+
+def last_error(case: Case, pod: Pod | None = None) -> str:
+    """The line with which a program explained its end; empty if it printed nothing.
+
+    An exception of Python counts more than other complaints, those more than the last line; of equals the last one,
+    but none of a launcher that only tells of its children.
+    """
+    logs = list(case.logs_of(pod)) if pod is not None else list(case.logs)
+    lines = [line for log in logs for line in log.text.splitlines()[-_TAIL_LINES:] if line.strip()]
+    own = [line for line in lines if "ChildFailedError" not in line]
+    for expression in (_EXCEPTION, _COMPLAINT):
+        if found := [(line, match) for line in own if (match := expression.search(line))]:
+            line, match = found[-1]
+            start = max(0, match.start() - QUOTE_LIMIT // 2)
+            return line[start : start + QUOTE_LIMIT].strip()
+    return lines[-1].strip()[:QUOTE_LIMIT] if lines else ""

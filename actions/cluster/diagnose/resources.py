@@ -1,0 +1,25 @@
+"""Names of the resources that machine learning waits for, and which instance types have them."""
+
+from __future__ import annotations
+
+import re
+
+GPU = "nvidia.com/gpu"
+NEURON = "aws.amazon.com/neuron"
+EFA = "vpc.amazonaws.com/efa"
+ACCELERATORS = (GPU, NEURON, "aws.amazon.com/neuroncore", "aws.amazon.com/neurondevice")
+
+_GPU_TYPE = re.compile(r"(?:p\d+|g(?!4ad)\d+|gr\d+)[a-z]*(?:-[a-z0-9]+)?\.")
+_NEURON_TYPE = re.compile(r"(?:trn|inf)\d+[a-z]*\.")
+
+
+def accelerator_of(instance_type: str) -> str:
+    """The resource that a node of the type should advertise; empty for one without accelerators."""
+    if _GPU_TYPE.match(instance_type):
+        return GPU
+    return NEURON if _NEURON_TYPE.match(instance_type) else ""
+
+
+def family_of(resource: str) -> tuple[str, ...]:
+    """All names under which a node may advertise the devices of a resource."""
+    return (GPU,) if resource == GPU else ACCELERATORS[1:]

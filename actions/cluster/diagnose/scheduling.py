@@ -1,0 +1,201 @@
+"""Pods that no node takes: taints, accelerators, adapters, claims; and nodes that are being made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.case import Case, Node
+from actions.cluster.diagnose.documents import number
+from actions.cluster.diagnose.finding import Finding, finding
+from actions.cluster.diagnose.resources import ACCELERATORS, EFA, GPU, NEURON, accelerator_of, family_of
+from actions.cluster.diagnose.unscheduled import Refusal, is_unscheduled, pod_names, quotes_of, refusals
+from actions.cluster.diagnose.vocabulary import Code
+
+_PLUGINS = {GPU: "nvidia-device-plugin", NEURON: "neuron-device-plugin"}
+_PLUGIN_GRACE_SECONDS = 300.0
+_LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+_DISK_TAINT = "node.kubernetes.io/disk-pressure"
+_PASSING_TAINTS = ("karpenter.sh/disrupted", "karpenter.sh/disruption", "karpenter.sh/unregistered")
+
+
+def find(case: Case) -> Iterator[Finding]:
+    """Why pods have no node."""
+    refused = list(refusals(case))
+    yield from _device_plugins(case, refused)
+    yield from _adapters(case, refused)
+    yield from _taints(refused)
+    yield from _claims(refused)
+    yield from _accelerators(refused)
+    yield from _nominations(case, refused)
+
+
+def _device_plugins(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
+    """Accelerator instances that are Ready, not brand-new, and offer none."""
+    for resource, plugin in _PLUGINS.items():
+        bare = [node for node in case.nodes if _is_bare(case, node, resource)]
+        if not bare:
+            continue
+        short = [one for one in refused if any(name in one.short_of() for name in family_of(resource))]
+        types = sorted({node.instance_type for node in bare})
+        are, plural = ("are", "") if len(bare) > 1 else ("is", "s")
+        yield finding(
+            Code.DEVICE_PLUGIN_MISSING,
+            f"{len(bare)} {' and '.join(types)} node{'' if plural else 's'} {are} Ready but advertise{plural} no"
+            f" {resource}: the device plugin does not run there",
+            [*quotes_of(short), *types, *(node.name for node in bare[:3])],
+            f"Check the {plugin} DaemonSet (tolerations, node selector), and that the AMI is the accelerated one.",
+        )
+
+
+def _is_bare(case: Case, node: Node, resource: str) -> bool:
+    if accelerator_of(node.instance_type) != resource or not node.is_ready:
+        return False
+    if any((number(node.allocatable.get(name)) or 0) > 0 for name in family_of(resource)):
+        return False
+    ready = node.condition("Ready")
+    since = (ready.since if ready else 0.0) or node.created_at
+    return not (since and case.now and case.now - since < _PLUGIN_GRACE_SECONDS)
+
+
+def _adapters(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
+    """Too few EFA adapters on nodes that have enough of all else."""
+    short = [one for one in refused if _is_about_adapters(one)]
+    if not short:
+        return
+    asked = max((pod.requests.get(EFA, 0) for pod in case.pods), default=0)
+    most = max((int(number(node.allocatable.get(EFA)) or 0) for node in case.nodes), default=0)
+    who = pod_names(short)
+    if asked and case.nodes and asked > most:
+        headline = f"{who} asks for {asked} EFA adapters; these nodes offer {most or 'none'}"
+        step = "Ask for no more than a node has (4 on p4d and p4de, 8 on trn1.32xlarge, 32 on p5.48xlarge, 1 on g5)."
+    else:
+        nodes = max(one.short_of()[EFA] for one in short)
+        wants = f"the {asked} EFA adapters" if asked else "the EFA adapters"
+        headline = f"No node has {wants} free that {who} asks for ({nodes} are short of them)"
+        step = "Wait for the job that holds them, ask for fewer, or add nodes."
+    types = [node.instance_type for node in case.nodes if node.instance_type]
+    yield finding(
+        Code.EFA_SHORTAGE,
+        headline,
+        [*quotes_of(short), *types[:2]],
+        f"{step} Check the EFA device plugin DaemonSet if allocatable shows none.",
+    )
+
+
+def _is_about_adapters(refusal: Refusal) -> bool:
+    """Whether adapters are what is missing: more nodes lack them than lack accelerators."""
+    short = refusal.short_of()
+    return short.get(EFA, 0) > max((short.get(name, 0) for name in ACCELERATORS), default=0)
+
+
+def _lacks_accelerators(refusal: Refusal) -> bool:
+    return any(name in refusal.short_of() for name in ACCELERATORS)
+
+
+def _taints(refused: list[Refusal]) -> Iterator[Finding]:
+    keys: dict[str, list[Refusal]] = {}
+    for one in refused:
+        for key in one.taints():
+            keys.setdefault(key, []).append(one)
+    lost = [key for key in keys if key in _LOST_TAINTS]
+    blamed = [
+        key for key in keys if key not in (*_LOST_TAINTS, _DISK_TAINT, *_PASSING_TAINTS) and _explains(key, keys[key])
+    ]
+    if blamed:
+        yield _taint(blamed, keys, lost)
+    elif lost and not any(map(_lacks_accelerators, keys[lost[0]])):
+        yield finding(
+            Code.NODE_LOST,
+            f"Nodes that could take {pod_names(keys[lost[0]])} do not answer",
+            quotes_of(keys[lost[0]]),
+            "Look at the nodes: kubectl get nodes; replace those that stay NotReady.",
+        )
+    if _DISK_TAINT in keys:
+        yield finding(
+            Code.NODE_DISK_FULL,
+            f"Nodes that could take {pod_names(keys[_DISK_TAINT])} have a full disk",
+            quotes_of(keys[_DISK_TAINT]),
+            "Free disk on the nodes, or give them larger root volumes.",
+        )
+
+
+def _explains(key: str, refused: list[Refusal]) -> bool:
+    """Whether the taint, and no lack on other nodes, is why the pod waits.
+
+    Nodes without any accelerator are also `Insufficient` of it: a taint that is named after an accelerator explains
+    that. Any other taint (of the control plane, of another team) explains a wait only if no resource is lacking.
+    """
+    is_accelerators = key in ACCELERATORS
+    return any((is_accelerators and not _is_about_adapters(one)) or not one.short_of() for one in refused)
+
+
+def _taint(blamed: list[str], keys: dict[str, list[Refusal]], lost: list[str]) -> Finding:
+    key = min(blamed, key=lambda one: one not in ACCELERATORS)
+    refused = keys[key]
+    nodes = max(one.taints().get(key, 0) for one in refused)
+    further = sum(max(one.taints().get(other, 0) for one in keys[other]) for other in lost)
+    also = f" {further} further node{'s are' if further > 1 else ' is'} unreachable." if further else ""
+    return finding(
+        Code.TAINT,
+        f"{pod_names(refused)} does not tolerate the taint {key} of {nodes} node{'s' if nodes != 1 else ''}",
+        quotes_of(refused),
+        f"Add a toleration for {key} to the pod.{also}",
+    )
+
+
+def _claims(refused: list[Refusal]) -> Iterator[Finding]:
+    unbound = [
+        one
+        for one in refused
+        if one.has("unbound immediate PersistentVolumeClaims", "persistentvolumeclaim", "persistent volumes to bind")
+    ]
+    if unbound:
+        yield finding(
+            Code.PVC_UNBOUND,
+            f"A volume claim of {pod_names(unbound)} is not bound",
+            quotes_of(unbound),
+            "kubectl describe pvc: do StorageClass and CSI driver exist, does the volume name this claim?",
+        )
+    apart = [one for one in refused if one.has("volume node affinity conflict")]
+    if apart:
+        yield finding(
+            Code.VOLUME_MOUNT,
+            f"The volume of {pod_names(apart)} is in another zone than the nodes",
+            quotes_of(apart),
+            "Let the pod run in the volume's zone, or make the volume where the nodes are.",
+        )
+
+
+def _accelerators(refused: list[Refusal]) -> Iterator[Finding]:
+    short = [one for one in refused if _lacks_accelerators(one)]
+    if not short:
+        return
+    resource = next(name for name in ACCELERATORS if name in short[0].short_of())
+    yield finding(
+        Code.GPU_SHORTAGE,
+        f"No node has the {resource} free that {pod_names(short)} asks for"
+        f" ({short[0].short_of()[resource]} of {short[0].nodes} nodes are short of it), and nobody is adding nodes",
+        quotes_of(short),
+        "Wait for the job that holds them, or stop it; else scale the node group or give Karpenter a fitting NodePool.",
+    )
+
+
+_NOMINATED = re.compile(r"should schedule on: (.+)|pod triggered scale-up: (.+)")
+
+
+def _nominations(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
+    """Somebody is making a node."""
+    for event in case.events:
+        found = _NOMINATED.search(event.message)
+        if found is None or event.reason not in ("Nominated", "TriggeredScaleUp") or not is_unscheduled(case, event):
+            continue
+        target = (found[1] or found[2]).strip()
+        short = [one for one in refused if one.pod in ("", event.name)]
+        yield finding(
+            Code.WAITING_FOR_NODE,
+            f"No node yet for {event.name or 'the pod'}; one is being made: {target}",
+            [*quotes_of(short), event.message],
+            f"Wait 1 to 5 minutes for {target.split(',')[0]}, longer for accelerated instances.",
+        )
+        return
