@@ -1,0 +1,1 @@
+"""The same tests on a real control plane, and what starts one."""

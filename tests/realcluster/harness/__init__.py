@@ -1,0 +1,1 @@
+"""Builds, starts and stops a real control plane on the loopback address."""

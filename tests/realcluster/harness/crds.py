@@ -1,0 +1,44 @@
+"""The definitions of custom resources that the cluster begins with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from actions.cluster.apply import apply_all
+from actions.cluster.objects import Discovery
+from actions.cluster.session import KubeSession
+from tests.realcluster.harness.kwok import logs_definition
+from tests.realcluster.harness.parts import CRD_FOLDERS, HERE, module_folder
+
+_RECORDED = HERE.parents[2] / "shared" / "data" / "crds"
+"""Definitions of operators that no Go module has, beside the clone where there are some."""
+_RECORDED_FILES = ("kuberay-1.1.1.yaml", "mpi-operator-0.6.0.yaml", "volcano-1.8.2.yaml")
+_NOT_WANTED = frozenset({"mpijobs.kubeflow.org"})
+"""The training-operator's own, in favour of the mpi-operator's."""
+
+
+async def install_definitions(session: KubeSession) -> int:
+    """Install them and wait until they are served. Returns how many there are."""
+    found = {definition["metadata"]["name"]: definition for definition in _definitions()}
+    await apply_all(session, Discovery(session), found.values())
+    return len(found)
+
+
+def _definitions() -> Iterator[dict[str, Any]]:
+    """Of one name, the last wins."""
+    for folder, module, below in CRD_FOLDERS:
+        for path in sorted((module_folder(folder, module) / below).glob("*_*.yaml")):
+            yield from (one for one in _read(path) if one["metadata"]["name"] not in _NOT_WANTED)
+    for name in _RECORDED_FILES:
+        if (_RECORDED / name).exists():
+            yield from _read(_RECORDED / name)
+    yield from _read(logs_definition())
+
+
+def _read(path: Path) -> list[dict[str, Any]]:
+    documents = yaml.load_all(path.read_bytes(), Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
+    return [one for one in documents if one and one.get("kind") == "CustomResourceDefinition"]

@@ -1,0 +1,117 @@
+"""The harness's end of an exec: answers the shim that kwok runs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import shlex
+import struct
+import sys
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from actions.sandbox.ports import Channel, NoProcess, TerminalSize
+from tests.realcluster.harness import shim
+from tests.realcluster.harness.containers import Containers
+
+_HEAD = struct.Struct(">BI")
+_NO_PROCESS = 126
+
+
+@asynccontextmanager
+async def answering_execs(containers: Containers, folder: Path) -> AsyncIterator[Path]:
+    """Answer until the context is left.
+
+    Args:
+        containers: Where commands run.
+        folder: For the socket; its path must be short.
+
+    Yields:
+        The program for kwok to run.
+    """
+    path = folder / "exec.sock"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        streams = _Streams(reader, writer)
+        try:
+            await streams.run(containers)
+        except (ConnectionError, asyncio.IncompleteReadError):
+            return  # the client has gone away
+        finally:
+            writer.close()
+
+    server = await asyncio.start_unix_server(serve, path)
+    program = folder / "shim"
+    words = [sys.executable, "-I", "-S", shim.__file__, str(path)]
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
+    program.chmod(0o700)
+    async with server:
+        yield program
+
+
+class _Streams:
+    """One session; the process side of it is an `ExecStreams`."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._input: asyncio.Queue[bytes] = asyncio.Queue()
+        self._resized = asyncio.Event()
+        self._is_closed = False
+        self.size: TerminalSize | None = None
+
+    async def run(self, containers: Containers) -> None:
+        """From the opening line to the exit code; ended when the shim goes away."""
+        opening = json.loads(await self._reader.readline())
+        target = (opening["namespace"], opening["pod"], opening["container"], opening["argv"])
+        command = asyncio.create_task(self._execute(containers, target, tty=opening["tty"]))
+        frames = asyncio.create_task(self._take_frames())
+        try:
+            await asyncio.wait({command, frames}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (command, frames):
+                task.cancel()
+            await asyncio.gather(command, frames, return_exceptions=True)
+
+    async def read(self) -> bytes:
+        """The next bytes of standard input; nothing once it is closed."""
+        if self._is_closed and self._input.empty():
+            return b""
+        data = await self._input.get()
+        self._is_closed = self._is_closed or not data
+        return data
+
+    async def write(self, channel: Channel, data: bytes) -> None:
+        """To the client."""
+        self._writer.write(_HEAD.pack(channel, len(data)) + data)
+        await self._writer.drain()
+
+    async def resized(self) -> TerminalSize:
+        """The next size that the client tells."""
+        self._resized.clear()
+        await self._resized.wait()
+        assert self.size is not None
+        return self.size
+
+    async def _execute(self, containers: Containers, target: tuple[str, str, str, list[str]], *, tty: bool) -> None:
+        namespace, pod, container, argv = target
+        try:
+            code = await containers.exec(namespace, pod, container, argv, tty=tty, streams=self)
+        except NoProcess as error:
+            await self.write(Channel.STDERR, f"{error}\n".encode())
+            code = _NO_PROCESS
+        await self.write(Channel.ERROR, str(code).encode())
+
+    async def _take_frames(self) -> None:
+        while True:
+            channel, length = _HEAD.unpack(await self._reader.readexactly(_HEAD.size))
+            data = await self._reader.readexactly(length)
+            match channel:
+                case Channel.STDIN:
+                    self._input.put_nowait(data)
+                case Channel.CLOSE:
+                    self._input.put_nowait(b"")
+                case Channel.RESIZE:
+                    self.size = TerminalSize(*json.loads(data))
+                    self._resized.set()

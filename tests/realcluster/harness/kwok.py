@@ -1,0 +1,93 @@
+"""kwok: the kubelet of every node, behind a gate that knows what kwok does not."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from actions.base.files import private_directory
+from tests.realcluster.harness.controlplane import ControlPlane
+from tests.realcluster.harness.parts import module_folder, program
+from tests.realcluster.harness.programs import free_ports, listens, running
+
+POD_CIDR = "10.32.0.0/12"
+_OWN_STAGES = Path(__file__).parent / "stages"
+_THEIR_STAGES = (
+    "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
+    "kustomize/stage/pod/fast/pod-delete.yaml",
+)
+_LOGS_DEFINITION = "kustomize/crd/bases/kwok.x-k8s.io_logs.yaml"
+
+
+def logs_definition() -> Path:
+    """The CRD by which kwok is told where a pod's log files are."""
+    return kwok_folder() / _LOGS_DEFINITION
+
+
+def kwok_folder() -> Path:
+    """kwok's own files."""
+    return module_folder("kwok", "sigs.k8s.io/kwok")
+
+
+@asynccontextmanager
+async def kubelets(plane: ControlPlane, *, logs: Path, shim: Path) -> AsyncIterator[None]:
+    """Serve all nodes until the context is left. The CRD of `logs_definition` must be established.
+
+    Args:
+        plane: Whose nodes.
+        logs: Below it lie the markers of ended logs, NAMESPACE/POD/CONTAINER.ended.
+        shim: Run for every exec, with namespace, pod, container and the command as its arguments.
+    """
+    kwok_port, gate_port = free_ports(2)
+    folder = private_directory(plane.folder / "logs")
+    config = plane.folder / "kwok.yaml"
+    config.write_text(_config(), encoding="utf-8")
+    kwok = f"127.0.0.1:{kwok_port}"
+    of = plane.credentials.path
+    certificate = ["--tls-cert-file", of("server.crt"), "--tls-private-key-file", of("server.key")]
+    argv = [
+        program("kwok"), "--kubeconfig", str(plane.kubeconfig), "--config", str(config), "--manage-all-nodes",
+        "--node-ip", "127.0.0.1", "--node-port", str(gate_port), "--server-address", kwok, "--cidr", POD_CIDR,
+        "--node-lease-duration-seconds", "40", "--enable-crds", "Logs", *certificate,
+    ]  # fmt: skip
+    gate = [
+        program("gate"), "-listen", f"127.0.0.1:{gate_port}", "-kwok", kwok, "-authority", of("ca.crt"),
+        "-certificate", of("server.crt"), "-key", of("server.key"), "-logs", str(logs), "-shim", str(shim),
+    ]  # fmt: skip
+    async with AsyncExitStack() as stack:
+        for name, command, port in (("kwok", argv, kwok_port), ("gate", gate, gate_port)):
+            started = await stack.enter_async_context(running(command, name=name, logs=folder))
+            await started.until(partial(listens, port), f"the port of {name}")
+        yield
+
+
+def _config() -> str:
+    theirs = kwok_folder()
+    files = [theirs / name for name in _THEIR_STAGES] + sorted(_OWN_STAGES.glob("*.yaml"))
+    documents: list[dict[str, Any]] = [_exec_everywhere(), _forward_everywhere()]
+    parts = [path.read_text(encoding="utf-8") for path in files]
+    return "\n---\n".join([*parts, *(yaml.safe_dump(one) for one in documents)])
+
+
+def _exec_everywhere() -> dict[str, Any]:
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "ClusterExec",
+        "metadata": {"name": "everywhere"},
+        "spec": {"execs": [{"local": {"workDir": "/"}}]},
+    }
+
+
+def _forward_everywhere() -> dict[str, Any]:
+    """Port 80 of a pod echoes what it is sent."""
+    return {
+        "apiVersion": "kwok.x-k8s.io/v1alpha1",
+        "kind": "ClusterPortForward",
+        "metadata": {"name": "everywhere"},
+        "spec": {"forwards": [{"ports": [80], "command": ["cat"]}]},
+    }

@@ -1,0 +1,193 @@
+"""The programs of one pod on a real cluster: kwok starts it and shows its log, this runs what is in it."""
+
+from __future__ import annotations
+
+import asyncio
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.kinds import PODS, Document, Kind
+from actions.sandbox.kubelet.container import ContainerRun
+from actions.sandbox.kubelet.inside import inside_of, restarts_after
+from actions.sandbox.kubelet.logfile import LogFile
+from actions.sandbox.kubelet.machine import Machines
+from actions.sandbox.kubelet.podspec import spec_of
+from actions.sandbox.kubelet.process import run_program
+from actions.sandbox.kubelet.status import note_transitions, pod_status
+from actions.sandbox.options import SandboxOptions
+from actions.sandbox.workloads.files import Volume
+from actions.sandbox.workloads.images import program_of
+from actions.sandbox.workloads.program import Step
+from tests.realcluster.harness.crilog import CriLog, RunMarker
+
+LOGS = Kind("kwok.x-k8s.io/v1alpha1", "Logs", "logs")
+PREPARED = "realcluster.test/prepared"
+_LONGEST_BACKOFF_SECONDS = 60.0
+_MOUNT_SECONDS = 0.2
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """What all pods of a cluster share."""
+
+    client: ApiClient
+    machines: Machines
+    options: SandboxOptions
+    clock: Clock
+    folder: Path
+    """Of the log files."""
+
+
+class PodFeed:
+    """One pod from its binding to its end. `run` is called once, as a task; cancelling it kills the containers."""
+
+    def __init__(self, pod: Document, site: Site) -> None:
+        self._pod = pod
+        self.spec = spec_of(pod)
+        self.containers = [ContainerRun(one) for one in self.spec.containers]
+        self._site = site
+        self._client = site.client
+        self._folder = site.folder / self.spec.namespace / self.spec.name
+        self._is_started = asyncio.Event()
+        self._volumes: dict[str, Volume] = {}
+        self._transitions: dict[str, tuple[str, str]] = {}
+
+    def container(self, name: str) -> ContainerRun | None:
+        """The container of that name."""
+        return next((one for one in self.containers if one.spec.name == name), None)
+
+    def started(self, pod: Document) -> None:
+        """kwok has called it Running."""
+        self._pod = pod
+        self._is_started.set()
+
+    async def run(self) -> None:
+        """Live until all containers have ended for good."""
+        await self._prepare()
+        await self._is_started.wait()
+        await self._mount()
+        try:
+            async with asyncio.TaskGroup() as group:
+                for container in self.containers:
+                    group.create_task(self._live(container))
+        finally:
+            self._site.machines.give_back(self.spec.node, self.spec.uid)
+            for container in self.containers:
+                container.inside = None
+                self._marker(container).ended(container.restarts)
+        failed = any(container.exit_code for container in self.containers)
+        await self._report("Failed" if failed else "Succeeded")
+
+    async def _prepare(self) -> None:
+        """Lay out the log files, tell kwok of them, and let it start the pod."""
+        for container in (*self.containers, *(ContainerRun(one) for one in self.spec.init_containers)):
+            CriLog(self._path(container)).close()
+            self._marker(container).running(0)
+        metadata = {"name": self.spec.name, "namespace": self.spec.namespace, "ownerReferences": [self._owner()]}
+        await self._client.delete(LOGS, self.spec.key)
+        await self._client.create(LOGS, {"metadata": metadata, "spec": self._log_files()})
+        await self._client.patch(PODS, self.spec.key, {"metadata": {"annotations": {PREPARED: "true"}}})
+
+    async def _mount(self) -> None:
+        while isinstance(found := await self._site.machines.storage.volumes_of(self.spec, self._client), str):
+            await self._site.clock.sleep(_MOUNT_SECONDS)
+        self._volumes = dict(found)
+
+    async def _live(self, container: ContainerRun) -> None:
+        while True:
+            code = await self._run_once(container)
+            if not restarts_after(self.spec, container, code):
+                await self._report("Running")
+                return
+            seconds = min(
+                self._site.options.restart_backoff_seconds * 2.0**container.restarts, _LONGEST_BACKOFF_SECONDS
+            )
+            message = f"back-off {seconds:.0f}s restarting failed container={container.spec.name} pod={self.spec.key}"
+            container.await_restart(reason="CrashLoopBackOff", message=message)
+            await self._report("Running")
+            await self._site.clock.sleep(seconds)
+            CriLog(self._path(container)).close()
+            await self._client.patch(LOGS, self.spec.key, {"spec": self._log_files()})
+
+    async def _run_once(self, container: ContainerRun) -> int:
+        inside = inside_of(
+            container,
+            self.spec,
+            volumes=self._volumes,
+            machines=self._site.machines,
+            clock=self._site.clock,
+            seed=self._site.options.seed,
+        )
+        written = CriLog(self._path(container))
+        instance = f"kwok://{self.spec.uid}/{container.spec.name}/{container.restarts}"
+        container.begin(LogFile(self._now_ns, written.append), self._client.timestamp(), instance=instance)
+        container.inside = inside
+        marker = self._marker(container)
+        marker.running(container.restarts)
+        if container.restarts:
+            await self._report("Running")
+
+        def write(step: Step) -> None:
+            if container.log is not None:
+                container.log.write(step.text.encode())
+
+        try:
+            code = await run_program(
+                program_of(inside),
+                member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",
+                write=write,
+                speed=self._site.options.speed,
+                clock=self._site.clock,
+                meetings=self._site.machines.meetings,
+                set_load=container.set_load,
+            )
+            container.end(code, self._client.timestamp())
+        finally:
+            written.close()
+            marker.ended(container.restarts)
+        return code
+
+    async def _report(self, phase: str) -> None:
+        known = self._pod.get("status") or {}
+        status = pod_status(
+            phase,
+            [],
+            self.containers,
+            address=known.get("podIP", ""),
+            host=known.get("hostIP", ""),
+            started_at=known.get("startTime", self._client.timestamp()),
+        )
+        note_transitions(status, self._client.timestamp(), self._transitions)
+        while True:
+            try:
+                await self._client.patch_status(PODS, self._pod, status)
+                return
+            except ConsoleError:
+                await self._site.clock.sleep(_MOUNT_SECONDS)
+
+    def _path(self, container: ContainerRun, *, before: int = 0) -> Path:
+        return self._folder / self.spec.uid / f"{container.spec.name}-{container.restarts - before}.log"
+
+    def _marker(self, container: ContainerRun) -> RunMarker:
+        return RunMarker(self._folder / f"{container.spec.name}.run")
+
+    def _log_files(self) -> dict[str, Any]:
+        init = [ContainerRun(one) for one in self.spec.init_containers]
+        logs = []
+        for container in (*self.containers, *init):
+            files: dict[str, Any] = {"containers": [container.spec.name], "logsFile": str(self._path(container))}
+            if container.restarts:
+                files["previousLogsFile"] = str(self._path(container, before=1))
+            logs.append(files | {"follow": True})
+        return {"logs": logs}
+
+    def _owner(self) -> Document:
+        return {"apiVersion": "v1", "kind": "Pod", "name": self.spec.name, "uid": self.spec.uid}
+
+    def _now_ns(self) -> int:
+        moment = self._site.clock.now()
+        return int(moment.timestamp()) * 1_000_000_000 + moment.microsecond * 1000

@@ -1,0 +1,61 @@
+"""What the cluster holds besides a control plane: nodes, add-ons, and the actors that nothing real plays here."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from aiohttp import web
+
+from actions.base.clock import Clock
+from actions.cluster.session import KubeSession
+from actions.fleet.instances import InstanceTable
+from actions.sandbox import cloud
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.controller import Controller
+from actions.sandbox.actors.karpenter import EmptinessController, PoolController, Provisioner
+from actions.sandbox.actors.kinds import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, PODS
+from actions.sandbox.actors.nodeclaim import NodeClaimController
+from actions.sandbox.actors.nodes import DevicePlugins
+from actions.sandbox.actors.watching import watching
+from actions.sandbox.actors.world import seed
+from actions.sandbox.options import SandboxOptions
+
+_WATCHED = (PODS, NODES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES)
+
+
+@asynccontextmanager
+async def world(session: KubeSession, options: SandboxOptions, clock: Clock) -> AsyncIterator[None]:
+    """Seed the cluster; play Karpenter, EC2 and the device plugin until the context is left."""
+    client, types = ApiClient(session, clock), InstanceTable.load()
+    await seed(client, types, options)
+    async with watching(session, _WATCHED, clock) as caches:
+        controllers: list[Controller] = [
+            PoolController(client, caches),
+            Provisioner(client, caches, list(types)),
+            EmptinessController(client, caches, options),
+            NodeClaimController(client, caches, types, options),
+            DevicePlugins(client, caches, types),
+        ]
+        tasks = [asyncio.create_task(one.run(), name=type(one).__name__) for one in controllers]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@asynccontextmanager
+async def account(session: KubeSession, options: SandboxOptions) -> AsyncIterator[str]:
+    """Answer for AWS until the context is left. Yields the endpoint's URL."""
+    runner = web.AppRunner(cloud.create_app(session, options), access_log=None)
+    await runner.setup()
+    try:
+        site = web.TCPSite(runner, "127.0.0.1", 0)
+        await site.start()
+        _, port = runner.addresses[0][:2]
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        await runner.cleanup()

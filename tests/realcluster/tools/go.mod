@@ -1,0 +1,3 @@
+module realcluster/tools
+
+go 1.24.0
