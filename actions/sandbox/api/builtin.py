@@ -10,6 +10,7 @@ from actions.sandbox.api.resources import ResourceType
 _STATUS = ("status",)
 _SCALED = ("status", "scale")
 _REVIEW = ("create",)
+_READ = ("get", "list", "watch")
 
 
 def _core() -> list[ResourceType]:
@@ -71,6 +72,7 @@ def _cluster_services() -> list[ResourceType]:
     rbac, storage = "rbac.authorization.k8s.io", "storage.k8s.io"
     admission = "admissionregistration.k8s.io"
     return [
+        ResourceType("events.k8s.io", "v1", "events", "Event", short_names=("ev",), verbs=_READ, home=""),
         served(rbac, "v1", "roles", "Role", namespaced=True),
         served(rbac, "v1", "rolebindings", "RoleBinding", namespaced=True),
         served(rbac, "v1", "clusterroles", "ClusterRole"),

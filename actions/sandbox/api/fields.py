@@ -45,6 +45,16 @@ def _table() -> _Table:
     return msgspec.json.decode(asset("kubernetes/fields.json").read_bytes(), type=_Table)
 
 
+def root_of(kind: str) -> str:
+    """The name of a kind's type, empty if its fields are not known."""
+    return _table().roots.get(kind, "")
+
+
+def fields_of(type_name: str) -> dict[str, str]:
+    """The fields of a type with their type codes; none for what is no type with fields."""
+    return _table().types.get(type_name, {})
+
+
 def prune_builtin(resource: ResourceType, body: Object) -> list[str]:
     """Remove what the type does not have, in place, and return the paths of what was removed."""
     root = _table().roots.get(resource.kind)

@@ -9,6 +9,7 @@ import hashlib
 
 from actions.sandbox.api.codec import Object, encode
 from actions.sandbox.api.resources import Registry, ResourceType
+from actions.sandbox.api.schemas import REFERENCE, builtin_schema, used_schemas
 
 _QUERY_PARAMETERS = ("dryRun", "fieldManager", "fieldValidation", "force", "pretty")
 
@@ -34,11 +35,13 @@ def document(registry: Registry, group: str, version: str) -> Object:
     paths: Object = {}
     for resource in resources:
         paths |= _paths(resource)
+    kinds = [resource.kind for resource in resources if not resource.is_custom]
+    schemas = used_schemas(kinds) | {_schema_name(resource): _schema(resource) for resource in resources}
     return {
         "openapi": "3.0.0",
         "info": {"title": "Kubernetes", "version": "v1.32.3"},
         "paths": paths,
-        "components": {"schemas": {_schema_name(resource): _schema(resource) for resource in resources}},
+        "components": {"schemas": schemas},
     }
 
 
@@ -62,8 +65,12 @@ def _operation(resource: ResourceType, action: str) -> Object:
             {"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": True}}
             for name in _QUERY_PARAMETERS
         ],
-        "responses": {"200": {"description": "OK"}},
+        "responses": {"200": {"description": "OK", "content": {"application/json": {"schema": _reference(resource)}}}},
     }
+
+
+def _reference(resource: ResourceType) -> Object:
+    return {"$ref": REFERENCE + _schema_name(resource)}
 
 
 def _schema_name(resource: ResourceType) -> str:
@@ -72,8 +79,8 @@ def _schema_name(resource: ResourceType) -> str:
 
 
 def _schema(resource: ResourceType) -> Object:
-    base = resource.schema or {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {**base, "x-kubernetes-group-version-kind": [_kind(resource)]}
+    base = resource.schema if resource.is_custom else builtin_schema(resource.kind)
+    return {**(base or {"type": "object"}), "x-kubernetes-group-version-kind": [_kind(resource)]}
 
 
 def _kind(resource: ResourceType) -> Object:

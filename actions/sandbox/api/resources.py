@@ -23,7 +23,8 @@ class ResourceType:
     """One served version of one type.
 
     `schema` is the `openAPIV3Schema` of a custom resource, empty for built-in types. `columns` are the CRD's
-    `additionalPrinterColumns`. `subresources` are names without the parent, e.g. `status`.
+    `additionalPrinterColumns`. `subresources` are names without the parent, e.g. `status`. `home` is the group under
+    which its objects are filed, where that is not its own: `-` stands for the type's own group.
     """
 
     group: str
@@ -37,12 +38,13 @@ class ResourceType:
     verbs: tuple[str, ...] = OBJECT_VERBS
     singular: str = ""
     is_custom: bool = False
+    home: str = "-"
     schema: Object = field(default_factory=dict, compare=False, repr=False)
     columns: tuple[Object, ...] = field(default=(), compare=False, repr=False)
 
     @property
     def key(self) -> GroupResource:
-        return GroupResource(self.group, self.plural)
+        return GroupResource(self.group if self.home == "-" else self.home, self.plural)
 
     @property
     def api_version(self) -> str:

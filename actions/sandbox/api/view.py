@@ -13,6 +13,7 @@ from enum import Enum
 
 from actions.base.clock import Clock
 from actions.sandbox.api.codec import Object, encode
+from actions.sandbox.api.events import as_new_event
 from actions.sandbox.api.resources import ResourceType
 from actions.sandbox.api.store import Stored
 from actions.sandbox.api.table import partial_of, table_of
@@ -56,7 +57,7 @@ class View:
         """One object."""
         match self.form:
             case Form.TABLE:
-                return encode(self._table([self._body(stored)], {"resourceVersion": str(stored.version)}))
+                return encode(self._table([self._shown(stored)], {"resourceVersion": str(stored.version)}))
             case Form.METADATA:
                 return encode(partial_of(stored.body))
             case Form.OBJECT:
@@ -72,7 +73,7 @@ class View:
         """A list; `metadata` is its `ListMeta`."""
         match self.form:
             case Form.TABLE:
-                return encode(self._table((self._body(one) for one in objects), metadata))
+                return encode(self._table((self._shown(one) for one in objects), metadata))
             case Form.METADATA:
                 items = [partial_of(one.body) for one in objects]
                 head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
@@ -88,10 +89,16 @@ class View:
     def _raw(self, stored: Stored) -> bytes:
         return stored.raw if stored.api_version == self.resource.api_version else encode(self._body(stored))
 
+    def _shown(self, stored: Stored) -> Object:
+        """What a row is made of: columns read the stored form."""
+        return self._body(stored) if self.include == "Object" else stored.body
+
     def _body(self, stored: Stored) -> Object:
-        """The object in the version that was asked for: versions of a CRD differ in nothing but their name."""
+        """The object in the version that was asked for: most versions differ in nothing but their name."""
         if stored.api_version == self.resource.api_version:
             return stored.body
+        if self.resource.group == "events.k8s.io":
+            return as_new_event(stored.body)
         return {**stored.body, "apiVersion": self.resource.api_version}
 
 
