@@ -254,7 +254,10 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
             self._cursor.follow(self._order.keys)
             self.refresh()
         else:
-            self._repaint(changes.updated)
+            width, visible = self.size.width, enumerate(self._cursor.visible(), start=1)
+            lines = [Region(0, y, width, 1) for y, key in visible if key in changes.updated]
+            if lines:
+                self.refresh(*lines)
         if changes.is_disordered:
             self._sort_when_due()
 
@@ -272,18 +275,13 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         wait = max(self._sorted_at, self._moved_at) + RESORT_SECONDS - _loop_seconds()
         if wait <= 0:
             self._rearrange()
-        else:
-            self._resort_timer = self.set_timer(wait, self._timer_fired)
+            return
 
-    def _timer_fired(self) -> None:
-        self._resort_timer = None
-        self._sort_when_due()
+        def fired() -> None:
+            self._resort_timer = None
+            self._sort_when_due()
 
-    def _repaint(self, updated: frozenset[str]) -> None:
-        width, visible = self.size.width, self._cursor.visible()
-        lines = [Region(0, y, width, 1) for y, key in enumerate(visible, start=1) if key in updated]
-        if lines:
-            self.refresh(*lines)
+        self._resort_timer = self.set_timer(wait, fired)
 
     def _show_cursor(self) -> None:
         self.refresh()
