@@ -1,0 +1,193 @@
+"""A local port that leads into a pod.
+
+Every connection gets a websocket of its own, so that none waits for another, and finds its pod anew: when the pod has
+been replaced, the next connection reaches its successor.
+
+Source: kubernetes/kubernetes `pkg/kubelet/cri/streaming/portforward/websocket.go`, v1.34: two channels a port, data
+and error; the first message of each is the port's number in two bytes, little end first.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.cluster.session import KubeSession
+
+if TYPE_CHECKING:
+    import aiohttp
+
+PROTOCOLS = ("v4.channel.k8s.io",)
+_DATA, _ERROR = 0, 1
+_HEAD_BYTES = 3
+_CHUNK = 1 << 16
+_HOST = "127.0.0.1"
+_MESSAGE_LIMIT = 300
+_LINGER_SECONDS = 30.0
+
+FindPod = Callable[[], Awaitable[str]]
+"""Names the pod to reach now; raises `MissingError` while there is none."""
+OnTrouble = Callable[[ConsoleError], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Forward:
+    """A port that is open. `local_port` is on 127.0.0.1 only."""
+
+    namespace: str
+    remote_port: int
+    local_port: int
+
+
+def pod_named(name: str) -> FindPod:
+    """Always the pod of this name, whoever bears it."""
+
+    async def find() -> str:
+        return name
+
+    return find
+
+
+def pod_of(session: KubeSession, namespace: str, label_selector: str) -> FindPod:
+    """A running pod that bears the labels, ready ones first.
+
+    The function raises `MissingError` while there is none.
+    """
+
+    async def find() -> str:
+        query = {"labelSelector": label_selector, "fieldSelector": "status.phase=Running"}
+        document = await session.get(f"/api/v1/namespaces/{namespace}/pods", query)
+        pods = sorted(document.get("items") or (), key=lambda pod: (not _is_ready(pod), pod["metadata"]["name"]))
+        alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
+        if not alive:
+            raise MissingError(f"No pod in {namespace} that runs has the labels {label_selector}.")
+        return str(alive[0]["metadata"]["name"])
+
+    return find
+
+
+def _is_ready(pod: dict[str, object]) -> bool:
+    status = pod.get("status")
+    conditions = status.get("conditions") if isinstance(status, dict) else None
+    return any(entry.get("type") == "Ready" and entry.get("status") == "True" for entry in conditions or ())
+
+
+@asynccontextmanager
+async def open_forward(
+    session: KubeSession,
+    namespace: str,
+    find_pod: FindPod,
+    remote_port: int,
+    *,
+    local_port: int = 0,
+    on_trouble: OnTrouble | None = None,
+) -> AsyncIterator[Forward]:
+    """Listen on 127.0.0.1 for as long as the context is open; its connections end with it.
+
+    Args:
+        session: The session; a read-only one refuses.
+        namespace: The pod's namespace.
+        find_pod: Which pod, asked for every connection.
+        remote_port: The port in the pod.
+        local_port: Ours; 0 takes a free one.
+        on_trouble: Told why a connection was not made or broke; the port stays open.
+
+    Raises:
+        RefusedError: The session is read-only, or the local port is taken.
+    """
+    if session.readonly:
+        raise RefusedError("This session is read-only: it opens no port into a pod.", hint="Start without --readonly.")
+    tunnels: set[asyncio.Task[None]] = set()
+
+    def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        tunnel = _Tunnel(session, namespace, find_pod, remote_port)
+        task = asyncio.create_task(tunnel.carry(reader, writer, on_trouble or _ignore))
+        tunnels.add(task)
+        task.add_done_callback(tunnels.discard)
+
+    try:
+        server = await asyncio.start_server(accepted, _HOST, local_port)
+    except OSError as error:
+        reason = one_line(error.strerror or str(error))
+        raise RefusedError(f"Port {local_port} of this machine cannot be used: {reason}.") from error
+    try:
+        yield Forward(namespace, remote_port, server.sockets[0].getsockname()[1])
+    finally:
+        server.close()
+        for task in tunnels:
+            task.cancel()
+        await asyncio.gather(*tunnels, return_exceptions=True)
+        await server.wait_closed()
+
+
+def _ignore(error: ConsoleError) -> None:
+    del error
+
+
+@dataclass(frozen=True, slots=True)
+class _Tunnel:
+    """One connection."""
+
+    session: KubeSession
+    namespace: str
+    find_pod: FindPod
+    port: int
+
+    async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_trouble: OnTrouble) -> None:
+        """Move bytes both ways until one side ends."""
+        try:
+            pod = await self.find_pod()
+            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward"
+            opening = self.session.websocket(path, query=[("ports", str(self.port))], protocols=PROTOCOLS)
+            async with opening as socket:
+                if socket.protocol not in PROTOCOLS:
+                    raise RefusedError(f"{self.session.server} does not forward ports over websockets.")
+                await self._both_ways(socket, reader, writer)
+        except ConsoleError as error:
+            on_trouble(error)
+        except ConnectionError:
+            pass  # our own side hung up: nobody is left to be told
+        finally:
+            writer.close()
+            with suppress(ConnectionError):
+                await writer.wait_closed()
+
+    async def _both_ways(
+        self, socket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
+        upwards = asyncio.create_task(_send(reader, socket))
+        try:
+            await self._receive(socket, writer)
+        finally:
+            upwards.cancel()
+            await asyncio.gather(upwards, return_exceptions=True)
+
+    async def _receive(self, socket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> None:
+        import aiohttp
+
+        heads = {_DATA, _ERROR}
+        async for message in socket:
+            if message.type is not aiohttp.WSMsgType.BINARY or not message.data:
+                continue
+            channel, payload = message.data[0], message.data[1:]
+            if channel in heads and len(message.data) == _HEAD_BYTES:
+                heads.discard(channel)
+            elif channel == _ERROR and payload:
+                said = one_line(payload.decode("utf-8", "replace"), limit=_MESSAGE_LIMIT)
+                raise UnreachableError(f"Port {self.port} of {self.namespace}: {said}.")
+            elif channel == _DATA:
+                writer.write(payload)
+                await writer.drain()
+
+
+async def _send(reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketResponse) -> None:
+    """Our side's bytes. At their end the other side gets a while for its answer: a half cannot be closed here."""
+    while data := await reader.read(_CHUNK):
+        await socket.send_bytes(bytes([_DATA]) + data)
+    await asyncio.sleep(_LINGER_SECONDS)
+    await socket.close()
