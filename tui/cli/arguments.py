@@ -20,6 +20,7 @@ examples:
   eksml-tui --demo                      open it on the embedded cluster
   eksml-tui --demo --script life.yaml   play a script, without a terminal if need be
   eksml-tui nodes --output json         what the cluster costs, once
+  eksml-tui why pytorchjob/esm1nv       why it is stuck, with evidence
   eksml-tui runs list                   what has been launched from here
 
 exit codes: 0 done or passed, 1 failed, 2 bad usage or bad script, 3 a teardown left something
@@ -58,6 +59,7 @@ def parser() -> argparse.ArgumentParser:
     _console_options(top)
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _nodes(commands, cluster)
+    _why(commands, cluster)
     _blueprints(commands)
     _validate(commands)
     _plan(commands)
@@ -109,6 +111,22 @@ def _nodes(commands: Commands, cluster: _Options) -> None:
     nodes = commands.add_parser("nodes", help="nodes, what is used of them, what they cost; once")
     _add_options(nodes, cluster, suppress=True)
     nodes.add_argument("--output", "-o", choices=("table", "json"), default="table")
+
+
+def _why(commands: Commands, cluster: _Options) -> None:
+    why = commands.add_parser("why", help="why something is stuck: cause, evidence, next step")
+    why.add_argument(
+        "object", nargs="?", default="", metavar="OBJECT", help="pod/NS/NAME, pytorchjob/NAME, node/NAME…; empty: all"
+    )
+    why.add_argument(
+        "--from",
+        dest="source",
+        type=Path,
+        metavar="FILE",
+        help="read what kubectl get pods,nodes,events -o json printed, or a captured case; - is stdin",
+    )
+    _add_options(why, cluster, suppress=True)
+    why.add_argument("--output", "-o", choices=("table", "json"), default="table")
 
 
 def _blueprints(commands: Commands) -> None:

@@ -18,6 +18,7 @@ BAD_USAGE = 2
 _COMMANDS = {
     None: "tui.cli.console",
     "nodes": "tui.cli.nodes",
+    "why": "tui.cli.why",
     "blueprints": "tui.cli.catalogue",
     "validate": "tui.cli.catalogue",
     "plan": "tui.cli.catalogue",

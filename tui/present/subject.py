@@ -40,6 +40,16 @@ _SHORT_KINDS = {
     "pvc": "PersistentVolumeClaim",
     "nodeclaim": "NodeClaim",
     "nodepool": "NodePool",
+    "mpijob": "MPIJob",
+    "rayjob": "RayJob",
+    "raycluster": "RayCluster",
+    "statefulset": "StatefulSet",
+    "sts": "StatefulSet",
+    "replicaset": "ReplicaSet",
+    "rs": "ReplicaSet",
+    "persistentvolumeclaim": "PersistentVolumeClaim",
+    "podgroup": "PodGroup",
+    "workload": "Workload",
 }
 API_VERSIONS = {
     "Node": "v1",
@@ -56,6 +66,8 @@ API_VERSIONS = {
     "RayJob": "ray.io/v1",
     "NodeClaim": "karpenter.sh/v1",
     "NodePool": "karpenter.sh/v1",
+    "PodGroup": "scheduling.volcano.sh/v1beta1",
+    "Workload": "kueue.x-k8s.io/v1beta1",
 }
 """The kinds that can be described, with the version asked for."""
 

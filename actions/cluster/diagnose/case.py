@@ -137,6 +137,7 @@ class Thing:
     conditions: tuple[Condition, ...] = ()
     status: Mapping[str, Any] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
+    labels: Mapping[str, str] = field(default_factory=dict)
     created_at: float = 0.0
 
     def condition(self, kind: str) -> Condition | None:

@@ -86,7 +86,7 @@ def _merged(alike: list[Finding]) -> Finding:
     first = max(alike, key=lambda one: one.severity is Severity.ERROR)
     quotes = [quote for position in range(8) for one in alike for quote in one.evidence[position : position + 1]]
     others = len(alike) - 1
-    headline = f"{first.headline} (and {others} more finding{'s' if others > 1 else ''} of this kind)"
+    headline = f"{first.headline} (and {others} more like it)"
     return finding(first.code, headline, quotes, first.next_step, severity=first.severity)
 
 

@@ -82,6 +82,7 @@ def thing_of(document: Mapping[str, Any]) -> Thing:
         conditions=conditions_of(status),
         status=status,
         spec=mapping(document.get("spec")),
+        labels=mapping(metadata.get("labels")),
         created_at=moment(metadata.get("creationTimestamp")),
     )
 

@@ -53,7 +53,8 @@ def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
     if isinstance(document, Mapping) and _PARTS & document.keys() and "kind" not in document:
         return _sample(document), True
     objects = list(_objects(document))
-    if not objects:
+    is_list = document == [] or isinstance(mapping(document).get("items"), list)
+    if not objects and not is_list:
         raise InputError(
             "There is no Kubernetes object in it, and none of pods, nodes, events, logs, job.",
             file=source,

@@ -282,7 +282,7 @@ CASES: list[tuple[str, str, Document]] = [
         "taint beside processors",
         "TAINT",
         _refused(
-            "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {nvidia.com/gpu: }."
+            "0/5 nodes are available: 1 Insufficient nvidia.com/gpu, 4 node(s) had untolerated taint {nvidia.com/gpu}."
         ),
     ),
     (

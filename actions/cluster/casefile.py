@@ -1,0 +1,154 @@
+"""Asking a cluster for everything that a diagnosis reads: objects, events, and the logs of what fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import AccessError, MissingError, RefusedError, UnreachableError
+from actions.base.untrusted import redact
+from actions.cluster.diagnose.case import Case, Container, Log, Pod
+from actions.cluster.diagnose.diagnose import diagnose, diagnose_each
+from actions.cluster.diagnose.documents import cleaned
+from actions.cluster.diagnose.finding import Finding
+from actions.cluster.diagnose.intake import case_of, log_text
+from actions.cluster.diagnose.narrow import Question, narrowed
+from actions.cluster.logs import LogLine, LogSource, read_log
+from actions.cluster.objects import Discovery, list_objects
+from actions.cluster.session import KubeSession
+
+_ESSENTIAL = (("v1", "Pod"),)
+_IN_NAMESPACES = (
+    ("v1", "Event"),
+    ("v1", "PersistentVolumeClaim"),
+    ("batch/v1", "Job"),
+    ("kubeflow.org/v1", "PyTorchJob"),
+    ("kubeflow.org/v2beta1", "MPIJob"),
+    ("ray.io/v1", "RayJob"),
+    ("ray.io/v1", "RayCluster"),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+    ("kueue.x-k8s.io/v1beta1", "Workload"),
+)
+_OF_CLUSTER = (("v1", "Node"), ("karpenter.sh/v1", "NodeClaim"))
+_TAIL_LINES = 300
+_MOST_LOGS = 24
+_LOG_BYTES = 1 << 20
+_LOG_SECONDS = 10.0
+_NANOSECONDS = 1_000_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """One container's log that is worth reading."""
+
+    pod: Pod
+    container: str
+    is_previous: bool
+
+
+async def explain(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> list[Finding]:
+    """Why the object does not get on, or whatever is wrong in the whole cluster.
+
+    Args:
+        session: The session.
+        question: The object; `None` for all that can be seen.
+        clock: Time.
+
+    Raises:
+        MissingError: There is no such object.
+        AccessError: No right to list pods.
+    """
+    case = await gather(session, question, clock=clock)
+    return diagnose_each(case) if question is None else diagnose(case)
+
+
+async def gather(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> Case:
+    """Everything about the object, with the logs of its containers that fail (at most 24, their last 300 lines).
+
+    What may not be listed, or what the cluster does not know, is left out; only pods must be readable.
+    """
+    now = (clock or SystemClock()).now().timestamp()
+    namespace = question.namespace if question is not None else ""
+    case = case_of(await _objects(session, namespace), taken_at=now)
+    case = _without_the_dead(case)
+    if question is not None:
+        case = narrowed(case, question)
+    logs, newest_ns = await _logs(session, case, everything=question is not None)
+    age = now - newest_ns / _NANOSECONDS if newest_ns and question is not None else None
+    return replace(case, logs=logs, last_log_age_s=age)
+
+
+async def _objects(session: KubeSession, namespace: str) -> list[Any]:
+    discovery = Discovery(session)
+
+    async def listed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
+        return await list_objects(session, discovery, api_version, kind, namespace=scope)
+
+    async def allowed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
+        try:
+            return await listed(api_version, kind, scope)
+        except (MissingError, AccessError, RefusedError):
+            return []
+
+    asked = [listed(*kind, namespace) for kind in _ESSENTIAL]
+    asked += [allowed(*kind, namespace) for kind in _IN_NAMESPACES]
+    asked += [allowed(*kind, "") for kind in _OF_CLUSTER]
+    if namespace not in ("", "default"):
+        asked.append(allowed("v1", "Event", "default"))  # where events about nodes are
+    return [cleaned(entry) for part in await asyncio.gather(*asked) for entry in part]
+
+
+def _without_the_dead(case: Case) -> Case:
+    """Without events about pods that are gone: they explain nothing that is there."""
+    alive = {(pod.namespace, pod.name) for pod in case.pods}
+    events = tuple(event for event in case.events if event.kind != "Pod" or (event.namespace, event.name) in alive)
+    return replace(case, events=events)
+
+
+async def _logs(session: KubeSession, case: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:
+    """Logs of containers that fail; of the ones that run too, if they are `everything` that was asked for."""
+    wanted = list(_failing(case.pods))
+    if everything:
+        wanted += [_Wanted(pod, one.name, False) for pod in case.pods for one in pod.containers if _is_running(one)]
+    wanted = list({(one.pod.namespace, one.pod.name, one.container, one.is_previous): one for one in wanted}.values())
+    wanted = wanted[:_MOST_LOGS]
+    read = await asyncio.gather(*(_log(session, one) for one in wanted))
+    logs = tuple(
+        Log(log_text(redact("\n".join(line.text for line in lines))), one.pod.name)
+        for one, lines in zip(wanted, read, strict=True)
+        if lines
+    )
+    return logs, max((lines[-1].at_ns for lines in read if lines), default=0)
+
+
+def _failing(pods: Iterable[Pod]) -> Iterable[_Wanted]:
+    for pod in pods:
+        for container in () if pod.is_fine else pod.containers:
+            has_ended = container.state.kind == "terminated"
+            if (has_ended and container.state.exit_code != 0) or (_is_running(container) and container.restarts):
+                yield _Wanted(pod, container.name, False)
+            if container.restarts or container.state.reason == "CrashLoopBackOff":
+                yield _Wanted(pod, container.name, True)
+
+
+def _is_running(container: Container) -> bool:
+    return container.state.kind == "running" and not container.is_init
+
+
+async def _log(session: KubeSession, wanted: _Wanted) -> list[LogLine]:
+    source = LogSource(wanted.pod.namespace, wanted.pod.name, wanted.container)
+    try:
+        return await read_log(
+            session,
+            source,
+            tail_lines=_TAIL_LINES,
+            previous=wanted.is_previous,
+            limit_bytes=_LOG_BYTES,
+            deadline_seconds=_LOG_SECONDS,
+        )
+    except (MissingError, RefusedError, AccessError, UnreachableError):
+        return []  # a log that cannot be had is no reason not to tell the rest

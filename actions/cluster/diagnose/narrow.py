@@ -1,0 +1,109 @@
+"""The part of a case that is about one object: itself, its pods, where they run, what was said of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from actions.base.errors import MissingError
+from actions.cluster.diagnose.case import Case, Event, Pod, Thing
+from actions.cluster.diagnose.scopes import workload_of
+
+
+@dataclass(frozen=True, slots=True)
+class Question:
+    """What is asked about: an object by kind and name, or all that carries some labels.
+
+    `namespace` is empty for objects outside namespaces, and where any namespace will do.
+    """
+
+    kind: str
+    name: str
+    namespace: str = ""
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+    def describe(self) -> str:
+        """For sentences."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def narrowed(case: Case, question: Question) -> Case:
+    """What of the case is about the object.
+
+    Raises:
+        MissingError: Nothing in the case is about it.
+    """
+    jobs = tuple(job for job in case.jobs if _is_job(job, question))
+    pods = tuple(pod for pod in case.pods if _is_pod(pod, question, jobs))
+    names = {question.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
+    homeless = any(pod.is_unscheduled for pod in pods)
+    hosts = {pod.node for pod in pods if pod.node} | ({question.name} if question.kind == "Node" else set())
+    found = replace(
+        case,
+        pods=pods,
+        jobs=jobs,
+        nodes=tuple(node for node in case.nodes if homeless or node.name in hosts),
+        events=tuple(event for event in case.events if _is_event(event, names, hosts, homeless)),
+        logs=tuple(log for log in case.logs if log.pod in names or not log.pod),
+        node_claims=_claims(case, question, homeless=homeless),
+        volume_claims=tuple(one for one in case.volume_claims if homeless or one.name in names),
+        queued=tuple(one for one in case.queued if any(name in one.name for name in names)),
+        gangs=tuple(one for one in case.gangs if any(name in one.name for name in names)),
+    )
+    if not _is_known(found, question):
+        raise MissingError(f"There is nothing about {question.describe()}.", hint="Check kind, name and namespace.")
+    return found
+
+
+def _is_known(case: Case, question: Question) -> bool:
+    if question.kind == "Node":
+        return any(node.name == question.name for node in case.nodes)
+    things = (*case.jobs, *case.node_claims, *case.volume_claims, *case.queued, *case.gangs)
+    named = (thing.name for thing in things)
+    return bool(case.pods) or question.name in named or any(event.name == question.name for event in case.events)
+
+
+def _carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _is_here(namespace: str, question: Question) -> bool:
+    return not question.namespace or namespace in ("", question.namespace)
+
+
+def _is_job(job: Thing, question: Question) -> bool:
+    if question.labels:
+        return _carries(job.labels, question.labels)
+    is_kind = job.kind in ("", question.kind) or (question.kind == "RayJob" and job.kind in ("RayCluster", "Job"))
+    is_named = job.name == question.name or (
+        question.kind in ("RayJob", "MPIJob") and job.name.startswith(f"{question.name}-")
+    )
+    return is_kind and is_named and _is_here(job.namespace, question)
+
+
+def _is_pod(pod: Pod, question: Question, jobs: tuple[Thing, ...]) -> bool:
+    if question.labels:
+        return _carries(pod.labels, question.labels)
+    if question.kind == "Node":
+        return pod.node == question.name
+    if not _is_here(pod.namespace, question):
+        return False
+    if question.kind == "Pod":
+        return pod.name == question.name
+    owners = {question.name, *(job.name for job in jobs)}
+    workload = workload_of(pod)
+    if question.kind == "Deployment":
+        return workload.rpartition("-")[0] == question.name
+    return workload in owners or pod.owner == (question.kind, question.name)
+
+
+def _is_event(event: Event, names: set[str], hosts: set[str], homeless: bool) -> bool:
+    if event.kind == "Node":
+        return event.name in hosts
+    return event.name in names or (homeless and event.kind in ("NodeClaim", "NodePool", "PersistentVolumeClaim"))
+
+
+def _claims(case: Case, question: Question, *, homeless: bool) -> tuple[Thing, ...]:
+    return tuple(
+        one for one in case.node_claims if homeless or (question.kind == "NodeClaim" and one.name == question.name)
+    )

@@ -1,0 +1,65 @@
+"""`eksml-tui why`: what is the matter, with evidence and the next step."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from actions.base.errors import InputError
+from actions.cloud.token import token_factory
+from actions.cluster.casefile import explain
+from actions.cluster.diagnose.diagnose import diagnose, diagnose_each
+from actions.cluster.diagnose.finding import Finding
+from actions.cluster.diagnose.intake import read_case
+from actions.cluster.diagnose.narrow import Question, narrowed
+from actions.cluster.diagnose.report import findings_json, findings_text
+from actions.cluster.session import KubeSession
+from tui.cli.target import ChosenTarget, chosen_target
+from tui.present.subject import parse_subject
+
+_STDIN = Path("-")
+
+
+def run(options: Namespace) -> int:
+    """Print what is wrong with an object, a captured file, or the whole cluster."""
+    found = _read(options) if options.source is not None else _ask(options)
+    sys.stdout.write(findings_json(found) if options.output == "json" else findings_text(found))
+    return 0
+
+
+def _read(options: Namespace) -> list[Finding]:
+    case, is_one = read_case(_bytes_of(options.source), source=str(options.source))
+    if options.object:
+        return diagnose(narrowed(case, _question(options.object, options.namespace)))
+    return diagnose(case) if is_one else diagnose_each(case)
+
+
+def _bytes_of(path: Path) -> bytes:
+    if path == _STDIN:
+        return sys.stdin.buffer.read()
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise InputError(f"It cannot be read: {error.strerror or error}.", file=str(path)) from error
+
+
+def _question(text: str, namespace: str) -> Question:
+    subject = parse_subject(text, default_namespace=namespace)
+    return Question(subject.kind, subject.name, subject.namespace)
+
+
+def _ask(options: Namespace) -> list[Finding]:
+    chosen = chosen_target(options)
+    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+    return asyncio.run(_explained(chosen, options.object))
+
+
+async def _explained(chosen: ChosenTarget, text: str) -> list[Finding]:
+    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
+    try:
+        return await explain(session, _question(text, session.namespace or "default") if text else None)
+    finally:
+        await session.aclose()
