@@ -37,14 +37,14 @@ from tui.screens.questions import Questioner
 from tui.screens.run_verbs import RunVerbs
 from tui.screens.view_verbs import ScreenHands, ViewVerbs
 from tui.screens.workspace import Workspace
-from tui.seams import DiscreetApp
 from tui.theme import NAME, console_theme
+from tui.typeahead import PatientApp
 from tui.widgets.sanitise import ControlFilter
 
 Play = Callable[[ConsoleHost], Awaitable[Any]]
 
 
-class ConsoleApp(DiscreetApp[Any]):
+class ConsoleApp(PatientApp[Any]):
     """The console on a terminal, or headless under a script.
 
     Args:
@@ -114,9 +114,9 @@ class ConsoleApp(DiscreetApp[Any]):
         except ConsoleError as error:
             self._tell_error(error)
             return
-        self.run_worker(self._carry(call), group="commands", exit_on_error=True)
+        self.run_worker(self._carry(call, self.type_ahead.hold()), group="commands", exit_on_error=True)
 
-    async def _carry(self, call: Call) -> None:
+    async def _carry(self, call: Call, release: Callable[[], None]) -> None:
         try:
             if isinstance(call.arguments, Launch):
                 self.carrier.refuse_mutation(call)
@@ -127,19 +127,19 @@ class ConsoleApp(DiscreetApp[Any]):
             self._tell_error(error)
         except Exception as error:  # noqa: BLE001 - the command boundary: a defect in one verb must not end the console
             self.notify_plainly(f"{call.command.id} met a defect of this program: {type(error).__name__}: {error}")
+        finally:
+            self.release_when_shown(release, self.workspace.current)
 
     async def _review(self, arguments: Launch) -> None:
         from tui.screens.launch import LaunchScreen
 
         blueprint = await self.desk.blueprints.find(arguments.blueprint)
-        reviewed = await self.push_screen_wait(LaunchScreen(blueprint, arguments, self.desk))
+        reviewed = await self.put_in_front(LaunchScreen(blueprint, arguments, self.desk))
         if reviewed is not None:
-            call = parse_line("launch -")
-            await self.carrier.carry(Call(call.command, reviewed), is_asked=False)
+            await self.carrier.carry(Call(parse_line("launch -").command, reviewed), is_asked=False)
 
     async def _ask(self, question: Question) -> bool:
-        modal: Screen[bool] = TypeNameModal(question) if question.word else ConfirmModal(question)
-        return await self.push_screen_wait(modal)
+        return await self.put_in_front(TypeNameModal(question) if question.word else ConfirmModal(question))
 
     def _verbs(self) -> dict[str, Any]:
         hands = ScreenHands(self._show, self.notify_plainly, self._save, self.exit, self._leave_front)

@@ -19,9 +19,8 @@ from tui.screens.hints import header_facts
 from tui.seams import screen_text
 
 if TYPE_CHECKING:
-    from textual.app import App
-
     from actions.cluster.state import ClusterSnapshot
+    from tui.typeahead import PatientApp
 
 FRAME_SECONDS = 0.1
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
@@ -49,7 +48,7 @@ class ConsoleHost:
         carrier: Who carries calls out.
     """
 
-    def __init__(self, app: App[Any], desk: Desk, carrier: Carrier) -> None:
+    def __init__(self, app: PatientApp[Any], desk: Desk, carrier: Carrier) -> None:
         self._app = app
         self._desk = desk
         self._carrier = carrier
@@ -76,9 +75,10 @@ class ConsoleHost:
             await self.settle()
 
     async def settle(self) -> None:
-        """Return when every widget has handled what was in its queue, and the frame is drawn."""
-        for _ in range(2):  # what a widget does may put something into another one's queue
-            await self._drain()
+        """Return when every key and widget has handled what was in its queue, and the frame is drawn."""
+        await self._drain()  # behind what is in the app's queue
+        await self._app.type_ahead.wait_until_quiet()
+        await self._drain()  # what a widget does may put something into another one's queue
         self._desk.ticker.poke()
         await asyncio.sleep(0)
 

@@ -1,0 +1,103 @@
+"""Keys that come faster than screens: each goes where the one before it leads."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from actions.cluster.kubeconfig import ClusterTarget
+from tests.support.waiting import settle, wait_for
+from tui.app import ConsoleApp
+from tui.live.settings import ConsoleSettings, DemoBadge
+from tui.screens.launch import LaunchScreen
+from tui.seams import screen_text
+from tui.typeahead import TypeAhead
+
+SIZE = (120, 36)
+
+
+@pytest.fixture(autouse=True)
+def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+
+
+def an_app() -> ConsoleApp:
+    """A console whose kubeconfig is not there."""
+    target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
+    return ConsoleApp(ConsoleSettings(target=target, demo=DemoBadge(20)))
+
+
+def type_at_once(app: ConsoleApp, *keys: str) -> None:
+    """All keys in one go, as a slow line delivers them."""
+    for key in keys:
+        app.post_message(events.Key(key, key if len(key) == 1 else None))
+
+
+async def test_keys_typed_while_the_launch_form_opens_go_to_the_form() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await app.carry_line("open blueprints")
+        await wait_for(pilot, lambda: "bionemo-esm1nv" in screen_text(app), "the blueprints are read")
+        type_at_once(app, "enter", "down", "right")
+        await wait_for(pilot, lambda: isinstance(app.screen, LaunchScreen), "the form is open")
+        await wait_for(pilot, lambda: "‹ yes ›" in screen_text(app), "the second field got the third key")
+
+
+async def test_a_command_typed_at_once_opens_what_it_says() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        type_at_once(app, "8", "colon", *"run", "enter", "question_mark")
+        await wait_for(pilot, lambda: "In the run pane" in screen_text(app), "the help of the last pane is shown")
+        await pilot.press("escape")
+        await wait_for(pilot, lambda: app.workspace.split.current == "run", "the last pane is shown")
+
+
+async def test_a_line_typed_while_a_pane_is_made_is_not_taken_for_keys_of_the_pane() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        type_at_once(app, "8", "slash", *"backoff")
+        await wait_for(pilot, lambda: app.workspace.current.narrowed_by == "backoff", "the filter has every letter")
+
+        assert app.workspace.split.current == "events"
+
+
+async def test_a_hold_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tui.typeahead.LONGEST_HOLD_SECONDS", 0.01)
+    handed: list[events.Key] = []
+    keys = TypeAhead(handed.append)
+    keys.hold()
+    first, second = events.Key("a", "a"), events.Key("b", "b")
+
+    assert keys.keeps(first)
+    assert keys.keeps(second)
+    while not handed:
+        await asyncio.sleep(0)
+
+    assert handed == [first]
+    assert not keys.keeps(first)
+
+
+async def test_keys_are_handed_over_in_order_and_one_at_a_time() -> None:
+    handed: list[events.Key] = []
+    keys = TypeAhead(handed.append)
+    release = keys.hold()
+    first, second = events.Key("a", "a"), events.Key("b", "b")
+    assert keys.keeps(first)
+    assert keys.keeps(second)
+
+    release()
+    assert handed == [first]
+    assert not keys.keeps(first)
+    release = keys.hold()
+    release()
+    assert handed == [first, second]
+    assert not keys.keeps(second)
+    keys.hold()()
+    await keys.wait_until_quiet()

@@ -1,0 +1,117 @@
+"""Keys typed ahead: each is handed over when what the key before it brought is there."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import TypeVar
+
+from textual import events
+from textual.dom import DOMNode
+from textual.screen import Screen
+
+from tui.seams import DiscreetApp
+
+ResultT = TypeVar("ResultT")
+AnswerT = TypeVar("AnswerT")
+
+LONGEST_HOLD_SECONDS = 1.0
+"""Then keys go to what is there: a slow answer must not lock the keyboard."""
+_PASSES = 3
+"""How often the way of a key is gone after it: a message that it causes may cause another one higher up."""
+
+
+class TypeAhead:
+    """Keeps keys while somebody holds them, and hands them over one by one, in order. Used on the loop only.
+
+    Args:
+        hand_over: Gives a kept key to the app again.
+    """
+
+    def __init__(self, hand_over: Callable[[events.Key], object]) -> None:
+        self._hand_over = hand_over
+        self._kept: deque[events.Key] = deque()
+        self._passing: events.Key | None = None
+        self._holds: dict[object, asyncio.TimerHandle] = {}
+        self._quiet = asyncio.Event()
+        self._quiet.set()
+
+    def keeps(self, key: events.Key) -> bool:
+        """Whether `key` has to wait; one that was handed over does not."""
+        if key is self._passing:
+            self._passing = None
+            return False
+        if self._holds or self._kept or self._passing:
+            self._kept.append(key)
+            return True
+        return False
+
+    def hold(self) -> Callable[[], None]:
+        """Keep what is typed until the returned function is called, or `LONGEST_HOLD_SECONDS` have passed."""
+        token = object()
+        self._quiet.clear()
+        self._holds[token] = asyncio.get_running_loop().call_later(LONGEST_HOLD_SECONDS, self._release, token)
+        return lambda: self._release(token)
+
+    def let_go(self) -> None:
+        """What was waited for is there: end every hold."""
+        for token in list(self._holds):
+            self._release(token)
+
+    async def wait_until_quiet(self) -> None:
+        """Return when nothing is held and no key is kept."""
+        await self._quiet.wait()
+
+    def _release(self, token: object) -> None:
+        timer = self._holds.pop(token, None)
+        if timer is None:
+            return
+        timer.cancel()
+        if self._holds or self._passing:
+            return
+        if self._kept:
+            self._passing = self._kept.popleft()
+            self._hand_over(self._passing)
+        else:
+            self._quiet.set()
+
+
+class PatientApp(DiscreetApp[ResultT]):
+    """An app that takes a key only when the one before has gone all its way up and has shown what it asked for."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.type_ahead = TypeAhead(self.post_message)
+
+    async def on_event(self, event: events.Event) -> None:
+        """Keep keys back, or follow them on their way from the focused widget up to the app."""
+        if not isinstance(event, events.Key) or event.is_forwarded:
+            await super().on_event(event)
+        elif not self.type_ahead.keeps(event):
+            way = list((self.focused or self.screen).ancestors_with_self) if self.screen_stack else []
+            release = self.type_ahead.hold()
+            await super().on_event(event)
+            self._follow(way * _PASSES, release)
+
+    async def put_in_front(self, screen: Screen[AnswerT]) -> AnswerT:
+        """Show a screen, let it have the keys typed since it was asked for, and wait for its answer.
+
+        To be called in a worker.
+        """
+        answer = self.push_screen(screen, wait_for_dismiss=True)
+        screen.call_after_refresh(self.type_ahead.let_go)
+        return await answer
+
+    def release_when_shown(self, release: Callable[[], None], place: DOMNode) -> None:
+        """End a hold when what stands in front shows what there is to see: a screen over the first one, or `place`."""
+        front = self.screen if len(self.screen_stack) > 1 else place
+        if not front.call_after_refresh(release):
+            release()
+
+    def _follow(self, way: Sequence[DOMNode], release: Callable[[], None]) -> None:
+        """Put a mark behind the key into one queue after the other."""
+        for index, node in enumerate(way):
+            if node.call_later(self._follow, way[index + 1 :], release):
+                return
+        release()
