@@ -1,18 +1,15 @@
-"""The harness's end of an exec: answers the shim that kwok runs."""
+"""Commands in containers: what the gate passes on when somebody execs."""
 
 from __future__ import annotations
 
 import asyncio
 import json
-import shlex
 import struct
-import sys
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 from actions.sandbox.ports import Channel, NoProcess, TerminalSize
-from tests.realcluster.harness import shim
 from tests.realcluster.harness.containers import Containers
 
 _HEAD = struct.Struct(">BI")
@@ -28,7 +25,8 @@ async def answering_execs(containers: Containers, folder: Path) -> AsyncIterator
         folder: For the socket; its path must be short.
 
     Yields:
-        The program for kwok to run.
+        The socket. A session is one line of JSON (namespace, pod, container, argv, tty), then frames: a channel (one
+        byte, see `Channel`), a length (four bytes, big endian), so many bytes. The exit code is an ERROR frame.
     """
     path = folder / "exec.sock"
 
@@ -42,12 +40,8 @@ async def answering_execs(containers: Containers, folder: Path) -> AsyncIterator
             writer.close()
 
     server = await asyncio.start_unix_server(serve, path)
-    program = folder / "shim"
-    words = [sys.executable, "-I", "-S", shim.__file__, str(path)]
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(words)} "$@"\n', encoding="utf-8")
-    program.chmod(0o700)
     async with server:
-        yield program
+        yield path
 
 
 class _Streams:
@@ -62,7 +56,7 @@ class _Streams:
         self.size: TerminalSize | None = None
 
     async def run(self, containers: Containers) -> None:
-        """From the opening line to the exit code; ended when the shim goes away."""
+        """From the opening line to the exit code; ended when the client goes away."""
         opening = json.loads(await self._reader.readline())
         target = (opening["namespace"], opening["pod"], opening["container"], opening["argv"])
         command = asyncio.create_task(self._execute(containers, target, tty=opening["tty"]))

@@ -35,13 +35,13 @@ def kwok_folder() -> Path:
 
 
 @asynccontextmanager
-async def kubelets(plane: ControlPlane, *, logs: Path, shim: Path) -> AsyncIterator[None]:
+async def kubelets(plane: ControlPlane, *, logs: Path, socket: Path) -> AsyncIterator[None]:
     """Serve all nodes until the context is left. The CRD of `logs_definition` must be established.
 
     Args:
         plane: Whose nodes.
-        logs: Below it lie the markers of ended logs, NAMESPACE/POD/CONTAINER.ended.
-        shim: Run for every exec, with namespace, pod, container and the command as its arguments.
+        logs: Below it lie the markers of running containers, NAMESPACE/POD/CONTAINER.run.
+        socket: Where commands are run in containers.
     """
     kwok_port, gate_port = free_ports(2)
     folder = private_directory(plane.folder / "logs")
@@ -57,7 +57,7 @@ async def kubelets(plane: ControlPlane, *, logs: Path, shim: Path) -> AsyncItera
     ]  # fmt: skip
     gate = [
         program("gate"), "-listen", f"127.0.0.1:{gate_port}", "-kwok", kwok, "-authority", of("ca.crt"),
-        "-certificate", of("server.crt"), "-key", of("server.key"), "-logs", str(logs), "-shim", str(shim),
+        "-certificate", of("server.crt"), "-key", of("server.key"), "-logs", str(logs), "-socket", str(socket),
     ]  # fmt: skip
     async with AsyncExitStack() as stack:
         for name, command, port in (("kwok", argv, kwok_port), ("gate", gate, gate_port)):
@@ -69,18 +69,9 @@ async def kubelets(plane: ControlPlane, *, logs: Path, shim: Path) -> AsyncItera
 def _config() -> str:
     theirs = kwok_folder()
     files = [theirs / name for name in _THEIR_STAGES] + sorted(_OWN_STAGES.glob("*.yaml"))
-    documents: list[dict[str, Any]] = [_exec_everywhere(), _forward_everywhere()]
+    documents = [_forward_everywhere()]
     parts = [path.read_text(encoding="utf-8") for path in files]
     return "\n---\n".join([*parts, *(yaml.safe_dump(one) for one in documents)])
-
-
-def _exec_everywhere() -> dict[str, Any]:
-    return {
-        "apiVersion": "kwok.x-k8s.io/v1alpha1",
-        "kind": "ClusterExec",
-        "metadata": {"name": "everywhere"},
-        "spec": {"execs": [{"local": {"workDir": "/"}}]},
-    }
 
 
 def _forward_everywhere() -> dict[str, Any]:

@@ -41,7 +41,8 @@ class Part:
 
 
 PARTS = (
-    Part("tools", {"certificates": "realcluster/tools/certificates", "gate": "realcluster/tools/gate"}),
+    Part("certificates", {"certificates": "realcluster/certificates"}),
+    Part("gate", {"gate": "realcluster/gate"}),
     Part("etcd", {"etcd": "go.etcd.io/etcd/server/v3"}),
     Part("kubernetes", {name: f"k8s.io/kubernetes/cmd/{name}" for name in _SERVERS}, _STAMPED),
     Part("kwok", {"kwok": "sigs.k8s.io/kwok/cmd/kwok"}),

@@ -1,9 +1,9 @@
-// Command gate stands before kwok's kubelet endpoint and adds the two things that a real kubelet knows and kwok does
-// not: which container an exec is for, and that a followed log is over when its container has ended.
+// Command gate stands before kwok's kubelet endpoint and adds what a real kubelet knows and kwok does not: what runs in
+// a container, with which code it ends, and that a followed log is over when its container has ended.
 //
-//	gate -listen ADDRESS -kwok ADDRESS -certificate FILE -key FILE -authority FILE -logs FOLDER -shim FILE
+//	gate -listen ADDRESS -kwok ADDRESS -certificate FILE -key FILE -authority FILE -logs FOLDER -socket FILE
 //
-// An exec of `nvidia-smi` in container main of pod default/p becomes `SHIM default p main nvidia-smi`. The file
+// An exec is answered here, by the kubelet's own streaming server; the command runs behind the socket. The file
 // LOGS/NAMESPACE/POD/CONTAINER.run holds the number of the container's instance, with " ended" behind it when that has
 // ended: then, or when another instance runs, a followed log is over as soon as nothing has come for a moment.
 package main
@@ -29,8 +29,9 @@ const (
 )
 
 type gate struct {
-	logs, shim string
-	proxy      *httputil.ReverseProxy
+	logs     string
+	executor executor
+	proxy    *httputil.ReverseProxy
 }
 
 func main() {
@@ -41,7 +42,7 @@ func main() {
 	key := flag.String("key", "", "its key")
 	authority := flag.String("authority", "", "who signed kwok's certificate and those of our clients")
 	logs := flag.String("logs", "", "folder of the log files")
-	shim := flag.String("shim", "", "program that is run for every exec")
+	socket := flag.String("socket", "", "where commands are run")
 	flag.Parse()
 
 	pem, err := os.ReadFile(*authority)
@@ -50,7 +51,11 @@ func main() {
 	}
 	pool := x509.NewCertPool()
 	pool.AppendCertsFromPEM(pem)
-	g := &gate{logs: *logs, shim: *shim, proxy: httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: *kwok})}
+	g := &gate{
+		logs:     *logs,
+		executor: executor{*socket},
+		proxy:    httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "https", Host: *kwok}),
+	}
 	g.proxy.Transport = &http.Transport{TLSClientConfig: &tls.Config{RootCAs: pool}}
 	g.proxy.FlushInterval = -1
 	g.proxy.ModifyResponse = g.endWithContainer
@@ -62,14 +67,11 @@ func main() {
 	log.Fatal(server.ListenAndServeTLS(*certificate, *key))
 }
 
-// ServeHTTP passes a request on, an exec with the shim before its command.
+// ServeHTTP answers an exec and passes all else on.
 func (g *gate) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
 	if rest, ok := strings.CutPrefix(request.URL.Path, "/exec/"); ok {
-		target := strings.Split(rest, "/") // namespace, pod, perhaps its uid, container
-		query := request.URL.Query()
-		command := []string{g.shim, target[0], target[1], target[len(target)-1]}
-		query["command"] = append(command, query["command"]...)
-		request.URL.RawQuery = query.Encode()
+		g.executor.serve(writer, request, strings.Split(rest, "/"))
+		return
 	}
 	g.proxy.ServeHTTP(writer, request)
 }

@@ -1,0 +1,3 @@
+module realcluster/certificates
+
+go 1.24.0

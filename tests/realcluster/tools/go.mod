@@ -1,3 +1,0 @@
-module realcluster/tools
-
-go 1.24.0
