@@ -50,8 +50,20 @@ class ExecStreams(Protocol):
         ...
 
 
+class PortStream(Protocol):
+    """The client's side of one forwarded connection."""
+
+    async def read(self) -> bytes:
+        """The next bytes from the client; `b""` once it has closed its end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to the client."""
+        ...
+
+
 class KubeletPort(Protocol):
-    """The part of a kubelet that serves logs and exec."""
+    """The part of a kubelet that serves logs, exec and forwarded ports."""
 
     def log_chunks(
         self,
@@ -98,5 +110,15 @@ class KubeletPort(Protocol):
 
         Raises:
             NoProcess: The container does not run here.
+        """
+        ...
+
+    async def forward(self, namespace: str, pod: str, port: int, stream: PortStream) -> None:
+        """Connect a port of a pod with a client; returns when either side has closed.
+
+        Cancelled when the client goes away.
+
+        Raises:
+            NoProcess: The pod does not run here, or nothing listens on the port.
         """
         ...

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from actions.sandbox.api import changing, subresources
 from actions.sandbox.api.execute import serve_exec
+from actions.sandbox.api.forward import serve_forward
 from actions.sandbox.api.lists import list_objects
 from actions.sandbox.api.logs import serve_log
 from actions.sandbox.api.messages import raw_json
@@ -72,6 +73,8 @@ async def _serve_subresource(services: Services, request: web.Request, target: T
             return await serve_log(services, request, target)
         case "exec", "GET" | "POST":
             return await serve_exec(services, request, target)
+        case "portforward", "GET" | "POST":
+            return await serve_forward(services, request, target)
         case "binding", "POST":
             return await subresources.bind(services, request, target)
         case "eviction", "POST":

@@ -12,12 +12,13 @@ from actions.cluster.session import KubeSession
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import NODES, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.watching import watching
+from actions.sandbox.kubelet.listener import answer
 from actions.sandbox.kubelet.logfile import LogFile, LogRequest
 from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.pod import PodRun
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.ports import ExecStreams, NoProcess
+from actions.sandbox.ports import ExecStreams, NoProcess, PortStream
 
 _RETRY_SECONDS = 0.3
 
@@ -103,6 +104,15 @@ class Kubelet:
             if found is not None and found.inside is not None:
                 return await RemoteCommand(found.inside, streams, tty=tty, clock=self._clock).run(argv)
         raise NoProcess(f"container {container} of pod {key} does not run")
+
+    async def forward(self, namespace: str, pod: str, port: int, stream: PortStream) -> None:
+        """Connect a client with a port of a running container; see `KubeletPort`."""
+        key = f"{namespace}/{pod}"
+        for run in self._runs.values():
+            if run.spec.key == key and any(one.is_running and port in one.spec.ports for one in run.containers):
+                await answer(stream, pod=pod, port=port)
+                return
+        raise NoProcess(f"dial tcp4 127.0.0.1:{port}: connect: connection refused")
 
     def _look(self, pod: Document, client: ApiClient, *, is_gone: bool) -> None:
         """Start, stop or forget a pod, as its newest version asks."""

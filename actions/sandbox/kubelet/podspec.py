@@ -19,6 +19,8 @@ class ContainerSpec:
     gpus: int
     mounts: Mapping[str, str]
     """Mount point → name of the pod's volume."""
+    ports: frozenset[int]
+    """TCP ports that it declares; something answers there."""
     pulls_always: bool
     working_folder: str
 
@@ -72,6 +74,7 @@ def _container(pod: Document, container: Document) -> ContainerSpec:
         environment=_environment(pod, container),
         gpus=int(str(amounts.get(GPU, 0))),
         mounts={mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts") or ()},
+        ports=frozenset(int(port["containerPort"]) for port in container.get("ports") or ()),
         pulls_always=container.get("imagePullPolicy", "") == "Always" or image.endswith(":latest"),
         working_folder=container.get("workingDir") or "/",
     )

@@ -12,7 +12,7 @@ from aiohttp.test_utils import TestClient, TestServer
 from actions.sandbox.api.application import create_app
 from actions.sandbox.api.store import Store
 from actions.sandbox.faults.seam import NO_FAULTS, Faults
-from actions.sandbox.ports import Channel, ExecStreams, NoProcess
+from actions.sandbox.ports import Channel, ExecStreams, NoProcess, PortStream
 
 Client = TestClient[Any, Any]
 
@@ -50,6 +50,12 @@ class EchoKubelet:
         while argv[0] == "cat" and (data := await streams.read()):
             await streams.write(Channel.STDOUT, data)
         return int(argv[1]) if argv[0] == "exit" else 0
+
+    async def forward(self, namespace: str, pod: str, port: int, stream: PortStream) -> None:
+        if port == 1:
+            raise NoProcess("connection refused")
+        while data := await stream.read():
+            await stream.write(data)
 
 
 @asynccontextmanager
