@@ -45,6 +45,10 @@ class Terminal:
         for key in keys:
             self._tmux("send-keys", "-t", "t", key)
 
+    def press_at_once(self, *keys: str) -> None:
+        """Press keys in one go, as a slow line delivers them."""
+        self._tmux("send-keys", "-t", "t", *keys)
+
     def type(self, text: str) -> None:
         """Type text, letter by letter."""
         for letter in text:

@@ -72,3 +72,61 @@ def tear_down_by_typing_the_name(terminal: Terminal) -> None:
     terminal.wait(r"tearing down")
     terminal.wait(r"^│ torn down ", seconds=90)
     terminal.wait(r"The audit found nothing left")
+
+
+def test_keys_that_come_faster_than_screens_go_where_they_were_meant(shared_program: Program) -> None:
+    with a_console(shared_program) as terminal:
+        terminal.press_at_once(":", *"launch bionemo-esm1nv", "Enter", "Down", "Right")
+        terminal.wait(r"Use this cluster +‹ yes ›")
+        terminal.press_at_once("Escape")
+        terminal.wait(r"\[1 nodes\]")
+        terminal.press_at_once("2", "/", *"coredns", "Enter", "d")
+        terminal.wait(r"─ Pod kube-system/coredns-\S+ ─")
+
+
+def test_every_pod_of_the_cluster_is_described_read_followed_and_entered(shared_program: Program) -> None:
+    with a_console(shared_program, size=(200, 50)) as terminal:
+        terminal.press("2")
+        terminal.wait(r"kube-system coredns-")
+        terminal.press("/")
+        terminal.type("coredns")
+        terminal.press("Enter")
+        terminal.wait_gone(r"aws-node-")
+        terminal.press("d")
+        terminal.wait(r"─ Pod kube-system/coredns-\S+ ─")
+        terminal.wait(r"^│ Conditions")
+        terminal.press("q", "y")
+        terminal.wait(r"─ Pod kube-system/coredns-\S+, YAML ─")
+        terminal.wait(r"^│ apiVersion: v1")
+        terminal.press("q", "l")
+        terminal.wait(r"─ log of kube-system/coredns-\S+")
+        terminal.press("2", "s")
+        terminal.wait(r"─ kube-system/coredns-\S+ coredns ─")
+        terminal.wait(r"[$#] +│$")
+        terminal.type("hostname")
+        terminal.press("Enter")
+        terminal.wait(r"^│coredns-\S+ +│")
+        terminal.type("exit")
+        terminal.press("Enter")
+        terminal.wait(r"\[2 pods\]")
+
+
+def test_a_read_only_console_says_so_and_refuses(shared_program: Program) -> None:
+    with a_console(shared_program, "--readonly") as terminal:
+        terminal.wait(r"read-only .*bionemo-on-eks")
+        terminal.press("2")
+        terminal.wait(r"coredns")
+        terminal.press("s")
+        terminal.wait(r"This console is read-only: shell was not")
+
+
+def test_a_command_is_completed_and_help_names_the_keys_of_the_pane(shared_program: Program) -> None:
+    with a_console(shared_program) as terminal:
+        terminal.press(":")
+        terminal.type("laun")
+        terminal.wait(r"^ : launch")
+        terminal.press("Tab", "Escape")
+        terminal.wait_gone(r"^ : launch")
+        terminal.press("4", "?")
+        terminal.wait(r"In the run pane")
+        terminal.wait(r"a +Approve the plan")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import ClassVar
 
 from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.worker import Worker, WorkerCancelled
 
 from actions.base.errors import ConsoleError
 from actions.base.offload import Offload
@@ -71,6 +73,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
         self._auto_approve = wanted.auto_approve
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
+        self._planning: Worker[None] | None = None
         self._tables = (PriceBook.load(), InstanceTable.load())
         self._thread = Offload("plan")
         self._header = Lines(id="header")
@@ -122,7 +125,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
             self._bound = None
             self._lines.show([(Span(f"✘ {len(event.errors)} fields have to be put right first.", Tone.BAD),)])
         else:
-            self._plan_anew()
+            self._planning = self._plan_anew()
 
     @on(ParameterForm.Submitted)
     def _submitted(self, event: ParameterForm.Submitted) -> None:
@@ -131,9 +134,12 @@ class LaunchScreen(PullingScreen[Launch | None]):
 
     @work(exclusive=True, group="review")
     async def _review(self) -> None:
-        """Ask once more, with the plan in sight."""
+        """Ask once more, with the plan in sight; a plan that is being computed is waited for."""
+        if self._planning is not None:
+            with suppress(WorkerCancelled):  # a field was edited: what is bound says whether it can go on
+                await self._planning.wait()
         if self._bound is None:
-            self.notify("The plan is not ready yet, or a parameter is wrong.", severity="warning", markup=False)
+            self.notify("A parameter is wrong: see the plan's place.", severity="warning", markup=False)
             return
         lines = plan_lines(self._plan) if self._plan else []
         if await self.app.push_screen_wait(ConfirmModal(Question(f"Launch {self._blueprint.id}?", lines))):

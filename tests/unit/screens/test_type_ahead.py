@@ -48,6 +48,15 @@ async def test_keys_typed_while_the_launch_form_opens_go_to_the_form() -> None:
         await wait_for(pilot, lambda: "‹ yes ›" in screen_text(app), "the second field got the third key")
 
 
+async def test_an_enter_before_the_plan_is_computed_waits_for_it() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE, notifications=True) as pilot:
+        await settle(pilot)
+        await app.carry_line("launch bionemo-esm1nv")
+        type_at_once(app, "enter")
+        await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it is asked with the plan")
+
+
 async def test_a_command_typed_at_once_opens_what_it_says() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
