@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import MissingError, RefusedError
+from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.base.process import ProcessIdentity, own_module, spawn_detached
 from actions.run.creation import ENDPOINT_VARIABLE, load_environment
 from actions.run.folder import journal_path, runner_log_path, runs_home
@@ -87,20 +87,28 @@ def start_runner(
 
 
 def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Path | None = None) -> list[str]:
-    """Start a runner for every run that a crash or a reboot has interrupted.
+    """Start a runner for every run that a crash or a reboot has interrupted, of the AWS endpoint that we work with.
 
     Args:
         environment: See `start_runner`.
         home: The folder of all runs, if not the usual one.
 
     Returns:
-        Ids of the runs that go on, for telling the operator.
-
-    Raises:
-        ToolError: A runner could not be started.
+        A sentence for each, for telling the operator; also of a run whose runner could not be started.
     """
-    waiting = [run for run in list_runs(home) if run.is_interrupted]
-    return [run.id for run in waiting if start_runner(run.folder, environment=environment) is not None]
+    endpoint = dict(environment or {}).get(ENDPOINT_VARIABLE, os.environ.get(ENDPOINT_VARIABLE, ""))
+    told = []
+    for run in list_runs(home):
+        if not run.is_interrupted:
+            continue
+        try:
+            if load_environment(run.folder).get(ENDPOINT_VARIABLE, "") != endpoint:
+                continue
+            if start_runner(run.folder, environment=environment) is not None:
+                told.append(f"Run {run.id} was interrupted and goes on.")
+        except ConsoleError as error:
+            told.append(f"Run {run.id} was interrupted and cannot go on: {error.sentence()}")
+    return told
 
 
 def wish(

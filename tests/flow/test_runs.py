@@ -129,6 +129,20 @@ def test_a_runner_of_an_earlier_boot_counts_as_gone(program: Program) -> None:
     assert "at work already" in said(program, "resume", "latest")
 
 
+def test_the_next_console_takes_an_interrupted_run_up_and_says_so(program: Program) -> None:
+    kill_runner(program)
+    script = program.home / "look.yaml"
+    script.write_text("eksml-script: 1\nsteps: [{open: run}]\n")
+    done = program.run("--demo", "--readonly", "--script", str(script))
+    assert (done.returncode, done.stderr) == (0, "")
+    done = program.run("--demo", "--script", str(script))
+    assert (done.returncode, done.stderr) == (
+        0,
+        f"eksml-tui: Run {shown(program)['id']} was interrupted and goes on.\n",
+    )
+    until(lambda: is_at_work(program), "a runner")
+
+
 def test_no_process_of_a_demo_has_the_operators_secrets(program: Program) -> None:
     ours = [process.pid for process in program.processes() if is_alive(process)]
     assert len(ours) == 2
@@ -156,6 +170,7 @@ def test_following_the_logs_ends_with_the_run(program: Program) -> None:
             follower.kill()
     assert follower.returncode == 0
     assert shown(program)["state"] == "succeeded"
+    assert stage_of(program, "preflight")["message"] == "8 of 8 checks passed."
     assert "train_loss" in output.read_text() or "reduced_train_loss" in output.read_text()
 
 

@@ -15,7 +15,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError
 from actions.base.files import require_folder, require_writable
 from actions.cluster.kubeconfig import NoKubeconfigError, load_context
-from actions.run.client import find_run
+from actions.run.client import find_run, resume_interrupted
 from actions.script.model import Script
 from actions.script.parse import load_script
 from tui.cli.streams import Teller
@@ -39,6 +39,9 @@ def run(options: Namespace) -> int:
     chosen = chosen_target(options)
     _need_kubeconfig(chosen)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
+    if not options.readonly:
+        for sentence in resume_interrupted(environment=chosen.environment):
+            sys.stderr.write(f"eksml-tui: {sentence}\n")
     if script is None:
         return _open(options, chosen, run_id)
     return _play(options, chosen, script, run_id)

@@ -1,4 +1,4 @@
-"""AWS at one address: REST-JSON for EKS, the query protocol for STS, a refusal for anything else.
+"""AWS at one address: REST-JSON for EKS, the query protocol for STS, JSON for quotas, a refusal for anything else.
 
 Source: botocore's service models `eks` (2017-11-01) and `sts` (2011-06-15); compared by calling it with boto3.
 """
@@ -12,6 +12,7 @@ from aiohttp import web
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
 from actions.sandbox.cloud.eks import describe_cluster, list_clusters, no_such_cluster
+from actions.sandbox.cloud.quotas import TARGET, service_quota
 from actions.sandbox.cloud.sts import caller_identity, refusal
 from actions.sandbox.options import SandboxOptions
 
@@ -37,12 +38,18 @@ def create_app(session: KubeSession, options: SandboxOptions, clock: Clock | Non
 
     async def query(request: web.Request) -> web.Response:
         if "X-Amz-Target" in request.headers:  # a JSON protocol, spoken at the same path
-            return await unknown(request)
+            return await json_protocol(request)
         form = await request.post()
         action, request_id = str(form.get("Action", "")), _request_id()
         if action == "GetCallerIdentity":
             return web.Response(text=caller_identity(options.account, request_id), content_type="text/xml")
         return web.Response(text=refusal(action, request_id), status=400, content_type="text/xml")
+
+    async def json_protocol(request: web.Request) -> web.Response:
+        if request.headers["X-Amz-Target"] != TARGET:
+            return await unknown(request)
+        asked = await request.json()
+        return web.json_response(service_quota(asked), content_type="application/x-amz-json-1.1")
 
     async def unknown(request: web.Request) -> web.Response:
         asked = request.headers.get("X-Amz-Target", request.path)

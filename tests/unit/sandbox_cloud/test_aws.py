@@ -58,3 +58,12 @@ async def test_what_is_not_served_is_refused_by_name(tmp_path: Path) -> None:
             await _ask(endpoint, "sts", "get_session_token")
         with pytest.raises(ClientError, match="UnknownOperationException"):
             await _ask(endpoint, "fsx", "describe_file_systems")
+
+
+async def test_a_quota_is_large_enough_for_a_rehearsal(tmp_path: Path) -> None:
+    async with whole_cluster(tmp_path) as client:
+        endpoint = f"{client.session.server}/aws"
+        asked = {"ServiceCode": "ec2", "QuotaCode": "L-DB2E81BA"}
+        quota = (await _ask(endpoint, "service-quotas", "get_service_quota", **asked))["Quota"]
+        assert quota["QuotaCode"] == "L-DB2E81BA"
+        assert quota["Value"] > 768  # vCPUs of 16 g5.12xlarge
