@@ -10,7 +10,7 @@ from importlib import import_module
 
 from actions.base.errors import ConfigError, ConsoleError, ScriptError
 from tui.cli.arguments import parse_arguments
-from tui.cli.streams import abandon_output, prepare_streams
+from tui.cli.streams import abandon, prepare_streams
 
 FAILED = 1
 BAD_USAGE = 2
@@ -46,7 +46,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return 130
     except BrokenPipeError:
-        abandon_output()  # and say nothing: whoever read it has seen enough
+        abandon(sys.stdout)  # and say nothing: whoever read it has seen enough
         return FAILED
     except OSError as error:
         return _complain(_of_the_disk(error), debug=options.debug)
@@ -56,7 +56,7 @@ def main(argv: Sequence[str] | None = None) -> int:
 def _of_the_disk(error: OSError) -> ConfigError:
     """The sentence for a file, or the output, that could not be used and that nobody else has a sentence for."""
     if error.filename is None:
-        abandon_output()
+        abandon(sys.stdout)
     complaint = ConfigError(
         f"{error.filename or 'The output'} cannot be used: {error.strerror or error}.",
         hint="Free some space, or check its rights.",

@@ -26,13 +26,13 @@ def prepare_streams() -> None:
             stream.reconfigure(errors="replace")
 
 
-def abandon_output() -> None:
-    """Write nothing more: whoever read our output has gone, or its disk is full.
+def abandon(stream: TextIO) -> None:
+    """Write nothing more to a stream: whoever read it has gone, or its disk is full.
 
     What is still in the buffer goes nowhere, so that the interpreter does not fail on it at its end.
     """
     descriptor = os.open(os.devnull, os.O_WRONLY)
-    os.dup2(descriptor, sys.stdout.fileno())
+    os.dup2(descriptor, stream.fileno())
     os.close(descriptor)
 
 
@@ -55,6 +55,7 @@ class Teller:
             self._stream.flush()
         except OSError:
             self._is_heard = False
+            abandon(self._stream)
 
 
 def _nothing(mode: str) -> TextIO:
