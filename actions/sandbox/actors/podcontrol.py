@@ -6,6 +6,7 @@ import copy
 import random
 import string
 import zlib
+from typing import Any
 
 import msgspec
 
@@ -65,15 +66,21 @@ def suffix(length: int = 5) -> str:
 
 
 def template_hash(template: Document) -> str:
-    """A short name for a template that is the same for the same template."""
+    """A short name for a template that is the same for the same template, whatever is written as empty in it."""
 
-    number = zlib.crc32(msgspec.json.encode(template, order="deterministic"))
+    number = zlib.crc32(msgspec.json.encode(_without_empty(template), order="deterministic"))
     letters = string.digits + "bcdfghjklmnpqrstvwxz"
     digits = ""
     while number and len(digits) < 10:
         number, rest = divmod(number, len(letters))
         digits += letters[rest]
     return digits or "0"
+
+
+def _without_empty(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _without_empty(inner) for name, inner in value.items() if inner is not None}
+    return [_without_empty(inner) for inner in value] if isinstance(value, list) else value
 
 
 def phase_of(pod: Document) -> str:

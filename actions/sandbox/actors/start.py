@@ -14,6 +14,7 @@ from actions.sandbox.actors.claims import ClaimController, VolumeController
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.daemonset import DaemonSetController
+from actions.sandbox.actors.deployment import DeploymentController
 from actions.sandbox.actors.job import JobController
 from actions.sandbox.actors.karpenter import EmptinessController, PoolController, Provisioner
 from actions.sandbox.actors.kinds import (
@@ -34,7 +35,7 @@ from actions.sandbox.actors.kinds import (
 from actions.sandbox.actors.nodeclaim import NodeClaimController
 from actions.sandbox.actors.nodes import DevicePlugins, PodCollector
 from actions.sandbox.actors.pytorchjob import PyTorchJobController
-from actions.sandbox.actors.replicas import DeploymentController, ReplicaSetController
+from actions.sandbox.actors.replicas import ReplicaSetController
 from actions.sandbox.actors.scheduler import Scheduler
 from actions.sandbox.actors.watching import Caches, watching
 from actions.sandbox.actors.world import seed
