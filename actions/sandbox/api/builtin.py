@@ -22,7 +22,13 @@ def _core() -> list[ResourceType]:
     return [
         core("namespaces", "Namespace", "ns", namespaced=False, sub=_STATUS),
         core("nodes", "Node", "no", namespaced=False, sub=_STATUS),
-        core("pods", "Pod", "po", sub=("status", "log", "exec", "portforward", "binding", "eviction"), all_=True),
+        core(
+            "pods",
+            "Pod",
+            "po",
+            sub=("status", "log", "attach", "exec", "portforward", "binding", "eviction"),
+            all_=True,
+        ),
         core("services", "Service", "svc", sub=_STATUS, all_=True),
         core("endpoints", "Endpoints", "ep"),
         core("events", "Event", "ev"),

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from aiohttp import web
 
 from actions.sandbox.api import changing, subresources
-from actions.sandbox.api.execute import serve_exec
+from actions.sandbox.api.execute import serve_attach, serve_exec
 from actions.sandbox.api.forward import serve_forward
 from actions.sandbox.api.lists import list_objects
 from actions.sandbox.api.logs import serve_log
@@ -73,6 +73,8 @@ async def _serve_subresource(services: Services, request: web.Request, target: T
             return await serve_log(services, request, target)
         case "exec", "GET" | "POST":
             return await serve_exec(services, request, target)
+        case "attach", "GET" | "POST":
+            return await serve_attach(services, request, target)
         case "portforward", "GET" | "POST":
             return await serve_forward(services, request, target)
         case "binding", "POST":

@@ -1,4 +1,4 @@
-"""Running a program in a container over a websocket: `…/pods/NAME/exec`.
+"""A container's streams over a websocket: `…/pods/NAME/exec` runs a program, `…/attach` listens to the one that runs.
 
 Source: k8s.io/apimachinery `remotecommand` (v4 and v5 of `channel.k8s.io`), k8s.io/kubelet for the final status.
 """
@@ -6,14 +6,14 @@ Source: k8s.io/apimachinery `remotecommand` (v4 and v5 of `channel.k8s.io`), k8s
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
 
 import msgspec
 from aiohttp import WSMsgType, web
 
 from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object, dig, encode
-from actions.sandbox.api.logs import container_of
+from actions.sandbox.api.logs import container_of, open_log
 from actions.sandbox.api.services import Services
 from actions.sandbox.api.status import ApiFault
 from actions.sandbox.api.target import Target
@@ -21,6 +21,7 @@ from actions.sandbox.ports import Channel, NoProcess, TerminalSize
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SILENCE_SECONDS = 30.0
+_FROM_NOW_ON = {"follow": "true", "tailLines": "0"}
 
 
 class _Resize(msgspec.Struct, rename="pascal"):
@@ -117,6 +118,36 @@ async def serve_exec(services: Services, request: web.Request, target: Target) -
         await streams.write(Channel.ERROR, encode(outcome))
     await socket.close()
     return socket
+
+
+async def serve_attach(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
+    """Upgrade and send what the container prints from now on; it takes no input.
+
+    Raises:
+        ApiFault: 400, 404 before the upgrade.
+    """
+    pod = services.writer.find(target.resource, target.namespace, target.name)
+    container = container_of(pod, request.query.get("container", ""))
+    if dig(pod.body, "status", "phase") != "Running":
+        raise status.bad_request(f"cannot attach a container in a pod that does not run: {pod.name}")
+    socket = web.WebSocketResponse(protocols=_PROTOCOLS, heartbeat=_SILENCE_SECONDS, autoping=True)
+    await socket.prepare(request)
+    streams = SocketStreams(socket, has_stdin=False)
+    pump = asyncio.ensure_future(streams.pump())
+    printing = asyncio.ensure_future(_print(open_log(services, pod, container, _FROM_NOW_ON), streams))
+    await asyncio.wait({pump, printing}, return_when=asyncio.FIRST_COMPLETED)
+    if printing.done() and not socket.closed:
+        await streams.write(Channel.ERROR, encode(_final_status(0)))
+    for task in (pump, printing):
+        task.cancel()
+    await asyncio.gather(pump, printing, return_exceptions=True)
+    await socket.close()
+    return socket
+
+
+async def _print(chunks: AsyncIterator[bytes], streams: SocketStreams) -> None:
+    async for chunk in chunks:
+        await streams.write(Channel.STDOUT, chunk)
 
 
 async def _run_while_connected(

@@ -48,7 +48,7 @@ async def serve_log(services: Services, request: web.Request, target: Target) ->
     pod = services.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-    chunks = _open(services, pod, container, request.query)
+    chunks = open_log(services, pod, container, request.query)
     await response.prepare(request)
     async for chunk in services.faults.distort(request, chunks):
         await response.write(chunk)
@@ -56,7 +56,12 @@ async def serve_log(services: Services, request: web.Request, target: Target) ->
     return response
 
 
-def _open(services: Services, pod: Stored, container: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+def open_log(services: Services, pod: Stored, container: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+    """The log that a query asks for.
+
+    Raises:
+        ApiFault: 400, there is none, or the query cannot be read.
+    """
     if not dig(pod.body, "spec", "nodeName"):
         return _nothing()
     is_previous = _is_set(query, "previous")
