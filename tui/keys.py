@@ -104,7 +104,7 @@ KEYS: tuple[Key, ...] = (
     *(Key(context, ("y",), "yaml", "yaml", in_footer=True) for context in _OBJECT_CONTEXTS),
     Key(Context.EVENTS, ("d",), "describe", "describe", in_footer=True),
     Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
-    Key(Context.RUN, ("r",), "retry", "retry"),
+    Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
     Key(Context.RUN, ("p",), "pause", "pause"),
     Key(Context.RUN, ("u",), "unpause", "go on"),
     Key(Context.RUN, ("c",), "cancel", "cancel", in_footer=True),
@@ -118,6 +118,10 @@ WIDGET_KEYS: dict[Context, tuple[tuple[str, str], ...]] = {
     Context.CHARTS: (("L", "log axis"), ("E", "smooth")),
 }
 """What the widgets of a pane understand by themselves, for the footer: key and label."""
+
+
+_UNFILTERED = (Context.RUN, Context.CHARTS)
+"""Panes with nothing to narrow."""
 
 
 def keys_of(context: Context) -> Iterator[Key]:
@@ -152,7 +156,7 @@ def footer(context: Context) -> tuple[tuple[str, str], ...]:
     """Key and label of what the footer shows while a pane of `context` has the focus, the pane's own keys first."""
     rows = dict.fromkeys([*keys_of(context), *keys_of(Context.EVERYWHERE)])
     own = WIDGET_KEYS.get(context, ())
-    taken = {name for name, _ in own}
+    taken = {name for name, _ in own} | ({"/"} if context in _UNFILTERED else set())
     shown = ((shown_name(row.keys[0]), row.label) for row in rows if row.in_footer)
     return (*own, *(pair for pair in shown if pair[0] not in taken))
 

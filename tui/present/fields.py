@@ -115,9 +115,13 @@ def _bounded(field: Field, number: float) -> float:
     return number
 
 
+def _plain(number: float) -> str:
+    """A bound as people write it: never with an exponent."""
+    return f"{int(number):,}" if number == int(number) else f"{number:,}"
+
+
 def _range(minimum: float | None, maximum: float | None, unit: str) -> str:
-    low = "" if minimum is None else f"{minimum:,g}"
-    high = "" if maximum is None else f"{maximum:,g}"
+    low, high = ("" if bound is None else _plain(bound) for bound in (minimum, maximum))
     if low and high:
         text = low if low == high else f"{low}…{high}"
     elif low or high:

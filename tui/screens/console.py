@@ -135,11 +135,12 @@ class ConsoleScreen(PullingScreen[None]):
 
     def _show_edges(self) -> None:
         split = self._workspace.split
-        marks = {Context.RUN.value: run_mark(self._desk.runs.view)}
+        run = self._desk.runs.view
+        marks = {Context.RUN.value: run_mark(run)}
         present = leaves(split.arrangement)
         self._tabs.show([tabs_line(PANES, present, split.current, width=self.size.width, marks=marks)])
         context, is_readonly = self._workspace.current.CONTEXT, self._desk.settings.readonly
-        self._hints.show([hints_line(context, is_readonly=is_readonly, is_zoomed=split.is_zoomed)])
+        self._hints.show([hints_line(context, is_readonly=is_readonly, is_zoomed=split.is_zoomed, run=run)])
 
     def _completions(self, text: str) -> tuple[str, ...]:
         snapshot, view = self._desk.cluster.snapshot(), self._desk.runs.view

@@ -21,6 +21,14 @@ _MARKS = {
     RunState.FAILED: "✘",
     RunState.TEARING_DOWN: "◀",
 }
+_MUTATIONS = ("approve", "retry", "cancel", "teardown", "shell")
+_STATES = {
+    "approve": (RunState.AWAITING_APPROVAL,),
+    "retry": (RunState.FAILED, RunState.CANCELLED, RunState.PARKED),
+    "cancel": (RunState.WAITING, RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.UNKNOWN),
+    "teardown": tuple(state for state in RunState if state is not RunState.TORN_DOWN),
+}
+"""In which states of the run a key of the run pane is worth its place."""
 
 
 def header_facts(desk: Desk) -> HeaderFacts:
@@ -79,13 +87,16 @@ def tabs_line(
     return tuple(spans)
 
 
-def hints_line(context: Context, *, is_readonly: bool, is_zoomed: bool = False) -> Cells:
-    """Keys that work in the focused pane."""
+def hints_line(context: Context, *, is_readonly: bool, is_zoomed: bool = False, run: RunView | None = None) -> Cells:
+    """Keys that work in the focused pane, as the run on screen is; a plan that waits is told in every other pane."""
     spans: list[Span] = [Span(" ")]
     if is_zoomed:
         spans += [Span("z", Tone.ACCENT), Span(" unzoom  ", Tone.WARN)]
+    state = None if run is None else run.state
+    if state is RunState.AWAITING_APPROVAL and context is not Context.RUN:
+        spans += [Span("4", Tone.ACCENT), Span(" ◆ a plan waits  ", Tone.WARN)]
     for name, label in footer(context):
-        if is_readonly and label in ("approve", "retry", "cancel", "teardown", "shell"):
+        if (is_readonly and label in _MUTATIONS) or (label in _STATES and state not in _STATES[label]):
             continue
         spans += [Span(name, Tone.ACCENT), Span(f" {label}  ", Tone.MUTED)]
     return tuple(spans)

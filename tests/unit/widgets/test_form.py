@@ -127,3 +127,8 @@ async def test_the_field_with_the_focus_is_explained_in_full() -> None:
         await wait_for(pilot, lambda: "1…64 nodes · default 8" in screen_text(app), "the bounds and the default")
         await pilot.press("down", "down")
         await wait_for(pilot, lambda: "cheaper, may be taken back · default no" in screen_text(app), "the help")
+
+
+def test_large_bounds_are_told_without_an_exponent() -> None:
+    with pytest.raises(ValueError, match=r"must be 60…2,592,000 s$"):
+        read_field(Field("keep", "Keep", FieldKind.INTEGER, minimum=60, maximum=2_592_000, unit="s"), "1")
