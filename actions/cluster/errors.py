@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -102,6 +103,7 @@ class _Status(msgspec.Struct):
     details: _Details | None = None
 
 
+_TITLE = re.compile(r"<title>([^<]+)</title>", re.IGNORECASE)
 _status_decoder = msgspec.json.Decoder(_Status)
 
 
@@ -134,7 +136,14 @@ def _read_json(body: bytes) -> _Status:
     try:
         return _status_decoder.decode(body)
     except msgspec.DecodeError:
-        return _Status(message=one_line(body[:400].decode("utf-8", "replace"), limit=200))
+        return _Status(message=_text_of(body))
+
+
+def _text_of(body: bytes) -> str:
+    """What a proxy says: the title of a page, or the text as it is."""
+    text = body[:4000].decode("utf-8", "replace")
+    title = _TITLE.search(text)
+    return one_line(title[1] if title else text, limit=200)
 
 
 def _read_envelope(body: bytes) -> _Status:
@@ -163,6 +172,12 @@ def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
     """
     said = (status.message or status.reason or f"HTTP {status.code}").rstrip(".")
     match status.code:
+        case code if 300 <= code < 400:
+            return ApiRefusedError(
+                f"The address of {context} answers with a redirection, as an API server does not ({asked}).",
+                status=status,
+                hint="Check the server address in the kubeconfig.",
+            )
         case 401:
             return ApiAccessError(
                 f"The API server of {context} does not accept our credentials ({said}).",
