@@ -11,19 +11,22 @@ from aiohttp import web
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
-from actions.sandbox.cloud.eks import describe_cluster, list_clusters, no_such_cluster
+from actions.sandbox.cloud.eks import NO_AUTHORITY, describe_cluster, list_clusters, no_such_cluster
 from actions.sandbox.cloud.quotas import TARGET, service_quota
 from actions.sandbox.cloud.sts import caller_identity, refusal
 from actions.sandbox.options import SandboxOptions
 
 
-def create_app(session: KubeSession, options: SandboxOptions, clock: Clock | None = None) -> web.Application:
+def create_app(
+    session: KubeSession, options: SandboxOptions, clock: Clock | None = None, *, authority: bytes = NO_AUTHORITY
+) -> web.Application:
     """The application, to be mounted where `AWS_ENDPOINT_URL` points.
 
     Args:
         session: With the cluster that the account holds; its address is the cluster's endpoint.
         options: Names of cluster, region and account.
         clock: The cluster is as old as the application.
+        authority: Who signed the endpoint's certificate, in PEM.
     """
     created_at = (clock or SystemClock()).now().timestamp()
 
@@ -34,7 +37,8 @@ def create_app(session: KubeSession, options: SandboxOptions, clock: Clock | Non
         if request.match_info["name"] != options.cluster_name:
             answer = no_such_cluster(request.match_info["name"])
             return web.json_response(answer, status=404, headers={"x-amzn-ErrorType": "ResourceNotFoundException"})
-        return web.json_response(describe_cluster(options, endpoint=session.server, created_at=created_at))
+        answer = describe_cluster(options, endpoint=session.server, authority=authority, created_at=created_at)
+        return web.json_response(answer)
 
     async def query(request: web.Request) -> web.Response:
         if "X-Amz-Target" in request.headers:  # a JSON protocol, spoken at the same path

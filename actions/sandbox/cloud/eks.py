@@ -8,7 +8,7 @@ from typing import Any
 from actions.sandbox.options import SandboxOptions
 
 _VERSION = "1.32"
-_NO_AUTHORITY = base64.b64encode(b"plain HTTP on the loopback address").decode()
+NO_AUTHORITY = b"plain HTTP on the loopback address"
 
 
 def list_clusters(options: SandboxOptions) -> dict[str, Any]:
@@ -16,13 +16,16 @@ def list_clusters(options: SandboxOptions) -> dict[str, Any]:
     return {"clusters": [options.cluster_name]}
 
 
-def describe_cluster(options: SandboxOptions, *, endpoint: str, created_at: float) -> dict[str, Any]:
+def describe_cluster(
+    options: SandboxOptions, *, endpoint: str, created_at: float, authority: bytes = NO_AUTHORITY
+) -> dict[str, Any]:
     """`DescribeCluster`.
 
     Args:
         options: Names.
-        endpoint: Of the API server, with its scheme; it has no certificate.
+        endpoint: Of the API server, with its scheme.
         created_at: Seconds since the epoch.
+        authority: Who signed the endpoint's certificate, in PEM; the sandbox has none.
     """
     name, region, account = options.cluster_name, options.region, options.account
     return {
@@ -45,7 +48,7 @@ def describe_cluster(options: SandboxOptions, *, endpoint: str, created_at: floa
             "kubernetesNetworkConfig": {"serviceIpv4Cidr": "172.20.0.0/16", "ipFamily": "ipv4"},
             "identity": {"oidc": {"issuer": f"https://oidc.eks.{region}.amazonaws.com/id/SANDBOX"}},
             "status": "ACTIVE",
-            "certificateAuthority": {"data": _NO_AUTHORITY},
+            "certificateAuthority": {"data": base64.b64encode(authority).decode()},
             "platformVersion": "eks.9",
             "tags": {"eksml-sandbox": "true"},
             "health": {"issues": []},

@@ -79,7 +79,8 @@ async def cluster(folder: Path) -> AsyncIterator[RunningCluster]:
         await stack.enter_async_context(containers.serving(session))
         await stack.enter_async_context(world(session, OPTIONS, clock))
         await stack.enter_async_context(training_operator(plane, session))
-        endpoint = await stack.enter_async_context(account(session, OPTIONS))
+        authority = Path(plane.credentials.path("ca.crt")).read_bytes()
+        endpoint = await stack.enter_async_context(account(session, OPTIONS, authority))
         description = RunningCluster(
             server=plane.server,
             kubeconfig=str(plane.kubeconfig),

@@ -13,6 +13,7 @@ from actions.base.errors import ConsoleError
 from actions.base.files import private_directory
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
+from tests.realcluster.harness.authenticator import authenticating
 from tests.realcluster.harness.credentials import Credentials
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import free_ports, running
@@ -62,7 +63,9 @@ async def control_plane(folder: Path) -> AsyncIterator[ControlPlane]:
     )
     async with AsyncExitStack() as stack:
         await stack.enter_async_context(running(_etcd(plane, peer_port), name="etcd", logs=logs))
-        server = await stack.enter_async_context(running(_api_server(plane, server_port), name="api-server", logs=logs))
+        webhook = await stack.enter_async_context(authenticating(folder / "authenticator.kubeconfig"))
+        argv = _api_server(plane, server_port, webhook)
+        server = await stack.enter_async_context(running(argv, name="api-server", logs=logs))
         session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
         stack.push_async_callback(session.aclose)
 
@@ -100,7 +103,7 @@ def _etcd(plane: ControlPlane, peer_port: int) -> list[str]:
     ]
 
 
-def _api_server(plane: ControlPlane, port: int) -> list[str]:
+def _api_server(plane: ControlPlane, port: int, authenticator: Path) -> list[str]:
     of = plane.credentials.path
     policy = plane.folder / "audit-policy.yaml"
     policy.write_text(yaml.safe_dump(_AUDIT_POLICY), encoding="utf-8")
@@ -123,6 +126,7 @@ def _api_server(plane: ControlPlane, port: int) -> list[str]:
         "--service-cluster-ip-range=10.96.0.0/16",
         "--endpoint-reconciler-type=none",
         "--authorization-mode=Node,RBAC",
+        f"--authentication-token-webhook-config-file={authenticator}",
         "--anonymous-auth=false",
         "--storage-media-type=application/json",
         f"--audit-policy-file={policy}",

@@ -48,9 +48,15 @@ async def world(session: KubeSession, options: SandboxOptions, clock: Clock) -> 
 
 
 @asynccontextmanager
-async def account(session: KubeSession, options: SandboxOptions) -> AsyncIterator[str]:
-    """Answer for AWS until the context is left. Yields the endpoint's URL."""
-    runner = web.AppRunner(cloud.create_app(session, options), access_log=None)
+async def account(session: KubeSession, options: SandboxOptions, authority: bytes) -> AsyncIterator[str]:
+    """Answer for AWS until the context is left. Yields the endpoint's URL.
+
+    Args:
+        session: With the cluster that EKS tells of.
+        options: Its name and region.
+        authority: Who signed its certificate, in PEM.
+    """
+    runner = web.AppRunner(cloud.create_app(session, options, authority=authority), access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)
