@@ -16,6 +16,7 @@ from actions.cluster.diagnose.documents import cleaned
 from actions.cluster.diagnose.finding import Finding
 from actions.cluster.diagnose.intake import case_of, log_text
 from actions.cluster.diagnose.narrow import Question, narrowed
+from actions.cluster.diagnose.scopes import without_the_dead
 from actions.cluster.logs import LogLine, LogSource, read_log
 from actions.cluster.objects import Discovery, list_objects
 from actions.cluster.session import KubeSession
@@ -74,7 +75,7 @@ async def gather(session: KubeSession, question: Question | None, *, clock: Cloc
     now = (clock or SystemClock()).now().timestamp()
     namespace = question.namespace if question is not None else ""
     case = case_of(await _objects(session, namespace), taken_at=now)
-    case = _without_the_dead(case)
+    case = without_the_dead(case)
     if question is not None:
         case = narrowed(case, question)
     logs, newest_ns = await _logs(session, case, everything=question is not None)
@@ -100,13 +101,6 @@ async def _objects(session: KubeSession, namespace: str) -> list[Any]:
     if namespace not in ("", "default"):
         asked.append(allowed("v1", "Event", "default"))  # where events about nodes are
     return [cleaned(entry) for part in await asyncio.gather(*asked) for entry in part]
-
-
-def _without_the_dead(case: Case) -> Case:
-    """Without events about pods that are gone: they explain nothing that is there."""
-    alive = {(pod.namespace, pod.name) for pod in case.pods}
-    events = tuple(event for event in case.events if event.kind != "Pod" or (event.namespace, event.name) in alive)
-    return replace(case, events=events)
 
 
 async def _logs(session: KubeSession, case: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:

@@ -125,6 +125,67 @@ def _kubeflow_job(document: Object) -> Verdict:
     )
 
 
+_STEPS_OF_OTHERS = (
+    ("Complete", WorkState.FINISHED),
+    ("Completed", WorkState.FINISHED),
+    ("Failed", WorkState.FAILED),
+    ("Suspended", WorkState.WAITING),
+    ("StartupPolicyInProgress", WorkState.WAITING),
+    ("RestartingJobSet", WorkState.WAITING),
+)
+
+
+def _job_set(document: Object) -> Verdict:
+    """A JobSet or a TrainJob: no condition says that it runs, only the counts of its jobs."""
+    found = _first_true(document, _STEPS_OF_OTHERS)
+    if found is not None:
+        return found
+    status = _status(document)
+    jobs = [*(status.get("replicatedJobsStatus") or ()), *(status.get("jobsStatus") or ())]
+    runs = any(entry.get("active") or entry.get("ready") for entry in jobs)
+    return _verdict(WorkState.RUNNING if runs else WorkState.WAITING, reason="Active" if runs else "NoJobs")
+
+
+_VOLCANO_PHASES = {
+    "Completed": WorkState.FINISHED,
+    "Failed": WorkState.FAILED,
+    "Terminated": WorkState.FAILED,
+    "Running": WorkState.RUNNING,
+    "Completing": WorkState.RUNNING,
+}
+
+
+def _volcano_job(document: Object) -> Verdict:
+    """Aborted is waiting: `vsuspend` does that, and it can be resumed."""
+    state = _status(document).get("state") or {}
+    phase = str(state.get("phase") or "")
+    return _verdict(_VOLCANO_PHASES.get(phase, WorkState.WAITING), state, reason=phase or "NotSeen")
+
+
+def _pod_group(document: Object) -> Verdict:
+    """The phase decides: an `Unschedulable` of an earlier wait stays true beside a gang that runs."""
+    phase = str(_status(document).get("phase") or "")
+    if phase == "Completed":
+        return _verdict(WorkState.FINISHED, reason=phase)
+    if phase == "Running":
+        return _verdict(WorkState.RUNNING, reason=phase)
+    unschedulable = condition_of(document, "Unschedulable")
+    is_told = unschedulable is not None and unschedulable.get("status") == "True"
+    return _verdict(WorkState.WAITING, unschedulable if is_told else None, reason=phase or "NotSeen")
+
+
+def _kueue_workload(document: Object) -> Verdict:
+    finished = condition_of(document, "Finished")
+    if finished is not None and finished.get("status") == "True":
+        has_failed = "fail" in str(finished.get("reason") or "").lower()
+        return _verdict(WorkState.FAILED if has_failed else WorkState.FINISHED, finished)
+    admitted = _first_true(document, (("Admitted", WorkState.RUNNING),))
+    if admitted is not None:
+        return admitted
+    reserved = condition_of(document, "QuotaReserved")
+    return _verdict(WorkState.WAITING, reserved, reason="NotAdmitted")
+
+
 _RAY_FAILED_RUNS = frozenset({"FAILED", "STOPPED"})
 
 
@@ -285,6 +346,11 @@ _WORK: dict[tuple[str, str], _Rule] = {
     ("kubeflow.org", "MPIJob"): _kubeflow_job,
     ("ray.io", "RayJob"): _ray_job,
     ("ray.io", "RayCluster"): _ray_cluster,
+    ("trainer.kubeflow.org", "TrainJob"): _job_set,
+    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    ("batch.volcano.sh", "Job"): _volcano_job,
+    ("scheduling.volcano.sh", "PodGroup"): _pod_group,
+    ("kueue.x-k8s.io", "Workload"): _kueue_workload,
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,
     ("apps", "DaemonSet"): _daemon_set,

@@ -138,6 +138,8 @@ class Thing:
     status: Mapping[str, Any] = field(default_factory=dict)
     spec: Mapping[str, Any] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    owner: tuple[str, str] = ("", "")
+    """Kind and name."""
     created_at: float = 0.0
 
     def condition(self, kind: str) -> Condition | None:
@@ -203,6 +205,13 @@ class Case:
     def logs_of(self, pod: Pod) -> Iterator[Log]:
         """What may be that pod's log."""
         return (log for log in self.logs if log.pod in ("", pod.name))
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether its jobs are known and have all done what they were for."""
+        return bool(self.jobs) and all(
+            any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")) for job in self.jobs
+        )
 
     @property
     def now(self) -> float:

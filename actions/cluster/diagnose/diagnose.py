@@ -36,8 +36,8 @@ _RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     images.find,
     memory.find,
     fabric.find,
-    programs.find,
     jobs.find,
+    programs.find,
 )
 
 
@@ -46,7 +46,7 @@ def diagnose(case: Case) -> list[Finding]:
 
     All of the case is taken to belong together; see `diagnose_each` for a whole cluster.
     """
-    return _ordered(found for rule in _RULES for found in rule(case))
+    return [] if case.has_succeeded else _ordered(found for rule in _RULES for found in rule(case))
 
 
 def diagnose_each(case: Case) -> list[Finding]:
@@ -85,8 +85,8 @@ def _merged(alike: list[Finding]) -> Finding:
         return alike[0]
     first = max(alike, key=lambda one: one.severity is Severity.ERROR)
     quotes = [quote for position in range(8) for one in alike for quote in one.evidence[position : position + 1]]
-    others = len(alike) - 1
-    headline = f"{first.headline} (and {others} more like it)"
+    others = sum(one.next_step == first.next_step for one in alike) - 1
+    headline = f"{first.headline} (and {others} more like it)" if others else first.headline
     return finding(first.code, headline, quotes, first.next_step, severity=first.severity)
 
 

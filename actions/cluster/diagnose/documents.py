@@ -83,14 +83,19 @@ def thing_of(document: Mapping[str, Any]) -> Thing:
         status=status,
         spec=mapping(document.get("spec")),
         labels=mapping(metadata.get("labels")),
+        owner=_owner(metadata),
         created_at=moment(metadata.get("creationTimestamp")),
     )
+
+
+def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    owner = next(mappings(metadata.get("ownerReferences")), {})
+    return text(owner.get("kind")), text(owner.get("name"))
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod:
     """A pod."""
     metadata, spec, status = (mapping(document.get(part)) for part in ("metadata", "spec", "status"))
-    owner = next(mappings(metadata.get("ownerReferences")), {})
     volumes = mappings(spec.get("volumes"))
     return Pod(
         name=text(metadata.get("name")),
@@ -99,7 +104,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
         phase=text(status.get("phase")),
         reason=text(status.get("reason")),
         message=text(status.get("message")),
-        owner=(text(owner.get("kind")), text(owner.get("name"))),
+        owner=_owner(metadata),
         labels=mapping(metadata.get("labels")),
         annotations=mapping(metadata.get("annotations")),
         scheduler=text(spec.get("schedulerName")),

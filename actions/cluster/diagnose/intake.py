@@ -22,6 +22,7 @@ from actions.cluster.diagnose.documents import (
     text,
     thing_of,
 )
+from actions.cluster.diagnose.scopes import JOB_KINDS
 
 _PARTS = frozenset(
     {"pods", "nodes", "events", "logs", "job", "jobs", "nodeclaim", "nodeclaims", "workload", "workloads", "gpus"}
@@ -120,9 +121,6 @@ def _objects(document: Any) -> Iterator[Mapping[str, Any]]:
             yield entry
 
 
-_JOB_KINDS = frozenset({"Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster", "TrainJob", "JobSet", "TFJob"})
-
-
 def case_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (), taken_at: float = 0.0) -> Case:
     """A case of Kubernetes objects of any kinds, cleaned; kinds that no rule reads are left out."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
@@ -134,7 +132,7 @@ def case_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (), t
         nodes=tuple(map(node_of, kinds.get("Node", ()))),
         events=tuple(map(event_of, kinds.get("Event", ()))),
         logs=tuple(logs),
-        jobs=tuple(thing_of(entry) for kind in sorted(_JOB_KINDS) for entry in kinds.get(kind, ())),
+        jobs=tuple(thing_of(entry) for kind in sorted(JOB_KINDS) for entry in kinds.get(kind, ())),
         node_claims=tuple(map(thing_of, kinds.get("NodeClaim", ()))),
         volume_claims=tuple(map(thing_of, kinds.get("PersistentVolumeClaim", ()))),
         queued=tuple(map(thing_of, workloads)),

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.case import Case, Container, GpuReading, Pod, Thing
+from actions.cluster.diagnose.failure import failure_of
 from actions.cluster.diagnose.finding import Finding, field_quote, finding
 from actions.cluster.diagnose.programs import last_error
 from actions.cluster.diagnose.signs import hits, pattern
@@ -20,14 +21,16 @@ _MOST_LIMIT = re.compile(r"ActiveDeadlineSeconds: (\d+)|activeDeadlineSeconds[^\
 def find(case: Case) -> Iterator[Finding]:
     """What became of jobs."""
     yield from _launcher(case)
-    for job in case.jobs:
+    for job in sorted(
+        case.jobs, key=lambda one: bool(one.owner[1])
+    ):  # a person's own object before what was made of it
         yield from _job(case, job)
     yield from _deadline_pods(case)
     yield from _hang(case)
 
 
 def _job(case: Case, job: Thing) -> Iterator[Finding]:
-    reason, message = _failure_of(job)
+    reason, message = failure_of(job)
     if not reason and not message:
         return
     name = f"{job.kind or 'Job'} {job.name}".strip()
@@ -51,28 +54,9 @@ def _job(case: Case, job: Thing) -> Iterator[Finding]:
     )
 
 
-def _failure_of(job: Thing) -> tuple[str, str]:
-    """Reason and message of a job that has failed; two empty texts of one that has not, or whose failure was undone."""
-    if any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")):
-        return "", ""
-    for kind in ("Failed", "FailureTarget", "ReplicaFailure"):
-        condition = job.condition(kind)
-        if condition is not None and condition.status == "True":
-            return condition.reason, condition.message
-    deployment, run = str(job.status.get("jobDeploymentStatus") or ""), str(job.status.get("jobStatus") or "")
-    if deployment in ("Failed", "ValidationFailed") or (deployment == "Complete" and run in ("FAILED", "STOPPED")):
-        return str(job.status.get("reason") or run or deployment), str(job.status.get("message") or "")
-    phase = (job.status.get("state") or {}).get("phase") if isinstance(job.status.get("state"), dict) else ""
-    if phase in ("Failed", "Aborted", "Terminated"):
-        return str(phase), str(job.status["state"].get("message") or "")
-    if job.kind == "RayCluster" and job.status.get("state") == "failed":
-        return "failed", str(job.status.get("reason") or "")
-    return "", ""
-
-
 def _deadline_pods(case: Case) -> Iterator[Finding]:
     """A pod with a deadline of its own, where no job is known that says so."""
-    if any(_DEADLINE.search(" ".join(_failure_of(job))) for job in case.jobs):
+    if any(_DEADLINE.search(" ".join(failure_of(job))) for job in case.jobs):
         return
     quotes = [quote for pod in case.pods if pod.reason == "DeadlineExceeded" for quote in (pod.reason, pod.message)]
     events = [event for event in case.events if event.reason == "DeadlineExceeded"]

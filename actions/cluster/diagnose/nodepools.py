@@ -88,7 +88,8 @@ def _mismatches(refused: list[Refusal]) -> Iterator[Finding]:
 
 def _misfits(refused: list[Refusal]) -> Iterator[Finding]:
     """Labels, processors or memory that no node that is there has."""
-    unfit = [one for one in refused if one.has(*_MISFITS) and not set(one.short_of()) & {*ACCELERATORS, EFA}]
+    special = {*ACCELERATORS, EFA}
+    unfit = [one for one in refused if one.has(*_MISFITS) and (one.is_misfit or not special & set(one.short_of()))]
     if unfit:
         reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())
         yield finding(

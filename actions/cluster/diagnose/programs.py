@@ -6,9 +6,10 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.case import Case, Container, ContainerState, Pod
+from actions.cluster.diagnose.failure import is_failed
 from actions.cluster.diagnose.finding import QUOTE_LIMIT, Finding, field_quote, finding
 from actions.cluster.diagnose.signs import Hit, Sign, of_pod, pattern, read_signs, spoken
-from actions.cluster.diagnose.vocabulary import Code
+from actions.cluster.diagnose.vocabulary import Code, Severity
 
 _MODEL = re.compile(r"huggingface\.co/(?:api/models/)?([\w.-]+/[\w.-]+)|(?:model|repo) ([\w.-]+/[\w.-]+) is restricted")
 
@@ -133,13 +134,17 @@ def _detail(waiting: ContainerState) -> str:
 
 
 def _failure(case: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+    """A container that has ended for good; while its job is known to go on, that is no failure of the job."""
     error = last_error(case, pod) or failed.message.strip()[:QUOTE_LIMIT]
+    goes_on = any(not is_failed(job) for job in case.jobs) and not any(is_failed(job) for job in case.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
+    headline += " while its job goes on" if goes_on else ""
     return finding(
-        Code.JOB_FAILED,
+        Code.CRASH_LOOP if goes_on else Code.JOB_FAILED,
         f"{headline}: {error}" if error else headline,
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
         f"Read the end of its log: kubectl logs {pod.name}.",
+        severity=Severity.WARNING if goes_on else None,
     )
 
 

@@ -94,6 +94,8 @@ def _brief(message: str) -> str:
 
 
 def _volcano_queue(case: Case) -> Iterator[Finding]:
+    if case.pods and not any(pod.is_unscheduled for pod in case.pods) and not any(map(_is_waiting, case.gangs)):
+        return
     running = {gang.name for gang in case.gangs if not _is_waiting(gang)}
     texts = [(event.message, event.name) for event in case.events if event.name not in running]
     found = list(hits(texts, _QUEUE_FULL)) if not case.queued else []
@@ -142,6 +144,6 @@ def _gang(case: Case) -> Iterator[Finding]:
     yield finding(
         Code.GANG_WAITING,
         f"The gang scheduler waits until all {total or ''} pods{who} fit at once{fits}".replace("  ", " "),
-        lines[:3],
+        [*lines[:3], *(one.message for one in refusals(case) if one.reasons)],
         f"Free or add room for {missing + ' ' if missing else ''}more pods, or lower minMember.",
     )

@@ -24,7 +24,7 @@ def find(case: Case) -> Iterator[Finding]:
     refused = list(refusals(case))
     yield from _device_plugins(case, refused)
     yield from _adapters(case, refused)
-    yield from _taints(refused)
+    yield from _taints(case, refused)
     yield from _claims(refused)
     yield from _accelerators(refused)
     yield from _nominations(case, refused)
@@ -86,24 +86,26 @@ def _adapters(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
 def _is_about_adapters(refusal: Refusal) -> bool:
     """Whether adapters are what is missing: more nodes lack them than lack accelerators."""
     short = refusal.short_of()
-    return short.get(EFA, 0) > max((short.get(name, 0) for name in ACCELERATORS), default=0)
+    return not refusal.is_misfit and short.get(EFA, 0) > max((short.get(name, 0) for name in ACCELERATORS), default=0)
 
 
 def _lacks_accelerators(refusal: Refusal) -> bool:
-    return any(name in refusal.short_of() for name in ACCELERATORS)
+    return not refusal.is_misfit and any(name in refusal.short_of() for name in ACCELERATORS)
 
 
-def _taints(refused: list[Refusal]) -> Iterator[Finding]:
+def _taints(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
     keys: dict[str, list[Refusal]] = {}
     for one in refused:
         for key in one.taints():
             keys.setdefault(key, []).append(one)
     lost = [key for key in keys if key in _LOST_TAINTS]
     blamed = [
-        key for key in keys if key not in (*_LOST_TAINTS, _DISK_TAINT, *_PASSING_TAINTS) and _explains(key, keys[key])
+        key
+        for key in keys
+        if key not in (*_LOST_TAINTS, _DISK_TAINT, *_PASSING_TAINTS) and _explains(case, key, keys[key])
     ]
     if blamed:
-        yield _taint(blamed, keys, lost)
+        yield _taint(case, blamed, keys, lost)
     elif lost and not any(map(_lacks_accelerators, keys[lost[0]])):
         yield finding(
             Code.NODE_LOST,
@@ -120,27 +122,39 @@ def _taints(refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
-def _explains(key: str, refused: list[Refusal]) -> bool:
+def _explains(case: Case, key: str, refused: list[Refusal]) -> bool:
     """Whether the taint, and no lack on other nodes, is why the pod waits.
 
-    Nodes without any accelerator are also `Insufficient` of it: a taint that is named after an accelerator explains
-    that. Any other taint (of the control plane, of another team) explains a wait only if no resource is lacking.
+    Nodes without any accelerator are also `Insufficient` of it: a taint that stands before the accelerators explains
+    that. Any other taint (of the control plane, of another team) explains a wait only if no resource is lacking, and
+    one that the scheduler does not name only if nothing else is told.
     """
-    is_accelerators = key in ACCELERATORS
-    return any((is_accelerators and not _is_about_adapters(one)) or not one.short_of() for one in refused)
+    asks = any(pod.requests.get(name) for pod in case.pods for name in ACCELERATORS)
+    if key in ACCELERATORS or (not key and asks and _tainted_accelerators(case)):
+        return any(not _is_about_adapters(one) for one in refused)
+    if not key:
+        return any(len(one.reasons) == 1 for one in refused)
+    return any(not one.short_of() for one in refused)
 
 
-def _taint(blamed: list[str], keys: dict[str, list[Refusal]], lost: list[str]) -> Finding:
+def _tainted_accelerators(case: Case) -> list[str]:
+    """Keys of taints before every accelerator that is there."""
+    equipped = [node for node in case.nodes if any(name in node.allocatable for name in ACCELERATORS)]
+    return [key for node in equipped for key in node.taints] if all(node.taints for node in equipped) else []
+
+
+def _taint(case: Case, blamed: list[str], keys: dict[str, list[Refusal]], lost: list[str]) -> Finding:
     key = min(blamed, key=lambda one: one not in ACCELERATORS)
     refused = keys[key]
     nodes = max(one.taints().get(key, 0) for one in refused)
     further = sum(max(one.taints().get(other, 0) for one in keys[other]) for other in lost)
+    named = key or next(iter(_tainted_accelerators(case) or [key for node in case.nodes for key in node.taints]), "")
     also = f" {further} further node{'s are' if further > 1 else ' is'} unreachable." if further else ""
     return finding(
         Code.TAINT,
-        f"{pod_names(refused)} does not tolerate the taint {key} of {nodes} node{'s' if nodes != 1 else ''}",
+        f"{pod_names(refused)} does not tolerate the taint{f' {named}' if named else ''} of {nodes} nodes",
         quotes_of(refused),
-        f"Add a toleration for {key} to the pod.{also}",
+        f"Add a toleration for {named or 'the taint of those nodes'} to the pod.{also}",
     )
 
 

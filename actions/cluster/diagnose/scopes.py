@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
-from actions.cluster.diagnose.case import Case, Event, Pod, Thing
+from actions.cluster.diagnose.case import Case, Event, Pod
 
 _OWNER_LABELS = (
     "training.kubeflow.org/job-name",
@@ -16,6 +16,9 @@ _OWNER_LABELS = (
     "volcano.sh/job-name",
     "jobset.sigs.k8s.io/jobset-name",
 )
+_MOST_LEVELS = 4
+JOB_KINDS = frozenset({"Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster", "TrainJob", "JobSet", "TFJob"})
+"""The kinds of work that is read."""
 _MEMBER = re.compile(r"-(?:worker|launcher|master|head|server|raycluster)(?:-.*)?$|-\d+$")
 
 
@@ -29,14 +32,14 @@ def scopes_of(case: Case) -> Iterator[Case]:
         return
     groups: dict[tuple[str, str], list[Pod]] = {}
     for pod in case.pods:
-        groups.setdefault((pod.namespace, workload_of(pod)), []).append(pod)
+        groups.setdefault((pod.namespace, root_of(case, pod.namespace, workload_of(pod))), []).append(pod)
     for job in case.jobs:
-        if not any(_belongs(job, key) for key in groups):
-            groups[(job.namespace, job.name)] = []
+        groups.setdefault((job.namespace, root_of(case, job.namespace, job.name)), [])
     taken: set[int] = set()
     for key, pods in groups.items():
         scope = _scope(case, key, tuple(pods))
         taken |= {id(event) for event in scope.events if event.kind not in ("Node", "NodeClaim")}
+        taken |= {id(thing) for thing in (*scope.queued, *scope.gangs)}
         yield scope
     yield _rest(case, taken)
 
@@ -50,17 +53,34 @@ def workload_of(pod: Pod) -> str:
     return owner or _MEMBER.sub("", pod.name)
 
 
-def _belongs(job: Thing, key: tuple[str, str]) -> bool:
-    """Whether the group is of that job: its name, or one that an operator made from it."""
-    namespace, name = key
-    return job.namespace in ("", namespace) and (name == job.name or name.startswith(f"{job.name}-"))
+def root_of(case: Case, namespace: str, name: str) -> str:
+    """The name of the job that a person made: of a RayCluster its RayJob, of a launcher's Job its MPIJob."""
+    for _ in range(_MOST_LEVELS):
+        above = next(
+            (job.owner[1] for job in case.jobs if job.name == name and job.namespace == namespace and job.owner[1]), ""
+        )
+        if not above or above == name:
+            break
+        name = above
+    return name
+
+
+def without_the_dead(case: Case) -> Case:
+    """Without events about pods, jobs and gangs that are gone: they explain nothing that is there."""
+    alive = {("Pod", pod.name) for pod in case.pods} | {(job.kind, job.name) for job in case.jobs}
+    alive |= {("PodGroup", gang.name) for gang in case.gangs}
+    kinds = {"Pod", "PodGroup", *JOB_KINDS}
+    return replace(
+        case,
+        events=tuple(event for event in case.events if event.kind not in kinds or (event.kind, event.name) in alive),
+    )
 
 
 def _scope(case: Case, key: tuple[str, str], pods: tuple[Pod, ...]) -> Case:
     names = {pod.name for pod in pods}
     hosts = {pod.node for pod in pods if pod.node}
     has_homeless = any(pod.is_unscheduled for pod in pods)
-    jobs = tuple(job for job in case.jobs if _belongs(job, key) or (not pods and (job.namespace, job.name) == key))
+    jobs = tuple(job for job in case.jobs if (job.namespace, root_of(case, job.namespace, job.name)) == key)
     owned = names | {job.name for job in jobs} | {key[1]}
     return replace(
         case,
@@ -95,6 +115,8 @@ def _rest(case: Case, taken: set[int]) -> Case:
         jobs=(),
         logs=(),
         gpus=(),
+        queued=tuple(one for one in case.queued if id(one) not in taken),
+        gangs=tuple(one for one in case.gangs if id(one) not in taken),
         last_log_age_s=None,
         events=tuple(
             event for event in case.events if id(event) not in taken and (event.kind != "Pod" or event.name in known)

@@ -14,7 +14,7 @@ from actions.cluster.diagnose.case import Case, Event, Pod
 _FIT = re.compile(r"(\d+)/(\d+) nodes are (?:un)?available: (.*)", re.DOTALL)
 _PREEMPTION = re.compile(r"\.? preemption: |\. no new claims to deallocate")
 _REASON = re.compile(r"(?:^|, )(?:(\d+) )?(.+?)(?=, \d+ |$)", re.DOTALL)
-_TAINT = re.compile(r"taint \{([^:}]+)")
+_TAINT = re.compile(r"untolerated taint(?:\(s\)| \{([^:}]+))")
 
 NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
 
@@ -34,12 +34,21 @@ class Refusal:
         return {reason[len(word) :]: count for reason, count in self.reasons.items() if reason.startswith(word)}
 
     def taints(self) -> dict[str, int]:
-        """Nodes by the key of the taint that the pod does not tolerate."""
+        """Nodes by the key of the taint that the pod does not tolerate; empty where the scheduler does not name it."""
         found: dict[str, int] = {}
         for reason, count in self.reasons.items():
             if match := _TAINT.search(reason):
-                found[match[1].strip()] = found.get(match[1].strip(), 0) + count
+                key = (match[1] or "").strip()
+                found[key] = found.get(key, 0) + count
         return found
+
+    @property
+    def is_misfit(self) -> bool:
+        """Whether nodes that have the resources fail for another reason.
+
+        Volcano looks at resources first (and says *unavailable*), kube-scheduler at selectors first.
+        """
+        return "nodes are unavailable" in self.message and self.has("didn't match")
 
     def has(self, *words: str) -> bool:
         """Whether any reason holds any of the words."""

@@ -127,3 +127,45 @@ def test_objects_without_a_status_are_survived() -> None:
         ("NodeClaim", "karpenter.sh/v1"),
     ):
         assert _state({"apiVersion": api_version, "kind": kind, "status": None, "spec": None}) is WorkState.WAITING
+
+
+def _with_status(kind: str, api_version: str, **status: Any) -> dict[str, Any]:
+    return {"apiVersion": api_version, "kind": kind, "metadata": {}, "status": status}
+
+
+def _condition(kind: str, status: str = "True", **words: str) -> dict[str, str]:
+    return {"type": kind, "status": status, **words}
+
+
+@pytest.mark.parametrize(
+    ("phase", "state"),
+    [("Running", WorkState.RUNNING), ("Completed", WorkState.FINISHED), ("Inqueue", WorkState.WAITING)],
+)
+def test_the_phase_of_a_gang_counts_more_than_an_old_condition(phase: str, state: WorkState) -> None:
+    old = _condition("Unschedulable", reason="NotEnoughResources", message="4/4 tasks in gang unschedulable")
+    gang = _with_status("PodGroup", "scheduling.volcano.sh/v1beta1", phase=phase, conditions=[old])
+    assert _state(gang) is state
+    assert ("gang" in verdict_of(gang).message) == (state is WorkState.WAITING)
+
+
+@pytest.mark.parametrize(
+    ("kind", "api_version", "status", "state"),
+    [
+        ("JobSet", "jobset.x-k8s.io/v1alpha2", {"conditions": [_condition("Completed")]}, WorkState.FINISHED),
+        ("JobSet", "jobset.x-k8s.io/v1alpha2", {"replicatedJobsStatus": [{"active": 2}]}, WorkState.RUNNING),
+        ("TrainJob", "trainer.kubeflow.org/v1alpha1", {"conditions": [_condition("Failed")]}, WorkState.FAILED),
+        ("TrainJob", "trainer.kubeflow.org/v1alpha1", {}, WorkState.WAITING),
+        ("Job", "batch.volcano.sh/v1alpha1", {"state": {"phase": "Aborted"}}, WorkState.WAITING),
+        ("Job", "batch.volcano.sh/v1alpha1", {"state": {"phase": "Completing"}}, WorkState.RUNNING),
+        ("Workload", "kueue.x-k8s.io/v1beta1", {"conditions": [_condition("Admitted")]}, WorkState.RUNNING),
+        (
+            "Workload",
+            "kueue.x-k8s.io/v1beta1",
+            {"conditions": [_condition("QuotaReserved", "False")]},
+            WorkState.WAITING,
+        ),
+        ("Workload", "kueue.x-k8s.io/v1beta1", {"conditions": [_condition("Finished")]}, WorkState.FINISHED),
+    ],
+)
+def test_work_of_other_operators(kind: str, api_version: str, status: dict[str, Any], state: WorkState) -> None:
+    assert _state(_with_status(kind, api_version, **status)) is state

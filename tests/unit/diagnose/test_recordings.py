@@ -1,0 +1,82 @@
+"""Every moment of every recording of a real operator: what would the operator be told, and is it true?"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actions.cluster.conditions import Verdict, WorkState, verdict_of
+from actions.cluster.diagnose.diagnose import diagnose_each
+from actions.cluster.diagnose.documents import cleaned
+from actions.cluster.diagnose.finding import Finding
+from actions.cluster.diagnose.intake import case_of
+from actions.cluster.diagnose.scopes import without_the_dead
+from actions.cluster.diagnose.vocabulary import Code, Severity
+from tests.unit.diagnose.recordings import World, moments, recordings
+from tests.unit.diagnose.samples import is_quoted
+
+pytestmark = pytest.mark.skipif(not recordings(), reason="the recordings are not beside the repository")
+
+_OPERATORS = ("PyTorchJob", "MPIJob")
+_ROOTS = (*_OPERATORS, "RayJob", "RayCluster")
+_ENDS = {"Succeeded": WorkState.FINISHED, "Failed": WorkState.FAILED}
+
+
+def _told(world: World) -> list[Finding]:
+    return diagnose_each(without_the_dead(case_of(cleaned(world.documents()))))
+
+
+def _is_true(document: dict[str, Any], kind: str) -> bool:
+    conditions = document["status"].get("conditions") or ()
+    return any(one["type"] == kind and one["status"] == "True" for one in conditions)
+
+
+def _check_verdict(document: dict[str, Any], verdict: Verdict) -> None:
+    """An end is told exactly when the operator has recorded it."""
+    if document["kind"] in _OPERATORS:
+        ended = next((state for kind, state in _ENDS.items() if _is_true(document, kind)), None)
+        assert (verdict.state if verdict.is_final else None) == ended
+        if _is_true(document, "Running") and ended is None:
+            assert verdict.state is WorkState.RUNNING
+    if document["kind"] == "RayJob":
+        deployment = document["status"].get("jobDeploymentStatus")
+        assert verdict.is_final == (deployment in ("Complete", "Failed"))
+
+
+def _check_findings(world: World, verdicts: dict[tuple[str, str], Verdict], told: list[Finding]) -> None:
+    roots = [verdict.state for (kind, _), verdict in verdicts.items() if kind in _ROOTS]
+    pods = [document for (kind, _), document in world.objects.items() if kind == "Pod"]
+    is_fine = all(document["status"].get("phase") in ("Running", "Succeeded") for document in pods)
+    has_failed = any(verdict.state is WorkState.FAILED for verdict in verdicts.values())
+    if roots and pods and is_fine and not has_failed and not _has_restarts(pods):
+        assert [one for one in told if one.severity is not Severity.INFO] == []
+    if any(one.code in (Code.JOB_FAILED, Code.JOB_DEADLINE) for one in told):
+        assert has_failed
+    documents = world.documents()
+    for one in told:
+        assert all(is_quoted(quote, documents) for quote in one.evidence), one
+
+
+def _has_restarts(pods: list[dict[str, Any]]) -> bool:
+    return any(one.get("restartCount") for pod in pods for one in pod["status"].get("containerStatuses") or ())
+
+
+@pytest.mark.parametrize("path", recordings(), ids=lambda path: f"{path.parent.name}-{path.stem}")
+def test_no_moment_of_a_recording_is_misread(path: Path) -> None:
+    for world in moments(path):
+        verdicts = {key: verdict_of(document) for key, document in world.objects.items()}
+        for key, verdict in verdicts.items():
+            _check_verdict(world.objects[key], verdict)
+        _check_findings(world, verdicts, _told(world))
+
+
+def test_a_job_that_has_failed_is_always_told() -> None:
+    silent = []
+    for path in recordings():
+        last = list(moments(path))[-1]  # the same world, after the last change
+        verdicts = {key: verdict_of(document) for key, document in last.objects.items()}
+        if any(v.state is WorkState.FAILED for (kind, _), v in verdicts.items() if kind in _ROOTS) and not _told(last):
+            silent.append(path.stem)
+    assert silent == []
