@@ -22,6 +22,8 @@ class ContainerRun:
     restarts: int = 0
     id: str = ""
     """Of its newest instance, as its runtime calls it; empty before there is one."""
+    variables: dict[str, str] = field(default_factory=dict)
+    """What Secrets and ConfigMaps held when it was made."""
     log: LogFile | None = None
     previous_log: LogFile | None = None
     load: GpuLoad = field(default_factory=GpuLoad)

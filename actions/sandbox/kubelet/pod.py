@@ -11,6 +11,7 @@ from actions.base.errors import ConsoleError, UnreachableError
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, Document
 from actions.sandbox.kubelet.container import ContainerRun
+from actions.sandbox.kubelet.environment import resolve
 from actions.sandbox.kubelet.inside import inside_of, restarts_after
 from actions.sandbox.kubelet.logfile import LogFile
 from actions.sandbox.kubelet.machine import Machines
@@ -122,6 +123,7 @@ class PodRun:
         """Pull, run, and run again as the restart policy says, until the container has ended for good."""
         await self._pull(container)
         while True:
+            await self._configure(container)
             await self._clock.sleep(self._options.container_start_seconds)
             code = await self._run_once(container)
             if not restarts_after(self.spec, container, code):
@@ -141,6 +143,22 @@ class PodRun:
             await self._clock.sleep(self._options.image_pull_seconds)
             self._machines.keep_image(node, image)
         await self._event("Pulled", f'Successfully pulled image "{image}"')
+
+    async def _configure(self, container: ContainerRun) -> None:
+        """Read the variables that other objects hold; wait for those that are not there."""
+        if not container.spec.references:
+            return
+        while True:
+            found = await resolve(container.spec.references, self.spec.namespace, self._client)
+            if not isinstance(found, str):
+                container.variables = found
+                return
+            waiting = {"waiting": {"reason": "CreateContainerConfigError", "message": found}}
+            if container.state != waiting:
+                container.state = waiting
+                await self._report()
+                await self._event("Failed", f"Error: {found}", is_warning=True)
+            await self._clock.sleep(_RETRY_SECONDS)
 
     async def _run_once(self, container: ContainerRun) -> int:
         inside = inside_of(

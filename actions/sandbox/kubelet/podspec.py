@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from actions.sandbox.actors.kinds import GPU, Document, labels_of, uid_of
+from actions.sandbox.kubelet.environment import Reference, references_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,6 +17,8 @@ class ContainerSpec:
     image: str
     argv: tuple[str, ...]
     environment: Mapping[str, str]
+    references: tuple[Reference, ...]
+    """Variables that other objects hold."""
     gpus: int
     mounts: Mapping[str, str]
     """Mount point → name of the pod's volume."""
@@ -72,6 +75,7 @@ def _container(pod: Document, container: Document) -> ContainerSpec:
         image=image,
         argv=tuple(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))),
         environment=_environment(pod, container),
+        references=references_of(container),
         gpus=int(str(amounts.get(GPU, 0))),
         mounts={mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts") or ()},
         ports=frozenset(int(port["containerPort"]) for port in container.get("ports") or ()),
@@ -81,7 +85,7 @@ def _container(pod: Document, container: Document) -> ContainerSpec:
 
 
 def _environment(pod: Document, container: Document) -> dict[str, str]:
-    """Variables with their values; one from a Secret or ConfigMap is left out, as nothing here reads it."""
+    """Variables whose values the pod itself knows."""
     found = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
     found["KUBERNETES_SERVICE_HOST"] = "172.20.0.1"
     for variable in container.get("env") or ():

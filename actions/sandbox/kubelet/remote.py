@@ -10,6 +10,7 @@ from actions.base.clock import Clock
 from actions.sandbox.kubelet.meetings import Meetings
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.ports import Channel, ExecStreams
+from actions.sandbox.workloads.commands import reads_input
 from actions.sandbox.workloads.images import exec_program
 from actions.sandbox.workloads.program import GpuLoad, Program, Step
 from actions.sandbox.workloads.shell import Leave, is_conversation, run_lines, without_env
@@ -41,15 +42,20 @@ class RemoteCommand:
         """Run the command and return its exit code."""
         argv = without_env(argv)
         if not is_conversation(argv):
-            return await self._run(exec_program(self._inside, list(argv)))
+            given = await self._all_input() if reads_input(argv) else ""
+            return await self._run(exec_program(self._inside, list(argv), given))
         return await (self._converse() if self._tty else self._run_input())
 
     async def _run_input(self) -> int:
         """A shell that reads its script from standard input."""
-        script = bytearray()
+        return await self._run(_until_exit(self._inside, await self._all_input()))
+
+    async def _all_input(self) -> str:
+        """Standard input to its end."""
+        read = bytearray()
         while data := await self._streams.read():
-            script += data
-        return await self._run(_until_exit(self._inside, script.decode(errors="replace")))
+            read += data
+        return read.decode(errors="replace")
 
     async def _converse(self) -> int:
         """A shell at a terminal: prompt, line, answer."""

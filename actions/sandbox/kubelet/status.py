@@ -44,7 +44,6 @@ def pod_status(
         "hostIP": host,
         "hostIPs": [{"ip": host}],
         "startTime": started_at,
-        "qosClass": "BestEffort",
         "containerStatuses": [container.status() for container in containers],
     }
     if address:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -82,6 +83,7 @@ class Containers:
             feed = PodFeed(pod, site)
             self._feeds[uid] = feed
             self._tasks[uid] = asyncio.create_task(feed.run(), name=f"pod {feed.spec.key}")
+            self._tasks[uid].add_done_callback(_complain)
         if phase == "Running" and uid in self._feeds:
             self._feeds[uid].started(pod)
 
@@ -90,3 +92,9 @@ class Containers:
         task = self._tasks.pop(uid, None)
         if task is not None:
             task.cancel()
+
+
+def _complain(task: asyncio.Task[None]) -> None:
+    """A pod that the API server does not let end as it wants is a difference to be found, not to be waited for."""
+    if not task.cancelled() and (error := task.exception()) is not None:
+        sys.stderr.write(f"realcluster: {task.get_name()}: {error!r}\n")

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from actions.base.clock import Clock
-from actions.base.errors import ConsoleError
+from actions.base.errors import UnreachableError
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, Document, Kind
 from actions.sandbox.kubelet.container import ContainerRun
@@ -166,7 +166,7 @@ class PodFeed:
             try:
                 await self._client.patch_status(PODS, self._pod, status)
                 return
-            except ConsoleError:
+            except UnreachableError:
                 await self._site.clock.sleep(_MOUNT_SECONDS)
 
     def _path(self, container: ContainerRun, *, before: int = 0) -> Path:
