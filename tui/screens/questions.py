@@ -93,7 +93,7 @@ def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
     kinds: dict[str, int] = {}
     for item in owned:
         kinds[item.kind] = kinds.get(item.kind, 0) + 1
-    lines: list[Cells] = [(Span("Stops its jobs and removes what it made, in reverse order, then audits."),)]
+    lines: list[Cells] = [(Span("Stops its jobs, removes what it made in reverse order, then audits."),)]
     counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
     lines += [(Span(f"  {line}"),) for line in textwrap.wrap(counted, _WIDTH)]
     kept = sum(item.existed for item in view.owned)
@@ -102,5 +102,5 @@ def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
     if deletes_data:
         lines.append((Span("Storage of the run is deleted with all data on it.", Tone.BAD),))
     else:
-        lines.append((Span("Storage with data stays unless delete_data=true is given.", Tone.MUTED),))
+        lines.append((Span("Storage with data stays; it goes with :teardown delete_data=true", Tone.MUTED),))
     return lines
