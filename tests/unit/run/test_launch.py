@@ -1,0 +1,93 @@
+"""What a launch looks for, and which cluster a run will work in."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConfigError
+from actions.base.files import shipped_blueprints
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.run.client import load_run
+from actions.run.creation import load_environment
+from actions.run.launch import create_run
+from tests.support.answering import write_kubeconfig
+
+
+@pytest.fixture(autouse=True)
+def _a_machine_without_terraform(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def launched(home: Path, *, preset: str = "rehearsal", existing_cluster: bool = False, **options: object) -> Path:
+    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
+    given = {name: str(value) for name, value in options.items() if name not in ("target", "environment")}
+    target, environment = options.get("target", ClusterTarget()), options.get("environment", {})
+    assert isinstance(target, ClusterTarget)
+    assert isinstance(environment, dict)
+    return create_run(
+        blueprint,
+        bind(blueprint, given, preset=preset, existing_cluster=existing_cluster),
+        target=target,
+        environment=environment,
+        clock=SystemClock(),
+        home=home / "runs",
+    )
+
+
+def test_a_program_that_is_missing_is_told_before_there_is_a_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="needs the terraform program for network"):
+        launched(tmp_path, preset="")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_secret_that_is_missing_is_told_before_there_is_a_run(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="ngc_api_key refers to a secret: env:NO_SUCH_KEY"):
+        launched(tmp_path, ngc_api_key="env:NO_SUCH_KEY")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_run_that_makes_its_cluster_never_works_in_the_one_that_was_looked_at(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "prod", "https://prod.example")
+    cluster = load_run(launched(tmp_path, target=ClusterTarget(kubeconfig, "here"))).cluster
+    assert (cluster.context, cluster.kubeconfig) == ("", "")
+
+
+def test_a_run_in_the_present_cluster_keeps_to_it_when_the_current_context_changes(tmp_path: Path) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "prod", "https://prod.example")
+    folder = launched(tmp_path, existing_cluster=True, target=ClusterTarget(kubeconfig))
+    cluster = load_run(folder).cluster
+    assert (cluster.context, cluster.kubeconfig) == ("here", str(kubeconfig))
+
+
+def test_a_run_in_the_present_cluster_finds_it_by_the_variable_that_named_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    kubeconfig = write_kubeconfig(tmp_path / "prod", "https://prod.example")
+    monkeypatch.setenv("KUBECONFIG", str(kubeconfig))
+    folder = launched(tmp_path, existing_cluster=True)
+    assert load_run(folder).cluster.context == "here"
+    assert load_environment(folder)["KUBECONFIG"] == str(kubeconfig)
+
+
+def test_a_run_in_a_cluster_that_nobody_named_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="There is no kubeconfig"):
+        launched(tmp_path, existing_cluster=True)
+
+
+def test_credentials_are_not_stored_and_that_there_are_none_is(tmp_path: Path) -> None:
+    given = {"AWS_SECRET_ACCESS_KEY": "CANARY", "AWS_SESSION_TOKEN": "", "AWS_PROFILE": "default"}
+    folder = launched(tmp_path, environment=given)
+    stored = json.loads((folder / "environment.json").read_text())
+    assert stored == {"AWS_SESSION_TOKEN": "", "AWS_PROFILE": "default"}
+
+
+def test_a_run_stays_with_the_aws_that_it_was_launched_into(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9/aws")
+    assert load_environment(launched(tmp_path))["AWS_ENDPOINT_URL"] == "http://127.0.0.1:9/aws"
