@@ -188,11 +188,14 @@ class Reflector(Generic[T]):
                 asyncio.timeout(_FIRST_EVENT_SECONDS) as patience,
             ):
                 loop = asyncio.get_running_loop()
+                renewed_at = loop.time()
                 async for kind, raw in self._events(aiter(stream)):
                     if self._version:
                         self._apply(kind, raw)
                         continue
-                    patience.reschedule(loop.time() + _FIRST_EVENT_SECONDS)
+                    if (now := loop.time()) - renewed_at > 1.0:  # not for every event: it costs as much as decoding
+                        renewed_at = now
+                        patience.reschedule(now + _FIRST_EVENT_SECONDS)
                     if kind == "BOOKMARK":
                         meta = self._wire.meta_of(raw)
                         if ends_initial_events(meta):

@@ -19,6 +19,8 @@ IDENTITY = "identity"
 CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
+_HEAD_START_SECONDS = 1.0
+"""For the cluster, before the catalogue is read: whoever opens the console wants to see nodes first."""
 
 
 class Desk:
@@ -53,7 +55,7 @@ class Desk:
     def start(self) -> None:
         """Begin to follow the cluster and the runs."""
         self.connect()
-        self.supervisor.keep(CATALOGUE, self.blueprints.run)
+        self.supervisor.keep(CATALOGUE, self._read_catalogue)
         self.supervisor.keep(RUNS, lambda: self.runs.run(lambda: self.supervisor.mark_live(RUNS)))
 
     def connect(self) -> None:
@@ -77,6 +79,10 @@ class Desk:
         await self.supervisor.aclose()
         self.runs.close()
         self.blueprints.close()
+
+    async def _read_catalogue(self) -> None:
+        await self.clock.sleep(_HEAD_START_SECONDS)
+        await self.blueprints.run()
 
     def _connected(self) -> None:
         self.supervisor.mark_live(CLUSTER)

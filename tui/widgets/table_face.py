@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import chain
 from typing import Generic, TypeVar
 
 from rich.style import Style
 from textual.strip import Strip
 
-from tui.present.cells import Cells, Span, Tone, fit
+from tui.present.cells import Cells, CellValue, Span, Tone, fit
 from tui.widgets.columns import GAP, Column, Fitted, fit_columns
 from tui.widgets.row_order import RowOrder
 from tui.widgets.stripes import StripWidget
@@ -30,6 +31,7 @@ class TableFace(Generic[RowT]):
         self.fitted: tuple[Fitted[RowT], ...] = ()
         self._width = -1
         self._strips: dict[tuple[str, Style], tuple[RowT, Strip]] = {}
+        self._cells: dict[str, list[tuple[CellValue, Cells]]] = {}
 
     def fit_to(self, width: int) -> None:
         """Choose the columns for `width` terminal columns."""
@@ -41,6 +43,7 @@ class TableFace(Generic[RowT]):
     def forget(self) -> None:
         """Drop finished rows."""
         self._strips.clear()
+        self._cells.clear()
 
     def column_named(self, column_id: str) -> Column[RowT] | None:
         """The column with that id, fitting or not."""
@@ -61,15 +64,24 @@ class TableFace(Generic[RowT]):
         if known is not None and known[0] is row:
             return known[1]
         if len(self._strips) > KEPT_STRIPS:
-            self._strips.clear()
-        cells: list[Span] = []
-        for fitted in self.fitted:
-            column = fitted.column
-            cells += fit(column.cell(row), fitted.width, align_right=column.align == "right")
-            cells.append(_GAP)
-        strip = painter.paint(tuple(cells), self._width, base)
+            self.forget()
+        strip = painter.paint(self._cells_of(key, row), self._width, base)
         self._strips[key, base] = (row, strip)
         return strip
+
+    def _cells_of(self, key: str, row: RowT) -> Cells:
+        """The cells of one row; of a row that changed, those that say the same are not laid out again."""
+        known = self._cells.get(key) or [("", ())] * len(self.fitted)
+        laid: list[tuple[CellValue, Cells]] = []
+        for fitted, (before, there) in zip(self.fitted, known, strict=True):
+            value = fitted.column.cell(row)
+            is_there = there and value == before
+            laid.append((value, there if is_there else self._laid_out(fitted, value)))
+        self._cells[key] = laid
+        return tuple(chain.from_iterable(cells for _, cells in laid))
+
+    def _laid_out(self, fitted: Fitted[RowT], value: CellValue) -> Cells:
+        return (*fit(value, fitted.width, align_right=fitted.column.align == "right"), _GAP)
 
     def header(self, order: RowOrder[RowT]) -> Cells:
         """Titles, with an arrow at the sort column."""
