@@ -114,10 +114,10 @@ async def test_the_expiry_that_a_login_left_in_the_environment_is_told(
     aws: FakeAws, session: AwsSession, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert aws.url
-    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2026-11-21T12:00:00Z")
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2099-11-21T12:00:00Z")
     identity = await fetch_identity(session)
     assert identity.expires_at is not None
-    assert abs(identity.expires_at - datetime(2026, 11, 21, 12, tzinfo=UTC)).total_seconds() == 0
+    assert abs(identity.expires_at - datetime(2099, 11, 21, 12, tzinfo=UTC)).total_seconds() == 0
 
 
 async def test_expired_credentials_say_to_log_in(aws: FakeAws, session: AwsSession) -> None:

@@ -42,12 +42,12 @@ def a_feed(changed: asyncio.Event) -> CredentialsFeed:
 async def test_account_and_expiry_are_known(aws: FakeAws, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
-    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2026-11-21T12:00:00Z")
+    monkeypatch.setenv("AWS_CREDENTIAL_EXPIRATION", "2099-11-21T12:00:00Z")
     changed = asyncio.Event()
     feed = a_feed(changed)
     await answered(feed, changed)
     assert len(feed.account) == 12
-    assert feed.expires_at == datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
+    assert feed.expires_at == datetime(2099, 11, 21, 12, tzinfo=UTC).timestamp()
     assert feed.trouble == ""
 
 
