@@ -65,6 +65,7 @@ def _open(position: str, pane: str) -> Key:
 
 
 _OBJECT_CONTEXTS = (Context.NODES, Context.PODS, Context.ACCELERATORS)
+_WHY_CONTEXTS = (*_OBJECT_CONTEXTS, Context.EVENTS, Context.RUN)
 
 KEYS: tuple[Key, ...] = (
     _open("1", "nodes"),
@@ -101,8 +102,9 @@ KEYS: tuple[Key, ...] = (
     Key(Context.ACCELERATORS, ("l",), "logs", "logs", in_footer=True),
     Key(Context.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),
     *(Key(context, ("d",), "describe", "describe", in_footer=True) for context in _OBJECT_CONTEXTS),
-    *(Key(context, ("y",), "yaml", "yaml", in_footer=True) for context in _OBJECT_CONTEXTS),
+    *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
     Key(Context.EVENTS, ("d",), "describe", "describe", in_footer=True),
+    *(Key(context, ("w",), "why", "why", in_footer=True) for context in _WHY_CONTEXTS),
     Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
     Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
     Key(Context.RUN, ("p",), "pause", "pause"),

@@ -9,6 +9,7 @@ from typing import Any
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, MissingError, RefusedError, UnreachableError
+from actions.base.offload import Offload
 from actions.base.untrusted import redact
 from actions.cluster.diagnose.case import Case, Container, Log, Pod
 from actions.cluster.diagnose.diagnose import diagnose, diagnose_each
@@ -64,7 +65,11 @@ async def explain(session: KubeSession, question: Question | None, *, clock: Clo
         AccessError: No right to list pods.
     """
     case = await gather(session, question, clock=clock)
-    return diagnose_each(case) if question is None else diagnose(case)
+    thread = Offload("diagnosis")  # seconds, for long logs: not on the loop that paints
+    try:
+        return await thread.call(diagnose_each if question is None else diagnose, case)
+    finally:
+        thread.close()
 
 
 async def gather(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> Case:

@@ -128,6 +128,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("describe", "Describe", "What the cluster says about the object, with its events.", OnObject),
     Command("yaml", "Show YAML", "The object as the API has it.", OnObject),
+    Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", OnObject),
     Command("logs", "Show logs", "Follow the object's log.", OnObject),
     Command("shell", "Open a shell", "A shell in the container.", OnObject, is_mutation=True),
     Command("filter", "Filter", "Narrow the focused pane.", Filter),

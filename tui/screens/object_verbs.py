@@ -1,4 +1,4 @@
-"""The verbs on objects of the cluster: describe, YAML, logs, shell."""
+"""The verbs on objects of the cluster: describe, YAML, why, logs, shell."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
 from tui.present.subject import API_VERSIONS, Subject, parse_subject
 from tui.screens.carrier import Verb
+from tui.screens.why_verb import WhyVerb
 from tui.screens.workspace import Workspace
 
 
@@ -42,7 +43,13 @@ class ObjectVerbs:
 
     def verbs(self) -> Mapping[str, Verb]:
         """By command id."""
-        return {"describe": self._describe, "yaml": self._yaml, "logs": self._logs, "shell": self._shell}
+        own: dict[str, Verb] = {
+            "describe": self._describe,
+            "yaml": self._yaml,
+            "logs": self._logs,
+            "shell": self._shell,
+        }
+        return own | dict(WhyVerb(self._workspace, self._desk, show=self._show).verbs())
 
     async def _describe(self, arguments: registry.OnObject) -> None:
         subject = self._subject(arguments)

@@ -1,0 +1,63 @@
+"""Asking why: the key, the page, the cluster that answers."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from actions.cluster.kubeconfig import ClusterTarget
+from tests.support.waiting import settle, wait_for
+from tests.unit.cluster.servers import serving, write_kubeconfig
+from tests.unit.diagnose.samples import a_node, an_event, unschedulable
+from tui.app import ConsoleApp
+from tui.live.settings import ConsoleSettings
+from tui.seams import screen_text
+
+_REFUSAL = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
+_KINDS = {
+    "pods": ("Pod", True, [unschedulable(_REFUSAL)]),
+    "nodes": ("Node", False, [a_node("n1", "m5.large")]),
+    "events": ("Event", True, [an_event("FailedScheduling", _REFUSAL)]),
+}
+
+
+async def _cluster(request: web.Request) -> web.StreamResponse:
+    """A cluster with one pod that no node takes; it answers lists, and watches with silence."""
+    if request.path == "/api/v1":
+        resources = [{"name": name, "kind": kind, "namespaced": scoped} for name, (kind, scoped, _) in _KINDS.items()]
+        return web.json_response({"kind": "APIResourceList", "resources": resources})
+    name = request.path.rpartition("/")[2]
+    if name not in _KINDS or not request.path.startswith("/api/v1/"):
+        return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+    if request.query.get("watch"):
+        response = web.StreamResponse()
+        await response.prepare(request)
+        await request.content.read()  # until the client goes
+        return response
+    return web.json_response({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": _KINDS[name][2]})
+
+
+@pytest.fixture
+async def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[ConsoleApp]:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    async with serving(_cluster) as address:
+        target = ClusterTarget(kubeconfig=write_kubeconfig(tmp_path, address))
+        yield ConsoleApp(ConsoleSettings(target=target))
+
+
+async def test_w_tells_why_the_selected_pod_is_stuck(console: ConsoleApp) -> None:
+    async with console.run_test(size=(120, 36)) as pilot:
+        await settle(pilot)
+        await console.host.press(["2"])
+        await wait_for(pilot, lambda: "train-0" in screen_text(console), "the pod is listed")
+        await console.host.press(["w"])
+        await wait_for(pilot, lambda: "GPU_SHORTAGE" in screen_text(console), "the reason is shown")
+        shown = screen_text(console)
+        assert "Why: Pod ml/train-0" in shown
+        assert "1 Insufficient nvidia.com/gpu" in shown
+        await console.host.press(["escape"])
+        await wait_for(pilot, lambda: "GPU_SHORTAGE" not in screen_text(console), "the page is left")

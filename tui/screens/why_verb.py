@@ -1,0 +1,87 @@
+"""The verb that asks why something is stuck: of an object, of a stage, of the whole cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from actions.base.errors import MissingError
+from actions.command import registry
+from tui.live.desk import Desk
+from tui.modals.viewer import Viewer
+from tui.present.subject import Subject, parse_subject
+from tui.screens.carrier import Verb
+from tui.screens.workspace import Workspace
+
+if TYPE_CHECKING:
+    from actions.cluster.diagnose.finding import Finding
+    from actions.cluster.diagnose.narrow import Question
+
+_PAGE_WIDTH = 76
+_STAGE = "Stage"
+_UNASKED = ("Blueprint", "Run")
+
+
+class WhyVerb:
+    """Shows a diagnosis: what is the matter, the evidence for it, the next step.
+
+    Args:
+        workspace: The panes.
+        desk: Where the session and the run on screen are.
+        show: Puts a viewer in front.
+    """
+
+    def __init__(self, workspace: Workspace, desk: Desk, *, show: Callable[[Viewer], None]) -> None:
+        self._workspace = workspace
+        self._desk = desk
+        self._show = show
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {"why": self._why}
+
+    async def _why(self, arguments: registry.OnObject) -> None:
+        from actions.cluster.diagnose.report import findings_text
+
+        subject = self._subject(arguments)
+        found = await self._explained(subject)
+        page = findings_text(found, width=_PAGE_WIDTH)
+        if subject is not None and subject.kind == _STAGE:
+            page = f"{self._stage_line(subject.name)}\n\n{page}"
+        self._show(Viewer(f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster", page))
+
+    async def _explained(self, subject: Subject | None) -> list[Finding]:
+        from actions.cluster.casefile import explain
+
+        question = self._question(subject) if subject is not None else None
+        try:
+            return await explain(self._desk.cluster.session, question, clock=self._desk.clock)
+        except MissingError:
+            if subject is not None and subject.kind == _STAGE:
+                return []  # a stage has objects in the cluster only for a part of its life
+            raise
+
+    def _subject(self, arguments: registry.OnObject) -> Subject | None:
+        """The named object, or the one under the cursor; `None` for the whole cluster."""
+        if arguments.object:
+            return parse_subject(arguments.object, default_namespace=self._desk.cluster.namespace)
+        subject = self._workspace.current.subject()
+        return None if subject is None or subject.kind in _UNASKED else subject
+
+    def _question(self, subject: Subject) -> Question:
+        from actions.cluster.diagnose.narrow import Question
+
+        view = self._desk.runs.view
+        if subject.kind == _STAGE and view is not None:
+            labels = {"eksml.dev/run": view.id, "eksml.dev/stage": subject.name}
+            return Question(_STAGE, subject.name, labels=labels)
+        return Question(subject.kind, subject.name, subject.namespace)
+
+    def _stage_line(self, name: str) -> str:
+        """What the run's journal says of the stage."""
+        view = self._desk.runs.view
+        stage = next((one for one in view.stages if one.id == name), None) if view is not None else None
+        if stage is None:
+            return f"Stage {name}"
+        says = f": {stage.message}" if stage.message else ""
+        return f"Stage {stage.id} is {stage.state.value.replace('_', ' ')}{says}"
