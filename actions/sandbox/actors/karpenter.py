@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from actions.fleet.instances import InstanceType
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition, is_true, with_condition
@@ -23,7 +25,14 @@ from actions.sandbox.actors.kinds import (
 )
 from actions.sandbox.actors.nodefit import NodeSpace
 from actions.sandbox.actors.podcontrol import phase_of, suffix
-from actions.sandbox.actors.provisioning import INSTANCE_TYPE, NODE_POOL, Offer, instances_for
+from actions.sandbox.actors.provisioning import (
+    INSTANCE_TYPE,
+    NODE_POOL,
+    Offer,
+    capacity_amounts,
+    exceeds,
+    instances_for,
+)
 from actions.sandbox.actors.scheduler import is_waiting, spaces_of
 from actions.sandbox.actors.watching import Caches
 from actions.sandbox.options import SandboxOptions
@@ -124,9 +133,30 @@ class Provisioner(Controller):
             if is_true(pool, "Ready") and not is_deleting(pool)
         ]
         pods.sort(key=key_of)
+        used = {pool["metadata"]["name"]: self._used_of(pool) for pool in pools}
         for offer, members in instances_for(pods, self._spaces(), pools, self._types):
+            pool = offer.pool["metadata"]["name"]
+            after = used[pool] + capacity_amounts(offer.type)
+            if exceeds(offer.pool["spec"].get("limits") or {}, after):
+                await self._refuse(members, pool)
+                continue
+            used[pool] = after
             await self._claim(offer, members)
         return None
+
+    def _used_of(self, pool: Document) -> Counter[str]:
+        """What the instances of a pool have, those on their way included."""
+        kinds = {kind.name: kind for kind in self._types}
+        used: Counter[str] = Counter()
+        for claim in self._caches[NODE_CLAIMS].labelled(**{NODE_POOL: pool["metadata"]["name"]}):
+            kind = kinds.get(labels_of(claim).get(INSTANCE_TYPE, ""))
+            used += capacity_amounts(kind) if kind is not None else Counter()
+        return used
+
+    async def _refuse(self, members: list[Document], pool: str) -> None:
+        message = f'Failed to schedule pod, all available instance types exceed limits for nodepool: "{pool}"'
+        for pod in members:
+            await self._client.record(pod, PODS, "FailedScheduling", message, source=SOURCE, is_warning=True)
 
     def _spaces(self) -> list[NodeSpace]:
         """Nodes that are there, and those that claims are on the way to become."""

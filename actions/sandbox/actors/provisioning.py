@@ -5,13 +5,14 @@ Only what the blueprints use of it: requirements, labels, taints and weight of p
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from actions.cluster.quantity import parse_quantity
 from actions.fleet.instances import Accelerator, InstanceType
 from actions.sandbox.actors.kinds import Document, is_met
-from actions.sandbox.actors.machines import allocatable_of
+from actions.sandbox.actors.machines import allocatable_of, capacity_of
 from actions.sandbox.actors.nodefit import NodeSpace, reasons_against, requests_of, required_terms
 
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
@@ -125,3 +126,15 @@ def instance_labels(kind: InstanceType) -> dict[str, str]:
             f"{_AWS}instance-gpu-name": kind.accelerator_model.lower(),
         }
     return labels
+
+
+def capacity_amounts(kind: InstanceType) -> Counter[str]:
+    """What an instance counts for in its pool's limits, in whole cores, bytes and pieces."""
+    capacity = capacity_of(kind, has_devices=True)
+    counted = ((name, int(parse_quantity(str(amount)))) for name, amount in capacity.items())
+    return Counter({name: amount for name, amount in counted if amount}) + Counter(nodes=1)
+
+
+def exceeds(limits: Document, used: Counter[str]) -> bool:
+    """Whether a pool would have more than its limits (`cpu`, `memory`, `nvidia.com/gpu`, `nodes`) allow."""
+    return any(used[name] > parse_quantity(str(limit)) for name, limit in limits.items())

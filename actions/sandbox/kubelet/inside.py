@@ -46,7 +46,7 @@ def inside_of(
         name=container.spec.name,
         image=container.spec.image,
         argv=container.spec.argv,
-        environment=dict(container.spec.environment),
+        environment={**container.spec.environment, **container.variables},
         files=files,
         gpus=container.gpus,
         restarts=container.restarts,

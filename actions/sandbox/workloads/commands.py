@@ -274,9 +274,17 @@ _EVERYWHERE: dict[str, Command] = {
 }  # fmt: skip
 
 
+_FILTERS = frozenset({"cat", "wc", "head", "tail"})
+
+
 def command_named(inside: Inside, name: str) -> Command | None:
     """The command behind a name or a path of it, `None` if the image has none. `nvidia-smi` needs a device."""
     base = posixpath.basename(name)
     if base == "nvidia-smi":
         return _nvidia_smi if inside.container.gpus else None
     return _EVERYWHERE.get(base)
+
+
+def reads_input(argv: Sequence[str]) -> bool:
+    """Whether a command works on its standard input, as it names no file."""
+    return bool(argv) and argv[0] in _FILTERS and all(word.startswith("-") for word in argv[1:])

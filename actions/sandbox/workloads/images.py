@@ -24,10 +24,10 @@ def program_of(inside: Inside) -> Program:
     return _service(container) if container.stays else _one_line(container)
 
 
-def exec_program(inside: Inside, argv: list[str]) -> Program:
-    """The program behind `kubectl exec`, without a shell in between."""
+def exec_program(inside: Inside, argv: list[str], given: str = "") -> Program:
+    """The program behind `kubectl exec`, without a shell in between; `given` is its standard input."""
     if shell.is_shell(argv) or command_named(inside, argv[0]):
-        return shell.run_argv(inside, argv)
+        return shell.run_argv(inside, argv, given)
     return _missing(argv[0])
 
 
