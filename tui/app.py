@@ -184,17 +184,16 @@ class ConsoleApp(PatientApp[Any]):
 
     def _start(self) -> None:
         self.desk.start()
+        if self.desk.settings.open_run:
+            self.workspace.open("run", "")
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)
         elif not self.desk.settings.readonly:
             self.run_worker(self._resume_runs(), exit_on_error=True)
 
     async def _resume_runs(self) -> None:
-        try:
-            for run_id in await self._actions.resume_interrupted():
-                self.notify_plainly(f"Run {run_id} was interrupted; a new runner goes on with it.")
-        except ConsoleError as error:
-            self._tell_error(error)
+        for sentence in await self._actions.resume_interrupted():
+            self.notify_plainly(sentence)
 
     async def _run_script(self, play: Play) -> None:
         self.exit(await play(self.host))

@@ -39,11 +39,11 @@ def run(options: Namespace) -> int:
     chosen = chosen_target(options)
     _need_kubeconfig(chosen)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
-    if not options.readonly:
-        for sentence in resume_interrupted(environment=chosen.environment):
-            sys.stderr.write(f"eksml-tui: {sentence}\n")
     if script is None:
         return _open(options, chosen, run_id)
+    if not options.readonly:  # on a terminal the console does it, after its first frame
+        for sentence in resume_interrupted(environment=chosen.environment):
+            sys.stderr.write(f"eksml-tui: {sentence}\n")
     return _play(options, chosen, script, run_id)
 
 

@@ -97,11 +97,7 @@ class RunActions:
         wish(folder, kind, plan_hash=plan_hash, delete_data=deletes_data, clock=self._clock, environment=environment)
 
     async def resume_interrupted(self) -> list[str]:
-        """Start a runner for every run whose own was killed, or did not survive a reboot; their ids.
-
-        Raises:
-            ToolError: A runner cannot be started.
-        """
+        """Start a runner for every run whose own was killed, or did not survive a reboot; a sentence about each."""
         return await self._disk.call(resume_interrupted, environment=self._settings.run_environment)
 
     def _create(self, blueprint: Blueprint, binding: Binding, auto_approve: bool) -> Path:
