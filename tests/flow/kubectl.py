@@ -14,8 +14,10 @@ from actions.sandbox import actors, cloud
 from actions.sandbox.kubelet import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
+from tests.realcluster.running import own_namespace, real_cluster
 
 PROGRAM = shutil.which("kubectl")
+_SPEED = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,10 +31,13 @@ class Outcome:
 
 @dataclass(frozen=True, slots=True)
 class Kubectl:
-    """Calls `kubectl` with the sandbox's kubeconfig and a home of its own."""
+    """Calls `kubectl` with a cluster's kubeconfig and a home of its own."""
 
     kubeconfig: Path
     home: Path
+    speed: float = _SPEED
+    """By how much `sleep` in a container is shorter than life."""
+    is_real: bool = False
 
     async def __call__(self, *argv: str, stdin: str = "", deadline_seconds: float = 60) -> Outcome:
         assert PROGRAM is not None
@@ -64,7 +69,7 @@ class Kubectl:
 async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
     """A sandbox with all its actors, in a hurry."""
     options = SandboxOptions(
-        speed=600,
+        speed=_SPEED,
         node_boot_seconds=0.1,
         node_ready_seconds=0.1,
         image_pull_seconds=0.05,
@@ -79,3 +84,11 @@ async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
     )
     async with serving(folder, options, parts) as server:
         yield Kubectl(server.kubeconfig, folder)
+
+
+@asynccontextmanager
+async def a_real_cluster(folder: Path) -> AsyncIterator[Kubectl]:
+    """A namespace of the real cluster that this test run stands beside."""
+    running = real_cluster()
+    async with own_namespace(Path(running.kubeconfig), folder) as kubeconfig:
+        yield Kubectl(kubeconfig, folder, running.speed, is_real=True)

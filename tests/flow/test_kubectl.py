@@ -1,14 +1,13 @@
-"""`kubectl` takes the sandbox for a cluster."""
+"""What people do with `kubectl` first, on the sandbox and on a real control plane alike."""
 
 from __future__ import annotations
 
 import asyncio
-from pathlib import Path
 
 import msgspec
 import pytest
 
-from tests.flow.kubectl import PROGRAM, a_cluster
+from tests.flow.kubectl import PROGRAM, Kubectl
 
 pytestmark = pytest.mark.skipif(PROGRAM is None, reason="kubectl is not on PATH")
 
@@ -22,7 +21,7 @@ spec:
     spec:
       restartPolicy: Never
       containers:
-        - {name: main, image: "busybox:1.36", command: [sh, -c, "echo one; sleep 1200; echo two"]}
+        - {name: main, image: "busybox:1.36", command: [sh, -c, "echo one; sleep %d; echo two"]}
 """
 SLEEPER = """
 apiVersion: v1
@@ -58,94 +57,88 @@ spec:
 """
 
 
-async def test_a_job_is_applied_followed_awaited_and_deleted_with_its_pods(tmp_path: Path) -> None:
-    async with a_cluster(tmp_path) as kubectl:
-        assert await kubectl.ok("apply", "-f", "-", stdin=JOB) == "job.batch/hello created\n"
-        assert await kubectl.ok("apply", "-f", "-", stdin=JOB) == "job.batch/hello unchanged\n"
-        await kubectl.ok("wait", "--for=jsonpath={.status.phase}=Running", "pod", "-l", "app=hello")
-        assert await kubectl.ok("logs", "-f", "job/hello") == "one\ntwo\n"
-        await kubectl.ok("wait", "--for=condition=complete", "job/hello", "--timeout=30s")
-        row = (await kubectl.ok("get", "jobs", "--no-headers")).split()
-        assert row[:3] == ["hello", "Complete", "1/1"]
-        stamped = await kubectl.ok("logs", "-l", "app=hello", "--timestamps", "--tail=1", "--since=1h")
-        assert stamped.endswith(" two\n")
-        assert "Created pod: hello-" in await kubectl.ok("get", "events")
-        await kubectl.ok("delete", "job", "hello", "--timeout=30s")
-        await kubectl.ok("wait", "--for=delete", "pod", "-l", "app=hello", "--timeout=30s")
+async def test_a_job_is_applied_followed_awaited_and_deleted_with_its_pods(cluster: Kubectl) -> None:
+    job = JOB % (2 * cluster.speed)
+    assert await cluster.ok("apply", "-f", "-", stdin=job) == "job.batch/hello created\n"
+    assert await cluster.ok("apply", "-f", "-", stdin=job) == "job.batch/hello unchanged\n"
+    await cluster.ok("wait", "--for=jsonpath={.status.phase}=Running", "pod", "-l", "app=hello")
+    assert await cluster.ok("logs", "-f", "job/hello") == "one\ntwo\n"
+    await cluster.ok("wait", "--for=condition=complete", "job/hello", "--timeout=30s")
+    row = (await cluster.ok("get", "jobs", "--no-headers")).split()
+    assert row[:3] == ["hello", "Complete", "1/1"]
+    stamped = await cluster.ok("logs", "-l", "app=hello", "--timestamps", "--tail=1", "--since=1h")
+    assert stamped.endswith(" two\n")
+    assert "Created pod: hello-" in await cluster.ok("get", "events")
+    await cluster.ok("delete", "job", "hello", "--timeout=30s")
+    await cluster.ok("wait", "--for=delete", "pod", "-l", "app=hello", "--timeout=30s")
 
 
-async def test_exec_runs_in_a_pod_and_a_deleted_pod_ends_first(tmp_path: Path) -> None:
-    async with a_cluster(tmp_path) as kubectl:
-        await kubectl.ok("create", "-f", "-", stdin=SLEEPER)
-        await kubectl.ok("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=30s")
-        assert await kubectl.ok("exec", "sleeper", "--", "echo", "hello") == "hello\n"
-        failed = await kubectl("exec", "sleeper", "--", "sh", "-c", "exit 3")
-        assert (failed.code, failed.err) == (3, "command terminated with exit code 3\n")
-        listed = await kubectl.ok("get", "pods", "-A", "--field-selector", "metadata.name=sleeper", "-o", "name")
-        assert listed == "pod/sleeper\n"
-        await kubectl.ok("delete", "pod", "sleeper", "--timeout=30s")
-        gone = await kubectl("get", "pod", "sleeper")
-        assert (gone.code, gone.err) == (1, 'Error from server (NotFound): pods "sleeper" not found\n')
+async def test_exec_runs_in_a_pod_and_a_deleted_pod_ends_first(cluster: Kubectl) -> None:
+    await cluster.ok("create", "-f", "-", stdin=SLEEPER)
+    await cluster.ok("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=30s")
+    assert await cluster.ok("exec", "sleeper", "--", "echo", "hello") == "hello\n"
+    failed = await cluster("exec", "sleeper", "--", "sh", "-c", "exit 3")
+    assert (failed.code, failed.err) == (3, "command terminated with exit code 3\n")
+    listed = await cluster.ok("get", "pods", "-A", "--field-selector", "metadata.name=sleeper", "-o", "name")
+    assert listed == "pod/sleeper\n"
+    await cluster.ok("delete", "pod", "sleeper", "--timeout=30s")
+    gone = await cluster("get", "pod", "sleeper")
+    assert (gone.code, gone.err) == (1, 'Error from server (NotFound): pods "sleeper" not found\n')
 
 
-async def test_server_side_apply_reports_conflicts_and_force_settles_them(tmp_path: Path) -> None:
-    async with a_cluster(tmp_path) as kubectl:
-        apply = ("apply", "--server-side", "-f", "-")
-        await kubectl.ok(*apply, stdin=SETTINGS % "red")
-        refused = await kubectl(*apply, "--field-manager=other", stdin=SETTINGS % "blue")
-        assert refused.code == 1
-        assert 'conflict with "kubectl" using v1: .data.colour' in refused.err
-        await kubectl.ok(*apply, "--field-manager=other", "--force-conflicts", stdin=SETTINGS % "blue")
-        shown = await kubectl.ok("get", "cm", "settings", "-o", "jsonpath={.data.colour}")
-        assert shown == "blue"
-        for kind, change in (("merge", '{"data":{"a":"1"}}'), ("strategic", '{"data":{"b":"2"}}')):
-            await kubectl.ok("patch", "cm", "settings", "--type", kind, "-p", change)
-        await kubectl.ok("patch", "cm", "settings", "--type", "json", "-p", '[{"op":"remove","path":"/data/a"}]')
-        body = msgspec.json.decode(await kubectl.ok("get", "cm", "settings", "-o", "json"))
-        assert body["data"] == {"b": "2", "colour": "blue"}
+async def test_server_side_apply_reports_conflicts_and_force_settles_them(cluster: Kubectl) -> None:
+    apply = ("apply", "--server-side", "-f", "-")
+    await cluster.ok(*apply, stdin=SETTINGS % "red")
+    refused = await cluster(*apply, "--field-manager=other", stdin=SETTINGS % "blue")
+    assert refused.code == 1
+    assert 'conflict with "kubectl": .data.colour' in refused.err
+    await cluster.ok(*apply, "--field-manager=other", "--force-conflicts", stdin=SETTINGS % "blue")
+    shown = await cluster.ok("get", "cm", "settings", "-o", "jsonpath={.data.colour}")
+    assert shown == "blue"
+    for kind, change in (("merge", '{"data":{"a":"1"}}'), ("strategic", '{"data":{"b":"2"}}')):
+        await cluster.ok("patch", "cm", "settings", "--type", kind, "-p", change)
+    await cluster.ok("patch", "cm", "settings", "--type", "json", "-p", '[{"op":"remove","path":"/data/a"}]')
+    body = msgspec.json.decode(await cluster.ok("get", "cm", "settings", "-o", "json"))
+    assert body["data"] == {"b": "2", "colour": "blue"}
 
 
-async def test_small_objects_are_created_by_name(tmp_path: Path) -> None:
-    async with a_cluster(tmp_path) as kubectl:
-        await kubectl.ok("create", "namespace", "team")
-        await kubectl.ok("create", "-n", "team", "configmap", "colours", "--from-literal=sky=blue")
-        await kubectl.ok("create", "-n", "team", "secret", "generic", "token", "--from-literal=key=value")
-        assert await kubectl.ok("get", "-n", "team", "cm", "colours", "-o", "jsonpath={.data}") == '{"sky":"blue"}'
-        assert await kubectl.ok("get", "-n", "team", "secret", "token", "-o", "jsonpath={.data.key}") == "dmFsdWU="
-        await kubectl.ok("delete", "namespace", "team", "--timeout=30s")
+async def test_small_objects_are_created_by_name(cluster: Kubectl) -> None:
+    await cluster.ok("create", "namespace", "team")
+    await cluster.ok("create", "-n", "team", "configmap", "colours", "--from-literal=sky=blue")
+    await cluster.ok("create", "-n", "team", "secret", "generic", "token", "--from-literal=key=value")
+    assert await cluster.ok("get", "-n", "team", "cm", "colours", "-o", "jsonpath={.data}") == '{"sky":"blue"}'
+    assert await cluster.ok("get", "-n", "team", "secret", "token", "-o", "jsonpath={.data.key}") == "dmFsdWU="
+    await cluster.ok("delete", "namespace", "team", "--timeout=30s")
 
 
-async def test_a_custom_type_is_known_as_soon_as_it_is_established(tmp_path: Path) -> None:
+async def test_a_custom_type_is_known_as_soon_as_it_is_established(cluster: Kubectl) -> None:
     thing = "apiVersion: example.org/v1\nkind: Thing\nmetadata: {name: t}\nspec: {%s}\n"
-    async with a_cluster(tmp_path) as kubectl:
-        await kubectl.ok("apply", "-f", "-", stdin=DEFINITION)
-        await kubectl.ok("wait", "--for=condition=Established", "crd/things.example.org", "--timeout=10s")
-        await kubectl.ok("apply", "-f", "-", stdin=thing % "size: 3")
-        assert (await kubectl.ok("get", "th", "--no-headers")).split() == ["t", "3"]
-        unknown = await kubectl("apply", "-f", "-", stdin=thing % "size: 3, colour: red")
-        assert 'unknown field "spec.colour"' in unknown.err
-        wrong = await kubectl("apply", "-f", "-", stdin=thing % 'size: "x"')
-        assert "spec.size in body must be of type integer" in wrong.err
-        assert "things" in await kubectl.ok("api-resources", "--api-group=example.org")
+    await cluster.ok("apply", "-f", "-", stdin=DEFINITION)
+    await cluster.ok("wait", "--for=condition=Established", "crd/things.example.org", "--timeout=10s")
+    await cluster.ok("apply", "-f", "-", stdin=thing % "size: 3")
+    assert (await cluster.ok("get", "th", "--no-headers")).split() == ["t", "3"]
+    unknown = await cluster("apply", "-f", "-", stdin=thing % "size: 3, colour: red")
+    assert 'unknown field "spec.colour"' in unknown.err
+    wrong = await cluster("apply", "-f", "-", stdin=thing % 'size: "x"')
+    assert "spec.size in body must be of type integer" in wrong.err
+    assert "things" in await cluster.ok("api-resources", "--api-group=example.org")
 
 
-async def test_a_watch_sees_a_pod_come_and_go(tmp_path: Path) -> None:
-    async with a_cluster(tmp_path) as kubectl:
-        pods = asyncio.create_task(kubectl("get", "pods", "-w", "--output-watch-events", "--request-timeout=6s"))
-        await kubectl.ok("apply", "-f", "-", stdin=SLEEPER)
-        await kubectl.ok("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=30s")
-        await kubectl.ok("delete", "-f", "-", stdin=SLEEPER)
-        told = (await pods).out
+async def test_a_watch_sees_a_pod_come_and_go(cluster: Kubectl) -> None:
+    pods = asyncio.create_task(cluster("get", "pods", "-w", "--output-watch-events", "--request-timeout=6s"))
+    await cluster.ok("apply", "-f", "-", stdin=SLEEPER)
+    await cluster.ok("wait", "--for=condition=Ready", "pod/sleeper", "--timeout=30s")
+    await cluster.ok("delete", "-f", "-", stdin=SLEEPER)
+    told = (await pods).out
     kinds = [line.split()[0] for line in told.splitlines()[1:]]
     assert kinds[0] == "ADDED"
     assert kinds[-1] == "DELETED"
     assert "Running" in told
 
 
-async def test_questions_about_server_and_rights_are_answered(tmp_path: Path) -> None:
-    async with a_cluster(tmp_path) as kubectl:
-        assert "Server Version: v1." in await kubectl.ok("version")
-        assert "assumed-role" in await kubectl.ok("auth", "whoami")
-        assert await kubectl.ok("auth", "can-i", "delete", "pods") == "yes\n"
-        nodes = (await kubectl.ok("get", "nodes", "--no-headers")).splitlines()
-        assert [line.split()[1] for line in nodes] == ["Ready", "Ready"]
+async def test_questions_about_server_and_rights_are_answered(cluster: Kubectl) -> None:
+    assert "Server Version: v1." in await cluster.ok("version")
+    assert "assumed-role" in await cluster.ok("auth", "whoami")
+    assert await cluster.ok("auth", "can-i", "delete", "pods") == "yes\n"
+    nodes = (await cluster.ok("get", "nodes", "--no-headers")).splitlines()
+    assert [line.split()[1] for line in nodes] == ["Ready", "Ready"]

@@ -67,7 +67,7 @@ def _conflicts(claims: list[Claim], leaves: Leaves, live: Leaves, manager: Manag
 def _conflict_fault(resource: ResourceType, name: str, contested: list[tuple[Claim, set[Path]]]) -> ApiFault:
     causes, texts = [], []
     for claim, paths in contested:
-        who = f'"{claim.manager.name}" using {claim.manager.api_version}'
+        who = _owner(claim)
         fields = [describe(path) for path in sorted(paths)]
         causes += [Cause(field, f"conflict with {who}", "FieldManagerConflict") for field in fields]
         if len(fields) == 1:
@@ -77,6 +77,13 @@ def _conflict_fault(resource: ResourceType, name: str, contested: list[tuple[Cla
     count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
     details = {"name": name, "kind": resource.plural} | ({"group": resource.group} if resource.group else {})
     return ApiFault(409, "Conflict", f"Apply failed with {count}: " + "\n".join(texts), details=details, causes=causes)
+
+
+def _owner(claim: Claim) -> str:
+    """Who holds a field, in the words of structured-merge-diff: an update also says with which version, and when."""
+    manager = claim.manager
+    who = f'"{manager.name}"' + (f' with subresource "{manager.subresource}"' if manager.subresource else "")
+    return f"{who} using {manager.api_version} at {claim.time}" if manager.operation == "Update" else who
 
 
 def _merge(live: Any, wanted: Any, shape: Shape) -> Any:

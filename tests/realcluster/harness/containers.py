@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.ports import ExecStreams, NoProcess
+from tests.realcluster.harness.background import in_background
 from tests.realcluster.harness.pods import PodFeed, Site
 
 
@@ -82,8 +82,7 @@ class Containers:
         if pod["spec"].get("nodeName") and uid not in self._tasks and phase == "Pending":
             feed = PodFeed(pod, site)
             self._feeds[uid] = feed
-            self._tasks[uid] = asyncio.create_task(feed.run(), name=f"pod {feed.spec.key}")
-            self._tasks[uid].add_done_callback(_complain)
+            self._tasks[uid] = in_background(feed.run(), f"pod {feed.spec.key}")
         if phase == "Running" and uid in self._feeds:
             self._feeds[uid].started(pod)
 
@@ -92,9 +91,3 @@ class Containers:
         task = self._tasks.pop(uid, None)
         if task is not None:
             task.cancel()
-
-
-def _complain(task: asyncio.Task[None]) -> None:
-    """A pod that the API server does not let end as it wants is a difference to be found, not to be waited for."""
-    if not task.cancelled() and (error := task.exception()) is not None:
-        sys.stderr.write(f"realcluster: {task.get_name()}: {error!r}\n")

@@ -21,6 +21,7 @@ from actions.sandbox.actors.nodes import DevicePlugins
 from actions.sandbox.actors.watching import watching
 from actions.sandbox.actors.world import seed
 from actions.sandbox.options import SandboxOptions
+from tests.realcluster.harness.background import in_background
 
 _WATCHED = (PODS, NODES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES)
 
@@ -38,7 +39,7 @@ async def world(session: KubeSession, options: SandboxOptions, clock: Clock) -> 
             NodeClaimController(client, caches, types, options),
             DevicePlugins(client, caches, types),
         ]
-        tasks = [asyncio.create_task(one.run(), name=type(one).__name__) for one in controllers]
+        tasks = [in_background(one.run(), type(one).__name__) for one in controllers]
         try:
             yield
         finally:

@@ -47,7 +47,7 @@ def test_a_field_of_another_manager_is_a_conflict_that_names_both() -> None:
     with pytest.raises(ApiFault) as refusal:
         applied(body, {"spec": {"replicas": 3}}, by="b")
     assert refusal.value.code == 409
-    assert refusal.value.message == 'Apply failed with 1 conflict: conflict with "a" using apps/v1: .spec.replicas'
+    assert refusal.value.message == 'Apply failed with 1 conflict: conflict with "a": .spec.replicas'
     assert [(one.reason, one.field) for one in refusal.value.causes] == [("FieldManagerConflict", ".spec.replicas")]
 
 
