@@ -139,13 +139,13 @@ _JOIN_SECONDS = 900.0
 
 def _not_joining(case: Case) -> Iterator[Finding]:
     for claim in case.node_claims:
-        registered = claim.condition("Registered")
-        if not claim.has("Launched") or registered is None or registered.status == "True" or _is_young(case, claim):
+        if not claim.has("Launched") or claim.has("Registered") or claim.has("Ready") or _is_young(case, claim):
             continue
+        open_steps = [one for name in ("Registered", "Initialized", "Ready") if (one := claim.condition(name))]
         yield finding(
             Code.NODE_NOT_JOINING,
             f"The instance of NodeClaim {claim.name} was launched but has not joined the cluster",
-            [registered.message or registered.reason, registered.reason],
+            [one.message or one.reason for one in open_steps] + [one.reason for one in open_steps[:1]],
             "Check the node role's access entry, the security groups and routes to the API server, and the instance's"
             " console output.",
         )

@@ -70,6 +70,8 @@ class Pod:
     is_gated: bool = False
     memory_volumes: frozenset[str] = frozenset()
     """Names of its volumes that live in memory."""
+    volume_claims: frozenset[str] = frozenset()
+    """Names of the claims that it mounts."""
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type."""
@@ -167,6 +169,7 @@ class GpuReading:
     util_pct: float | None = None
     power_w: float | None = None
     power_cap_w: float | None = None
+    ecc_uncorrected: int | None = None
 
 
 @dataclass(frozen=True, slots=True)

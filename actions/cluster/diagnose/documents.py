@@ -96,7 +96,7 @@ def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
 def pod_of(document: Mapping[str, Any]) -> Pod:
     """A pod."""
     metadata, spec, status = (mapping(document.get(part)) for part in ("metadata", "spec", "status"))
-    volumes = mappings(spec.get("volumes"))
+    volumes = list(mappings(spec.get("volumes")))
     return Pod(
         name=text(metadata.get("name")),
         namespace=text(metadata.get("namespace")),
@@ -114,6 +114,11 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
         is_gated=bool(spec.get("schedulingGates")),
         memory_volumes=frozenset(
             text(one.get("name")) for one in volumes if mapping(one.get("emptyDir")).get("medium") == "Memory"
+        ),
+        volume_claims=frozenset(
+            text(mapping(one.get("persistentVolumeClaim")).get("claimName"))
+            for one in volumes
+            if one.get("persistentVolumeClaim")
         ),
     )
 
@@ -200,4 +205,5 @@ def gpu_of(document: Mapping[str, Any]) -> GpuReading:
         util_pct=number(document.get("util_pct")),
         power_w=number(document.get("power_w")),
         power_cap_w=number(document.get("power_cap_w")),
+        ecc_uncorrected=whole(document.get("ecc_uncorrected")) if document.get("ecc_uncorrected") else None,
     )

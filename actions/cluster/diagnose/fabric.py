@@ -40,6 +40,7 @@ _SIGNS = (
             r"(?:efa|EFA|libfabric)[^\n]{0,120}[Hh]uge ?[Pp]age[^\n]{0,80}"
             r"(?:fail|unable|not enough|exhaust|Cannot allocate)",
             r"\bInsufficient hugepages-\w+",
+            r"OSError: (?:\[Errno 12\] )?Cannot allocate memory",
         ),
         lambda hit: (
             "This EFA device has no RDMA read, yet FI_EFA_USE_DEVICE_RDMA=1 demands it"
@@ -47,7 +48,8 @@ _SIGNS = (
             else f"EFA cannot register the memory{of_pod(hit)} that the ranks exchange"
         ),
         "Raise the locked-memory limit and the hugepages of the pod; with an efa-installer before 1.29.1 and NCCL 2.19"
-        " or later set FI_EFA_SET_CUDA_SYNC_MEMOPS=0 or upgrade it; on G5 set FI_EFA_USE_DEVICE_RDMA=0.",
+        " or later set FI_EFA_SET_CUDA_SYNC_MEMOPS=0 or upgrade it; where fork() fails set FI_EFA_USE_HUGE_PAGE=0;"
+        " on G5 set FI_EFA_USE_DEVICE_RDMA=0.",
     ),
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from actions.cluster.diagnose.case import Case
-from actions.cluster.diagnose.finding import Finding, finding
+from actions.cluster.diagnose.finding import Finding, field_quote, finding
 from actions.cluster.diagnose.signs import Hit, Sign, hits, pattern, read_signs, spoken
 from actions.cluster.diagnose.vocabulary import Code, Severity
 
@@ -94,6 +94,11 @@ def find(case: Case) -> Iterator[Finding]:
         said.add(finding_.code)
         yield finding_
     yield from (one for one in read_signs(spoken(case), _SIGNS) if one.code not in said)
+    if Code.GPU_ECC not in said and (counts := [gpu.ecc_uncorrected for gpu in case.gpus if gpu.ecc_uncorrected]):
+        headline = (
+            f"{len(counts)} of {len(case.gpus)} GPUs have uncorrectable memory errors ({max(counts)} on the worst)"
+        )
+        yield finding(Code.GPU_ECC, headline, [field_quote("ecc_uncorrected", counts[0])], _RESET)
 
 
 def _xids(found: list[Hit]) -> Iterator[Finding]:

@@ -41,7 +41,7 @@ def _spot(case: Case) -> Iterator[Finding]:
             yield finding(
                 Code.SPOT_INTERRUPTED,
                 f"AWS reclaims the spot instance of {event.name or 'a node'}: it ends two minutes after the warning",
-                [event.message or event.reason],
+                [event.message, event.reason],
                 "Resume from the last checkpoint on a new node; use on-demand or a reservation for what must not stop.",
             )
             return
@@ -98,7 +98,7 @@ def _lost_by_event(case: Case) -> Iterator[Finding]:
     yield finding(
         Code.NODE_LOST,
         f"Node {name} does not answer any more" if name else f"The node of {lost[0].name} does not answer any more",
-        [lost[0].message or lost[0].reason],
+        [lost[0].message, lost[0].reason],
         "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
     )
 
@@ -114,7 +114,7 @@ def _full(case: Case) -> Iterator[Finding]:
     for event in case.events:
         if event.reason in _FULL_REASONS or (event.reason == "EvictionThresholdMet" and "ephemeral" in event.message):
             where = where or (event.name if event.kind == "Node" else "")
-            quotes.append(event.message or event.reason)
+            quotes += [event.message, event.reason]
     # a full /dev/shm has a rule of its own
     lines = [hit.line for hit in hits(logged(case), _FULL_TEXT) if not re.search("/dev/shm|torch_", hit.line)]  # noqa: S108
     if quotes or lines:
@@ -140,6 +140,6 @@ def _addresses(case: Case) -> Iterator[Finding]:
         yield finding(
             Code.NO_POD_IP,
             f"There is no IP address left{node} for {events[0].name or 'the pod'} (tried {events[0].count} times)",
-            [event.message for event in events[:3]],
+            [*(event.message for event in events[:3]), events[0].reason],
             "Enable prefix delegation in the VPC CNI, use a larger subnet, or put fewer pods on the node.",
         )

@@ -118,7 +118,7 @@ def _told(case: Case) -> Iterator[tuple[str, str]]:
         for container in pod.containers:
             state = container.state
             if state.kind == "waiting" and state.reason in _PULL_REASONS:
-                yield pod.name, state.message or state.reason
+                yield pod.name, f"{state.message}\n{state.reason}"
     for event in case.troubles():
         is_pull = "pull" in event.message.lower() or event.reason in _PULL_REASONS
         if event.reason in ("Failed", "InspectFailed", *_PULL_REASONS) and is_pull:

@@ -81,8 +81,13 @@ _UNREACHED = pattern(
     r"unable to (?:launch|start) (?:one or more )?daemons",
     r"Connection refused[^\n]{0,40}port 22\b",
     r"kex_exchange_identification",
+    r"daemon \(pid \d+\) (?:on node \S+ )?died unexpectedly",
+    r"Host key verification failed",
     ignore_case=True,
 )
+
+
+_USUAL_RESTARTS = 3
 
 
 def _launcher(case: Case) -> Iterator[Finding]:
@@ -94,9 +99,10 @@ def _launcher(case: Case) -> Iterator[Finding]:
         missing = [worker for worker in workers if worker.phase not in ("Running", "Succeeded")]
         lines = [hit.line for hit in hits(((log.text, "") for log in case.logs_of(pod)), _UNREACHED)]
         failed = [one for one in pod.containers if _has_failed(one)]
-        if not failed or pod.phase == "Failed" or not (missing or lines):
+        restarts = max((one.restarts for one in failed), default=0)
+        is_early = restarts <= _USUAL_RESTARTS and not last_error(case, pod)
+        if not failed or pod.phase == "Failed" or not (missing or lines or is_early):
             continue
-        restarts = max(one.restarts for one in failed)
         count = (
             f"{len(workers) - len(missing)} of {len(workers)} workers run" if workers else "its workers do not answer"
         )

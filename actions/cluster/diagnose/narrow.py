@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from actions.base.errors import MissingError
+from actions.cluster.diagnose.awaited import awaited_by
 from actions.cluster.diagnose.case import Case, Event, Pod, Thing
 from actions.cluster.diagnose.scopes import workload_of
 
@@ -36,17 +37,19 @@ def narrowed(case: Case, question: Question) -> Case:
     jobs = tuple(job for job in case.jobs if _is_job(job, question))
     pods = tuple(pod for pod in case.pods if _is_pod(pod, question, jobs))
     names = {question.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
-    homeless = any(pod.is_unscheduled for pod in pods)
+    awaited = awaited_by(case, pods)
     hosts = {pod.node for pod in pods if pod.node} | ({question.name} if question.kind == "Node" else set())
     found = replace(
         case,
         pods=pods,
         jobs=jobs,
-        nodes=tuple(node for node in case.nodes if homeless or node.name in hosts),
-        events=tuple(event for event in case.events if _is_event(event, names, hosts, homeless)),
+        nodes=tuple(node for node in case.nodes if awaited.is_homeless or node.name in hosts),
+        events=tuple(one for one in case.events if _is_event(one, names, hosts) or awaited.holds_event(one)),
         logs=tuple(log for log in case.logs if log.pod in names or not log.pod),
-        node_claims=_claims(case, question, homeless=homeless),
-        volume_claims=tuple(one for one in case.volume_claims if homeless or one.name in names),
+        node_claims=tuple(
+            one for one in case.node_claims if awaited.holds_claim(one) or _is_itself(one, "NodeClaim", question)
+        ),
+        volume_claims=tuple(one for one in case.volume_claims if one.name in names | awaited.volume_claims),
         queued=tuple(one for one in case.queued if any(name in one.name for name in names)),
         gangs=tuple(one for one in case.gangs if any(name in one.name for name in names)),
     )
@@ -97,13 +100,11 @@ def _is_pod(pod: Pod, question: Question, jobs: tuple[Thing, ...]) -> bool:
     return workload in owners or pod.owner == (question.kind, question.name)
 
 
-def _is_event(event: Event, names: set[str], hosts: set[str], homeless: bool) -> bool:
+def _is_event(event: Event, names: set[str], hosts: set[str]) -> bool:
     if event.kind == "Node":
         return event.name in hosts
-    return event.name in names or (homeless and event.kind in ("NodeClaim", "NodePool", "PersistentVolumeClaim"))
+    return event.name in names
 
 
-def _claims(case: Case, question: Question, *, homeless: bool) -> tuple[Thing, ...]:
-    return tuple(
-        one for one in case.node_claims if homeless or (question.kind == "NodeClaim" and one.name == question.name)
-    )
+def _is_itself(thing: Thing, kind: str, question: Question) -> bool:
+    return question.kind == kind and thing.name == question.name

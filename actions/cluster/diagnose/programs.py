@@ -112,8 +112,8 @@ def _sigkill(case: Case, pod: Pod, container: Container, failed: ContainerState)
 
 def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | None) -> Finding:
     waiting = container.state
-    error = last_error(case, pod) or (failed.message.strip().splitlines()[-1:] or [""])[0] if failed else ""
-    error = error or last_error(case, pod) or _detail(waiting)
+    told = failed.message.strip().splitlines() if failed is not None else []
+    error = last_error(case, pod) or (told[-1] if told else _detail(waiting))
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
     quotes = [error, waiting.reason]

@@ -23,6 +23,7 @@ def find(case: Case) -> Iterator[Finding]:
     """Why pods have no node."""
     refused = list(refusals(case))
     yield from _device_plugins(case, refused)
+    yield from _unregistered(case)
     yield from _adapters(case, refused)
     yield from _taints(case, refused)
     yield from _claims(refused)
@@ -48,8 +49,25 @@ def _device_plugins(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
+_UNREGISTERED = re.compile(r'[Rr]esource "?([\w./-]+)"? was requested but not registered')
+
+
+def _unregistered(case: Case) -> Iterator[Finding]:
+    """Nodes of Karpenter that wait for a device plugin."""
+    for claim in case.node_claims:
+        step = claim.condition("Initialized")
+        found = _UNREGISTERED.search(step.message) if step is not None and step.status != "True" else None
+        if step is not None and found:
+            yield finding(
+                Code.DEVICE_PLUGIN_MISSING,
+                f"The node of NodeClaim {claim.name} advertises no {found[1]}: the device plugin does not run there",
+                [step.message, step.reason],
+                "Check the device plugin's DaemonSet (tolerations, node selector), and the AMI of the node class.",
+            )
+
+
 def _is_bare(case: Case, node: Node, resource: str) -> bool:
-    if accelerator_of(node.instance_type) != resource or not node.is_ready:
+    if accelerator_of(node.instance_type) != resource or not (node.is_ready or node.condition("Ready") is None):
         return False
     if any((number(node.allocatable.get(name)) or 0) > 0 for name in family_of(resource)):
         return False

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from actions.cluster.diagnose.awaited import awaited_by
 from actions.cluster.diagnose.case import Case, Event, Pod
 
 _OWNER_LABELS = (
@@ -79,28 +80,28 @@ def without_the_dead(case: Case) -> Case:
 def _scope(case: Case, key: tuple[str, str], pods: tuple[Pod, ...]) -> Case:
     names = {pod.name for pod in pods}
     hosts = {pod.node for pod in pods if pod.node}
-    has_homeless = any(pod.is_unscheduled for pod in pods)
+    awaited = awaited_by(case, pods)
     jobs = tuple(job for job in case.jobs if (job.namespace, root_of(case, job.namespace, job.name)) == key)
     owned = names | {job.name for job in jobs} | {key[1]}
     return replace(
         case,
         pods=pods,
-        nodes=tuple(node for node in case.nodes if has_homeless or node.name in hosts),
-        events=tuple(event for event in case.events if _is_about(event, key[0], owned, hosts, has_homeless)),
+        nodes=tuple(node for node in case.nodes if awaited.is_homeless or node.name in hosts),
+        events=tuple(
+            event for event in case.events if _is_about(event, key[0], owned, hosts) or awaited.holds_event(event)
+        ),
         logs=tuple(log for log in case.logs if log.pod in names),
         jobs=jobs,
-        node_claims=case.node_claims if has_homeless else (),
+        node_claims=tuple(filter(awaited.holds_claim, case.node_claims)),
         queued=tuple(one for one in case.queued if any(name in one.name for name in owned)),
         gangs=tuple(one for one in case.gangs if any(name in one.name for name in owned)),
-        volume_claims=case.volume_claims if has_homeless else (),
+        volume_claims=tuple(one for one in case.volume_claims if one.name in awaited.volume_claims),
     )
 
 
-def _is_about(event: Event, namespace: str, owned: set[str], hosts: set[str], has_homeless: bool) -> bool:
+def _is_about(event: Event, namespace: str, owned: set[str], hosts: set[str]) -> bool:
     if event.kind == "Node":
         return event.name in hosts
-    if event.kind in ("NodeClaim", "NodePool", "PersistentVolumeClaim"):
-        return has_homeless
     if event.namespace not in ("", namespace):
         return False
     return event.name in owned or (event.kind != "Pod" and any(name and name in event.name for name in owned))

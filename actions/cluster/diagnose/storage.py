@@ -47,7 +47,7 @@ def _told(case: Case) -> Iterator[tuple[str, str]]:
     for pod in case.pods:
         for container in pod.containers:
             if container.state.kind == "waiting" and container.state.reason in _CONFIG_REASONS:
-                yield pod.name, container.state.message or container.state.reason
+                yield pod.name, f"{container.state.message}\n{container.state.reason}"
     for event in case.troubles():
         if event.type != "Normal" and event.reason != "FailedToRetrieveImagePullSecret":
             yield event.name, event.message

@@ -108,7 +108,7 @@ _NO_INSTANCE = (
 )
 
 EXPLAINS: dict[Code, frozenset[Code]] = {
-    **dict.fromkeys(_NO_INSTANCE, _NO_ROOM),
+    **dict.fromkeys(_NO_INSTANCE, _NO_ROOM - {Code.TAINT}),
     Code.PVC_UNBOUND: _NO_ROOM,
     Code.EFA_SHORTAGE: frozenset({Code.GPU_SHORTAGE, Code.TAINT, Code.NODEPOOL_MISMATCH}),
     Code.DEVICE_PLUGIN_MISSING: frozenset({Code.GPU_SHORTAGE, Code.NODEPOOL_MISMATCH}),
@@ -119,7 +119,7 @@ EXPLAINS: dict[Code, frozenset[Code]] = {
     Code.GANG_WAITING: frozenset({Code.GPU_SHORTAGE, Code.NODEPOOL_MISMATCH}),
     Code.SPOT_INTERRUPTED: frozenset({Code.NODE_LOST}),
     Code.EVICTED_DISK: frozenset({Code.NODE_DISK_FULL}),
-    Code.SUBNET_FULL: _NO_ROOM | {Code.NO_POD_IP},
+    Code.SUBNET_FULL: _NO_ROOM - {Code.TAINT} | {Code.NO_POD_IP},
     Code.CONFIG_MISSING: frozenset({Code.VOLUME_MOUNT}),
     Code.OOM_KILLED: frozenset({Code.OOM_CHILD_KILLED}),
     Code.SHM_TOO_SMALL: frozenset({Code.OOM_CHILD_KILLED}),
