@@ -10,7 +10,7 @@ from tui.present.cells import Cells, Span, Tone
 from tui.present.names import short_names
 from tui.present.times import duration
 
-_BAR_WIDTH = 24
+_BAR_WIDTH = 12
 
 
 def progress_lines(states: Mapping[tuple[str, str], Progress], *, limit: int) -> list[Cells]:
@@ -43,10 +43,11 @@ def _line(name: str, state: Progress) -> Cells:
         Span("·" * (_BAR_WIDTH - len(filled)), Tone.MUTED),
         Span(f" {share:4.0%} " if state.total else " "),
         Span(counted, Tone.STRONG),
-        Span(f" {state.label}", Tone.MUTED),
     ]
-    if state.per_second:
-        spans.append(Span(f" · {state.per_second:.3g}/s"))
+    # a narrow pane cuts from the right: what is asked for first stands first
     if state.remaining_seconds is not None:
         spans.append(Span(f" · {duration(state.remaining_seconds)} to go"))
+    if state.per_second:
+        spans.append(Span(f" · {state.per_second:.3g}/s"))
+    spans.append(Span(f" {state.label}", Tone.MUTED))
     return tuple(spans)
