@@ -1,0 +1,97 @@
+"""Asking a cluster: what is listed, whose logs are read, what may be missing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from actions.base.errors import AccessError, MissingError
+from actions.cluster.casefile import explain
+from actions.cluster.diagnose.narrow import Question
+from tests.unit.cluster.servers import Handler, session_to
+from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event
+
+_LOOP = {"reason": "CrashLoopBackOff", "message": "back-off 5m0s restarting failed container"}
+_KINDS = {"pods": "Pod", "events": "Event", "nodes": "Node", "persistentvolumeclaims": "PersistentVolumeClaim"}
+
+
+def _crashing() -> Document:
+    status = a_container(3, waiting=_LOOP, last={"exitCode": 1, "reason": "Error"})
+    pod = a_pod("esm-worker-1", phase="Running", node="n1", containerStatuses=[status])
+    pod["metadata"]["labels"] = {"training.kubeflow.org/job-name": "esm", "eksml.dev/run": "r1", "eksml.dev/stage": "t"}
+    return pod
+
+
+class _Cluster:
+    """Answers lists of the core API and logs; remembers what was asked."""
+
+    def __init__(self, forbidden: tuple[str, ...] = ()) -> None:
+        self.asked: list[str] = []
+        self.forbidden = forbidden
+        self.items: dict[str, list[Document]] = {
+            "pods": [_crashing(), a_pod("fine-0", phase="Succeeded")],
+            "events": [an_event("FailedMount", 'MountVolume.SetUp failed for volume "x"', "gone-0")],
+        }
+
+    async def answer(self, request: web.Request) -> web.StreamResponse:
+        self.asked.append(request.path_qs)
+        name = request.path.rpartition("/")[2]
+        if request.path == "/api/v1":
+            resources = [
+                {"name": plural, "kind": kind, "namespaced": kind != "Node"} for plural, kind in _KINDS.items()
+            ]
+            return web.json_response({"resources": resources})
+        if name in self.forbidden:
+            return web.json_response({"kind": "Status", "code": 403, "reason": "Forbidden"}, status=403)
+        if name == "log":
+            return web.Response(text="2026-11-21T12:00:00.5Z ValueError: n_heads must divide n_embd\n")
+        if name in _KINDS:
+            return web.json_response({"kind": "List", "metadata": {}, "items": self.items.get(name, [])})
+        return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+
+
+async def _codes(handler: Handler, folder: Path, question: Question | None) -> list[str]:
+    async with session_to(handler, folder, readonly=True) as session:
+        return [f"{one.code}: {one.headline}" for one in await explain(session, question)]
+
+
+async def test_the_log_of_a_crash_is_read_and_what_is_gone_is_not_blamed(tmp_path: Path) -> None:
+    cluster = _Cluster()
+    told = await _codes(cluster.answer, tmp_path, None)
+    assert len(told) == 1
+    assert told[0].startswith("CRASH_LOOP")
+    assert told[0].endswith("ValueError: n_heads must divide n_embd")
+    logs = [path for path in cluster.asked if "/log" in path]
+    assert [("previous=true" in path, "/esm-worker-1/" in path) for path in logs] == [(True, True)]
+
+
+@pytest.mark.parametrize(
+    "question",
+    [
+        Question("Pod", "esm-worker-1", "ml"),
+        Question("PyTorchJob", "esm", "ml"),
+        Question("Stage", "t", labels={"eksml.dev/run": "r1", "eksml.dev/stage": "t"}),
+    ],
+    ids=lambda question: question.kind,
+)
+async def test_a_pod_its_job_and_its_stage_have_one_answer(question: Question, tmp_path: Path) -> None:
+    told = await _codes(_Cluster().answer, tmp_path, question)
+    assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
+
+
+async def test_what_may_not_be_listed_is_left_out(tmp_path: Path) -> None:
+    cluster = _Cluster(forbidden=("events", "nodes", "persistentvolumeclaims", "log"))
+    told = await _codes(cluster.answer, tmp_path, None)
+    assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
+
+
+async def test_without_pods_there_is_nothing_to_tell(tmp_path: Path) -> None:
+    with pytest.raises(AccessError):
+        await _codes(_Cluster(forbidden=("pods",)).answer, tmp_path, None)
+
+
+async def test_an_object_that_is_not_there_is_missing(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="There is nothing about Pod ml/other"):
+        await _codes(_Cluster().answer, tmp_path, Question("Pod", "other", "ml"))
