@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from secrets import token_urlsafe
 from typing import TypeAlias
 
 from aiohttp import web
@@ -17,6 +18,7 @@ from actions.base.errors import ConfigError
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
 from actions.sandbox.activity import ACTOR_AGENT, Activity
+from actions.sandbox.api.access import User
 from actions.sandbox.api.application import create_app
 from actions.sandbox.api.store import Store
 from actions.sandbox.faults.bystander import Bystander
@@ -24,7 +26,7 @@ from actions.sandbox.faults.control import add_control
 from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.ports import KubeletPort
-from actions.sandbox.statefiles import remove_process, write_credentials, write_kubeconfig, write_process
+from actions.sandbox.statefiles import VIEWER, remove_process, write_credentials, write_kubeconfig, write_process
 
 HOST = "127.0.0.1"
 CLOUD_PREFIX = "/aws"
@@ -79,12 +81,14 @@ async def serving(
         listener = stack.enter_context(_bound(port))
         url = f"http://{HOST}:{listener.getsockname()[1]}"
         arn = f"arn:aws:eks:{options.region}:{options.account}:cluster/{options.cluster_name}"
-        kubeconfig = write_kubeconfig(folder, url=url, cluster=arn)
+        viewer_token = token_urlsafe()
+        kubeconfig = write_kubeconfig(folder, url=url, cluster=arn, viewer_token=viewer_token)
         write_credentials(folder)
         session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig), user_agent=ACTOR_AGENT)
         stack.push_async_callback(session.aclose)
         bystander = Bystander(parts.panel)
-        app = create_app(parts.store, parts.kubelet, bystander, clock=parts.panel.clock)
+        tokens = {viewer_token: User(VIEWER)}
+        app = create_app(parts.store, parts.kubelet, bystander, clock=parts.panel.clock, tokens=tokens)
         add_control(app, bystander)
         app.middlewares[:0] = [_only_local, activity.middleware()]
         if parts.cloud is not None:

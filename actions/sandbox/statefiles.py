@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import yaml
@@ -13,17 +14,21 @@ from actions.sandbox.locate import CREDENTIALS, ProcessFile
 
 KUBECONFIG = "kubeconfig"
 PROCESS = "process.json"
+VIEWER = "viewer"
 
 
-def write_kubeconfig(folder: Path, *, url: str, cluster: str) -> Path:
+def write_kubeconfig(folder: Path, *, url: str, cluster: str, viewer_token: str = "") -> Path:
     """Write a kubeconfig, 0600, that leads to `url`, and return its path.
+
+    Its second context, `viewer`, is that of somebody who may look at workloads and change nothing.
 
     Args:
         folder: The sandbox's own.
         url: Of the API server.
+        viewer_token: Of the viewer; without one there is no such context.
         cluster: What the context calls the cluster: the ARN of an EKS cluster, as `aws eks update-kubeconfig` does.
     """
-    config = {
+    config: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
         "clusters": [{"name": cluster, "cluster": {"server": url}}],
@@ -31,6 +36,10 @@ def write_kubeconfig(folder: Path, *, url: str, cluster: str) -> Path:
         "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster, "namespace": "default"}}],
         "current-context": cluster,
     }
+    if viewer_token:
+        config["users"] += [{"name": VIEWER, "user": {"token": viewer_token}}]
+        context = {"cluster": cluster, "user": VIEWER, "namespace": "default"}
+        config["contexts"] += [{"name": VIEWER, "context": context}]
     path = folder / KUBECONFIG
     write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
     return path

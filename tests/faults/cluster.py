@@ -138,5 +138,6 @@ def pods_of(state: ClusterState) -> set[str]:
 
 
 def health_of(state: ClusterState, source: str) -> Health:
-    """How well a source is doing."""
-    return state.snapshot().health[source].state
+    """How well a source is doing; syncing if it has not said anything yet."""
+    told = state.snapshot().health.get(source)
+    return told.state if told is not None else Health.SYNCING

@@ -10,13 +10,17 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.base.clock import parse_rfc3339
+from actions.base.clock import SystemClock, parse_rfc3339
 from actions.base.errors import AccessError
 from actions.cluster.exec import run_in_pod
 from actions.cluster.health import Health
+from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.logs import LogFollower, LogLine, LogSource
 from actions.cluster.reflector import Raw, Reflector
+from actions.cluster.session import KubeSession
+from actions.cluster.state import ClusterState
 from actions.sandbox.actors.cache import Cache
+from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, Document, uid_of
 from actions.sandbox.faults.scenarios import SCENARIOS
 from tests.faults.cluster import FaultyCluster, HurriedClock, a_faulty_cluster, health_of, pods_of, until, watched
@@ -178,6 +182,23 @@ async def test_every_scenario_is_survived(scenario: str, tmp_path: Path) -> None
             await cluster.break_watches("pods")
             await until(state, lambda: pods_of(state) == {"during"})
             await until(state, lambda: health_of(state, "pods") is Health.LIVE)
+
+
+async def test_somebody_with_few_rights_sees_what_they_may_and_what_not(tmp_path: Path) -> None:
+    async with a_faulty_cluster(tmp_path, has_actors=True):
+        viewer = await KubeSession.connect(ClusterTarget(kubeconfig=tmp_path / "kubeconfig", context="viewer"))
+        state = ClusterState(viewer, clock=HurriedClock())
+        task = asyncio.create_task(state.run())
+        try:
+            await until(state, lambda: health_of(state, "pods") is Health.LIVE)
+            await until(state, lambda: health_of(state, "nodes") is Health.FORBIDDEN)
+            assert any(name.startswith("coredns") for name in pods_of(state))
+            with pytest.raises(AccessError, match='User "viewer" cannot create resource "pods"'):
+                await ApiClient(viewer, SystemClock()).create(PODS, {"metadata": {"name": "x", "namespace": "default"}})
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+            await viewer.aclose()
 
 
 async def _print_lines(cluster: FaultyCluster) -> None:

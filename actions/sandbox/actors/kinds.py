@@ -52,6 +52,10 @@ DAEMON_SETS = Kind("apps/v1", "DaemonSet", "daemonsets")
 JOBS = Kind("batch/v1", "Job", "jobs")
 AUTOSCALERS = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 STORAGE_CLASSES = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", is_namespaced=False)
+CLUSTER_ROLES = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", is_namespaced=False)
+CLUSTER_ROLE_BINDINGS = Kind(
+    "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", is_namespaced=False
+)
 DEFINITIONS = Kind(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", is_namespaced=False
 )

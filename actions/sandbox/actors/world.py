@@ -8,6 +8,7 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.definitions import karpenter_definitions
 from actions.sandbox.actors.kinds import NAMESPACES, NODES, STORAGE_CLASSES, Document, kind_named
 from actions.sandbox.actors.machines import Machine, node_document, node_status
+from actions.sandbox.actors.viewer import viewer_documents
 from actions.sandbox.options import SandboxOptions
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "karpenter", "nvidia-device-plugin")
@@ -27,6 +28,8 @@ async def seed(client: ApiClient, types: InstanceTable, options: SandboxOptions)
     for document in karpenter_definitions():
         await client.create(kind_named(document["kind"]), document)
     await client.create(STORAGE_CLASSES, _storage_class())
+    for document in viewer_documents():
+        await client.create(kind_named(document["kind"]), document)
     for machine in core_machines(types, options):
         node = await client.create(NODES, node_document(machine, options.region))
         if node is not None:

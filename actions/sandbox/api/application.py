@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import suppress
 
 from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
+from actions.sandbox.api.access import Access, User
 from actions.sandbox.api.browsing import add_browsing
 from actions.sandbox.api.builtin import builtin_types
 from actions.sandbox.api.deletion import Deleter
@@ -25,6 +26,8 @@ from actions.sandbox.faults.seam import NO_FAULTS, Faults
 from actions.sandbox.ports import KubeletPort
 
 _LARGEST_BODY_BYTES = 8 << 20
+_GUARDED = ("/api", "/openapi")
+NO_TOKENS: Mapping[str, User] = {}
 
 
 def create_app(
@@ -33,6 +36,7 @@ def create_app(
     faults: Faults = NO_FAULTS,
     *,
     clock: Clock | None = None,
+    tokens: Mapping[str, User] = NO_TOKENS,
     bookmark_seconds: float = BOOKMARK_SECONDS,
 ) -> web.Application:
     """The API server over a store; garbage is collected while the application runs.
@@ -42,13 +46,17 @@ def create_app(
         kubelet: Holds the containers that logs and exec ask for.
         faults: What goes wrong on purpose.
         clock: Wall time, for objects; the machine's if not given.
+        tokens: Who may come as somebody else than the administrator.
         bookmark_seconds: How long a quiet watch stays silent.
     """
     time = clock or SystemClock()
     registry = Registry(builtin_types())
     writer, deleter = Writer(store, registry, time), Deleter(store, registry, time)
-    services = Services(store, registry, time, writer, deleter, kubelet, faults, bookmark_seconds)
-    app = web.Application(middlewares=[_refusals, _interruptions(faults)], client_max_size=_LARGEST_BODY_BYTES)
+    access = Access(store, tokens)
+    services = Services(store, registry, time, writer, deleter, kubelet, access, faults, bookmark_seconds)
+    app = web.Application(
+        middlewares=[_refusals, _interruptions(faults), _rights(access)], client_max_size=_LARGEST_BODY_BYTES
+    )
     app.cleanup_ctx.append(_collecting(GarbageCollector(store, registry, deleter)))
     add_browsing(app, registry)
 
@@ -76,6 +84,16 @@ def _interruptions(faults: Faults) -> Middleware:
         return await faults.around(request, handler)
 
     return interrupt
+
+
+def _rights(access: Access) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path.startswith(_GUARDED):
+            access.check(request)
+        return await handler(request)
+
+    return check
 
 
 def _collecting(collector: GarbageCollector) -> Callable[[web.Application], AsyncIterator[None]]:

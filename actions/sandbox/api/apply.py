@@ -65,25 +65,25 @@ def _conflicts(claims: list[Claim], leaves: Leaves, live: Leaves, manager: Manag
 
 
 def _conflict_fault(resource: ResourceType, name: str, contested: list[tuple[Claim, set[Path]]]) -> ApiFault:
+    """The refusal, in the words of the server-side apply of Kubernetes: one conflict on a line, more by owner."""
     causes, texts = [], []
     for claim, paths in contested:
-        who = _owner(claim)
         fields = [describe(path) for path in sorted(paths)]
-        causes += [Cause(field, f"conflict with {who}", "FieldManagerConflict") for field in fields]
-        if len(fields) == 1:
-            texts.append(f"conflict with {who}: {fields[0]}")
-        else:
-            texts.append("conflicts with " + who + ":\n" + "\n".join(f"- {field}" for field in fields))
-    count = f"{len(causes)} conflict{'s' if len(causes) > 1 else ''}"
+        causes += [Cause(field, f"conflict with {_owner(claim)}", "FieldManagerConflict") for field in fields]
+        texts += [f"conflicts with {_owner(claim)}:", *(f"- {field}" for field in fields)]
+    if len(causes) == 1:
+        message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
+    else:
+        message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(texts)
     details = {"name": name, "kind": resource.plural} | ({"group": resource.group} if resource.group else {})
-    return ApiFault(409, "Conflict", f"Apply failed with {count}: " + "\n".join(texts), details=details, causes=causes)
+    return ApiFault(409, "Conflict", message, details=details, causes=causes)
 
 
 def _owner(claim: Claim) -> str:
-    """Who holds a field, in the words of structured-merge-diff: an update also says with which version, and when."""
+    """Who holds a field. One who did not apply also says through which subresource, and with which version."""
     manager = claim.manager
     who = f'"{manager.name}"' + (f' with subresource "{manager.subresource}"' if manager.subresource else "")
-    return f"{who} using {manager.api_version} at {claim.time}" if manager.operation == "Update" else who
+    return f"{who} using {manager.api_version}" if manager.operation == "Update" else who
 
 
 def _merge(live: Any, wanted: Any, shape: Shape) -> Any:

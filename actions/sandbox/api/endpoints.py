@@ -31,7 +31,7 @@ async def serve(services: Services, request: web.Request) -> web.StreamResponse:
     if "list" not in resource.verbs:
         if request.method != "POST" or target.name:
             raise method_not_allowed()
-        return await review(request, target)
+        return await review(services.access, request, target)
     if target.subresource and target.subresource != "status":
         return await _serve_subresource(services, request, target)
     form = form_of(request.headers.get("Accept", ""))

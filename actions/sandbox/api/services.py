@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actions.base.clock import Clock
+from actions.sandbox.api.access import Access
 from actions.sandbox.api.deletion import Deleter
 from actions.sandbox.api.resources import Registry
 from actions.sandbox.api.store import Store
@@ -25,5 +26,6 @@ class Services:
     writer: Writer
     deleter: Deleter
     kubelet: KubeletPort
+    access: Access
     faults: Faults = NO_FAULTS
     bookmark_seconds: float = BOOKMARK_SECONDS

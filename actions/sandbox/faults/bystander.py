@@ -9,9 +9,9 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 from actions.sandbox.activity import ACTOR_AGENT
+from actions.sandbox.api.question import Question, question_of
 from actions.sandbox.faults.fault import REFUSALS, SPOILING, Fault, FaultKind
 from actions.sandbox.faults.panel import ActiveFault, FaultPanel
-from actions.sandbox.faults.question import Question, question_of
 from actions.sandbox.faults.refusals import error_event, refusal
 
 _PIECE_BYTES = 16_384

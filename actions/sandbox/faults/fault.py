@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from actions.sandbox.faults.question import Question
+from actions.sandbox.api.question import Question
 
 
 class FaultKind(StrEnum):

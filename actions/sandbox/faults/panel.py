@@ -10,8 +10,8 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import InputError
+from actions.sandbox.api.question import Question
 from actions.sandbox.faults.fault import Fault, FaultKind
-from actions.sandbox.faults.question import Question
 from actions.sandbox.faults.skew import SkewedClock
 
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from aiohttp import web
 
+from actions.sandbox.api.access import forbidden
 from actions.sandbox.api.codec import encode
 from actions.sandbox.api.messages import fault_response
+from actions.sandbox.api.question import Question
 from actions.sandbox.api.status import ApiFault, expired
 from actions.sandbox.faults.fault import Fault, FaultKind
-from actions.sandbox.faults.question import Question
 
 _PAGE = (
     "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n<center><h1>502 Bad Gateway</h1></center>\r\n"
@@ -36,28 +37,7 @@ def _status(fault: Fault, question: Question) -> ApiFault:
             message = "the server has received too many requests and has asked us to try again later"
             return ApiFault(429, "TooManyRequests", message, retry_after_seconds=fault.retry_after_seconds)
         case FaultKind.FORBIDDEN:
-            return forbidden(question, user="somebody")
+            return forbidden(question, "somebody")
         case FaultKind.UNAUTHORIZED:
             return ApiFault(401, "Unauthorized", "Unauthorized")
     return ApiFault(500, "InternalError", "Internal error occurred: the sandbox has been told to fail")
-
-
-def forbidden(question: Question, *, user: str) -> ApiFault:
-    """403, as RBAC says it."""
-    what = f"{question.resource}.{question.group}" if question.group else question.resource
-    named = f'{what} "{question.name}"' if question.name else what
-    where = f' in the namespace "{question.namespace}"' if question.namespace else " at the cluster scope"
-    asked = question.resource + (f"/{question.subresource}" if question.subresource else "")
-    message = (
-        f'{named} is forbidden: User "{user}" cannot {rights_verb(question)} resource "{asked}" in API group '
-        f'"{question.group}"{where}'
-    )
-    details = {"name": question.name, "group": question.group, "kind": question.resource}
-    return ApiFault(403, "Forbidden", message, details={name: value for name, value in details.items() if value})
-
-
-def rights_verb(question: Question) -> str:
-    """The verb by which RBAC knows the request: opening a log is `get`, starting a program `create`."""
-    if question.verb == "log":
-        return "get"
-    return "create" if question.verb in ("exec", "attach", "portforward", "eviction", "binding") else question.verb

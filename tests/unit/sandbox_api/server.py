@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgspec
 from aiohttp.test_utils import TestClient, TestServer
 
-from actions.sandbox.api.application import create_app
+from actions.sandbox.api.access import User
+from actions.sandbox.api.application import NO_TOKENS, create_app
 from actions.sandbox.api.store import Store
 from actions.sandbox.faults.seam import NO_FAULTS, Faults
 from actions.sandbox.ports import Channel, ExecStreams, NoProcess, PortStream
@@ -59,9 +60,11 @@ class EchoKubelet:
 
 
 @asynccontextmanager
-async def an_api(*, store: Store | None = None, faults: Faults = NO_FAULTS) -> AsyncIterator[Client]:
+async def an_api(
+    *, store: Store | None = None, faults: Faults = NO_FAULTS, tokens: Mapping[str, User] = NO_TOKENS
+) -> AsyncIterator[Client]:
     """A client of a running API server that has the namespace `default`."""
-    app = create_app(store or Store(), EchoKubelet(), faults, bookmark_seconds=0.05)
+    app = create_app(store or Store(), EchoKubelet(), faults, tokens=tokens, bookmark_seconds=0.05)
     async with TestClient(TestServer(app)) as client:
         await create(client, "/api/v1/namespaces", {"metadata": {"name": "default"}})
         yield client

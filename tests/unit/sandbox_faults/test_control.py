@@ -9,7 +9,7 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from actions.sandbox.faults.question import Question, question_of
+from actions.sandbox.api.question import Question, question_of
 from actions.sandbox.faults.scenarios import SCENARIOS
 from actions.sandbox.kubelet import Kubelet
 from actions.sandbox.options import SandboxOptions

@@ -1,0 +1,160 @@
+"""Who asks, and whether RBAC lets them.
+
+Whoever comes without a token is the cluster's administrator, as this server listens on loopback only. A token makes
+somebody else of them, and an administrator may impersonate, as `kubectl --as` does.
+
+Source: k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from aiohttp import web
+
+from actions.sandbox.api.codec import Object
+from actions.sandbox.api.question import Question, question_of
+from actions.sandbox.api.resources import GroupResource
+from actions.sandbox.api.status import ApiFault
+from actions.sandbox.api.store import Store
+
+_GROUP = "rbac.authorization.k8s.io"
+_AUTHENTICATED, _MASTERS = "system:authenticated", "system:masters"
+_WRITING = frozenset({"exec", "attach", "portforward", "eviction", "binding"})
+_SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
+
+
+@dataclass(frozen=True, slots=True)
+class User:
+    """Somebody who asks."""
+
+    name: str
+    groups: tuple[str, ...] = (_AUTHENTICATED,)
+
+    @property
+    def is_administrator(self) -> bool:
+        """Whether nothing is forbidden to them."""
+        return _MASTERS in self.groups
+
+
+ADMINISTRATOR = User("arn:aws:sts::111122223333:assumed-role/operator/eksml", (_MASTERS, _AUTHENTICATED))
+
+
+class Access:
+    """Knows users by their tokens and their rights by the roles in the store.
+
+    Args:
+        store: With the roles and bindings.
+        tokens: Token → user.
+    """
+
+    def __init__(self, store: Store, tokens: Mapping[str, User]) -> None:
+        self._store = store
+        self._tokens = tokens
+
+    def identify(self, request: web.Request) -> User:
+        """Who asks.
+
+        Raises:
+            ApiFault: 401, the token is none of ours; 403, they may not impersonate.
+        """
+        user = self._authenticated(request.headers.get("Authorization", ""))
+        name = request.headers.get("Impersonate-User", "")
+        if not name:
+            return user
+        if not user.is_administrator:
+            raise forbidden(Question("", "impersonate", "users", name=name), user.name)
+        return User(name, (*request.headers.getall("Impersonate-Group", []), _AUTHENTICATED))
+
+    def _authenticated(self, header: str) -> User:
+        if not header:
+            return ADMINISTRATOR
+        kind, _, token = header.partition(" ")
+        user = self._tokens.get(token.strip()) if kind.lower() == "bearer" else None
+        if user is None:
+            raise ApiFault(401, "Unauthorized", "Unauthorized")
+        return user
+
+    def check(self, request: web.Request) -> None:
+        """Let a request pass, or refuse it.
+
+        Raises:
+            ApiFault: 401 or 403.
+        """
+        user = self.identify(request)
+        question = question_of(request.method, request.path, request.query)
+        if not user.is_administrator and question.resource and not self.allows(user, question):
+            raise forbidden(question, user.name)
+
+    def allows(self, user: User, question: Question) -> bool:
+        """Whether some rule gives a right."""
+        if user.is_administrator or (question.resource in _SELF_REVIEWS and question.verb == "create"):
+            return True
+        return any(_covers(rule, question) for rule in self.rules(user, question.namespace))
+
+    def rules(self, user: User, namespace: str) -> Iterator[Object]:
+        """The rules that count for somebody in a namespace; only those for the whole cluster if it is empty."""
+        for binding in self._bodies("clusterrolebindings"):
+            if _is_bound(binding, user):
+                yield from self._rules_of(binding["roleRef"], "")
+        for binding in self._bodies("rolebindings", namespace) if namespace else ():
+            if _is_bound(binding, user):
+                yield from self._rules_of(binding["roleRef"], namespace)
+
+    def _rules_of(self, reference: Object, namespace: str) -> list[Object]:
+        is_local = reference.get("kind") == "Role"
+        key = GroupResource(_GROUP, "roles" if is_local else "clusterroles")
+        role = self._store.get(key, namespace if is_local else "", reference.get("name", ""))
+        return list((role.body.get("rules") if role is not None else None) or ())
+
+    def _bodies(self, plural: str, namespace: str = "") -> Iterator[Object]:
+        return (stored.body for stored in self._store.collection(GroupResource(_GROUP, plural)).ordered(namespace))
+
+
+def forbidden(question: Question, user: str) -> ApiFault:
+    """403, as RBAC says it."""
+    what = f"{question.resource}.{question.group}" if question.group else question.resource
+    named = f'{what} "{question.name}"' if question.name else what
+    where = f' in the namespace "{question.namespace}"' if question.namespace else " at the cluster scope"
+    message = (
+        f'{named} is forbidden: User "{user}" cannot {rights_verb(question)} resource "{_resource(question)}" '
+        f'in API group "{question.group}"{where}'
+    )
+    details = {"name": question.name, "group": question.group, "kind": question.resource}
+    return ApiFault(403, "Forbidden", message, details={name: value for name, value in details.items() if value})
+
+
+def rights_verb(question: Question) -> str:
+    """The verb by which RBAC knows a request: reading a log is `get`, starting a program `create`."""
+    if question.verb == "log":
+        return "get"
+    return "create" if question.verb in _WRITING else question.verb
+
+
+def _resource(question: Question) -> str:
+    return question.resource + (f"/{question.subresource}" if question.subresource else "")
+
+
+def _covers(rule: Object, question: Question) -> bool:
+    names = rule.get("resourceNames") or ()
+    return (
+        _is_in(rights_verb(question), rule.get("verbs"))
+        and _is_in(question.group, rule.get("apiGroups"))
+        and (_is_in(_resource(question), rule.get("resources")))
+        and (not names or question.name in names)
+    )
+
+
+def _is_in(word: str, allowed: list[str] | None) -> bool:
+    return word in (allowed or ()) or "*" in (allowed or ())
+
+
+def _is_bound(binding: Object, user: User) -> bool:
+    for subject in binding.get("subjects") or ():
+        kind, name = subject.get("kind"), subject.get("name", "")
+        if kind == "ServiceAccount":
+            kind, name = "User", f"system:serviceaccount:{subject.get('namespace', '')}:{name}"
+        if (kind == "User" and name == user.name) or (kind == "Group" and name in user.groups):
+            return True
+    return False
