@@ -192,7 +192,7 @@ async def test_somebody_with_few_rights_sees_what_they_may_and_what_not(tmp_path
         try:
             await until(state, lambda: health_of(state, "pods") is Health.LIVE)
             await until(state, lambda: health_of(state, "nodes") is Health.FORBIDDEN)
-            assert any(name.startswith("coredns") for name in pods_of(state))
+            await until(state, lambda: any(name.startswith("coredns") for name in pods_of(state)))
             with pytest.raises(AccessError, match='User "viewer" cannot create resource "pods"'):
                 await ApiClient(viewer, SystemClock()).create(PODS, {"metadata": {"name": "x", "namespace": "default"}})
         finally:
