@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check lint types layers lock keys clean
+.PHONY: help demo test check lint types layers lock keys clean bench
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -42,6 +42,9 @@ lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
 
 keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 	$(BIN)/python -P -c "from tui.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
+
+bench: $(STAMP)  ## the whole program in numbers, as JSON; ARGS="--kubeconfig FILE --nodes N" for a real cluster
+	@$(BIN)/python -m tests.bench $(ARGS)
 
 clean:  ## remove what make made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist

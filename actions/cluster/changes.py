@@ -46,12 +46,19 @@ class ChangeLog:
         """A pod changed."""
         self._pods.add(key)
 
-    def close(self, before: int, after: int) -> None:
-        """End a step: there is a picture of revision `after`, and the one before it had revision `before`."""
+    def close(self, before: int, after: int, *, is_held: bool = False) -> None:
+        """End a step: there is a picture of revision `after`, and the one before it had revision `before`.
+
+        Args:
+            before: Of the picture before.
+            after: Of the new one.
+            is_held: The new one does not show all that changed; what changed so far belongs to the next step too.
+        """
         is_small = len(self._nodes) + len(self._pods) <= _MOST_KEYS
         changes = Changes(frozenset(self._nodes), frozenset(self._pods)) if is_small else None
         self._steps.append(_Step(before, after, changes))
-        self._nodes, self._pods = set(), set()
+        if not is_held:
+            self._nodes, self._pods = set(), set()
 
     def between(self, before: int, after: int) -> Changes | None:
         """What differs between two pictures; `None` if that is not known any more."""

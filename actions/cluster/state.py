@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import NoReturn, TypeVar
@@ -79,12 +80,13 @@ class ClusterState:
         self._pod_index = PodIndex()
         self._snapshot = ClusterSnapshot(history=self._log)
         self._copied: set[str] = set()
+        self._held: Counter[str] = Counter()
         self._nodes = self._table("nodes", node_key, self._node_changed)
         self._pods = self._table("pods", pod_key, self._pod_changed)
         self._events = self._table("events", event_key, self._event_changed)
-        self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("claims"))
+        self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
-            source.kind: self._table(source.where.resource, workload_key, self._workload_changed)
+            source.kind: self._table(source.where.resource, workload_key, self._workload_changed, part="workloads")
             for source in WORKLOADS
         }
 
@@ -112,8 +114,10 @@ class ClusterState:
         if self._snapshot.revision == self.revision:
             return self._snapshot
         last, index = self._snapshot, self._pod_index
-        index.settle()
-        stale = self._copied
+        held = +self._held
+        stale = self._copied - held.keys()
+        if "pods" in stale:
+            index.settle()
         self._snapshot = ClusterSnapshot(
             revision=self.revision,
             nodes=dict(self._nodes.facts) if "nodes" in stale else last.nodes,
@@ -121,26 +125,40 @@ class ClusterState:
             usage=dict(index.usage) if "pods" in stale else last.usage,
             pods_by_node=dict(index.keys) if "pods" in stale else last.pods_by_node,
             workloads=self._all_workloads() if "workloads" in stale else last.workloads,
-            claims=dict(self._claims.facts) if "claims" in stale else last.claims,
+            claims=dict(self._claims.facts) if "nodeclaims" in stale else last.claims,
             events=newest(self._events.facts.values()) if "events" in stale else last.events,
             health=dict(self._health) if "health" in stale else last.health,
             is_complete=self._nodes.is_complete and self._pods.is_complete,
             history=self._log,
         )
-        self._log.close(last.revision, self.revision)
-        stale.clear()
+        self._log.close(last.revision, self.revision, is_held=bool(held))
+        self._copied -= stale
         self._changed.clear()
         return self._snapshot
 
     def _table(
-        self, name: str, key: Callable[[FactT], str], changed: Callable[[FactT | None, FactT | None], None]
+        self,
+        name: str,
+        key: Callable[[FactT], str],
+        changed: Callable[[FactT | None, FactT | None], None],
+        *,
+        part: str = "",
     ) -> FactTable[FactT]:
+        part = part or name
+
         def tell_health(health: SourceHealth) -> None:
             if self._health.get(name) != health:
                 self._health[name] = health
                 self._touch("health")
 
-        return FactTable(key=key, changed=changed, tell_health=tell_health, clock=self._clock)
+        def tell_replacing(is_replacing: bool) -> None:
+            self._held[part] += 1 if is_replacing else -1
+            if not self._held[part] and part in self._copied:
+                self._touch(part)
+
+        return FactTable(
+            key=key, changed=changed, tell_health=tell_health, clock=self._clock, tell_replacing=tell_replacing
+        )
 
     async def _follow(
         self,
@@ -180,7 +198,10 @@ class ClusterState:
         )
 
     def _touch(self, part: str) -> None:
+        """Something of this part changed; while a list is being taken, nobody is to see it yet."""
         self._copied.add(part)
+        if self._held[part]:
+            return
         self.revision += 1
         self._changed.set()
 

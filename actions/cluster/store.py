@@ -43,6 +43,8 @@ class FactTable(Generic[FactT]):
         key: Names an object as people do; another uid under the same key is another object, which takes its place.
         changed: Told of every difference: the fact before and the fact after, `None` for none.
         tell_health: Told of the source's health.
+        tell_replacing: Told when a complete list begins and ends to be taken: between, the facts are neither the old
+            list nor the new.
         clock: For handing the loop back during `replace`.
     """
 
@@ -53,20 +55,26 @@ class FactTable(Generic[FactT]):
         changed: Callable[[FactT | None, FactT | None], None],
         tell_health: Callable[[SourceHealth], None],
         clock: Clock,
+        tell_replacing: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.facts: dict[str, FactT] = {}
         self.is_complete = False
         self._key = key
         self._changed = changed
         self._tell_health = tell_health
+        self._tell_replacing = tell_replacing
         self._clock = clock
 
     async def replace(self, items: Sequence[FactT]) -> None:
         """A complete list: put what is new or different, drop what is not in it."""
-        await self._upsert_all(items)
-        if len(self.facts) > len(items):
-            self._drop_others(self.facts.items(), items)
-        self.is_complete = True
+        self._tell_replacing(True)
+        try:
+            await self._upsert_all(items)
+            if len(self.facts) > len(items):
+                self._drop_others(self.facts.items(), items)
+            self.is_complete = True
+        finally:
+            self._tell_replacing(False)
 
     async def replace_within(self: FactTable[PlacedT], namespace: str, items: Sequence[PlacedT]) -> None:
         """A list complete for one namespace; whether the table is complete is for others to know."""

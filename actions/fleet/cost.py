@@ -17,13 +17,13 @@ from decimal import Decimal
 
 import msgspec
 
-from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
+from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources
 from actions.fleet.instances import InstanceTable
 from actions.fleet.prices import Price, PriceBook
 from actions.fleet.quantity import HOURS_PER_MONTH, format_hourly, format_usd
 
 _NOTHING = Decimal(0)
-_SMALLEST = Decimal("1e-12")
+_MOST_KNOWN = 4096
 
 
 class NodeCost(msgspec.Struct, frozen=True):
@@ -101,6 +101,7 @@ class CostModel:
         self._prices = prices
         self._instances = instances
         self._region = region
+        self._known: dict[tuple[str | int, ...], NodeCost] = {}
 
     @classmethod
     def load(cls, *, region: str = "") -> CostModel:
@@ -112,13 +113,23 @@ class CostModel:
         return cls(PriceBook.load(), InstanceTable.load(), region=region)
 
     def node_cost(self, node: NodeFacts, usage: NodeUsage = UNUSED) -> NodeCost:
-        """The cost of one node under the requests on it."""
-        kind = self._instances.find(node.instance_type)
-        gpus = max(node.allocatable.gpu, kind.gpus if kind else 0)
-        neurons = max(node.allocatable.neuron, kind.neuron_devices if kind else 0)
-        idle = max(gpus - usage.requested.gpu, 0) + max(neurons - usage.requested.neuron, 0)
-        price = self._prices.price_of(node.instance_type, node.region or self._region, node.capacity_type)
-        return NodeCost(price, gpus + neurons, idle)
+        """The cost of one node under the requests on it; one object for all nodes that cost the same."""
+        offered, asked = node.allocatable, usage.requested
+        place = (node.instance_type, node.region or self._region, node.capacity_type)
+        key = (*place, offered.gpu, offered.neuron, asked.gpu, asked.neuron)
+        cost = self._known.get(key)
+        if cost is None:
+            if len(self._known) >= _MOST_KNOWN:
+                self._known.clear()
+            cost = self._known[key] = self._cost_of(*place, offered=offered, asked=asked)
+        return cost
+
+    def _cost_of(self, kind: str, region: str, capacity: str, *, offered: Resources, asked: Resources) -> NodeCost:
+        known = self._instances.find(kind)
+        gpus = max(offered.gpu, known.gpus if known else 0)
+        neurons = max(offered.neuron, known.neuron_devices if known else 0)
+        idle = max(gpus - asked.gpu, 0) + max(neurons - asked.neuron, 0)
+        return NodeCost(self._prices.price_of(kind, region, capacity), gpus + neurons, idle)
 
     def fleet_cost(self, nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage]) -> FleetCost:
         """The cost of all `nodes`.
@@ -133,47 +144,40 @@ class CostModel:
 class CostSum:
     """A running sum over nodes, so that one node's change does not cost a pass over all.
 
-    Amounts are decimal and shares are rounded to a fixed place, so that taking out what was put in leaves nothing
-    behind.
+    Kept as counts of equal costs, of which a fleet has few: so it is exact whatever was put in and taken out.
     """
 
     def __init__(self) -> None:
-        self._nodes = self._unpriced = self._accelerators = self._idle = self._idle_unpriced = 0
-        self._hourly = self._idle_hourly = _NOTHING
+        self._counts: dict[NodeCost, int] = {}
 
     def add(self, cost: NodeCost) -> None:
         """Put a node in."""
-        self._count(cost, 1)
+        self._counts[cost] = self._counts.get(cost, 0) + 1
 
     def drop(self, cost: NodeCost) -> None:
         """Take a node out that was put in."""
-        self._count(cost, -1)
+        left = self._counts.pop(cost) - 1
+        if left:
+            self._counts[cost] = left
 
     def total(self) -> FleetCost:
         """The sum as it is."""
-        return FleetCost(
-            self._nodes,
-            self._unpriced,
-            self._hourly,
-            self._accelerators,
-            self._idle,
-            self._idle_hourly,
-            self._idle_unpriced,
-        )
-
-    def _count(self, cost: NodeCost, sign: int) -> None:
-        self._nodes += sign
-        self._accelerators += sign * cost.accelerators
-        self._idle += sign * cost.idle_accelerators
-        if cost.price is None:
-            self._unpriced += sign
-        else:
-            self._hourly += sign * cost.price.usd_per_hour
-        idle_share = cost.idle_usd_per_hour
-        if idle_share is None:
-            self._idle_unpriced += sign
-        else:
-            self._idle_hourly += sign * idle_share.quantize(_SMALLEST)
+        nodes = unpriced = accelerators = idle = idle_unpriced = 0
+        hourly = idle_hourly = _NOTHING
+        for cost, count in self._counts.items():
+            nodes += count
+            accelerators += count * cost.accelerators
+            idle += count * cost.idle_accelerators
+            if cost.price is None:
+                unpriced += count
+            else:
+                hourly += count * cost.price.usd_per_hour
+            idle_share = cost.idle_usd_per_hour
+            if idle_share is None:
+                idle_unpriced += count
+            else:
+                idle_hourly += count * idle_share
+        return FleetCost(nodes, unpriced, hourly, accelerators, idle, idle_hourly, idle_unpriced)
 
 
 def total_of(costs: Iterable[NodeCost]) -> FleetCost:

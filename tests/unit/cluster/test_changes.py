@@ -45,3 +45,14 @@ def test_pictures_of_two_sources_are_not_compared() -> None:
     assert newer.changes_since(older) is not None
     assert newer.changes_since(None) is None
     assert newer.changes_since(ClusterSnapshot()) is None
+
+
+def test_what_is_not_shown_yet_belongs_to_the_next_step_too() -> None:
+    log = ChangeLog()
+    log.pod("half")
+    log.close(0, 1, is_held=True)
+    log.pod("rest")
+    log.close(1, 2)
+    log.close(2, 3)
+    assert log.between(1, 2) == Changes(frozenset(), frozenset({"half", "rest"}))
+    assert log.between(2, 3) == Changes(frozenset(), frozenset())

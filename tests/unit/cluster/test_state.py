@@ -108,7 +108,7 @@ class Cluster:
     def __init__(self) -> None:
         self.pod_events: asyncio.Queue[bytes] = asyncio.Queue()
         job = with_conditions("PyTorchJob", "kubeflow.org/v1", Running="True")
-        self._items: dict[str, list[Json]] = {
+        self.items: dict[str, list[Json]] = {
             "/api/v1/nodes": [NODE],
             "/api/v1/pods": [POD, a_pod("other")],
             "/api/v1/events": [EVENT],
@@ -116,7 +116,7 @@ class Cluster:
         }
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
-        items = self._items.get(request.path)
+        items = self.items.get(request.path)
         if items is None:
             return await _MISSING(request)
         if "sendInitialEvents" in request.query:
@@ -160,6 +160,26 @@ async def test_a_cluster_is_watched_and_shown(tmp_path: Path) -> None:
             assert changes is not None
             assert changes.nodes == {node}
             assert changes.pods == {"default/other"}
+        finally:
+            task.cancel()
+            await asyncio.gather(task, return_exceptions=True)
+
+
+async def test_a_list_that_is_being_taken_is_not_seen_half(tmp_path: Path) -> None:
+    cluster = Cluster()
+    cluster.items["/api/v1/pods"] = [a_pod(f"p{index}") for index in range(6000)]
+    async with session_to(cluster, tmp_path) as session:
+        state = ClusterState(session)
+        task = asyncio.create_task(state.run())
+        try:
+            seen: set[int] = set()
+            async with asyncio.timeout(30):
+                while not state.snapshot().is_complete:
+                    seen.add(len(state.snapshot().pods))
+                    await asyncio.sleep(0)
+            seen.add(len(state.snapshot().pods))
+            assert seen == {0, 6000}
+            assert sum(usage.pods for usage in state.snapshot().usage.values()) == 6000
         finally:
             task.cancel()
             await asyncio.gather(task, return_exceptions=True)
