@@ -138,7 +138,7 @@ async def test_a_watch_sees_a_pod_come_and_go(cluster: Kubectl) -> None:
 
 async def test_questions_about_server_and_rights_are_answered(cluster: Kubectl) -> None:
     assert "Server Version: v1." in await cluster.ok("version")
-    assert "assumed-role" in await cluster.ok("auth", "whoami")
+    assert "operator" in await cluster.ok("auth", "whoami")
     assert await cluster.ok("auth", "can-i", "delete", "pods") == "yes\n"
     nodes = (await cluster.ok("get", "nodes", "--no-headers")).splitlines()
     assert [line.split()[1] for line in nodes] == ["Ready", "Ready"]

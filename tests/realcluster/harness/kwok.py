@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from aiohttp import web
 
 from actions.base.files import private_directory
 from tests.realcluster.harness.controlplane import ControlPlane
@@ -46,7 +47,7 @@ async def kubelets(plane: ControlPlane, *, logs: Path, socket: Path) -> AsyncIte
     kwok_port, gate_port = free_ports(2)
     folder = private_directory(plane.folder / "logs")
     config = plane.folder / "kwok.yaml"
-    config.write_text(_config(), encoding="utf-8")
+
     kwok = f"127.0.0.1:{kwok_port}"
     of = plane.credentials.path
     certificate = ["--tls-cert-file", of("server.crt"), "--tls-private-key-file", of("server.key")]
@@ -60,25 +61,44 @@ async def kubelets(plane: ControlPlane, *, logs: Path, socket: Path) -> AsyncIte
         "-certificate", of("server.crt"), "-key", of("server.key"), "-logs", str(logs), "-socket", str(socket),
     ]  # fmt: skip
     async with AsyncExitStack() as stack:
+        config.write_text(_config(await stack.enter_async_context(_service())), encoding="utf-8")
         for name, command, port in (("kwok", argv, kwok_port), ("gate", gate, gate_port)):
             started = await stack.enter_async_context(running(command, name=name, logs=folder))
             await started.until(partial(listens, port), f"the port of {name}")
         yield
 
 
-def _config() -> str:
+@asynccontextmanager
+async def _service() -> AsyncIterator[int]:
+    """What pods serve on their ports, whatever they are: HTTP. Yields the port of the loopback address."""
+
+    async def hello(request: web.Request) -> web.Response:
+        return web.Response(text=f"{request.path} of a pod\n")
+
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", hello)
+    runner = web.AppRunner(app, access_log=None)
+    await runner.setup()
+    try:
+        await web.TCPSite(runner, "127.0.0.1", 0).start()
+        yield int(runner.addresses[0][1])
+    finally:
+        await runner.cleanup()
+
+
+def _config(service_port: int) -> str:
     theirs = kwok_folder()
     files = [theirs / name for name in _THEIR_STAGES] + sorted(_OWN_STAGES.glob("*.yaml"))
-    documents = [_forward_everywhere()]
+    documents = [_forward_everywhere(service_port)]
     parts = [path.read_text(encoding="utf-8") for path in files]
     return "\n---\n".join([*parts, *(yaml.safe_dump(one) for one in documents)])
 
 
-def _forward_everywhere() -> dict[str, Any]:
-    """Port 80 of a pod echoes what it is sent."""
+def _forward_everywhere(port: int) -> dict[str, Any]:
+    """Behind every port of every pod is the same service."""
     return {
         "apiVersion": "kwok.x-k8s.io/v1alpha1",
         "kind": "ClusterPortForward",
         "metadata": {"name": "everywhere"},
-        "spec": {"forwards": [{"ports": [80], "command": ["cat"]}]},
+        "spec": {"forwards": [{"target": {"address": "127.0.0.1", "port": port}}]},
     }

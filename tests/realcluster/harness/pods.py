@@ -27,6 +27,7 @@ from tests.realcluster.harness.crilog import CriLog, RunMarker
 LOGS = Kind("kwok.x-k8s.io/v1alpha1", "Logs", "logs")
 PREPARED = "realcluster.test/prepared"
 _LONGEST_BACKOFF_SECONDS = 60.0
+_SOURCE = "kubelet"
 _MOUNT_SECONDS = 0.2
 
 
@@ -128,6 +129,9 @@ class PodFeed:
         container.inside = inside
         marker = self._marker(container)
         marker.running(container.restarts)
+        await self._client.record(
+            self._pod, PODS, "Started", f"Started container {container.spec.name}", source=_SOURCE
+        )
         if container.restarts:
             await self._report("Running")
 
