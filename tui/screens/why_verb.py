@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from actions.base.errors import MissingError
+from actions.base.errors import MissingError, UnreachableError
 from actions.command import registry
 from tui.live.desk import Desk
 from tui.modals.viewer import Viewer
@@ -44,22 +44,29 @@ class WhyVerb:
         from actions.cluster.diagnose.report import findings_text
 
         subject = self._subject(arguments)
-        found = await self._explained(subject)
-        page = findings_text(found, width=_PAGE_WIDTH)
         if subject is not None and subject.kind == _STAGE:
-            page = f"{self._stage_line(subject.name)}\n\n{page}"
+            page = await self._stage_page(subject)
+        else:
+            page = findings_text(await self._explained(subject), width=_PAGE_WIDTH)
         self._show(Viewer(f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster", page))
+
+    async def _stage_page(self, subject: Subject) -> str:
+        """What the journal says, then the cluster: a stage has objects in one only for a part of its life."""
+        from actions.cluster.diagnose.report import findings_text
+
+        try:
+            told = findings_text(await self._explained(subject), width=_PAGE_WIDTH)
+        except MissingError:
+            told = "It has no object in the cluster at present.\n"
+        except UnreachableError as error:
+            told = f"{error.sentence()}\n"
+        return f"{self._stage_line(subject.name)}\n\n{told}"
 
     async def _explained(self, subject: Subject | None) -> list[Finding]:
         from actions.cluster.casefile import explain
 
         question = self._question(subject) if subject is not None else None
-        try:
-            return await explain(self._desk.cluster.session, question, clock=self._desk.clock)
-        except MissingError:
-            if subject is not None and subject.kind == _STAGE:
-                return []  # a stage has objects in the cluster only for a part of its life
-            raise
+        return await explain(self._desk.cluster.session, question, clock=self._desk.clock)
 
     def _subject(self, arguments: registry.OnObject) -> Subject | None:
         """The named object, or the one under the cursor; `None` for the whole cluster."""

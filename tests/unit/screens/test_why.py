@@ -4,16 +4,24 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import cast
 
 import pytest
 from aiohttp import web
 
 from actions.cluster.kubeconfig import ClusterTarget
+from actions.command.registry import OnObject
+from actions.run.view import StageState
+from tests.support.builders import a_desk, a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig
 from tests.unit.diagnose.samples import a_node, an_event, unschedulable
 from tui.app import ConsoleApp
 from tui.live.settings import ConsoleSettings
+from tui.modals.viewer import Viewer
+from tui.present.subject import Subject
+from tui.screens.why_verb import WhyVerb
+from tui.screens.workspace import Workspace
 from tui.seams import screen_text
 
 _REFUSAL = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
@@ -61,3 +69,25 @@ async def test_w_tells_why_the_selected_pod_is_stuck(console: ConsoleApp) -> Non
         assert "1 Insufficient nvidia.com/gpu" in shown
         await console.host.press(["escape"])
         await wait_for(pilot, lambda: "GPU_SHORTAGE" not in screen_text(console), "the page is left")
+
+
+class _OnStage:
+    """A workspace whose cursor is on a stage."""
+
+    @property
+    def current(self) -> _OnStage:
+        return self
+
+    def subject(self) -> Subject:
+        return Subject("Stage", "network")
+
+
+async def test_a_stage_without_a_cluster_tells_what_its_journal_says() -> None:
+    stage = a_stage("network", StageState.FAILED, message="VpcLimitExceeded: 5 of 5")
+    desk = a_desk(view=a_run(stage))
+    shown: list[Viewer] = []
+    await WhyVerb(cast("Workspace", _OnStage()), desk, show=shown.append).verbs()["why"](OnObject())
+
+    lines = shown[0]._view._lines
+    assert lines[0] == "Stage network is failed: VpcLimitExceeded: 5 of 5"
+    assert "not connected" in lines[2]
