@@ -16,7 +16,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.measure import measure_fleet, measure_start
+from tests.bench.measure import measure_fleet, measure_logs, measure_start
 from tests.bench.server import Target, running
 
 
@@ -37,6 +37,8 @@ def main() -> int:
             target = Target(options.kubeconfig, options.nodes, churn=None)
             result["cluster"] = measure_fleet(target, folder, seconds=options.seconds)
         else:
+            with running(1, 1, folder) as target:
+                result["logs"] = measure_logs(target)
             for size in options.sizes.split(","):
                 nodes, _, pods = size.partition("/")
                 with running(int(nodes), int(pods), folder) as target:

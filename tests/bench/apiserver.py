@@ -22,6 +22,9 @@ from actions.cluster.protowire import CONTENT_TYPE
 from tests.bench.fleet import Fleet, as_json, as_protobuf, full_pod
 from tests.unit.cluster import protobytes
 
+LOG_PODS = 40
+LOG_LINES = 10_000
+_LOG_CHUNK = 1 << 15
 _TICK_SECONDS = 0.05
 _BATCH = 64
 _VISIBLE = 40
@@ -55,6 +58,7 @@ class ApiServer:
         self.pods = Kind("/api/v1/pods", has_protobuf=True)
         self._kinds = {kind.path: kind for kind in (self.nodes, self.pods, Kind("/api/v1/events", has_protobuf=False))}
         self._restarts: dict[int, int] = {}
+        self._log_body = b"".join(log_line(index) for index in range(LOG_LINES))
         self._visible = fleet.first_shown(_VISIBLE)
         for index in range(fleet.nodes):
             self.nodes.json.append(as_json(fleet.node(index, index)))
@@ -70,12 +74,27 @@ class ApiServer:
         kind = self._kinds.get(request.path)
         if kind is not None:
             return await self._watch(request, kind) if "watch" in request.query else self._list(request, kind)
+        if request.path.startswith("/api/v1/namespaces/logs/pods/"):
+            return await self._log(request)
         if request.path == "/version":
             return web.json_response({"gitVersion": "v1.34.4-bench"})
         if request.path == "/api/v1/namespaces/kube-system":
             return web.json_response({"metadata": {"uid": "bench"}})
         status = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "no such resource"}
         return web.json_response(status, status=404)
+
+    async def _log(self, request: web.Request) -> web.StreamResponse:
+        """A container that has written its lines and ended."""
+        if not request.path.endswith("/log"):
+            ended = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": "2026-11-20T08:00:00Z"}}
+            status = {"phase": "Succeeded", "containerStatuses": [{"name": "main", "restartCount": 0, "state": ended}]}
+            document = {"metadata": {"name": "p"}, "spec": {"restartPolicy": "Never"}, "status": status}
+            return web.json_response(document)
+        response = web.StreamResponse(headers={"Content-Type": "text/plain"})
+        await response.prepare(request)
+        for at in range(0, len(self._log_body), _LOG_CHUNK):
+            await response.write(self._log_body[at : at + _LOG_CHUNK])
+        return response
 
     def _command(self, request: web.Request) -> web.Response:
         if request.path == "/bench/churn":
@@ -155,6 +174,14 @@ class ApiServer:
         self._version += 1
         self.nodes.json[index] = as_json(self._fleet.node(index, self._version))
         self.nodes.tell(_line("MODIFIED", self.nodes.json[index]), b"")
+
+
+def log_line(index: int) -> bytes:
+    """One line of a trainer's log with its timestamp, 170 bytes long."""
+    minute, second = divmod(index // 100, 60)
+    stamp = f"2026-11-20T08:{minute:02d}:{second:02d}.{index % 100 * 10_000_000 + 1:09d}Z"
+    text = f"Epoch 0: {index / LOG_LINES:7.2%} | step {index:6d} | loss={2.5 - index / LOG_LINES:.4f} | lr=0.0001"
+    return f"{stamp} {text} {'.' * 60}\n".encode()
 
 
 def _line(kind: str, document: bytes) -> bytes:

@@ -65,6 +65,20 @@ def measure_fleet(target: Target, folder: Path, *, seconds: float) -> dict[str, 
     return {"console": console, "reference": reference, "ratios": _ratios(console, reference)}
 
 
+def measure_logs(target: Target) -> dict[str, object]:
+    """Forty finished logs at once, through our follower and through a bare client, one after the other."""
+    ours, bare = _read_logs("ours", target), _read_logs("bare", target)
+    ratio = ours["cpu_us_per_line"] / bare["cpu_us_per_line"]
+    return {"console": ours, "reference": bare, "ratios": {"cpu": round(ratio, 2)}}
+
+
+def _read_logs(way: str, target: Target) -> dict[str, float]:
+    argv = [sys.executable, "-m", "tests.bench.logs", way, str(target.kubeconfig)]
+    done = subprocess.run(argv, cwd=_ROOT, check=True, stdout=subprocess.PIPE)
+    told: dict[str, float] = json.loads(done.stdout)
+    return told
+
+
 def _keys(program: Program, nodes: int) -> dict[str, float]:
     """Milliseconds from a key to the new position in the footer."""
     total = f"{nodes:,}".encode()
