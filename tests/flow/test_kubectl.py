@@ -142,3 +142,21 @@ async def test_questions_about_server_and_rights_are_answered(cluster: Kubectl) 
     assert await cluster.ok("auth", "can-i", "delete", "pods") == "yes\n"
     nodes = (await cluster.ok("get", "nodes", "--no-headers")).splitlines()
     assert [line.split()[1] for line in nodes] == ["Ready", "Ready"]
+
+
+async def test_attach_listens_to_a_container_until_it_ends(cluster: Kubectl) -> None:
+    talker = ("--image=busybox:1.36", "--restart=Never", "--", "sh", "-c", "echo hello; sleep 1200; echo bye")
+    await cluster.ok("run", "talker", *talker)
+    await cluster.ok("wait", "--for=condition=Ready", "pod/talker", "--timeout=30s")
+    assert await cluster.ok("attach", "talker") == "bye\n"
+    ended = await cluster.ok("get", "pod", "talker", "-o", "jsonpath={.status.containerStatuses[0].imageID}")
+    assert ended.startswith("busybox@sha256:")
+
+
+async def test_the_viewer_may_look_and_nothing_else(cluster: Kubectl) -> None:
+    await cluster.ok("get", "pods", "-A", "--as=viewer")
+    refused = await cluster("get", "nodes", "--as=viewer")
+    assert refused.code == 1
+    assert 'User "viewer" cannot list resource "nodes"' in refused.err
+    assert (await cluster("auth", "can-i", "delete", "pods", "--as=viewer")).out.startswith("no")
+    assert "pods/log" in await cluster.ok("auth", "can-i", "--list", "--as=viewer")

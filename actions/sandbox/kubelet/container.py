@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from hashlib import sha256
 
 from actions.sandbox.actors.kinds import Document
 from actions.sandbox.kubelet.logfile import LogFile
@@ -74,7 +75,7 @@ class ContainerRun:
         return {
             "name": self.spec.name,
             "image": self.spec.image,
-            "imageID": self.spec.image,
+            "imageID": _image_id(self.spec.image) if self.id else "",
             **({"containerID": self.id} if self.id else {}),
             "state": self.state,
             "lastState": self.last_state,
@@ -82,3 +83,13 @@ class ContainerRun:
             "started": self.is_running,
             "restartCount": self.restarts,
         }
+
+
+def _image_id(image: str) -> str:
+    """The image by its digest, as containerd knows it; the digest is made up, and the same for the same image."""
+    repository, _, digest = image.partition("@")
+    if digest:
+        return image
+    name, colon, tag = repository.rpartition(":")
+    named = name if colon and "/" not in tag else repository
+    return f"{named}@sha256:{sha256(image.encode()).hexdigest()}"
