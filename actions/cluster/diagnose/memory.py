@@ -67,7 +67,8 @@ def find(case: Case) -> Iterator[Finding]:
     yield from read_signs(logged(case), _SIGNS)
     for pod in case.pods:
         yield from _container_kills(pod)
-        yield from _eviction(pod)
+    for pod, message in _evictions(case):
+        yield from _eviction(pod, message)
     yield from _child_kills(case)
 
 
@@ -124,26 +125,34 @@ _DISK_WORDS = ("ephemeral", "storage", "inodes", "nodefs", "imagefs", "DiskPress
 _EMPTY_DIR = re.compile(r'EmptyDir volume "(?P<name>[^"]+)" exceeds')
 
 
-def _eviction(pod: Pod) -> Iterator[Finding]:
-    if pod.reason != "Evicted":
-        return
-    low = _LOW.search(pod.message)
-    resource = (low["resource"] or low["condition"]) if low else ""
-    volume = _EMPTY_DIR.search(pod.message)
+def _evictions(case: Case) -> Iterator[tuple[Pod, str]]:
+    """Pods that the kubelet evicted, with what it said; Karpenter's moving of pods is no eviction of that kind."""
+    for pod in case.pods:
+        told = [event.message for event in case.events if event.name == pod.name and event.reason == "Evicted"]
+        told = [message for message in told if _LOW.search(message) or _EMPTY_DIR.search(message)]
+        if pod.reason == "Evicted" or (told and pod.phase == "Failed"):
+            yield pod, pod.message or (told[0] if told else "")
+
+
+def _eviction(pod: Pod, message: str) -> Iterator[Finding]:
+    low = _LOW.search(message)
+    resource = (low["resource"] or low["condition"]).rstrip(".") if low else ""
+    volume = _EMPTY_DIR.search(message)
     is_shared_memory = volume is not None and volume["name"] in pod.memory_volumes
-    is_disk = not is_shared_memory and any(word in (resource or pod.message) for word in _DISK_WORDS)
+    is_disk = not is_shared_memory and any(word in (resource or message) for word in _DISK_WORDS)
     node = f" from {pod.node}" if pod.node else ""
+    quotes = [field_quote("reason", pod.reason) if pod.reason else "Evicted", message]
     if is_disk:
         yield finding(
             Code.EVICTED_DISK,
             f"The kubelet evicted {pod.name}{node} for disk space{f' ({resource})' if resource else ''}",
-            [field_quote("reason", pod.reason), pod.message],
+            quotes,
             "Request ephemeral-storage, write to the shared file system, or give the nodes larger root volumes.",
         )
-    elif is_shared_memory or "emory" in (resource or pod.message):
+    elif is_shared_memory or "emory" in (resource or message):
         yield finding(
             Code.EVICTED_MEMORY,
             f"The kubelet evicted {pod.name}{node}: the node ran low on memory",
-            [field_quote("reason", pod.reason), pod.message],
+            quotes,
             "Set requests.memory to what the pod really uses, so that it gets a node that has it.",
         )

@@ -36,7 +36,9 @@ _SIGNS = (
     Sign(
         Code.NEURON_COLLECTIVE_HANG,
         pattern(
-            r"suspected hang in collectives",
+            r"[Ss]uspected hang",
+            r"(?:inference|execution) timeout \(\d{1,12} ms\) on (?:Neuron Device|model)",
+            r"[Mm]issing infer_status notification",
             r"missing collectives status",
             r"NRT_EXEC_HW_ERR_COLLECTIVES",
             r"NRT_NETWORK_PROXY_FAILURE",

@@ -98,6 +98,7 @@ def _volcano_queue(case: Case) -> Iterator[Finding]:
         return
     running = {gang.name for gang in case.gangs if not _is_waiting(gang)}
     texts = [(event.message, event.name) for event in case.events if event.name not in running]
+    texts += [(one.message, one.pod) for one in refusals(case)]
     found = list(hits(texts, _QUEUE_FULL)) if not case.queued else []
     if found:
         yield finding(
