@@ -4,11 +4,11 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check lint types layers lock keys clean bench
+.PHONY: help demo test check lint types layers lock keys clean bench realcluster
 .DEFAULT_GOAL := help
 
 help:  ## what there is
-	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z]+:.*## / {printf "make %-11s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 $(STAMP): requirements.lock pyproject.toml
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -45,6 +45,11 @@ keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 
 bench: $(STAMP)  ## the whole program in numbers, as JSON; ARGS="--kubeconfig FILE --nodes N" for a real cluster
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on one; needs go
+	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realcluster.harness run \
+		$(BIN)/python -m pytest tests/flow tests/realcluster -k real; \
+	else echo "realcluster: skipped, go is not on PATH"; fi
 
 clean:  ## remove what make made
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache dist

@@ -1,0 +1,186 @@
+"""The cluster layer over the wire: the same on the sandbox and on a real control plane."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any
+
+import msgspec
+import pytest
+
+from actions.cluster import exec as execution
+from actions.cluster.apply import ApplyConflictError, apply
+from actions.cluster.conditions import WorkState, verdict_of
+from actions.cluster.exec import run_in_pod
+from actions.cluster.health import Health, SourceHealth
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.logs import LogLine, LogSource, follow, read_log
+from actions.cluster.objects import Discovery, ObjectRef, delete, fetch, list_objects
+from actions.cluster.reflector import Raw, Reflector
+from actions.cluster.session import KubeSession
+from tests.flow.kubectl import Kubectl
+
+Document = dict[str, Any]
+TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
+DEADLINE_SECONDS = 60.0
+
+
+@pytest.fixture
+async def session(cluster: Kubectl) -> AsyncIterator[KubeSession]:
+    opened = await KubeSession.connect(ClusterTarget(cluster.kubeconfig))
+    yield opened
+    await opened.aclose()
+
+
+def a_pod(script: str, *, restart: str = "Never") -> Document:
+    container = {"name": "main", "image": "busybox:1.36", "command": ["sh", "-c", script]}
+    spec = {"restartPolicy": restart, "terminationGracePeriodSeconds": 1, "containers": [container]}
+    return {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "worker"}, "spec": spec}
+
+
+def settings(colour: str) -> Document:
+    return {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "settings"}, "data": {"colour": colour}}
+
+
+async def until(condition: Callable[[Document], bool], session: KubeSession) -> Document:
+    """The pod, once it is as wanted."""
+    discovery, ref = Discovery(session), ObjectRef("v1", "Pod", session.namespace, "worker")
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        while not condition(pod := await fetch(session, discovery, ref)):
+            await asyncio.sleep(0.05)
+    return pod
+
+
+def is_running(pod: Document) -> bool:
+    return verdict_of(pod).state is WorkState.RUNNING
+
+
+async def test_a_log_is_followed_to_the_end_of_its_container(cluster: Kubectl, session: KubeSession) -> None:
+    script = f"echo one; sleep {cluster.speed}; echo two; sleep {cluster.speed}; echo three; exit 3"
+    await apply(session, Discovery(session), a_pod(script))
+    await until(lambda pod: verdict_of(pod).state is not WorkState.WAITING, session)
+    lines: list[LogLine] = []
+    async with asyncio.timeout(DEADLINE_SECONDS):
+        end = await follow(session, LogSource(session.namespace, "worker", "main"), on_lines=lines.extend)
+    assert [line.text for line in lines] == ["one", "two", "three"]
+    assert end.exit_code == 3
+    assert sorted(lines, key=lambda line: line.at_ns) == lines
+
+
+async def test_the_log_before_a_restart_is_kept(cluster: Kubectl, session: KubeSession) -> None:
+    failing = f"echo attempt; sleep {2 * cluster.speed}; exit 1"
+    await apply(session, Discovery(session), a_pod(failing, restart="OnFailure"))
+
+    def is_restarted(pod: Document) -> bool:
+        (status,) = pod["status"].get("containerStatuses") or [{}]
+        return bool(status.get("restartCount", 0) >= 1 and "running" in status["state"])
+
+    pod = await until(is_restarted, session)
+    before = await read_log(session, LogSource(session.namespace, "worker", "main"), previous=True)
+    assert [line.text for line in before] == ["attempt"]
+    assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
+
+
+@pytest.mark.parametrize("protocol", execution.PROTOCOLS)
+async def test_exec_in_either_protocol(protocol: str, session: KubeSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(execution, "PROTOCOLS", (protocol,))
+    await apply(session, Discovery(session), a_pod("sleep 1000000"))
+    await until(is_running, session)
+    told = await run_in_pod(session, session.namespace, "worker", "main", ["sh", "-c", "echo out; ls nowhere; exit 7"])
+    assert (told.stdout, told.exit_code) == (b"out\n", 7)
+    assert b"nowhere" in told.stderr
+
+
+async def test_what_is_typed_reaches_a_program_and_its_end_too(session: KubeSession) -> None:
+    await apply(session, Discovery(session), a_pod("sleep 1000000"))
+    await until(is_running, session)
+    told = await run_in_pod(session, session.namespace, "worker", "main", ["sh"], stdin=b"echo $((40+2)) $HOSTNAME\n")
+    assert b"worker" in told.stdout
+
+
+async def test_a_conflict_names_owner_and_field(session: KubeSession) -> None:
+    discovery = Discovery(session)
+    await apply(session, discovery, settings("red"), manager="somebody")
+    with pytest.raises(ApplyConflictError, match=r"data\.colour belongs to somebody"):
+        await apply(session, discovery, settings("blue"))
+    await apply(session, discovery, settings("blue"), force=True)
+    (found,) = [one for one in await list_all(session, discovery) if one["metadata"]["name"] == "settings"]
+    assert found["data"] == {"colour": "blue"}
+
+
+async def list_all(session: KubeSession, discovery: Discovery) -> Sequence[Document]:
+    return await list_objects(session, discovery, "v1", "ConfigMap", namespace=session.namespace)
+
+
+class Seen:
+    """What a reflector has told."""
+
+    def __init__(self) -> None:
+        self.names: set[str] = set()
+        self.told: list[str] = []
+        self.changed = asyncio.Event()
+        self.is_live = False
+
+    async def replace(self, items: Sequence[str]) -> None:
+        self.names = set(items)
+        self.changed.set()
+
+    def upsert(self, item: str) -> None:
+        self.names.add(item)
+        self.told.append(f"+{item}")
+        self.changed.set()
+
+    def remove(self, item: str) -> None:
+        self.names.discard(item)
+        self.told.append(f"-{item}")
+        self.changed.set()
+
+    def health(self, health: SourceHealth) -> None:
+        self.is_live = health.state is Health.LIVE
+        self.changed.set()
+
+    async def until(self, condition: Callable[[], bool]) -> None:
+        async with asyncio.timeout(DEADLINE_SECONDS):
+            while not condition():
+                await self.changed.wait()
+                self.changed.clear()
+
+
+@pytest.mark.parametrize("prefers_watch_list", [True, False])
+async def test_a_reflector_sees_objects_come_and_go(session: KubeSession, prefers_watch_list: bool) -> None:
+    def name_of(raw: Raw) -> str:
+        return str(msgspec.json.decode(raw)["metadata"]["name"])
+
+    discovery, seen = Discovery(session), Seen()
+    await apply(session, discovery, settings("red"))
+    path = f"/api/v1/namespaces/{session.namespace}/configmaps"
+    reflector = Reflector(session, path, decode=name_of, identify=str, sink=seen, prefers_watch_list=prefers_watch_list)
+    running = asyncio.create_task(reflector.run())
+    try:
+        await seen.until(lambda: seen.is_live and "settings" in seen.names)
+        ref = ObjectRef("v1", "ConfigMap", session.namespace, "settings")
+        await delete(session, discovery, ref)
+        await seen.until(lambda: "settings" not in seen.names)
+        await apply(session, discovery, settings("blue"))
+        await seen.until(lambda: "settings" in seen.names)
+    finally:
+        running.cancel()
+        await asyncio.gather(running, return_exceptions=True)
+    assert seen.told[-2:] == ["-settings", "+settings"]
+
+
+async def test_a_list_comes_as_a_table(session: KubeSession) -> None:
+    await apply(session, Discovery(session), a_pod("sleep 1000000"))
+    await until(is_running, session)
+    path = f"/api/v1/namespaces/{session.namespace}/pods"
+    table = msgspec.json.decode(await session.request("GET", path, accept=TABLE))
+    columns = [column["name"] for column in table["columnDefinitions"]]
+    assert (table["kind"], columns[:5]) == ("Table", ["Name", "Ready", "Status", "Restarts", "Age"])
+    assert table["rows"][0]["cells"][:4] == ["worker", "1/1", "Running", "0"]
+
+
+async def test_the_cluster_says_who_it_is(session: KubeSession) -> None:
+    identity = await session.identity()
+    assert identity.uid
+    assert (identity.region, identity.account) == ("us-west-2", "111122223333")

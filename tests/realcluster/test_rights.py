@@ -1,0 +1,24 @@
+"""What the console says to somebody without rights, as a real API server refuses it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import AccessError
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.session import KubeSession
+from tests.realcluster.running import FOLDER, real_cluster
+
+pytestmark = pytest.mark.skipif(not FOLDER, reason="not started by `make realcluster`")
+
+
+@pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes", "/apis/batch/v1/jobs"])
+async def test_a_refusal_names_user_and_right(path: str) -> None:
+    session = await KubeSession.connect(ClusterTarget(Path(real_cluster().nobody)))
+    try:
+        with pytest.raises(AccessError, match=r'User "nobody" cannot list resource'):
+            await session.get(path)
+    finally:
+        await session.aclose()
