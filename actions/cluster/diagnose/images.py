@@ -90,9 +90,16 @@ def find(case: Case) -> Iterator[Finding]:
         matched = [(pod, message) for pod, message in told if expression.search(message)]
         if matched:
             told = [(pod, message) for pod, message in told if pod not in {name for name, _ in matched}]
-            image = next((found[1] for _, message in matched if (found := _IMAGE.search(message))), "of the pod")
-            yield finding(code, headline.format(image=image), [message for _, message in matched[:3]], next_step)
+            says = headline.format(image=_image_of(case, matched)).rstrip(": ")
+            yield finding(code, says, [message for _, message in matched[:3]], next_step)
     yield from _pulling(case)
+
+
+def _image_of(case: Case, told: list[tuple[str, str]]) -> str:
+    """The image that the messages name, or that the pod asks for."""
+    named = next((found[1] for _, message in told if (found := _IMAGE.search(message))), "")
+    asked = (one.image for pod in case.pods if pod.name == told[0][0] for one in pod.containers)
+    return named or next((image for image in asked if image), "")
 
 
 def _formats(case: Case) -> Iterator[Finding]:
