@@ -145,7 +145,8 @@ async def test_questions_about_server_and_rights_are_answered(cluster: Kubectl) 
 
 
 async def test_attach_listens_to_a_container_until_it_ends(cluster: Kubectl) -> None:
-    talker = ("--image=busybox:1.36", "--restart=Never", "--", "sh", "-c", "echo hello; sleep 1200; echo bye")
+    script = f"echo hello; sleep {3 * cluster.speed:.0f}; echo bye"
+    talker = ("--image=busybox:1.36", "--restart=Never", "--", "sh", "-c", script)
     await cluster.ok("run", "talker", *talker)
     await cluster.ok("wait", "--for=condition=Ready", "pod/talker", "--timeout=30s")
     assert await cluster.ok("attach", "talker") == "bye\n"

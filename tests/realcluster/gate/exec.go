@@ -30,7 +30,10 @@ const (
 	closed = 255
 )
 
-const idle = 4 * time.Hour
+const (
+	idle     = 4 * time.Hour
+	creation = 30 * time.Second
+)
 
 // executor runs commands in containers, by asking at a socket.
 type executor struct{ socket string }
@@ -40,20 +43,30 @@ type opening struct {
 	Namespace string   `json:"namespace"`
 	Pod       string   `json:"pod"`
 	Container string   `json:"container"`
-	Argv      []string `json:"argv"`
+	Argv      []string `json:"argv"` // null: attach to what runs
 	TTY       bool     `json:"tty"`
 }
 
-// serve answers /exec/NAMESPACE/POD[/UID]/CONTAINER with the kubelet's own streaming server.
+// serve answers /exec/NAMESPACE/POD[/UID]/CONTAINER, or the same of attach, with the kubelet's own streaming server.
 func (e executor) serve(writer http.ResponseWriter, request *http.Request, target []string) {
 	options, err := serving.NewOptions(request)
 	if err != nil {
 		http.Error(writer, err.Error(), http.StatusBadRequest)
 		return
 	}
-	name, container := strings.Join(target[:2], "/"), target[len(target)-1]
+	verb, name, container := target[0], strings.Join(target[1:3], "/"), target[len(target)-1]
+	if verb == "attach" {
+		serving.ServeAttach(writer, request, e, name, "", container, options, idle, creation, constants.SupportedStreamingProtocols)
+		return
+	}
 	command := request.URL.Query()["command"]
-	serving.ServeExec(writer, request, e, name, "", container, command, options, idle, 30*time.Second, constants.SupportedStreamingProtocols)
+	serving.ServeExec(writer, request, e, name, "", container, command, options, idle, creation, constants.SupportedStreamingProtocols)
+}
+
+// AttachContainer carries what a container prints from now on.
+func (e executor) AttachContainer(ctx context.Context, name string, uid types.UID, container string,
+	in io.Reader, out, errs io.WriteCloser, tty bool, sizes <-chan remotecommand.TerminalSize) error {
+	return e.ExecInContainer(ctx, name, uid, container, nil, in, out, errs, tty, sizes, 0)
 }
 
 // ExecInContainer carries a session to the socket and back.

@@ -3,7 +3,7 @@
 //
 //	gate -listen ADDRESS -kwok ADDRESS -certificate FILE -key FILE -authority FILE -logs FOLDER -socket FILE
 //
-// An exec is answered here, by the kubelet's own streaming server; the command runs behind the socket. The file
+// Exec and attach are answered here, by the kubelet's own streaming server; the command runs behind the socket. The file
 // LOGS/NAMESPACE/POD/CONTAINER.run holds the number of the container's instance, with " ended" behind it when that has
 // ended: then, or when another instance runs, a followed log is over as soon as nothing has come for a moment.
 package main
@@ -67,10 +67,11 @@ func main() {
 	log.Fatal(server.ListenAndServeTLS(*certificate, *key))
 }
 
-// ServeHTTP answers an exec and passes all else on.
+// ServeHTTP answers exec and attach, and passes all else on.
 func (g *gate) ServeHTTP(writer http.ResponseWriter, request *http.Request) {
-	if rest, ok := strings.CutPrefix(request.URL.Path, "/exec/"); ok {
-		g.executor.serve(writer, request, strings.Split(rest, "/"))
+	target := strings.Split(strings.Trim(request.URL.Path, "/"), "/")
+	if (target[0] == "exec" || target[0] == "attach") && len(target) >= 4 {
+		g.executor.serve(writer, request, target)
 		return
 	}
 	g.proxy.ServeHTTP(writer, request)

@@ -12,10 +12,12 @@ from actions.cluster.session import KubeSession
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.watching import watching
+from actions.sandbox.kubelet.container import ContainerRun
+from actions.sandbox.kubelet.logfile import LogRequest
 from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.ports import ExecStreams, NoProcess
+from actions.sandbox.ports import Channel, ExecStreams, NoProcess
 from tests.realcluster.harness.background import in_background
 from tests.realcluster.harness.pods import PodFeed, Site
 
@@ -68,10 +70,26 @@ class Containers:
         Raises:
             NoProcess: It does not run.
         """
+        found = self._running(namespace, pod, container)
+        assert found.inside is not None
+        return await RemoteCommand(found.inside, streams, tty=tty, clock=self._clock).run(argv)
+
+    async def attach(self, namespace: str, pod: str, container: str, streams: ExecStreams) -> None:
+        """Pass on what a container prints from now on, until it ends.
+
+        Raises:
+            NoProcess: It does not run.
+        """
+        log = self._running(namespace, pod, container).log
+        if log is not None:
+            async for chunk in log.read(LogRequest(follow=True, tail_lines=0)):
+                await streams.write(Channel.STDOUT, chunk)
+
+    def _running(self, namespace: str, pod: str, container: str) -> ContainerRun:
         for feed in self._feeds.values():
             found = feed.container(container) if feed.spec.key == f"{namespace}/{pod}" else None
             if found is not None and found.inside is not None:
-                return await RemoteCommand(found.inside, streams, tty=tty, clock=self._clock).run(argv)
+                return found
         raise NoProcess(f"container {container} of pod {namespace}/{pod} does not run")
 
     def _look(self, pod: Document, site: Site, *, is_gone: bool) -> None:

@@ -25,8 +25,9 @@ async def answering_execs(containers: Containers, folder: Path) -> AsyncIterator
         folder: For the socket; its path must be short.
 
     Yields:
-        The socket. A session is one line of JSON (namespace, pod, container, argv, tty), then frames: a channel (one
-        byte, see `Channel`), a length (four bytes, big endian), so many bytes. The exit code is an ERROR frame.
+        The socket. A session is one line of JSON (namespace, pod, container, argv or null to attach, tty), then frames:
+        a channel (one byte, see `Channel`), a length (four bytes, big endian), so many bytes. The exit code is an
+        ERROR frame.
     """
     path = folder / "exec.sock"
 
@@ -88,10 +89,16 @@ class _Streams:
         assert self.size is not None
         return self.size
 
-    async def _execute(self, containers: Containers, target: tuple[str, str, str, list[str]], *, tty: bool) -> None:
+    async def _execute(
+        self, containers: Containers, target: tuple[str, str, str, list[str] | None], *, tty: bool
+    ) -> None:
         namespace, pod, container, argv = target
         try:
-            code = await containers.exec(namespace, pod, container, argv, tty=tty, streams=self)
+            if argv is None:
+                await containers.attach(namespace, pod, container, self)
+                code = 0
+            else:
+                code = await containers.exec(namespace, pod, container, argv, tty=tty, streams=self)
         except NoProcess as error:
             await self.write(Channel.STDERR, f"{error}\n".encode())
             code = _NO_PROCESS

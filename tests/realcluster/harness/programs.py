@@ -29,7 +29,9 @@ class RunningProgram:
     process: asyncio.subprocess.Process
     log: Path
 
-    async def until(self, condition: Callable[[], Awaitable[bool]], what: str, *, deadline_seconds: float = 60) -> None:
+    async def until(
+        self, condition: Callable[[], Awaitable[bool]], what: str, *, deadline_seconds: float = 180
+    ) -> None:
         """Poll until the condition holds.
 
         Raises:
