@@ -103,3 +103,8 @@ async def test_reviews_tell_each_user_the_truth() -> None:
 async def test_only_an_administrator_may_speak_for_others() -> None:
     async with an_api(tokens=TOKENS) as client:
         assert await _code(client, "GET", PODS, VIEWER | {"Impersonate-User": "admin"}) == 403
+
+
+async def test_a_token_of_eks_is_the_administrators() -> None:
+    async with an_api(tokens=TOKENS) as client:
+        assert await _code(client, "GET", "/api/v1/nodes", {"Authorization": "Bearer k8s-aws-v1.aHR0cHM"}) == 200
