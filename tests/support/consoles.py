@@ -19,7 +19,7 @@ RUN = r"bionemo-esm1nv-\d{4}-\w+"
 def a_console(
     program: Program, *arguments: str, size: tuple[int, int] = (80, 24), under: Sequence[str] = ()
 ) -> Iterator[Terminal]:
-    """The console on the embedded cluster, once its nodes are on screen.
+    """The console on the embedded cluster, once its nodes are on screen, or the run that `--run` asks for.
 
     Args:
         program: Whose state.
@@ -34,7 +34,7 @@ def a_console(
         directory=program.home,
     )
     try:
-        terminal.wait(NODES, seconds=40)
+        terminal.wait(rf"─ {RUN} ─" if "--run" in arguments else NODES, seconds=40)
         yield terminal
     finally:
         terminal.close()
