@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from actions.sandbox.workloads import esm1nv, shell, uniref50
 from actions.sandbox.workloads.commands import NOT_FOUND, command_named
 from actions.sandbox.workloads.program import Container, Program, Step
@@ -9,14 +11,19 @@ from actions.sandbox.workloads.terminal import Inside
 
 _WHOLE_DAY = 86_400.0
 
+_IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]], ...] = (
+    (uniref50.is_wanted_by, uniref50.prepare),
+    (esm1nv.is_wanted_by, esm1nv.train),
+)
+"""Whether a container wants a program, and that program; the first that is wanted runs."""
+
 
 def program_of(inside: Inside) -> Program:
     """The main program of a container."""
     container = inside.container
-    if uniref50.is_wanted_by(container):
-        return uniref50.prepare(container)
-    if esm1nv.is_wanted_by(container):
-        return esm1nv.train(container)
+    for is_wanted_by, program in _IMAGES:
+        if is_wanted_by(container):
+            return program(container)
     if "nslookup" in container.command_line:
         return _wait_for_name()
     if shell.is_shell(container.argv) or (container.argv and command_named(inside, container.argv[0])):
