@@ -14,11 +14,13 @@ from textual import events
 from actions.base.errors import ConfigError
 from actions.command.model import Call
 from tui.live.desk import Desk
+from tui.live.stage_diagnosis import explain_stage
 from tui.screens.carrier import Carrier
 from tui.screens.hints import header_facts
 from tui.seams import screen_text
 
 if TYPE_CHECKING:
+    from actions.cluster.diagnose.finding import Finding
     from actions.cluster.state import ClusterSnapshot
     from tui.typeahead import PatientApp
 
@@ -98,6 +100,15 @@ class ConsoleHost:
     def snapshot(self) -> ClusterSnapshot | None:
         """The newest picture of the cluster."""
         return self._desk.cluster.snapshot()
+
+    async def explain(self, stage: str) -> Sequence[Finding]:
+        """The diagnosis of a stage of the run on screen, as `w` shows it.
+
+        Raises:
+            MissingError: There is no run, or it has no such stage.
+        """
+        self._desk.runs.catch_up()
+        return await explain_stage(self._desk, stage)
 
     def identity(self) -> dict[str, str]:
         """What the header shows of where one is; empty where nobody knows."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from actions.cluster.diagnose.finding import Finding
 from actions.cluster.state import ClusterSnapshot
 from actions.command.model import Call
 
@@ -39,6 +40,14 @@ class Host(Protocol):
 
     def snapshot(self) -> ClusterSnapshot | None:
         """The newest picture of the cluster; `None` before the first."""
+        ...
+
+    async def explain(self, stage: str) -> Sequence[Finding]:
+        """The diagnosis of a stage of the run on screen, causes first.
+
+        Raises:
+            ConsoleError: There is no run, or it has no such stage.
+        """
         ...
 
     def identity(self) -> dict[str, str]:

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from actions.cluster.diagnose.finding import Finding
 from actions.cluster.state import ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import UNUSED, NodeFacts, PodFacts
 from actions.run.view import RunState, RunView, StageState
 from actions.script.amounts import parse_comparison
-from actions.script.model import Accelerators, Amount, Conditions, Log, Nodes, Pods
+from actions.script.model import Accelerators, Amount, Conditions, Log, Nodes, Pods, Why
 from actions.telemetry.points import Point
 
 _PASSED = {
@@ -57,6 +58,18 @@ class World(Protocol):
         """Whether a log line of the run matches."""
         ...
 
+    def findings(self, stage: str) -> Sequence[Finding] | None:
+        """The diagnosis of a stage, causes first, as it was last asked for; `None` if it never was."""
+        ...
+
+    async def ask_why(self, stage: str) -> None:
+        """Have a stage diagnosed, unless that was done a moment ago.
+
+        Raises:
+            ConsoleError: It cannot be done.
+        """
+        ...
+
     def snapshot(self) -> ClusterSnapshot | None:
         """The cluster."""
         ...
@@ -88,6 +101,8 @@ def _of_the_run(given: Conditions, world: World) -> Iterator[Seen]:
         yield _log(given.log if isinstance(given.log, Log) else Log(match=given.log), world)
     if given.metric:
         yield _metric(given, world)
+    if given.why is not None:
+        yield _why(given.why, world)
     if given.audit:
         yield _audit(world.run())
 
@@ -179,6 +194,17 @@ def _metric(wanted: Conditions, world: World) -> Seen:
     if wanted.value != "":
         holds = holds and _meets(wanted.value, latest.value)
     return Seen(holds, f"{name} is {latest.value:g} at step {'?' if latest.step is None else latest.step}")
+
+
+def _why(wanted: Why, world: World) -> Seen:
+    findings = world.findings(wanted.of)
+    if not findings:
+        return Seen(False, f"nothing is known to be wrong with {wanted.of}")
+    cause = findings[0]
+    said = "\n".join((cause.headline, *cause.evidence))
+    holds = wanted.code in ("", cause.code) and (not wanted.says or re.search(wanted.says, said) is not None)
+    others = f" (also {', '.join(one.code for one in findings[1:])})" if findings[1:] else ""
+    return Seen(holds, f"{cause.code}: {cause.headline}{others}")
 
 
 def _nodes(wanted: Nodes, world: World) -> Iterator[Seen]:

@@ -59,6 +59,16 @@ class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total: Amount = ""
 
 
+class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The diagnosis of a stage: the first finding, which is the cause."""
+
+    of: str
+    """A stage of the run on screen."""
+    code: str = ""
+    says: str = ""
+    """Regular expression, searched in its sentence and its evidence."""
+
+
 class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename={"is_": "is"}):
     """What `wait` waits for and `expect` looks at. All that are given have to hold."""
 
@@ -80,6 +90,7 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     """Regular expression, searched on the screen."""
     nodes: Nodes | None = None
     accelerators: Accelerators | None = None
+    why: Why | None = None
     audit: Literal["", "empty"] = ""
     cluster: str = ""
     region: str = ""

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from actions.base.clock import Clock
+from actions.cluster.diagnose.finding import Finding
 from actions.cluster.state import ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.run.reader import RunReader
@@ -17,6 +18,9 @@ from actions.script.host import Host
 from actions.script.model import Script
 from actions.script.play import Player, Tell
 from actions.telemetry.points import Point
+
+WHY_SECONDS = 1.0
+"""Between two diagnoses of a stage: each asks the cluster for everything."""
 
 
 class _StageSpool:
@@ -55,8 +59,11 @@ class _StageSpool:
 class HostWorld:
     """See `actions.script.judge.World`. Closed by its maker."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, clock: Clock) -> None:
         self._host = host
+        self._clock = clock
+        self._findings: dict[str, Sequence[Finding]] = {}
+        self._asked_at: dict[str, float] = {}
         self._costs: CostModel | None = None
         self._folder: Path | None = None
         self._reader: RunReader | None = None
@@ -83,6 +90,16 @@ class HostWorld:
 
     def has_line(self, pattern: re.Pattern[str], stage: str) -> bool:
         return any(spool.has_line(pattern) for spool in self._stages(stage))
+
+    def findings(self, stage: str) -> Sequence[Finding] | None:
+        return self._findings.get(stage)
+
+    async def ask_why(self, stage: str) -> None:
+        now = self._clock.monotonic()
+        if now - self._asked_at.get(stage, -WHY_SECONDS) < WHY_SECONDS:
+            return
+        self._asked_at[stage] = now
+        self._findings[stage] = await self._host.explain(stage)
 
     def snapshot(self) -> ClusterSnapshot | None:
         return self._host.snapshot()
@@ -115,4 +132,4 @@ class HostWorld:
 
 def player_of(script: Script, host: Host, *, clock: Clock, tell: Tell, artifacts: Path) -> Player:
     """A player whose conditions look at what `host` shows."""
-    return Player(script, host, HostWorld(host), clock=clock, tell=tell, artifacts=artifacts)
+    return Player(script, host, HostWorld(host, clock), clock=clock, tell=tell, artifacts=artifacts)

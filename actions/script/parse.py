@@ -12,6 +12,7 @@ import msgspec
 
 from actions.base.errors import ConsoleError, ScriptError
 from actions.base.yamldoc import Document, load_document, read_input
+from actions.cluster.diagnose.vocabulary import Code
 from actions.command.model import Call
 from actions.command.parse import decode, plain
 from actions.command.registry import COMMANDS, Teardown, command_of, nearest_hint
@@ -190,7 +191,7 @@ class _Parser:
                 *where,
                 hint=f"Give one of {', '.join(_SUBJECTS)}.",
             )
-        for message, key, hint in _incomplete(conditions):
+        for message, key, hint in (*_incomplete(conditions), *_unknown_codes(conditions)):
             raise wrong(message, key, hint)
         for key, word, states in _states(conditions):
             if word not in states:
@@ -229,7 +230,8 @@ class _Parser:
 
 
 _SUBJECTS = (
-    "stage", "run", "pods", "log", "metric", "text", "nodes", "accelerators", "audit", "cluster", "region", "account",
+    "stage", "run", "pods", "log", "metric", "text", "nodes", "accelerators", "why", "audit", "cluster", "region",
+    "account",
 )  # fmt: skip
 
 
@@ -243,6 +245,14 @@ def _incomplete(conditions: Conditions) -> Iterator[tuple[str, str, str]]:
         yield "stage and is go together.", "stage", "Write {stage: train, is: succeeded}."
     if (conditions.step != "" or conditions.value != "" or conditions.of) and not conditions.metric:
         yield "step, value and of belong to metric.", "step", "Add metric: loss."
+    if conditions.why and not (conditions.why.code or conditions.why.says):
+        yield "why needs what the diagnosis is to be.", "why", "Write {of: train, code: OOM_KILLED}."
+
+
+def _unknown_codes(conditions: Conditions) -> Iterator[tuple[str, str, str]]:
+    code = conditions.why.code if conditions.why else ""
+    if code and code not in Code.__members__:
+        yield f"{code!r} is no code of a diagnosis.", "why", nearest_hint(code, [one.value for one in Code])
 
 
 def _states(conditions: Conditions) -> list[tuple[str, str, list[str]]]:
@@ -267,6 +277,8 @@ def _patterns(conditions: Conditions) -> list[tuple[str, str]]:
     found = [("text", conditions.text)]
     if conditions.pods:
         found.append(("pods", conditions.pods.name))
+    if conditions.why:
+        found.append(("why", conditions.why.says))
     if conditions.log is not None:
         found.append(("log", conditions.log.match if isinstance(conditions.log, Log) else conditions.log))
     return [(key, pattern) for key, pattern in found if pattern]

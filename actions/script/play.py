@@ -116,28 +116,35 @@ class Player:
                 await self._host.press(keys.split())
                 return ""
             case Conditions() as conditions:
-                if step.verb == "wait":
-                    return await self._wait(lambda: judge(conditions, self._world), until)
-                soon = min(until, self._clock.monotonic() + EXPECT_SECONDS)
-                return await self._wait(lambda: judge(conditions, self._world), soon, give_up="")
+                return await self._conditions(conditions, step, until)
             case Call(arguments=Screenshot(file=file)):
                 await self._host.settle()
                 return self._save(Path(file))
             case Call() as call:
                 return await self._command(call, until)
 
+    async def _conditions(self, conditions: Conditions, step: Step, until: float) -> str:
+        async def judged() -> list[Seen]:
+            if conditions.why is not None:
+                await self._world.ask_why(conditions.why.of)
+            return judge(conditions, self._world)
+
+        if step.verb == "wait":
+            return await self._wait(judged, until)
+        return await self._wait(judged, min(until, self._clock.monotonic() + EXPECT_SECONDS), give_up="")
+
     async def _command(self, call: Call, until: float) -> str:
         if call.command.id in _ENDS and self._world.run() is None:
             return "nothing was launched"
         if isinstance(call.arguments, Approve):
             stage = call.arguments.stage
-            await self._wait(lambda: [self._awaiting(stage)], until)
+            await self._wait_for(lambda: self._awaiting(stage), until)
         await self._host.execute(call)
         await self._host.settle()
         if call.command.id == "launch":
-            return await self._wait(lambda: [self._launched()], until)
+            return await self._wait_for(self._launched, until)
         if call.command.id in _ENDS:
-            return await self._wait(lambda: [self._ended(_ENDS[call.command.id])], until)
+            return await self._wait_for(lambda: self._ended(_ENDS[call.command.id]), until)
         return ""
 
     def _launched(self) -> Seen:
@@ -160,7 +167,15 @@ class Player:
     def _where(self, run: RunView | None) -> str:
         return f": the run is {run.state.value}" if run else ": there is no run"
 
-    async def _wait(self, look: Callable[[], list[Seen]], until: float, *, give_up: str = "time is up: ") -> str:
+    async def _wait_for(self, look: Callable[[], Seen], until: float) -> str:
+        async def judged() -> list[Seen]:
+            return [look()]
+
+        return await self._wait(judged, until)
+
+    async def _wait(
+        self, look: Callable[[], Awaitable[list[Seen]]], until: float, *, give_up: str = "time is up: "
+    ) -> str:
         """Look after every frame until all conditions hold.
 
         Raises:
@@ -168,7 +183,7 @@ class Player:
         """
         while True:
             self._tell_stages()
-            seen = look()
+            seen = await look()
             text = "; ".join(one.text for one in seen)
             if all(one.holds for one in seen):
                 return text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from actions.base.errors import MissingError, UnreachableError
 from actions.command import registry
 from tui.live.desk import Desk
+from tui.live.stage_diagnosis import explain_stage
 from tui.modals.viewer import Viewer
 from tui.present.subject import Subject, parse_subject
 from tui.screens.carrier import Verb
@@ -51,21 +52,24 @@ class WhyVerb:
         self._show(Viewer(f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster", page))
 
     async def _stage_page(self, subject: Subject) -> str:
-        """What the journal says, then the cluster: a stage has objects in one only for a part of its life."""
+        """What the journal says, then the diagnosis; without a cluster, from what the run has kept on disk."""
         from actions.cluster.diagnose.report import findings_text
 
+        parts = [self._stage_line(subject.name)]
         try:
-            told = findings_text(await self._explained(subject), width=_PAGE_WIDTH)
-        except MissingError:
-            told = "It has no object in the cluster at present.\n"
+            _ = self._desk.cluster.session
         except UnreachableError as error:
-            told = f"{error.sentence()}\n"
-        return f"{self._stage_line(subject.name)}\n\n{told}"
+            parts.append(error.sentence())
+        try:
+            parts.append(findings_text(await explain_stage(self._desk, subject.name), width=_PAGE_WIDTH))
+        except MissingError as error:
+            parts.append(error.sentence())
+        return "\n\n".join(parts)
 
     async def _explained(self, subject: Subject | None) -> list[Finding]:
         from actions.cluster.casefile import explain
 
-        question = self._question(subject) if subject is not None else None
+        question = _question_of(subject) if subject is not None else None
         return await explain(self._desk.cluster.session, question, clock=self._desk.clock)
 
     def _subject(self, arguments: registry.OnObject) -> Subject | None:
@@ -75,15 +79,6 @@ class WhyVerb:
         subject = self._workspace.current.subject()
         return None if subject is None or subject.kind in _UNASKED else subject
 
-    def _question(self, subject: Subject) -> Question:
-        from actions.cluster.diagnose.narrow import Question
-
-        view = self._desk.runs.view
-        if subject.kind == _STAGE and view is not None:
-            labels = {"eksml.dev/run": view.id, "eksml.dev/stage": subject.name}
-            return Question(_STAGE, subject.name, labels=labels)
-        return Question(subject.kind, subject.name, subject.namespace)
-
     def _stage_line(self, name: str) -> str:
         """What the run's journal says of the stage."""
         view = self._desk.runs.view
@@ -92,3 +87,9 @@ class WhyVerb:
             return f"Stage {name}"
         says = f": {stage.message}" if stage.message else ""
         return f"Stage {stage.id} is {stage.state.value.replace('_', ' ')}{says}"
+
+
+def _question_of(subject: Subject) -> Question:
+    from actions.cluster.diagnose.narrow import Question
+
+    return Question(subject.kind, subject.name, subject.namespace)

@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import RefusedError
+from actions.cluster.diagnose.finding import Finding, finding
+from actions.cluster.diagnose.vocabulary import Code
 from actions.cluster.state import ClusterSnapshot
 from actions.command.model import Call
 from actions.fleet.cost import CostModel
@@ -81,6 +83,8 @@ class FakeWorld:
     screen: str = ""
     executed: list[str] = field(default_factory=list)
     refuse: str = ""
+    wrong: list[Finding] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
 
     def run(self) -> RunView | None:
         return self.view
@@ -90,6 +94,15 @@ class FakeWorld:
 
     def has_line(self, pattern: re.Pattern[str], stage: str) -> bool:
         return any(pattern.search(line) for line in self.lines)
+
+    def findings(self, stage: str) -> Sequence[Finding] | None:
+        return self.wrong if stage in self.asked else None
+
+    async def ask_why(self, stage: str) -> None:
+        self.asked.append(stage)
+
+    async def explain(self, stage: str) -> Sequence[Finding]:
+        return self.wrong
 
     def snapshot(self) -> ClusterSnapshot | None:
         return None
@@ -245,3 +258,33 @@ async def test_the_junit_report_counts_failures(world: FakeWorld, tmp_path: Path
     assert 'failures="1"' in text
     assert 'skipped="1"' in text
     assert "&lt;x&gt;" in text
+
+
+OUT_OF_MEMORY = finding(
+    Code.OOM_KILLED, "Container pytorch of worker-3 needs more than 8Gi", ["OOMKilled"], "Raise it."
+)
+FAILED = finding(Code.JOB_FAILED, "The job has failed", [], "Read its log.")
+
+
+async def test_a_diagnosis_is_expected_by_its_cause(world: FakeWorld, tmp_path: Path) -> None:
+    world.wrong = [OUT_OF_MEMORY, FAILED]
+    text = "steps:\n- expect: {why: {of: train, code: OOM_KILLED, says: 'worker-\\d .* 8Gi'}}"
+    report, _ = await played(text, world, tmp_path)
+    assert report.exit_code == 0
+    assert report.steps[0].seen == "OOM_KILLED: Container pytorch of worker-3 needs more than 8Gi (also JOB_FAILED)"
+
+
+@pytest.mark.parametrize("wanted", ["code: JOB_FAILED", "code: OOM_KILLED, says: worker-4"])
+async def test_a_symptom_or_another_sentence_is_not_the_diagnosis(
+    wanted: str, world: FakeWorld, tmp_path: Path
+) -> None:
+    world.wrong = [OUT_OF_MEMORY, FAILED]
+    report, _ = await played(f"steps:\n- expect: {{why: {{of: train, {wanted}}}}}", world, tmp_path)
+    assert report.exit_code == 1
+
+
+async def test_a_diagnosis_is_waited_for(world: FakeWorld, tmp_path: Path) -> None:
+    world.frames = [lambda world: None, lambda world: world.wrong.append(OUT_OF_MEMORY)]
+    report, _ = await played("steps:\n- wait: {why: {of: train, code: OOM_KILLED}}", world, tmp_path)
+    assert report.exit_code == 0
+    assert world.asked == ["train"] * 3

@@ -1,0 +1,92 @@
+"""Why a stage of a run does not get on: its objects in the cluster, what its pods have said, what the journal says."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import AccessError, MissingError, UnreachableError
+from actions.base.offload import Offload
+from actions.base.untrusted import redact
+from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
+from actions.cluster.casefile import gather
+from actions.cluster.diagnose.case import Case, Log
+from actions.cluster.diagnose.diagnose import diagnose
+from actions.cluster.diagnose.finding import Finding
+from actions.cluster.diagnose.intake import log_text
+from actions.cluster.diagnose.narrow import Question
+from actions.cluster.session import KubeSession
+from actions.run.spoolreader import SpoolReader
+from actions.run.view import RunView, StageState, StageView
+
+_TAIL_BYTES = 1 << 20
+_TAIL_LINES = 300
+_TROUBLED = (StageState.FAILED, StageState.RUNNING, StageState.UNKNOWN)
+
+
+async def explain_stage(
+    session: KubeSession | None, view: RunView, folder: Path, stage_id: str, *, clock: Clock | None = None
+) -> list[Finding]:
+    """What is the matter with a stage, causes before their symptoms; nothing for one that is fine.
+
+    Pods vanish and clusters are torn down: what the run has kept on disk is read where the cluster has nothing.
+
+    Args:
+        session: The run's cluster; `None` while there is no way to it.
+        view: The run.
+        folder: Its folder.
+        stage_id: The stage.
+        clock: Time.
+
+    Raises:
+        MissingError: The run has no such stage.
+    """
+    stage = next((one for one in view.stages if one.id == stage_id), None)
+    if stage is None:
+        known = ", ".join(one.id for one in view.stages)
+        raise MissingError(f"Run {view.id} has no stage {stage_id!r}.", hint=f"It has {known}.")
+    case = await _in_cluster(session, view, stage_id, clock=clock or SystemClock())
+    told = {log.pod for log in case.logs}
+    thread = Offload("stage diagnosis")
+    try:
+        kept = await thread.call(spooled_logs, folder, stage)
+        logs = (*case.logs, *(log for log in kept if log.pod not in told), *_journal(stage))
+        return await thread.call(diagnose, replace(case, logs=logs))
+    finally:
+        thread.close()
+
+
+async def _in_cluster(session: KubeSession | None, view: RunView, stage_id: str, *, clock: Clock) -> Case:
+    nothing = Case(taken_at=clock.now().timestamp())
+    if session is None:
+        return nothing
+    question = Question("Stage", stage_id, labels={RUN_LABEL: view.id, STAGE_LABEL: stage_id})
+    try:
+        return await gather(session, question, clock=clock)
+    except (MissingError, UnreachableError, AccessError):
+        return nothing
+
+
+def spooled_logs(folder: Path, stage: StageView) -> list[Log]:
+    """The ends of the logs of the newest attempt, by pod, as the run has kept them."""
+    reader = SpoolReader(folder, stage.id)
+    since_ns = (stage.started_at or 0.0) * 1e9
+    lines: dict[str, list[str]] = {}
+    offset = reader.tail_offset(_TAIL_BYTES)
+    while True:
+        found, end = reader.lines(offset)
+        for line in found:
+            if line.at_ns >= since_ns and not line.is_marker:
+                lines.setdefault(line.pod, []).append(line.text)
+        if end == offset:
+            break
+        offset = end
+    return [Log(log_text(redact("\n".join(texts[-_TAIL_LINES:]))), pod) for pod, texts in lines.items()]
+
+
+def _journal(stage: StageView) -> Iterator[Log]:
+    """What the run itself has noted of a stage that is in trouble: Terraform's error, what an object waits for."""
+    if stage.message and stage.state in _TROUBLED:
+        yield Log(log_text(redact(stage.message)))

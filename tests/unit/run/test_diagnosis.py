@@ -1,0 +1,58 @@
+"""A stage is diagnosed from what the run has kept, where the cluster has nothing any more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import MissingError
+from actions.cluster.diagnose.vocabulary import Code
+from actions.cluster.loglines import LogLine
+from actions.run.diagnosis import explain_stage, spooled_logs
+from actions.run.spool import SpoolWriter
+from actions.run.view import StageState
+from tests.support.builders import NOW, a_run, a_stage
+
+BEGAN = 1_700_000_000
+GATED = "OSError: You are trying to access a gated repo. Make sure to have access to it at https://huggingface.co/m/l"
+
+
+def spooled(folder: Path, *texts: str, pod: str = "cli", seconds: int = BEGAN + 1) -> None:
+    writer = SpoolWriter(folder, "data")
+    lines = [LogLine(seconds * 1_000_000_000 + number, text) for number, text in enumerate(texts)]
+    writer.write_lines(writer.source("default", pod, "main", f"uid-{pod}"), lines)
+    writer.close()
+
+
+async def test_what_a_pod_said_that_is_gone_is_diagnosed(tmp_path: Path) -> None:
+    spooled(tmp_path, "loading", GATED)
+    stage = a_stage("data", StageState.FAILED, started_seconds_ago=NOW.timestamp() - BEGAN)
+    (found,) = await explain_stage(None, a_run(stage), tmp_path, "data")
+    assert found.code is Code.HF_GATED
+    assert found.evidence == (GATED,)
+
+
+async def test_what_the_journal_says_is_diagnosed_too(tmp_path: Path) -> None:
+    refusal = "InsufficientInstanceCapacity: We currently do not have sufficient p5.48xlarge capacity in us-west-2a."
+    stage = a_stage("nodes", StageState.FAILED, message=refusal)
+    (found,) = await explain_stage(None, a_run(stage), tmp_path, "nodes")
+    assert found.code is Code.CAPACITY
+    assert "p5.48xlarge" in found.headline
+
+
+async def test_a_stage_that_is_done_has_nothing_wrong(tmp_path: Path) -> None:
+    stage = a_stage("nodes", StageState.SUCCEEDED, message="InsufficientInstanceCapacity came and went")
+    assert await explain_stage(None, a_run(stage), tmp_path, "nodes") == []
+
+
+async def test_a_stage_that_is_none_is_named(tmp_path: Path) -> None:
+    with pytest.raises(MissingError, match="no stage 'tain'"):
+        await explain_stage(None, a_run(a_stage("train", StageState.RUNNING)), tmp_path, "tain")
+
+
+def test_the_log_of_an_attempt_before_is_left_out(tmp_path: Path) -> None:
+    spooled(tmp_path, "CUDA out of memory", seconds=BEGAN - 60)
+    spooled(tmp_path, "better", pod="worker-1")
+    logs = spooled_logs(tmp_path, a_stage("data", StageState.RUNNING, started_seconds_ago=NOW.timestamp() - BEGAN))
+    assert [(log.pod, log.text) for log in logs] == [("worker-1", "better")]
