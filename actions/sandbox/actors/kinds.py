@@ -10,6 +10,12 @@ Document = dict[str, Any]
 
 GPU = "nvidia.com/gpu"
 """The resource that the NVIDIA device plugin offers."""
+NEURON = "aws.amazon.com/neuron"
+"""Neuron devices, as the Neuron device plugin offers them."""
+NEURON_CORE = "aws.amazon.com/neuroncore"
+"""The cores of the same devices: never added to them."""
+EFA = "vpc.amazonaws.com/efa"
+"""The resource that the EFA device plugin offers."""
 
 CROWD = "eksml.dev/crowd"
 """The label of nodes and pods that are only there to be many."""

@@ -8,7 +8,7 @@ from hashlib import sha256
 from actions.sandbox.actors.kinds import Document
 from actions.sandbox.kubelet.logfile import LogFile
 from actions.sandbox.kubelet.podspec import ContainerSpec
-from actions.sandbox.workloads.program import GpuLoad
+from actions.sandbox.workloads.program import GpuLoad, Load
 from actions.sandbox.workloads.terminal import Inside
 
 
@@ -27,8 +27,9 @@ class ContainerRun:
     """What Secrets and ConfigMaps held when it was made."""
     log: LogFile | None = None
     previous_log: LogFile | None = None
-    load: GpuLoad = field(default_factory=GpuLoad)
+    load: Load = field(default_factory=GpuLoad)
     gpus: tuple[int, ...] = ()
+    neurons: tuple[int, ...] = ()
     inside: Inside | None = None
     """What commands see while it runs, `None` otherwise."""
 
@@ -43,7 +44,7 @@ class ContainerRun:
         ended = self.state.get("terminated")
         return int(ended["exitCode"]) if ended else None
 
-    def set_load(self, load: GpuLoad) -> None:
+    def set_load(self, load: Load) -> None:
         """Take the accelerators' load from its program."""
         self.load = load
 

@@ -36,6 +36,8 @@ def inside_of(
     """
     if container.spec.gpus and not container.gpus:
         container.gpus = machines.take_devices(pod.node, container.spec.gpus, pod.uid)
+    if container.spec.neurons and not container.neurons:
+        container.neurons = machines.take_devices(pod.node, container.spec.neurons, pod.uid)
     mounts = {point: volumes[name] for point, name in container.spec.mounts.items() if name in volumes}
     files = FileView(mounts)
     for folder in _FOLDERS:
@@ -49,6 +51,8 @@ def inside_of(
         environment={**container.spec.environment, **container.variables},
         files=files,
         gpus=container.gpus,
+        neurons=container.neurons,
+        efa_interfaces=container.spec.efa_interfaces,
         restarts=container.restarts,
         stays=pod.restart_policy == "Always" and not container.is_init,
         started_at=clock.now().timestamp(),

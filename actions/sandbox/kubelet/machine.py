@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from actions.base.clock import Clock
 from actions.sandbox.kubelet.meetings import Meetings
+from actions.sandbox.kubelet.process import Surroundings
+from actions.sandbox.kubelet.shells import Shells
 from actions.sandbox.kubelet.storage import Storage
 
 
@@ -11,10 +14,15 @@ class Machines:
 
     def __init__(self) -> None:
         self.meetings = Meetings()
+        self.shells = Shells()
         self.storage = Storage()
         self._images: set[tuple[str, str]] = set()
         self._devices: dict[str, dict[int, str]] = {}
         self._addresses = 0
+
+    def surroundings(self, speed: float, clock: Clock) -> Surroundings:
+        """What the programs of the cluster share, at a speed."""
+        return Surroundings(speed, clock, self.meetings, self.shells)
 
     def has_image(self, node: str, image: str) -> bool:
         """Whether an image has been pulled to a node."""

@@ -182,11 +182,10 @@ class PodRun:
 
         code = await run_program(
             program_of(inside),
+            inside,
+            self._machines.surroundings(self._options.speed, self._clock),
             member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",
             write=write,
-            speed=self._options.speed,
-            clock=self._clock,
-            meetings=self._machines.meetings,
             set_load=container.set_load,
         )
         container.end(code, self._client.timestamp())

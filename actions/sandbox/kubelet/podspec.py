@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from actions.sandbox.actors.kinds import GPU, Document, labels_of, uid_of
+from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, Document, labels_of, uid_of
 from actions.sandbox.kubelet.environment import Reference, references_of
+
+_CORES_OF_A_DEVICE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +22,9 @@ class ContainerSpec:
     references: tuple[Reference, ...]
     """Variables that other objects hold."""
     gpus: int
+    neurons: int
+    """Neuron devices; cores are asked for in whole devices."""
+    efa_interfaces: int
     mounts: Mapping[str, str]
     """Mount point → name of the pod's volume."""
     ports: frozenset[int]
@@ -76,12 +81,18 @@ def _container(pod: Document, container: Document) -> ContainerSpec:
         argv=tuple(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))),
         environment=_environment(pod, container),
         references=references_of(container),
-        gpus=int(str(amounts.get(GPU, 0))),
+        gpus=_count(amounts, GPU),
+        neurons=_count(amounts, NEURON) or -(-_count(amounts, NEURON_CORE) // _CORES_OF_A_DEVICE),
+        efa_interfaces=_count(amounts, EFA),
         mounts={mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts") or ()},
         ports=frozenset(int(port["containerPort"]) for port in container.get("ports") or ()),
         pulls_always=container.get("imagePullPolicy", "") == "Always" or image.endswith(":latest"),
         working_folder=container.get("workingDir") or "/",
     )
+
+
+def _count(amounts: Document, resource: str) -> int:
+    return int(str(amounts.get(resource, 0)))
 
 
 def _environment(pod: Document, container: Document) -> dict[str, str]:

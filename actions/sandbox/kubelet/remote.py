@@ -8,11 +8,12 @@ from dataclasses import replace
 
 from actions.base.clock import Clock
 from actions.sandbox.kubelet.meetings import Meetings
-from actions.sandbox.kubelet.process import run_program
+from actions.sandbox.kubelet.process import Surroundings, run_program
+from actions.sandbox.kubelet.shells import Shells
 from actions.sandbox.ports import Channel, ExecStreams
 from actions.sandbox.workloads.commands import reads_input
 from actions.sandbox.workloads.images import exec_program
-from actions.sandbox.workloads.program import GpuLoad, Program, Step
+from actions.sandbox.workloads.program import Load, Program, Step
 from actions.sandbox.workloads.shell import Leave, is_conversation, run_lines, without_env
 from actions.sandbox.workloads.terminal import Inside
 
@@ -128,11 +129,10 @@ class RemoteCommand:
     async def _run(self, program: Program) -> int:
         return await run_program(
             program,
+            self._inside,
+            Surroundings(1.0, self._clock, Meetings(), Shells()),
             member=f"exec/{id(program)}",
             write=self._write_step,
-            speed=1.0,
-            clock=self._clock,
-            meetings=Meetings(),
             set_load=_ignore,
         )
 
@@ -149,7 +149,7 @@ class RemoteCommand:
         await self._streams.write(Channel.STDOUT, data)
 
 
-def _ignore(_load: GpuLoad) -> None:
+def _ignore(_load: Load) -> None:
     """What runs by exec does not keep accelerators busy."""
 
 

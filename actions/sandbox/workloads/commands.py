@@ -6,9 +6,10 @@ import fnmatch
 import itertools
 import posixpath
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import UTC, datetime
 
-from actions.sandbox.workloads import nvidia_smi
+from actions.sandbox.workloads import mpirun, nvidia_smi
 from actions.sandbox.workloads.program import Program, Step
 from actions.sandbox.workloads.terminal import Inside
 
@@ -266,11 +267,17 @@ def _nvidia_smi(inside: Inside, arguments: Sequence[str], _given: str) -> Progra
     return (yield from nvidia_smi.run(inside.container, inside.load, inside.now, arguments))
 
 
+def _mpirun(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    known = replace(inside.container, environment=inside.container.environment | inside.variables)
+    return (yield from mpirun.launch(known, arguments))
+
+
 _EVERYWHERE: dict[str, Command] = {
     "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": _head, "tail": _tail, "grep": _grep, "find": _find,
     "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": _df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
     "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
+    "mpirun": _mpirun, "mpiexec": _mpirun,
 }  # fmt: skip
 
 

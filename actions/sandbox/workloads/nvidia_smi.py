@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from actions.sandbox.workloads.program import Container, GpuLoad, Program, Step
+from actions.sandbox.workloads.program import Container, GpuLoad, Load, Program, Step
 
 _DRIVER = "535.230.02"
 _CUDA = "12.2"
@@ -48,8 +48,9 @@ class Reading:
         return f"00000000:00:{0x1B + self.node_index:02X}.0"
 
 
-def read(container: Container, load: GpuLoad, moment: float) -> list[Reading]:
+def read(container: Container, load: Load, moment: float) -> list[Reading]:
     """What the container's devices report at `moment` (seconds since the epoch) under `load`."""
+    load = load if isinstance(load, GpuLoad) else GpuLoad()
     readings = []
     for index, node_index in enumerate(container.gpus):
         jitter = random.Random(int(moment) * 31 + node_index)
@@ -68,7 +69,7 @@ def read(container: Container, load: GpuLoad, moment: float) -> list[Reading]:
     return readings
 
 
-def run(container: Container, load: Callable[[], GpuLoad], now: Callable[[], float], argv: Sequence[str]) -> Program:
+def run(container: Container, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]) -> Program:
     """`nvidia-smi` with its arguments; `-l N` repeats until somebody ends it.
 
     Args:

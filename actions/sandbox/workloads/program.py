@@ -21,6 +21,47 @@ class GpuLoad:
 
 
 @dataclass(frozen=True, slots=True)
+class NeuronLoad:
+    """How busy the Neuron devices of a container are from now on."""
+
+    utilisation_percent: float = 0.0
+    """Of each busy core."""
+    memory_mib: int = 0
+    """On the device, for each busy core."""
+    cores: int | None = None
+    """How many of the container's cores are busy, the lowest first; `None` for all."""
+    command: str = ""
+    """Of the process that holds the cores; empty if none does."""
+    uncorrected_errors: int = 0
+    """Of the memory of the first device since the process began."""
+
+
+Load = GpuLoad | NeuronLoad
+
+
+@dataclass(frozen=True, slots=True)
+class RemoteProcess:
+    """A process that a launcher starts in another pod, as `mpirun` does by ssh."""
+
+    host: str
+    """The pod's name, or its DNS name."""
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    """All that it has besides `PATH` and `HOME`: by ssh nobody gets a container's environment."""
+    folder: str = "/"
+    tag: str = ""
+    """Begins each piece of its output, followed by the stream's name, as `mpirun --tag-output` has it: `[1,0]`."""
+
+    def tagged(self, text: str, *, is_error: bool) -> str:
+        """A piece of output with its tag. A piece that begins within a line is tagged there: so lines get glued."""
+        if not self.tag or not text:
+            return text
+        mark = f"{self.tag}<{'stderr' if is_error else 'stdout'}>:"
+        body = text.removesuffix("\n")
+        return mark + body.replace("\n", "\n" + mark) + text[len(body) :]
+
+
+@dataclass(frozen=True, slots=True)
 class Meeting:
     """A point where the programs of several pods wait for each other, as a rendezvous of torchrun does."""
 
@@ -37,14 +78,33 @@ class Step:
     """Written to the stream as it stands; a line ends where the text says so."""
     is_error: bool = False
     """Whether the text goes to stderr."""
-    load: GpuLoad | None = None
+    load: Load | None = None
     """The accelerators' new load, `None` if it stays."""
     meeting: Meeting | None = None
     """Go on only when all members are here."""
+    lets_in: bool = False
+    """From now on launchers may start processes here, as where `sshd` listens."""
+    remote: tuple[RemoteProcess, ...] = ()
+    """Start these, take their output as this program's own, and go on when all have ended with 0."""
 
 
 class PeerLost(Exception):
     """Thrown into a program whose meeting lost a member: the collective is broken."""
+
+
+class RemoteFailed(Exception):
+    """Thrown into a launcher: a process that it started has ended badly, and the others have been ended.
+
+    `code` is its exit code; `None` if the host was lost or, with `is_unreachable`, could never be reached.
+    """
+
+    def __init__(self, position: int, host: str, code: int | None, *, is_unreachable: bool = False) -> None:
+        super().__init__(host)
+        self.position = position
+        """Which of the processes it was, counted from 0."""
+        self.host = host
+        self.code = code
+        self.is_unreachable = is_unreachable
 
 
 Program = Generator[Step, None, int]
@@ -65,6 +125,10 @@ class Container:
     files: FileView
     gpus: tuple[int, ...] = ()
     """Indices, on the node, of the accelerators that the device plugin gave to this container."""
+    neurons: tuple[int, ...] = ()
+    """Indices, on the node, of its Neuron devices."""
+    efa_interfaces: int = 0
+    """How many EFA interfaces it was given."""
     restarts: int = 0
     stays: bool = False
     """Whether the pod is there to stay (restart policy Always)."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from actions.sandbox.workloads.program import Container, GpuLoad
+from actions.sandbox.workloads.program import Container, Load
 
 
 @dataclass(slots=True)
@@ -16,7 +16,7 @@ class Inside:
     """
 
     container: Container
-    load: Callable[[], GpuLoad]
+    load: Callable[[], Load]
     now: Callable[[], float]
     """Seconds since the epoch."""
     folder: str = "/"

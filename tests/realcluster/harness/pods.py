@@ -142,11 +142,10 @@ class PodFeed:
         try:
             code = await run_program(
                 program_of(inside),
+                inside,
+                self._site.machines.surroundings(self._site.options.speed, self._site.clock),
                 member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",
                 write=write,
-                speed=self._site.options.speed,
-                clock=self._site.clock,
-                meetings=self._site.machines.meetings,
                 set_load=container.set_load,
             )
             container.end(code, self._client.timestamp())

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 from actions.sandbox.workloads.files import FileView, Volume
-from actions.sandbox.workloads.program import Container, GpuLoad, PeerLost, Program
+from actions.sandbox.workloads.program import Container, GpuLoad, Load, PeerLost, Program
 from actions.sandbox.workloads.terminal import Inside
 
 MOMENT = 1740423095.0
@@ -35,7 +35,7 @@ class Outcome:
     err: str = ""
     parts: list[str] = field(default_factory=list)
     """What it wrote to either stream, in order."""
-    loads: list[GpuLoad] = field(default_factory=list)
+    loads: list[Load] = field(default_factory=list)
 
     @property
     def text(self) -> str:
@@ -68,7 +68,7 @@ def a_container(
     )
 
 
-def inside(container: Container, *, load: GpuLoad | None = None) -> Inside:
+def inside(container: Container, *, load: Load | None = None) -> Inside:
     """Its inside, at a fixed moment."""
     return Inside(container, lambda: load or GpuLoad(), lambda: MOMENT)
 

@@ -1,0 +1,113 @@
+"""Launchers that run processes in other pods."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import replace
+
+from actions.base.clock import SystemClock
+from actions.sandbox.kubelet.meetings import Meetings
+from actions.sandbox.kubelet.process import Surroundings, run_program
+from actions.sandbox.kubelet.shells import Shells
+from actions.sandbox.workloads.mpirun import sshd
+from actions.sandbox.workloads.program import Program, RemoteFailed, RemoteProcess, Step
+from actions.sandbox.workloads.terminal import Inside
+from tests.unit.sandbox_workloads.containers import a_container, inside
+
+
+class _Cluster:
+    """A launcher and some workers that let it in."""
+
+    def __init__(self, *workers: str) -> None:
+        self.surroundings = Surroundings(1000.0, SystemClock(), Meetings(), Shells())
+        self.insides = {name: inside(a_container(name)) for name in workers}
+        self.workers = {name: asyncio.create_task(self._serve(one)) for name, one in self.insides.items()}
+        self.written: list[str] = []
+
+    async def _serve(self, place: Inside) -> int:
+        program = sshd(place.container)
+        return await self._run(program, place, lambda step: None)
+
+    async def _run(self, program: Program, place: Inside, write: Callable[[Step], None]) -> int:
+        member = place.container.pod
+        return await run_program(
+            program, place, self.surroundings, member=member, write=write, set_load=lambda load: None
+        )
+
+    async def launch(self, *processes: RemoteProcess) -> int:
+        """Run processes from a launcher and return its code."""
+        await asyncio.sleep(0.05)
+        place = inside(a_container("launcher"))
+        return await self._run(_launcher(processes), place, lambda step: self.written.append(step.text))
+
+    async def end(self) -> None:
+        for task in self.workers.values():
+            task.cancel()
+        await asyncio.gather(*self.workers.values(), return_exceptions=True)
+
+
+def _launcher(processes: tuple[RemoteProcess, ...]) -> Program:
+    try:
+        yield Step(remote=processes)
+    except RemoteFailed as failed:
+        yield Step(text=f"failed: {failed.host} {failed.code} {failed.is_unreachable}\n")
+        return 1
+    yield Step(text="all ended\n")
+    return 0
+
+
+def _process(host: str, script: str, **environment: str) -> RemoteProcess:
+    return RemoteProcess(host, ("sh", "-c", script), environment)
+
+
+async def test_processes_run_where_they_were_sent_and_their_output_comes_back() -> None:
+    cluster = _Cluster("w-0", "w-1")
+    code = await cluster.launch(
+        _process("w-0.svc.default.svc", "echo $RANK on $HOSTNAME > /fsx/zero; cat /fsx/zero", RANK="0"),
+        _process("w-1", "echo $PET_NNODES-", RANK="1"),
+    )
+    await cluster.end()
+    assert code == 0
+    assert sorted(cluster.written) == ["-\n", "0 on w-0\n", "all ended\n"]
+    assert cluster.insides["w-0"].container.files.file("/fsx/zero") is not None
+
+
+async def test_the_first_bad_code_ends_the_rest() -> None:
+    cluster = _Cluster("w-0", "w-1")
+    code = await cluster.launch(_process("w-0", "sleep infinity"), _process("w-1", "exit 3"))
+    await cluster.end()
+    assert (code, cluster.written) == (1, ["failed: w-1 3 False\n"])
+
+
+async def test_a_host_that_does_not_let_in_cannot_be_reached() -> None:
+    cluster = _Cluster("w-0")
+    assert await cluster.launch(_process("w-0", "sleep 1"), _process("w-7", "true")) == 1
+    await cluster.end()
+    assert cluster.written == ["failed: w-7 None True\n"]
+
+
+async def test_a_worker_that_is_killed_is_lost_to_its_launcher() -> None:
+    cluster = _Cluster("w-0", "w-1")
+    launching = asyncio.create_task(
+        cluster.launch(_process("w-0", "sleep infinity"), _process("w-1", "echo here; sleep infinity"))
+    )
+    async with asyncio.timeout(5):
+        while not cluster.written:
+            await asyncio.sleep(0.01)
+        cluster.workers["w-1"].cancel()
+        assert await launching == 1
+    await cluster.end()
+    assert cluster.written[-1] == "failed: w-1 None False\n"
+
+
+async def test_the_end_of_a_launcher_ends_what_it_has_started() -> None:
+    cluster = _Cluster("w-0")
+    launching = asyncio.create_task(cluster.launch(_process("w-0", "echo here; sleep infinity")))
+    async with asyncio.timeout(5):
+        while not cluster.written:
+            await asyncio.sleep(0.01)
+        launching.cancel()
+        await asyncio.gather(launching, return_exceptions=True)
+        assert await cluster.launch(replace(_process("w-0", "true"))) == 0
+    await cluster.end()
