@@ -115,7 +115,9 @@ def line_of_finding(number: int, finding: Finding) -> PointLine | ProgressLine:
     if isinstance(finding, Progress):
         return ProgressLine(number, **msgspec.structs.asdict(finding))
     value = finding.value if math.isfinite(finding.value) else repr(finding.value)
-    return PointLine(number, **(msgspec.structs.asdict(finding) | {"value": value}))
+    fields = msgspec.structs.asdict(finding) | {"value": value}
+    del fields["raw"]  # it stands in the line itself
+    return PointLine(number, **fields)
 
 
 def finding_of_line(line: PointLine | ProgressLine) -> Finding:

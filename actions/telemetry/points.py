@@ -20,6 +20,8 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     """The name that the trainer used, e.g. `reduced_train_loss`."""
     at: float | None = None
     """Seconds since the epoch, from the log line's own timestamp."""
+    raw: str = ""
+    """The number as it was printed; empty for one that was worked out from another."""
 
 
 class Progress(msgspec.Struct, frozen=True, gc=False):

@@ -35,6 +35,8 @@ class Bar(NamedTuple):
     remaining_seconds: float | None
     rate: float | None
     """As printed, in `rate_unit`."""
+    rate_text: str
+    """The same as it was printed; empty if it was not."""
     rate_unit: str
     """`it/s`, `s/it`, or empty."""
     metrics: dict[str, float]
@@ -72,6 +74,7 @@ def bar_of(text: str) -> Bar | None:
         elapsed_seconds=_seconds_of(counter["elapsed"]),
         remaining_seconds=_seconds_of(counter["left"]),
         rate=number_of(rate[1]) if rate else None,
+        rate_text=rate[1] if rate else "",
         rate_unit=rate[2] if rate else "",
         metrics={key: number_of(value) for key, value in texts.items()},
         texts=texts,

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import re
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, point_of
 from actions.telemetry.lines import Record
-from actions.telemetry.numbers import NUMBER, number_of
-from actions.telemetry.points import Point, Progress
+from actions.telemetry.numbers import NUMBER
+from actions.telemetry.points import Progress
 
 _BATCH = re.compile(r"\[(?:[a-z]{1,10}=\d{1,9}/\d{1,9}\]\[)?batch=(\d{1,12})/(\d{1,12})\]:")
 _VALUE = re.compile(rf"^\s{{1,40}}(Train|Eval) ([\w/ -]{{1,80}}?): ({NUMBER})\s{{0,8}}$")
@@ -32,4 +32,4 @@ class Composer:
         if value is None or not _LOSS.search(value[2]):
             return None
         metric = TRAIN_LOSS if value[1] == "Train" else VAL_LOSS
-        return [Point(metric, self._batch, number_of(value[3]), record.rank, None, value[2], record.at)]
+        return [point_of(record, metric, self._batch, value[3], key=value[2])]

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Protocol
 
 from actions.telemetry.lines import Record
+from actions.telemetry.numbers import number_of
 from actions.telemetry.points import Point, Progress
 
 Finding = Point | Progress
@@ -31,30 +32,35 @@ class Patient(Dialect, Protocol):
         ...
 
 
+def point_of(
+    record: Record, metric: str, step: int | None, text: str, *, key: str, epoch: float | None = None
+) -> Point:
+    """A point whose value is printed as `text`, which `numbers.NUMBER` matches."""
+    return Point(metric, step, number_of(text), record.rank, epoch, key, record.at, text)
+
+
 def named_points(
     record: Record,
     step: int | None,
-    values: Mapping[str, float],
+    texts: Mapping[str, str],
     names: Mapping[str, str],
     *,
     epoch: float | None = None,
 ) -> list[Finding]:
-    """A point for each of `values` that has a name.
+    """A point for each of `texts` that has a name.
 
     Args:
         record: Where they were read.
         step: Global step.
-        values: By the key that the trainer uses.
+        texts: Numbers as printed, by the key that the trainer uses.
         names: Metric by key; other keys are left out.
         epoch: If the record says it.
     """
     return [
-        Point(names[key], step, value, record.rank, epoch, key, record.at)
-        for key, value in values.items()
-        if key in names
+        point_of(record, names[key], step, text, key=key, epoch=epoch) for key, text in texts.items() if key in names
     ]
 
 
-def first_of(values: Mapping[str, float], keys: Iterable[str]) -> str:
+def first_of(values: Mapping[str, str], keys: Iterable[str]) -> str:
     """The first of `keys` that `values` has, empty if it has none."""
     return next((key for key in keys if key in values), "")

@@ -77,8 +77,8 @@ class HuggingFace:
         self._waited += bool(self._held)
         return self.flush() if self._waited > _PATIENCE else []
 
-    def _read_dictionary(self, record: Record, values: dict[str, float]) -> list[Finding]:
-        points = named_points(record, None, values, _NAMES, epoch=values["epoch"])
+    def _read_dictionary(self, record: Record, values: dict[str, str]) -> list[Finding]:
+        points = named_points(record, None, values, _NAMES, epoch=number_of(values["epoch"]))
         if self._total is None:
             return points
         self._held = [point for point in points if isinstance(point, Point)]
@@ -97,11 +97,11 @@ class HuggingFace:
         return findings
 
 
-def _dictionary_of(text: str) -> dict[str, float] | None:
+def _dictionary_of(text: str) -> dict[str, str] | None:
     if "'epoch'" not in text:
         return None
     for match in _DICTIONARY.finditer(text):
-        values = {key: number_of(value) for key, value in _PAIR.findall(match[0])}
+        values: dict[str, str] = dict(_PAIR.findall(match[0]))
         if "epoch" in values and not _OPENERS.isdisjoint(values):
             return values
     return None

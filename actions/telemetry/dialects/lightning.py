@@ -7,7 +7,15 @@ from __future__ import annotations
 
 import re
 
-from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points
+from actions.telemetry.dialects.dialect import (
+    TEST_LOSS,
+    TRAIN_LOSS,
+    VAL_LOSS,
+    Finding,
+    first_of,
+    named_points,
+    point_of,
+)
 from actions.telemetry.lines import Record
 from actions.telemetry.points import Point
 from actions.telemetry.progress import Bar, bar_of
@@ -54,26 +62,26 @@ class LightningBars:
         epoch = float(match[1]) if match else None
         step = _step_of(bar)
         losses: list[Finding] = []
-        named = first_of(bar.metrics, _NAMED_LOSSES)
+        named = first_of(bar.texts, _NAMED_LOSSES)
         if named:
             self._has_named_loss = True
-            losses.append(Point(TRAIN_LOSS, step, bar.metrics[named], record.rank, epoch, named, record.at))
+            losses.append(point_of(record, TRAIN_LOSS, step, bar.texts[named], key=named, epoch=epoch))
         if "loss" in bar.metrics:
             metric = "train_loss_smoothed" if self._has_named_loss else TRAIN_LOSS
-            losses.append(Point(metric, step, bar.metrics["loss"], record.rank, epoch, "loss", record.at))
+            losses.append(point_of(record, metric, step, bar.texts["loss"], key="loss", epoch=epoch))
         losses += self._held(record, bar, step, epoch)
         if not losses:
             return []
-        extras = named_points(record, step, bar.metrics, _EXTRAS, epoch=epoch)
+        extras = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch)
         return losses + _rate_points(record, bar, step, epoch) + extras
 
     def _held(self, record: Record, bar: Bar, step: int, epoch: float | None) -> list[Finding]:
         points: list[Finding] = []
         for metric, keys in ((VAL_LOSS, _VALIDATION_LOSSES), (TEST_LOSS, ("test_loss",))):
-            key = first_of(bar.metrics, keys)
+            key = first_of(bar.texts, keys)
             if key and self._seen_validation.get((record.rank, metric)) != bar.texts[key]:
                 self._seen_validation[record.rank, metric] = bar.texts[key]
-                points.append(Point(metric, step, bar.metrics[key], record.rank, epoch, key, record.at))
+                points.append(point_of(record, metric, step, bar.texts[key], key=key, epoch=epoch))
         return points
 
 
@@ -82,7 +90,7 @@ def _rate_points(record: Record, bar: Bar, step: int, epoch: float | None) -> li
     if bar.rate is None:
         return []
     points: list[Finding] = [
-        Point(_RATES[bar.rate_unit], step, bar.rate, record.rank, epoch, "tqdm rate", record.at),
+        point_of(record, _RATES[bar.rate_unit], step, bar.rate_text, key="tqdm rate", epoch=epoch),
     ]
     if bar.rate > 0 and not any(_EXTRAS.get(key) == "step_time_s" for key in bar.metrics):
         seconds = 1 / bar.rate if bar.rate_unit == "it/s" else bar.rate

@@ -5,12 +5,13 @@ Source: FORMATS 2.2 and 2.3; Megatron-LM 2026-11 captured in `tests/fixtures/cor
 
 from __future__ import annotations
 
+import math
 import re
 
-from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, Finding, named_points
+from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, Finding, named_points, point_of
 from actions.telemetry.lines import Record
 from actions.telemetry.numbers import NUMBER, number_of
-from actions.telemetry.points import Point, Progress
+from actions.telemetry.points import Progress
 
 _ITERATION = re.compile(r"(?<!after )\biteration {1,12}(\d{1,12})/ {0,12}(\d{1,12}) \|")
 _VALIDATION = re.compile(
@@ -52,8 +53,7 @@ class Megatron:
         validation = _VALIDATION.search(record.text)
         if validation:
             metric = TEST_LOSS if validation[2] == "test" else VAL_LOSS
-            step, value = int(validation[1]), number_of(validation[3])
-            return [Point(metric, step, value, record.rank, None, "lm loss value", record.at)]
+            return [point_of(record, metric, int(validation[1]), validation[3], key="lm loss value")]
         iteration = _ITERATION.search(record.text)
         if iteration is None:
             return None
@@ -69,7 +69,7 @@ class NemoFields:
     """Reads NeMo 2's lines. `iteration` begins again with each epoch, `global_step` does not."""
 
     def __init__(self) -> None:
-        self._seen_validation: dict[int, float] = {}
+        self._seen_validation: dict[int, str] = {}
 
     def read(self, record: Record) -> list[Finding] | None:
         head = _EPOCH.search(record.text) if "Training epoch" in record.text else None
@@ -77,15 +77,20 @@ class NemoFields:
             return None
         epoch, iteration, last = int(head[1]), int(head[2]), int(head[3])
         fields = _fields_of(record.text, head.end() - 1)
-        step = int(fields["global_step"]) if fields.get("global_step", 0.5).is_integer() else iteration
+        step = _whole(fields.get("global_step"), iteration)
         findings: list[Finding] = [Progress(f"epoch {epoch}", iteration, last, rank=record.rank)]
         findings += named_points(record, step, fields, _NEMO, epoch=epoch)
-        value = fields.get("val_loss")
-        if value is not None and repr(value) != repr(self._seen_validation.get(record.rank)):
-            self._seen_validation[record.rank] = value
-            findings.append(Point(VAL_LOSS, step, value, record.rank, epoch, "val_loss", record.at))
+        text = fields.get("val_loss")
+        if text is not None and text != self._seen_validation.get(record.rank):
+            self._seen_validation[record.rank] = text
+            findings.append(point_of(record, VAL_LOSS, step, text, key="val_loss", epoch=epoch))
         return findings
 
 
-def _fields_of(text: str, start: int) -> dict[str, float]:
-    return {key.strip(): number_of(value) for key, value in _FIELD.findall(text, start)}
+def _fields_of(text: str, start: int) -> dict[str, str]:
+    return {key.strip(): value for key, value in _FIELD.findall(text, start)}
+
+
+def _whole(text: str | None, otherwise: int) -> int:
+    value = number_of(text) if text else math.nan
+    return int(value) if value.is_integer() else otherwise

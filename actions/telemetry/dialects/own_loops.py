@@ -8,9 +8,11 @@ from __future__ import annotations
 import json
 import re
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points
+import msgspec
+
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points, point_of
 from actions.telemetry.lines import Record
-from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.numbers import NUMBER
 from actions.telemetry.points import Point, Progress
 
 _STEP = re.compile(
@@ -30,6 +32,12 @@ _VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validatio
 _EXTRAS = {"lr": "lr", "learning_rate": "lr", "grad_norm": "grad_norm", "throughput": "throughput"}
 
 
+class _Printed(str):
+    """A number of a JSON text, as it stands there."""
+
+    __slots__ = ()
+
+
 class JsonLines:
     """Reads objects that have a step and a loss."""
 
@@ -38,20 +46,20 @@ class JsonLines:
         if not text.startswith('{"') or not text.endswith("}"):
             return None
         try:
-            parsed = json.loads(text)
+            parsed = json.loads(text, parse_float=_Printed, parse_int=_Printed, parse_constant=_Printed)
         except (ValueError, RecursionError):
             return None
-        values = {key: float(value) for key, value in parsed.items() if type(value) in (int, float)}
-        step_key = first_of(values, _STEP_KEYS)
-        if not step_key or not values[step_key].is_integer():
+        texts: dict[str, str] = {key: value for key, value in parsed.items() if isinstance(value, _Printed)}
+        step_key = first_of(texts, _STEP_KEYS)
+        if not step_key or not float(texts[step_key]).is_integer():
             return None
-        step, epoch = int(values[step_key]), values.get("epoch")
+        step, epoch = int(float(texts[step_key])), float(texts["epoch"]) if "epoch" in texts else None
         points: list[Finding] = []
         for metric, keys in ((TRAIN_LOSS, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
-            key = first_of(values, keys)
+            key = first_of(texts, keys)
             if key:
-                points.append(Point(metric, step, values[key], record.rank, epoch, key, record.at))
-        return points + named_points(record, step, values, _EXTRAS, epoch=epoch) if points else None
+                points.append(point_of(record, metric, step, texts[key], key=key, epoch=epoch))
+        return points + named_points(record, step, texts, _EXTRAS, epoch=epoch) if points else None
 
 
 class OwnLoops:
@@ -74,7 +82,7 @@ class OwnLoops:
         alone = _VAL_ONLY.match(text)
         if alone:
             released = self.flush()
-            self._held = Point(VAL_LOSS, None, number_of(alone[1]), record.rank, None, "val loss", record.at)
+            self._held = point_of(record, VAL_LOSS, None, alone[1], key="val loss")
             return released
         step, epoch = _STEP.search(text), _EPOCH.search(text)
         findings = self._losses(record, int(step[1]) if step else None, float(epoch[1]) if epoch else None)
@@ -93,19 +101,17 @@ class OwnLoops:
         findings: list[Finding] = []
         train = _training_in(record.text) if step is not None and self.reads_training else None
         if train:
-            value = number_of(train[1])
-            findings.append(Point(TRAIN_LOSS, step, value, record.rank, epoch, "loss", record.at))
+            findings.append(point_of(record, TRAIN_LOSS, step, train[1], key="loss", epoch=epoch))
         validation = _VALIDATION.search(record.text) if step is not None or epoch is not None else None
         if validation:
-            value = number_of(validation[1])
-            findings.append(Point(VAL_LOSS, step, value, record.rank, epoch, "validation loss", record.at))
+            findings.append(point_of(record, VAL_LOSS, step, validation[1], key="validation loss", epoch=epoch))
         return findings
 
     def _release(self, step: int | None) -> list[Finding]:
         held, self._held = self._held, None
         if held is None:
             return []
-        return [Point(VAL_LOSS, step, held.value, held.rank, None, held.key, held.at)]
+        return [msgspec.structs.replace(held, step=step)]
 
 
 def _training_in(text: str) -> re.Match[str] | None:

@@ -5,12 +5,12 @@ Source: FORMATS 2.7; Ray 2.4x.
 
 from __future__ import annotations
 
+import math
 import re
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points, point_of
 from actions.telemetry.lines import Record
 from actions.telemetry.numbers import NUMBER, number_of
-from actions.telemetry.points import Point
 
 _ROW = re.compile(rf"^\s{{0,8}}│ (\w{{1,80}})\s{{1,120}}({NUMBER})\s{{1,120}}│")
 _REPORT = re.compile(r"Reporting training result (\d{1,9}):.{0,500}?metrics=(\{[^{}]{0,6000}\})")
@@ -25,7 +25,7 @@ class RayTables:
     """Reads the box that Ray draws around each result: many records, one point."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, float] | None = None
+        self._rows: dict[str, str] | None = None
 
     def read(self, record: Record) -> list[Finding] | None:
         start = record.text.lstrip()[:1]
@@ -39,7 +39,7 @@ class RayTables:
             return _result(record, rows, rows.get("step", rows.get("training_iteration")))
         row = _ROW.match(record.text)
         if row:
-            self._rows[row[1]] = number_of(row[2])
+            self._rows[row[1]] = row[2]
         return [] if start in "│├" else None
 
 
@@ -51,17 +51,18 @@ class RayReports:
         if report is None:
             return None
         sender = _FROM_RANK.search(record.text, report.end())
-        values = {key: number_of(value) for key, value in _PAIR.findall(report[2])}
+        values = dict(_PAIR.findall(report[2]))
         located = record._replace(rank=int(sender[1]) if sender else record.rank)
-        return _result(located, values, values.get("step", float(report[1])))
+        return _result(located, values, values.get("step", report[1]))
 
 
-def _result(record: Record, values: dict[str, float], step: float | None) -> list[Finding]:
-    epoch = values.get("epoch")
-    whole = int(step) if step is not None and step.is_integer() else None
+def _result(record: Record, values: dict[str, str], counted: str | None) -> list[Finding]:
+    epoch = number_of(values["epoch"]) if "epoch" in values else None
+    step = number_of(counted) if counted is not None else math.nan
+    whole = int(step) if step.is_integer() else None
     points: list[Finding] = []
     for metric, keys in ((TRAIN_LOSS, _TRAIN), (VAL_LOSS, _VALIDATION)):
         key = first_of(values, keys)
         if key:
-            points.append(Point(metric, whole, values[key], record.rank, epoch, key, record.at))
+            points.append(point_of(record, metric, whole, values[key], key=key, epoch=epoch))
     return points + (named_points(record, whole, values, _EXTRAS, epoch=epoch) if points else [])

@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, Finding, named_points
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, Finding, named_points, point_of
 from actions.telemetry.lines import Record
 from actions.telemetry.numbers import NUMBER, number_of
-from actions.telemetry.points import Point, Progress
+from actions.telemetry.points import Progress
 
 
 class LineForm(NamedTuple):
@@ -132,12 +132,12 @@ class DeepSpeed:
             return None
         head = _RLHF.search(text)
         if head:
-            values = {key: number_of(value) for key, value in _RLHF_PAIR.findall(text, head.end() - 1)}
+            values = dict(_RLHF_PAIR.findall(text, head.end() - 1))
             return named_points(record, int(head[2]), values, _RLHF_NAMES, epoch=int(head[1]))
         for pattern, metric, key in ((_LOG_DIST, "lr", "lr"), (_TIMER, "samples_per_s", "CurrSamplesPerSec")):
             match = pattern.search(text)
             if match:
-                return [Point(metric, int(match[1]), number_of(match[2]), record.rank, None, key, record.at)]
+                return [point_of(record, metric, int(match[1]), match[2], key=key)]
         return None
 
 
@@ -155,10 +155,8 @@ def _points(form: LineForm, match: re.Match[str], record: Record) -> list[Findin
     groups = match.groupdict()
     step = int(groups["step"])
     epoch = float(groups["epoch"]) if groups.get("epoch") else None
-    points: list[Finding] = [
-        Point(TRAIN_LOSS, step, number_of(groups["loss"]), record.rank, epoch, form.key, record.at)
-    ]
+    points: list[Finding] = [point_of(record, TRAIN_LOSS, step, groups["loss"], key=form.key, epoch=epoch)]
     if form.pair:
-        values = {key: number_of(value) for key, value in form.pair.findall(record.text)}
+        values = dict(form.pair.findall(record.text))
         points += named_points(record, step, values, form.names, epoch=epoch)
     return points

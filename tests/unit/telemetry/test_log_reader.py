@@ -161,14 +161,14 @@ def test_a_dictionary_does_not_take_its_step_from_the_bar_of_an_evaluation() -> 
 
 def test_a_dictionary_without_bars_is_not_held_back() -> None:
     found = LogReader().feed("{'loss': 7.0, 'epoch': 0.1}")
-    assert found == [Point("train_loss", None, 7.0, 0, 0.1, "loss")]
+    assert found == [Point("train_loss", None, 7.0, 0, 0.1, "loss", raw="7.0")]
 
 
 def test_what_waits_comes_out_when_the_log_falls_silent() -> None:
     reader = LogReader()
     reader.feed(" 3%| | 1/30 [00:01<00:38, 1.3s/it]")
     assert reader.feed("{'loss': 7.0, 'epoch': 0.1}") == []
-    assert reader.flush() == [Point("train_loss", None, 7.0, 0, 0.1, "loss")]
+    assert reader.flush() == [Point("train_loss", None, 7.0, 0, 0.1, "loss", raw="7.0")]
     assert reader.flush() == []
 
 
