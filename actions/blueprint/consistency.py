@@ -45,6 +45,7 @@ def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
         _rules,
         _graph,
         _references,
+        _conditions,
         _secrets,
         _presets,
         _targets,
@@ -153,6 +154,23 @@ def _texts(stage: AnyStage) -> Iterator[str]:
         yield stage.watch.progress.total
 
 
+def _conditions(blueprint: Blueprint) -> Iterator[Finding]:
+    for index, stage in enumerate(blueprint.stages):
+        if stage.when is None:
+            continue
+        where = ("stages", index, "when")
+        parameter = blueprint.parameters.get(stage.when.parameter)
+        if parameter is None:
+            message = f"{stage.id} depends on {stage.when.parameter!r}, which is not a parameter."
+            yield Finding((*where, "parameter"), message, _known(set(blueprint.parameters)))
+            continue
+        for value in stage.when.is_:
+            try:
+                read_value(stage.when.parameter, parameter, value)
+            except ParameterError as error:
+                yield Finding((*where, "is"), error.message, error.hint)
+
+
 def _secrets(blueprint: Blueprint) -> Iterator[Finding]:
     for name, secret in blueprint.secrets.items():
         parameter = blueprint.parameters.get(secret.parameter)
@@ -201,7 +219,7 @@ def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) 
         yield Finding(where, error=error)
         return
     answered = {target.tfvar for target in _value_targets(blueprint) if target.tfvar and _is_for(target, stage)}
-    wired = {wire.tfvar for wire in stage.sets if wire.tfvar} | set(stage.variables)
+    wired = {wire.tfvar for wire in stage.sets if wire.tfvar} | set(stage.variables) | set(stage.values)
     for name in sorted(wired - set(declared)):
         yield Finding(where, f"{stage.id} sets the variable {name!r}, which {root} does not declare.")
     for name in sorted(name for name, is_needed in declared.items() if is_needed and name not in answered | wired):

@@ -13,6 +13,7 @@ from actions.blueprint.derive import fill
 from actions.blueprint.model import Blueprint, Holding, HoldingKind
 from actions.blueprint.parameters import Binding
 from actions.blueprint.render import own_objects
+from actions.blueprint.skipping import reason_to_skip
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest
 from actions.fleet.instances import InstanceTable
@@ -38,8 +39,13 @@ class StagePlan(msgspec.Struct, frozen=True, kw_only=True):
     """What is held and has no known price: the sums are at least so much."""
     objects: tuple[str, ...]
     """What it applies, `Kind/name`; for Terraform, its root."""
-    is_skipped: bool = False
-    """The run uses a cluster that is there already."""
+    skip_reason: str = ""
+    """Why the run leaves it out, in a few words; empty if it does not."""
+
+    @property
+    def is_skipped(self) -> bool:
+        """Whether the run leaves it out."""
+        return bool(self.skip_reason)
 
 
 class LaunchPlan(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,8 +108,8 @@ def _previewed(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> list[
 def _stage_plan(
     blueprint: Blueprint, stage: AnyStage, binding: Binding, prices: PriceBook, instances: InstanceTable
 ) -> StagePlan:
-    is_skipped = binding.existing_cluster and stage.own_cluster_only
-    manifests = [] if is_skipped else _previewed(blueprint, stage, binding)
+    skip_reason = reason_to_skip(stage, binding)
+    manifests = [] if skip_reason else _previewed(blueprint, stage, binding)
     held = [] if binding.existing_cluster else [blueprint.holdings[name] for name in stage.holds]
     nodes = Counter(_held_nodes(held, binding))
     nodes.update(nodes_for(manifests, instances))
@@ -113,15 +119,15 @@ def _stage_plan(
         id=stage.id,
         title=stage.title,
         kind=stage.kind.value,
-        low_seconds=0.0 if is_skipped else stage.expect.low_seconds,
-        high_seconds=0.0 if is_skipped else stage.expect.high_seconds,
+        low_seconds=0.0 if skip_reason else stage.expect.low_seconds,
+        high_seconds=0.0 if skip_reason else stage.expect.high_seconds,
         nodes=tuple(sorted(nodes.items())),
         usd_per_hour=rate,
         usd_low=_during(rate, stage.expect.low_seconds),
         usd_high=_during(rate, stage.expect.high_seconds),
         unpriced=tuple(unpriced),
         objects=_objects(stage, manifests),
-        is_skipped=is_skipped,
+        skip_reason=skip_reason,
     )
 
 

@@ -34,7 +34,7 @@ def plan_json(plan: LaunchPlan) -> str:
 
 def _row(stage: StagePlan) -> tuple[str, ...]:
     if stage.is_skipped:
-        return (stage.id, stage.kind, "skipped: the cluster is there", "", "", "")
+        return (stage.id, stage.kind, f"skipped: {stage.skip_reason}", "", "", "")
     nodes = ", ".join(f"{count} × {name}" for name, count in stage.nodes)
     hourly = "?" if stage.usd_per_hour is None else format_usd(stage.usd_per_hour)
     cost = "?" if stage.usd_low is None or stage.usd_high is None else _range(stage.usd_low, stage.usd_high)

@@ -12,8 +12,9 @@ from actions.blueprint.manifests import read_manifests
 from actions.blueprint.model import Blueprint, SecretKind, SecretObject
 from actions.blueprint.operators import operator_manifests
 from actions.blueprint.parameters import Binding
-from actions.blueprint.parts import Scalar, Target
+from actions.blueprint.parts import Scalar, Target, Wire
 from actions.blueprint.roots import variables_of
+from actions.blueprint.skipping import skipped_stages
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, formatted, templates_of
 
@@ -105,7 +106,7 @@ def own_objects(blueprint: Blueprint, stage: AnyStage, binding: Binding, outputs
     for target, value in _settings(blueprint, binding):
         if target.file in files:
             find(target, files[target.file]).write(formatted(value, target.format))
-    for wire in stage.sets:
+    for wire in _wires(blueprint, stage, binding):
         if wire.file in files:
             value = _output(stage, wire.source, outputs)
             find(wire, files[wire.file]).write(formatted(value, wire.format))
@@ -129,7 +130,8 @@ def tfvars_of(
     for target, value in _settings(blueprint, binding):
         if target.tfvar and target.stage in ("", stage_id):
             answers[target.tfvar] = formatted(value, target.format)
-    for wire in stage.sets:
+    answers |= stage.values
+    for wire in _wires(blueprint, stage, binding):
         if wire.tfvar:
             answers[wire.tfvar] = formatted(_output(stage, wire.source, outputs), wire.format)
     return {name: value for name, value in answers.items() if name in declared}
@@ -187,6 +189,12 @@ def _settings(blueprint: Blueprint, binding: Binding) -> Iterator[tuple[Target, 
     for name, item in blueprint.derived.items():
         for target in item.sets:
             yield target, binding.derived[name]
+
+
+def _wires(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> Iterator[Wire]:
+    """What earlier stages set; a stage that is left out reports nothing, so the field stays as it is."""
+    skipped = skipped_stages(blueprint, binding)
+    yield from (wire for wire in stage.sets if wire.source.partition(".")[0] not in skipped)
 
 
 def _output(stage: AnyStage, source: str, outputs: Outputs) -> str:

@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from actions.blueprint.parts import Expectation, ObjectName, Part, StageId, Wire
+import msgspec
+
+from actions.blueprint.parts import Expectation, Name, ObjectName, Part, Scalar, StageId, Wire
 
 
 class StageKind(StrEnum):
@@ -70,6 +72,14 @@ class Watch(Part, frozen=True, kw_only=True):
     progress: FileProgress | None = None
 
 
+class Condition(Part, frozen=True, kw_only=True):
+    """A choice of the operator's on which a stage depends."""
+
+    parameter: Name
+    is_: tuple[Scalar, ...] = msgspec.field(name="is")
+    """The stage is for these values of the parameter; skipped under any other."""
+
+
 class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     """What every stage has."""
 
@@ -89,6 +99,8 @@ class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     """Names of `secrets` that must be in the run's namespace first."""
     own_cluster_only: bool = False
     """Skipped when the run uses a cluster that exists already."""
+    when: Condition | None = None
+    """Skipped unless it holds; stages that need this one go on then."""
     keeps_data: bool = False
     """On teardown its undo, and that of every stage it needs, waits for a consent of its own: it holds data."""
     watch: Watch | None = None
@@ -110,7 +122,9 @@ class TerraformStage(Stage, frozen=True, kw_only=True, tag="terraform"):
     """Plans a root, waits for approval, applies it. Undone by destroy."""
 
     root: str
-    """Folder of the Terraform root, relative to the blueprint's folder."""
+    """Folder of the Terraform root, relative to the blueprint's folder; `common/…` for one of the program's own."""
+    values: dict[str, Scalar] = msgspec.field(default_factory=dict)
+    """Constants for variables of the root; they win over parameters that set a variable of every root."""
     variables: tuple[str, ...] = ()
     """Variables of the root that the run itself answers: `run_id`, `cluster_name`, `region`."""
 

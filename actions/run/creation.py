@@ -6,6 +6,7 @@ import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 
@@ -23,7 +24,13 @@ _MAX_BLUEPRINT_BYTES = 16 << 20
 
 
 def create_folder(
-    created: Created, *, source: Path, environment: Mapping[str, str], clock: Clock, home: Path | None = None
+    created: Created,
+    *,
+    source: Path,
+    environment: Mapping[str, str],
+    clock: Clock,
+    roots: Mapping[str, Path] = MappingProxyType({}),
+    home: Path | None = None,
 ) -> Path:
     """Make the folder of a run: a copy of its blueprint, its environment, its journal.
 
@@ -33,6 +40,7 @@ def create_folder(
         environment: What the run's processes get besides the console's own environment. Credentials are not stored;
             that a variable is to be empty is.
         clock: Stamps the journal.
+        roots: Terraform roots from outside the blueprint's folder, by their path in the copy.
         home: The folder of all runs, if not the usual one.
 
     Raises:
@@ -47,7 +55,11 @@ def create_folder(
         raise ConfigError(f"There is already a run {created.run_id}.")
     scratch.mkdir(mode=PRIVATE_DIRECTORY)
     try:
-        _copy_blueprint(source, blueprint_path(scratch))
+        copy = blueprint_path(scratch)
+        _copy_folder(source, copy)
+        for place, root in roots.items():
+            if not (copy / place).exists():
+                _copy_folder(root, copy / place)
         write_private(environment_path(scratch), msgspec.json.encode(_stored(environment)))
         create_journal(journal_path(scratch), created, clock)
         scratch.rename(final)
@@ -76,7 +88,7 @@ def _stored(environment: Mapping[str, str]) -> dict[str, str]:
     return {ENDPOINT_VARIABLE: endpoint} | kept if endpoint else kept
 
 
-def _copy_blueprint(source: Path, target: Path) -> None:
+def _copy_folder(source: Path, target: Path) -> None:
     files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
     base = source.resolve()
     for path in files:
@@ -85,7 +97,7 @@ def _copy_blueprint(source: Path, target: Path) -> None:
     size = sum(path.stat().st_size for path in files)
     if size > _MAX_BLUEPRINT_BYTES:
         raise ConfigError(f"{source} has {size} bytes; {_MAX_BLUEPRINT_BYTES} is the limit for a blueprint.")
-    target.mkdir(mode=PRIVATE_DIRECTORY)
+    target.mkdir(mode=PRIVATE_DIRECTORY, parents=True)
     for path in files:
         copy = target / path.relative_to(source)
         copy.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)

@@ -11,6 +11,8 @@ from actions.base.clock import Clock
 from actions.base.errors import BlueprintError
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding
+from actions.blueprint.roots import root_folder, shared_roots
+from actions.blueprint.skipping import skipped_stages
 from actions.cluster.kubeconfig import ClusterTarget, load_context
 from actions.run.creation import create_folder
 from actions.run.graph import KNOWN_KINDS, order_of
@@ -65,12 +67,17 @@ def create_run(
             kubeconfig=kubeconfig,
             namespace=target.namespace or binding.text("namespace", blueprint.cluster.namespace),
         ),
-        stages=tuple(_outlines(chosen, existing_cluster=binding.existing_cluster)),
+        stages=tuple(_outlines(chosen, skipped=skipped_stages(chosen, binding))),
         auto_approve=auto_approve,
         existing_cluster=binding.existing_cluster,
     )
     return create_folder(
-        created, source=blueprint.folder, environment={**environment, **found_by}, clock=clock, home=home
+        created,
+        source=blueprint.folder,
+        roots={root: root_folder(blueprint.folder, root) for root in shared_roots(blueprint)},
+        environment={**environment, **found_by},
+        clock=clock,
+        home=home,
     )
 
 
@@ -83,7 +90,7 @@ def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
     return context, "", {"KUBECONFIG": ":".join(listed)} if listed else {}
 
 
-def _outlines(blueprint: Blueprint, *, existing_cluster: bool) -> Iterator[StageOutline]:
+def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[StageOutline]:
     order = order_of({stage.id: stage.needs for stage in blueprint.stages})
     for stage in (blueprint.stage(stage_id) for stage_id in order):
         if stage.kind.value not in KNOWN_KINDS:
@@ -97,7 +104,7 @@ def _outlines(blueprint: Blueprint, *, existing_cluster: bool) -> Iterator[Stage
             needs=stage.needs,
             expect_low_seconds=stage.expect.low_seconds,
             expect_high_seconds=stage.expect.high_seconds,
-            is_skipped=existing_cluster and stage.own_cluster_only,
+            is_skipped=stage.id in skipped,
             keeps_data=stage.keeps_data,
         )
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from actions.base.errors import ConfigError
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.parameters import Binding
+from actions.blueprint.skipping import skipped_stages
 from actions.blueprint.stages import TerraformStage
 from actions.run.secrets import resolve_secret
 from actions.terraform.program import find_terraform
@@ -30,9 +31,9 @@ def require_preconditions(blueprint: Blueprint, binding: Binding) -> None:
 
 
 def _refuse_terraform(blueprint: Blueprint, binding: Binding) -> None:
+    skipped = skipped_stages(blueprint, binding)
     for stage in blueprint.stages:
-        is_skipped = binding.existing_cluster and stage.own_cluster_only
-        if isinstance(stage, TerraformStage) and not is_skipped:
+        if isinstance(stage, TerraformStage) and stage.id not in skipped:
             raise ConfigError(
                 f"{blueprint.id} needs the terraform program for {stage.id}, and it is not on PATH.",
                 hint="Install Terraform 1.5 or later, or launch with existing_cluster=true.",

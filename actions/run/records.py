@@ -66,7 +66,7 @@ class StageOutline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expect_low_seconds: float
     expect_high_seconds: float
     is_skipped: bool = False
-    """It would make what is already there: the operator brought a cluster of their own."""
+    """The operator brought what it would make, or chose that it is not wanted."""
     keeps_data: bool = False
     """It holds data: a teardown leaves it, and what it needs, unless told to delete data."""
 

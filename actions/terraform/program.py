@@ -46,7 +46,7 @@ def open_terraform(
     program = program or find_terraform()
     was_simulated = (work / STATE_FILE).exists()
     if may_simulate and (program is None or was_simulated):
-        return SimulatedTerraform(root, work, clock=clock)
+        return SimulatedTerraform(root, work, environment, clock=clock)
     if program is None:
         raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
     return TerraformDriver(root, work, environment, program=program, clock=clock)

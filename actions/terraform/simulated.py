@@ -1,13 +1,12 @@
 """Terraform pretended: for rehearsals on a machine that has no `terraform`. Every event says so.
 
-A root that may be simulated holds `simulation.json`: the addresses that it would make, and its outputs, in which
-`${name}` stands for a variable.
+A root that may be simulated holds `simulation.json`: the addresses that it would make, its outputs, in which
+`${name}` stands for a variable, and for resources that a sandbox must know of, the calls by which they are made.
 """
 
 from __future__ import annotations
 
 import hashlib
-import re
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -16,6 +15,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import BlueprintError, RefusedError
 from actions.base.files import private_directory, write_private
+from actions.terraform import simulated_calls
 from actions.terraform.events import EventKind, TerraformEvent
 from actions.terraform.plans import summary_of
 from actions.terraform.protocol import OnEvent, PlanSummary, ResourceChange, Variables
@@ -25,7 +25,6 @@ STATE_FILE = "simulated.tfstate.json"
 RESOURCE_SECONDS = 0.2
 
 _NOTICE = "terraform is not on PATH: this is simulated, nothing is made"
-_VARIABLE = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
 
 
 class Simulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -33,12 +32,17 @@ class Simulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
     resources: tuple[str, ...]
     outputs: dict[str, str]
+    defaults: dict[str, str | int | float | bool] = {}
+    """Of variables that the root does not insist on."""
+    calls: dict[str, simulated_calls.Resource] = {}
+    """By address."""
 
 
 class _State(msgspec.Struct):
     resources: list[str] = []
     outputs: dict[str, str] = {}
     planned: dict[str, str] = {}
+    variables: dict[str, str | int | float | bool] = {}
     plan_hash: str = ""
 
 
@@ -48,13 +52,17 @@ class SimulatedTerraform:
     Args:
         root: A root with `simulation.json`.
         work: Private folder.
+        environment: Says where the sandbox's AWS is.
         clock: The machine's by default.
     """
 
     is_simulated = True
 
-    def __init__(self, root: Path, work: Path, *, clock: Clock | None = None) -> None:
+    def __init__(
+        self, root: Path, work: Path, environment: Mapping[str, str] | None = None, *, clock: Clock | None = None
+    ) -> None:
         self._root = root
+        self._environment = environment or {}
         self._file = private_directory(work) / STATE_FILE
         self._clock = clock or SystemClock()
         self._operation = ""
@@ -73,8 +81,10 @@ class SimulatedTerraform:
         simulation, state = self._simulation(), self._state()
         _tell(on_event, _NOTICE)
         missing = [address for address in simulation.resources if address not in state.resources]
-        state.planned = {name: _filled(text, variables) for name, text in simulation.outputs.items()}
+        variables = {**simulation.defaults, **variables}
+        state.planned = {name: simulated_calls.filled(text, variables) for name, text in simulation.outputs.items()}
         content = msgspec.json.encode([missing, state.planned], order="deterministic")
+        state.variables = dict(variables)
         state.plan_hash = hashlib.sha256(content).hexdigest()
         self._save(state)
         changes = [ResourceChange(address, "create") for address in missing]
@@ -90,11 +100,15 @@ class SimulatedTerraform:
         if not state.plan_hash or plan_hash not in ("", state.plan_hash):
             raise RefusedError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
         _tell(on_event, _NOTICE)
-        for address in self._simulation().resources:
+        simulation = self._simulation()
+        for address in simulation.resources:
             if address not in state.resources:
                 await self._work("apply", address, "create", on_event)
                 state.resources.append(address)
                 self._save(state)
+                if address in simulation.calls:
+                    call = simulation.calls[address]
+                    await simulated_calls.make(call, state.variables, self._environment, self._clock)
         state.outputs, state.plan_hash = state.planned, ""
         self._save(state)
         return dict(state.outputs)
@@ -102,10 +116,12 @@ class SimulatedTerraform:
     async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
         """Pretend to destroy everything in the pretended state."""
         del variables
-        state = self._state()
+        state, calls = self._state(), self._simulation().calls
         _tell(on_event, _NOTICE)
         for address in reversed(list(state.resources)):
             await self._work("destroy", address, "delete", on_event)
+            if address in calls:
+                await simulated_calls.unmake(calls[address], state.variables, self._environment, self._clock)
             state.resources.remove(address)
             self._save(state)
         state.outputs = {}
@@ -157,10 +173,6 @@ class SimulatedTerraform:
 
     def _save(self, state: _State) -> None:
         write_private(self._file, msgspec.json.encode(state))
-
-
-def _filled(text: str, variables: Mapping[str, object]) -> str:
-    return _VARIABLE.sub(lambda match: str(variables.get(match[1], "")), text)
 
 
 def _tell(

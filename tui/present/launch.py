@@ -85,7 +85,7 @@ def plan_lines(plan: LaunchPlan) -> list[Cells]:
 
 def _stage_line(stage: StagePlan) -> Cells:
     if stage.is_skipped:
-        return (*fit(stage.title, 30), Span(" skipped: the cluster is there", Tone.MUTED))
+        return (*fit(stage.title, 30), Span(f" skipped: {stage.skip_reason}", Tone.MUTED))
     held = ", ".join(f"{count} × {instance}" for instance, count in stage.nodes)
     hourly = UNKNOWN if stage.usd_per_hour is None else format_usd(stage.usd_per_hour)
     return (

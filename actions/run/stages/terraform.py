@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from actions.base.errors import ConflictError, RefusedError
-from actions.blueprint.manifests import inside
 from actions.blueprint.render import tfvars_of
+from actions.blueprint.roots import root_folder
 from actions.blueprint.stages import TerraformStage
 from actions.cluster.loglines import LogLine
 from actions.run.creation import load_environment
@@ -122,7 +122,7 @@ class TerraformHandler:
 
     def _open(self) -> Terraform:
         return open_terraform(
-            inside(self._work.blueprint.folder, self._root),
+            root_folder(self._work.blueprint.folder, self._root),
             terraform_path(self._work.folder, self._work.stage.id),
             load_environment(self._work.folder),
             may_simulate=self._may_simulate,

@@ -53,7 +53,7 @@ def test_what_has_no_price_is_a_question_mark_and_the_total_says_at_least() -> N
 
 
 def test_a_skipped_stage_costs_nothing_and_says_why() -> None:
-    assert "skipped: the cluster is there" in plan_table(a_plan(a_stage(is_skipped=True)))
+    assert "skipped: the cluster is there" in plan_table(a_plan(a_stage(skip_reason="the cluster is there")))
 
 
 def test_durations_are_in_the_unit_that_people_say() -> None:

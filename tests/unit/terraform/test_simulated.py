@@ -13,6 +13,7 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.load import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import tfvars_of
+from actions.blueprint.roots import root_folder
 from actions.blueprint.stages import TerraformStage
 from actions.terraform.events import TerraformEvent
 from actions.terraform.program import open_terraform
@@ -85,7 +86,7 @@ async def test_the_rehearsal_makes_what_its_simulation_says(tmp_path: Path, stag
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv").under("rehearsal")
     stage = blueprint.stage(stage_id)
     assert isinstance(stage, TerraformStage)
-    root = blueprint.folder / stage.root
+    root = root_folder(blueprint.folder, stage.root)
     simulation = msgspec.json.decode((root / "simulation.json").read_bytes(), type=Simulation)
     outputs = {"network": dict.fromkeys(("vpc_id", "vpc_cidr", "private_subnet_ids", "storage_subnet_id"), "a")}
     variables = tfvars_of(blueprint, stage_id, bind(blueprint, {}, preset="rehearsal"), run_id="r", outputs=outputs)

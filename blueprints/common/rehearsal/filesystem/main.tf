@@ -80,5 +80,5 @@ output "fsx_dns_name" {
 }
 
 output "fsx_mount_name" {
-  value = "fsxbionemo"
+  value = "fsxeksml"
 }

@@ -35,6 +35,47 @@ variable "private_subnet_ids" {
   type = string
 }
 
+variable "core_labels" {
+  type    = string
+  default = "{}"
+}
+
+variable "karpenter" {
+  type    = bool
+  default = false
+}
+
+variable "nvidia_plugin" {
+  type    = bool
+  default = false
+}
+
+variable "neuron_plugin" {
+  type    = bool
+  default = false
+}
+
+variable "efa_plugin" {
+  type    = bool
+  default = false
+}
+
+variable "fsx_csi" {
+  type    = bool
+  default = false
+}
+
+locals {
+  wanted = {
+    karpenter                 = var.karpenter
+    nvidia-device-plugin      = var.nvidia_plugin
+    neuron-helm-chart         = var.neuron_plugin
+    aws-efa-k8s-device-plugin = var.efa_plugin
+    aws-fsx-csi-driver        = var.fsx_csi
+  }
+  add_ons = concat(["vpc-cni", "coredns", "kube-proxy"], [for name, is_wanted in local.wanted : name if is_wanted])
+}
+
 resource "terraform_data" "control_plane" {
   input = {
     name    = var.cluster_name
@@ -48,8 +89,9 @@ resource "terraform_data" "control_plane" {
 
 resource "terraform_data" "core_node_group" {
   input = {
-    type  = var.core_instance_type
-    count = var.core_nodes
+    type   = var.core_instance_type
+    count  = var.core_nodes
+    labels = jsondecode(var.core_labels)
   }
   provisioner "local-exec" {
     command = "sleep 0.7"
@@ -58,9 +100,8 @@ resource "terraform_data" "core_node_group" {
   depends_on = [terraform_data.control_plane]
 }
 
-resource "terraform_data" "add_on" {
-  for_each = toset(["vpc-cni", "coredns", "kube-proxy", "karpenter", "nvidia-device-plugin", "aws-fsx-csi-driver"])
-  input    = each.key
+resource "terraform_data" "add_ons" {
+  input = local.add_ons
 
   depends_on = [terraform_data.core_node_group]
 }

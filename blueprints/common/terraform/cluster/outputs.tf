@@ -14,6 +14,6 @@ output "node_security_group_id" {
 }
 
 output "node_role_name" {
-  description = "Role of the nodes that Karpenter starts."
-  value       = module.karpenter.node_iam_role_name
+  description = "Role of the nodes that Karpenter starts; without it, of the core nodes."
+  value       = var.karpenter ? module.karpenter.node_iam_role_name : module.eks.eks_managed_node_groups["core"].iam_role_name
 }

@@ -46,10 +46,10 @@ module "eks" {
         }
       }
 
-      labels = {
+      labels = merge({
         WorkerType    = "ON_DEMAND"
         NodeGroupType = "core"
-      }
+      }, jsondecode(var.core_labels))
     }
   }
 
@@ -61,6 +61,7 @@ module "eks" {
 module "karpenter" {
   source  = "terraform-aws-modules/eks/aws//modules/karpenter"
   version = "~> 20.37"
+  create  = var.karpenter
 
   cluster_name          = module.eks.cluster_name
   enable_v1_permissions = true
@@ -78,6 +79,8 @@ module "karpenter" {
 
 # Every release depends on the cluster, so a destroy removes them while the API still answers.
 resource "helm_release" "karpenter" {
+  count = var.karpenter ? 1 : 0
+
   name       = "karpenter"
   namespace  = "kube-system"
   repository = "oci://public.ecr.aws/karpenter"
@@ -98,6 +101,8 @@ resource "helm_release" "karpenter" {
 }
 
 resource "helm_release" "nvidia_device_plugin" {
+  count = var.nvidia_plugin ? 1 : 0
+
   name             = "nvidia-device-plugin"
   namespace        = "nvidia-device-plugin"
   create_namespace = true
@@ -115,7 +120,47 @@ resource "helm_release" "nvidia_device_plugin" {
   depends_on = [module.eks]
 }
 
+resource "helm_release" "neuron_device_plugin" {
+  count = var.neuron_plugin ? 1 : 0
+
+  name       = "neuron-helm-chart"
+  namespace  = "kube-system"
+  repository = "oci://public.ecr.aws/neuron"
+  chart      = "neuron-helm-chart"
+  version    = "1.3.0"
+  wait       = false # it has no pods before the first Neuron node
+
+  values = [yamlencode({
+    npd = { enabled = false } # the problem detector wants rights of its own, and restarts nodes
+  })]
+
+  depends_on = [module.eks]
+}
+
+resource "helm_release" "efa_device_plugin" {
+  count = var.efa_plugin ? 1 : 0
+
+  name       = "aws-efa-k8s-device-plugin"
+  namespace  = "kube-system"
+  repository = "https://aws.github.io/eks-charts"
+  chart      = "aws-efa-k8s-device-plugin"
+  version    = "v0.5.3"
+  wait       = false # it has no pods before the first node with EFA
+
+  # The chart tolerates only critical add-ons: on tainted nodes it would be missing without a word.
+  values = [yamlencode({
+    tolerations = [
+      { key = "nvidia.com/gpu", operator = "Exists", effect = "NoSchedule" },
+      { key = "aws.amazon.com/neuron", operator = "Exists", effect = "NoSchedule" },
+    ]
+  })]
+
+  depends_on = [module.eks]
+}
+
 resource "helm_release" "fsx_csi_driver" {
+  count = var.fsx_csi ? 1 : 0
+
   name       = "aws-fsx-csi-driver"
   namespace  = "kube-system"
   repository = "https://kubernetes-sigs.github.io/aws-fsx-csi-driver"

@@ -1,0 +1,146 @@
+"""What a simulated resource asks of a sandbox: the AWS calls by which its counterpart in the real rehearsal is made.
+
+They go unsigned to `AWS_ENDPOINT_URL`; without it nothing is asked.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import aiohttp
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import BlueprintError, FormatError, RefusedError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.terraform.protocol import Variables
+
+ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
+WAIT_SECONDS = 300.0
+LOOK_SECONDS = 0.5
+
+_PART = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
+_WHOLE = re.compile(r"^\$\{(json:|list:)?([a-z][a-z0-9_]*)\}$")
+_CALL_SECONDS = 20.0
+_GONE = 404
+_SHOWN_CHARACTERS = 500
+
+
+class Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How one resource is made, found ready and taken away. In texts `${name}` stands for a variable."""
+
+    collection: str
+    """Path to which it is posted."""
+    path: str
+    """Path at which it is looked at and deleted."""
+    body: dict[str, Any]
+    """A text that is nothing but `${name}` becomes the variable itself; `${json:name}` what its JSON says,
+    `${list:name}` its parts between commas."""
+    status: str
+    """Dotted path of its state in the answer."""
+    ready: str
+    failed: tuple[str, ...] = ()
+
+
+async def make(resource: Resource, variables: Variables, environment: Mapping[str, str], clock: Clock) -> None:
+    """Post it, and wait until it is ready.
+
+    Raises:
+        RefusedError: It was refused, failed, or is not ready in time.
+        UnreachableError: Nobody answers.
+        BlueprintError: A variable that should hold JSON does not.
+    """
+    endpoint = environment.get(ENDPOINT_VARIABLE, "")
+    if not endpoint:
+        return
+    path = filled(resource.path, variables)
+    await _ask(endpoint, "POST", filled(resource.collection, variables), body=_typed(resource.body, variables))
+    end = clock.monotonic() + WAIT_SECONDS
+    while clock.monotonic() < end:
+        _, answer = await _ask(endpoint, "GET", path)
+        state = _at(answer, resource.status)
+        if state == resource.ready:
+            return
+        if state in resource.failed:
+            raise RefusedError(f"{path} is {state}: {_words(answer)}")
+        await clock.sleep(LOOK_SECONDS)
+    raise RefusedError(f"{path} is not {resource.ready} after {WAIT_SECONDS:.0f} s.")
+
+
+async def unmake(resource: Resource, variables: Variables, environment: Mapping[str, str], clock: Clock) -> None:
+    """Delete it, and wait until it is gone. Safe to repeat.
+
+    Raises:
+        RefusedError: It was refused, or is still there.
+        UnreachableError: Nobody answers.
+    """
+    endpoint = environment.get(ENDPOINT_VARIABLE, "")
+    if not endpoint:
+        return
+    path = filled(resource.path, variables)
+    status, _ = await _ask(endpoint, "DELETE", path)
+    end = clock.monotonic() + WAIT_SECONDS
+    while status != _GONE:
+        if clock.monotonic() >= end:
+            raise RefusedError(f"{path} is still there after {WAIT_SECONDS:.0f} s.")
+        await clock.sleep(LOOK_SECONDS)
+        status, _ = await _ask(endpoint, "GET", path)
+
+
+def filled(text: str, variables: Mapping[str, object]) -> str:
+    """`text` with every `${name}` replaced; empty for what is not there."""
+    return _PART.sub(lambda match: str(variables.get(match[1], "")), text)
+
+
+def _typed(value: Any, variables: Variables) -> Any:
+    if isinstance(value, dict):
+        return {key: _typed(item, variables) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_typed(item, variables) for item in value]
+    if not isinstance(value, str):
+        return value
+    whole = _WHOLE.match(value)
+    if whole is None:
+        return filled(value, variables)
+    given = variables.get(whole[2], "")
+    match whole[1]:
+        case "json:":
+            return _json_of(whole[2], str(given))
+        case "list:":
+            return [item for item in str(given).split(",") if item]
+    return given
+
+
+def _json_of(name: str, text: str) -> Any:
+    try:
+        return msgspec.json.decode(text or "null")
+    except msgspec.DecodeError as error:
+        raise BlueprintError(f"The variable {name} holds no JSON: {error}.") from error
+
+
+def _words(answer: Any) -> str:
+    return one_line(str(answer))[:_SHOWN_CHARACTERS]
+
+
+def _at(answer: Any, path: str) -> Any:
+    for step in path.split("."):
+        answer = answer.get(step) if isinstance(answer, dict) else None
+    return answer
+
+
+async def _ask(endpoint: str, method: str, path: str, *, body: Any = None) -> tuple[int, Any]:
+    url = endpoint.rstrip("/") + path
+    timeout = aiohttp.ClientTimeout(total=_CALL_SECONDS)
+    try:
+        async with aiohttp.ClientSession(timeout=timeout) as session, session.request(method, url, json=body) as reply:
+            status, text = reply.status, await reply.text()
+    except (aiohttp.ClientError, TimeoutError) as error:
+        raise UnreachableError(f"{url} does not answer: {error}.") from error
+    if status >= 400 and status != _GONE:
+        raise RefusedError(f"{method} {path} was answered with {status}: {_words(text)}")
+    try:
+        return status, msgspec.json.decode(text or "null")
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{url} answers something else than JSON.") from error

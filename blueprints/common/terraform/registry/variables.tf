@@ -1,0 +1,14 @@
+variable "run_id" {
+  description = "Run that this belongs to; the tag by which an audit finds it."
+  type        = string
+}
+
+variable "region" {
+  description = "AWS region."
+  type        = string
+}
+
+variable "repository_name" {
+  description = "Name of the image repository, e.g. nemo-aws."
+  type        = string
+}

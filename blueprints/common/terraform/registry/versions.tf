@@ -1,0 +1,20 @@
+terraform {
+  required_version = ">= 1.5, < 2.0"
+
+  required_providers {
+    aws = {
+      source  = "hashicorp/aws"
+      version = "~> 5.95" # aws 6 changes what the resources expect
+    }
+  }
+}
+
+provider "aws" {
+  region = var.region
+
+  default_tags {
+    tags = {
+      eksml-run = var.run_id
+    }
+  }
+}

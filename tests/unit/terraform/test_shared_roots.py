@@ -1,0 +1,146 @@
+"""The shared roots: well written, the rehearsal like the real thing, node groups made by calls of EKS."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from aiohttp import web
+
+from actions.base.errors import RefusedError
+from actions.base.files import shipped_blueprints
+from actions.blueprint.roots import SHARED, outputs_of, variables_of
+from actions.terraform.driver import TerraformDriver
+from actions.terraform.simulated import SimulatedTerraform, Simulation
+from tests.unit.terraform.support import PROGRAM, needs_terraform
+
+HOME = shipped_blueprints() / SHARED
+ROOTS = sorted(path.name for path in (HOME / "terraform").iterdir())
+VARIABLES = {
+    "run_id": "r",
+    "cluster_name": "c",
+    "region": "us-west-2",
+    "subnet_ids": "subnet-1",
+    "node_group_name": "g",
+    "instance_type": "g5.8xlarge",
+    "node_count": 2,
+    "ami_type": "AL2023_x86_64_NVIDIA",
+    "taints": '[{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]',
+}
+
+
+class Groups:
+    """Node groups as EKS answers for them."""
+
+    def __init__(self, *states: str) -> None:
+        self.bodies: dict[str, dict[str, Any]] = {}
+        self._states = [*states, "ACTIVE"]
+        self._deleting: dict[str, int] = {}
+
+    async def create(self, request: web.Request) -> web.Response:
+        body = await request.json()
+        if body["nodegroupName"] in self.bodies:
+            return web.json_response({"message": "it exists"}, status=409)
+        self.bodies[body["nodegroupName"]] = body
+        return web.json_response({"nodegroup": {"status": "CREATING"}})
+
+    async def describe(self, request: web.Request) -> web.Response:
+        name = request.match_info["name"]
+        if self._deleting.get(name) == 0:
+            self.bodies.pop(name, None)
+        if name not in self.bodies:
+            return web.json_response({"message": "none"}, status=404)
+        if name in self._deleting:
+            self._deleting[name] -= 1
+            return web.json_response({"nodegroup": {"status": "DELETING"}})
+        state = self._states.pop(0) if len(self._states) > 1 else self._states[0]
+        return web.json_response({"nodegroup": {"status": state}})
+
+    async def delete(self, request: web.Request) -> web.Response:
+        if request.match_info["name"] not in self.bodies:
+            return web.json_response({"message": "none"}, status=404)
+        self._deleting[request.match_info["name"]] = 1
+        return web.json_response({"nodegroup": {"status": "DELETING"}})
+
+
+@asynccontextmanager
+async def eks(groups: Groups) -> AsyncIterator[dict[str, str]]:
+    """The environment that leads to `groups`."""
+    app = web.Application()
+    app.router.add_post("/clusters/c/node-groups", groups.create)
+    app.router.add_get("/clusters/c/node-groups/{name}", groups.describe)
+    app.router.add_delete("/clusters/c/node-groups/{name}", groups.delete)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    site = web.TCPSite(runner, "127.0.0.1", 0)
+    await site.start()
+    try:
+        port = runner.addresses[0][1]
+        yield {"AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}"}
+    finally:
+        await runner.cleanup()
+
+
+@pytest.mark.parametrize("name", ROOTS)
+def test_a_rehearsal_takes_and_gives_what_the_real_root_does(name: str) -> None:
+    real, rehearsed = f"terraform/{name}", f"rehearsal/{name}"
+    needed = {variable for variable, is_needed in variables_of(HOME, real).items() if is_needed}
+    rehearsed_variables = variables_of(HOME, rehearsed)
+    assert needed == {variable for variable, is_needed in rehearsed_variables.items() if is_needed}
+    assert set(rehearsed_variables) <= set(variables_of(HOME, real))
+    assert outputs_of(HOME, real) == outputs_of(HOME, rehearsed)
+    simulation = msgspec.json.decode((HOME / rehearsed / "simulation.json").read_bytes(), type=Simulation)
+    assert set(simulation.outputs) == outputs_of(HOME, rehearsed)
+
+
+@needs_terraform
+def test_the_roots_are_formatted_as_terraform_does() -> None:
+    assert PROGRAM is not None
+    done = subprocess.run(
+        [PROGRAM, "fmt", "-check", "-recursive", "-list=true", HOME], check=False, capture_output=True, text=True
+    )
+    assert (done.returncode, done.stdout) == (0, "")
+
+
+async def test_a_simulated_node_group_is_posted_awaited_and_deleted(tmp_path: Path) -> None:
+    groups = Groups("CREATING")
+    async with eks(groups) as environment:
+        terraform = SimulatedTerraform(HOME / "rehearsal" / "nodes", tmp_path, environment)
+        await terraform.plan(VARIABLES)
+        outputs = await terraform.apply()
+        assert outputs == {"node_group_name": "g", "node_count": "2"}
+        assert groups.bodies["g"]["scalingConfig"]["desiredSize"] == 2
+        assert groups.bodies["g"]["taints"][0]["effect"] == "NO_SCHEDULE"
+        assert groups.bodies["g"]["subnets"] == ["subnet-1"]
+        await terraform.destroy(VARIABLES)
+    assert groups.bodies == {}
+
+
+async def test_a_simulated_node_group_that_fails_says_so(tmp_path: Path) -> None:
+    async with eks(Groups("CREATE_FAILED")) as environment:
+        terraform = SimulatedTerraform(HOME / "rehearsal" / "nodes", tmp_path, environment)
+        await terraform.plan(VARIABLES)
+        with pytest.raises(RefusedError, match="node-groups/g is CREATE_FAILED"):
+            await terraform.apply()
+
+
+@needs_terraform
+async def test_the_rehearsal_makes_a_node_group_and_takes_it_away(tmp_path: Path) -> None:
+    assert PROGRAM is not None
+    groups = Groups("CREATING")
+    async with eks(groups) as environment:
+        driver = TerraformDriver(HOME / "rehearsal" / "nodes", tmp_path, environment, program=PROGRAM)
+        await driver.init()
+        plan = await driver.plan(VARIABLES)
+        outputs = await driver.apply(plan.plan_hash)
+        body = groups.bodies["g"]
+        await driver.destroy(VARIABLES)
+    assert outputs == {"node_group_name": "g", "node_count": "2"}
+    assert (body["instanceTypes"], body["labels"]) == (["g5.8xlarge"], {"accelerator": "nvidia"})
+    assert body["taints"] == [{"key": "nvidia.com/gpu", "value": "true", "effect": "NO_SCHEDULE"}]
+    assert groups.bodies == {}
