@@ -53,6 +53,8 @@ def inside_of(
         gpus=container.gpus,
         neurons=container.neurons,
         efa_interfaces=container.spec.efa_interfaces,
+        instance_type=machines.instance_type(pod.node),
+        capabilities=container.spec.capabilities,
         restarts=container.restarts,
         stays=pod.restart_policy == "Always" and not container.is_init,
         started_at=clock.now().timestamp(),

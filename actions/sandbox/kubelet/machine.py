@@ -1,8 +1,10 @@
-"""What the nodes of a cluster have that containers share: devices, pulled images, addresses."""
+"""What the nodes of a cluster have that containers share: kinds, devices, pulled images, addresses."""
 
 from __future__ import annotations
 
 from actions.base.clock import Clock
+from actions.sandbox.actors.client import ApiClient
+from actions.sandbox.actors.kinds import NODES, labels_of
 from actions.sandbox.kubelet.meetings import Meetings
 from actions.sandbox.kubelet.process import Surroundings
 from actions.sandbox.kubelet.shells import Shells
@@ -18,11 +20,21 @@ class Machines:
         self.storage = Storage()
         self._images: set[tuple[str, str]] = set()
         self._devices: dict[str, dict[int, str]] = {}
+        self._types: dict[str, str] = {}
         self._addresses = 0
 
     def surroundings(self, speed: float, clock: Clock) -> Surroundings:
         """What the programs of the cluster share, at a speed."""
         return Surroundings(speed, clock, self.meetings, self.shells)
+
+    async def meet(self, node: str, client: ApiClient) -> None:
+        """Learn what kind of machine a node is, if that is not known yet."""
+        if node not in self._types and (found := await client.read(NODES, node)) is not None:
+            self._types[node] = labels_of(found).get("node.kubernetes.io/instance-type", "")
+
+    def instance_type(self, node: str) -> str:
+        """The instance type of a node that was met; empty if nobody knows."""
+        return self._types.get(node, "")
 
     def has_image(self, node: str, image: str) -> bool:
         """Whether an image has been pulled to a node."""

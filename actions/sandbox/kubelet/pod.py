@@ -94,6 +94,7 @@ class PodRun:
             volumes = await self._machines.storage.volumes_of(self.spec, self._client)
             if not isinstance(volumes, str):
                 self._volumes = dict(volumes)
+                await self._machines.meet(self.spec.node, self._client)
                 return
             if not is_told:
                 is_told = True

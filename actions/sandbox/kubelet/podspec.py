@@ -25,6 +25,7 @@ class ContainerSpec:
     neurons: int
     """Neuron devices; cores are asked for in whole devices."""
     efa_interfaces: int
+    capabilities: tuple[str, ...]
     mounts: Mapping[str, str]
     """Mount point → name of the pod's volume."""
     ports: frozenset[int]
@@ -84,6 +85,7 @@ def _container(pod: Document, container: Document) -> ContainerSpec:
         gpus=_count(amounts, GPU),
         neurons=_count(amounts, NEURON) or -(-_count(amounts, NEURON_CORE) // _CORES_OF_A_DEVICE),
         efa_interfaces=_count(amounts, EFA),
+        capabilities=tuple(((container.get("securityContext") or {}).get("capabilities") or {}).get("add") or ()),
         mounts={mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts") or ()},
         ports=frozenset(int(port["containerPort"]) for port in container.get("ports") or ()),
         pulls_always=container.get("imagePullPolicy", "") == "Always" or image.endswith(":latest"),

@@ -1,8 +1,8 @@
-"""`nvidia-smi` on a g5 node: driver 535, A10G.
+"""`nvidia-smi`, in the layout of the driver that the node's device model comes with.
 
 Source:
-    Captured table of the BioNeMo guide (driver 535.230.02, CUDA 12.2); `nvidia-smi --help-query-gpu` of the same
-    driver for names and units of fields.
+    Captured tables of drivers 535 (A10G) and 570 (H100); `nvidia-smi --help-query-gpu` of 535 for names and units of
+    fields.
 """
 
 from __future__ import annotations
@@ -12,15 +12,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from actions.sandbox.workloads.gpu_models import A10G, GpuModel, model_of
 from actions.sandbox.workloads.program import Container, GpuLoad, Load, Program, Step
 
-_DRIVER = "535.230.02"
-_CUDA = "12.2"
-_NAME = "NVIDIA A10G"
-_TOTAL_MIB = 23028
-_LIMIT_WATTS = 300
-_TWO_COLUMN_RULE = "+-----------------------------------------+----------------------+----------------------+"
-_FULL_RULE = "+---------------------------------------------------------------------------------------+"
+_FIRST, _THIRD = 41, 22
+"""Widths of the outer columns, the same in both layouts."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +30,7 @@ class Reading:
     memory_mib: int
     temperature: int
     power_watts: float
+    model: GpuModel = A10G
 
     @property
     def uuid(self) -> str:
@@ -43,15 +40,21 @@ class Reading:
         return f"GPU-{digits[:8]}-{digits[8:12]}-{digits[12:16]}-{digits[16:20]}-{digits[20:]}"
 
     @property
+    def clock_mhz(self) -> int:
+        """Of its multiprocessors: a little below the top under load."""
+        return self.model.clock_mhz - 15 if self.utilisation_percent else 210
+
+    @property
     def bus_id(self) -> str:
-        """A g5.12xlarge has its four devices at 1B to 1E."""
-        return f"00000000:00:{0x1B + self.node_index:02X}.0"
+        """Where it stands on its node's bus."""
+        known = self.model.buses
+        return f"00000000:{known[self.node_index % len(known)]}"
 
 
 def read(container: Container, load: Load, moment: float) -> list[Reading]:
     """What the container's devices report at `moment` (seconds since the epoch) under `load`."""
     load = load if isinstance(load, GpuLoad) else GpuLoad()
-    readings = []
+    model, readings = model_of(container.instance_type), []
     for index, node_index in enumerate(container.gpus):
         jitter = random.Random(int(moment) * 31 + node_index)
         busy = load.utilisation_percent
@@ -63,7 +66,8 @@ def read(container: Container, load: Load, moment: float) -> list[Reading]:
                 utilisation_percent=shown,
                 memory_mib=load.memory_mib,
                 temperature=23 + shown // 9 + jitter.randint(0, 1),
-                power_watts=round(9.2 + shown * 1.08 + jitter.random() * 3, 2),
+                power_watts=round(model.power_watts(shown) + jitter.random() * 3, 2),
+                model=model,
             )
         )
     return readings
@@ -99,7 +103,7 @@ def _report(options: list[str], readings: list[Reading], moment: float) -> tuple
     if any(option.startswith("--query-compute-apps=") for option in options):
         return "", 0
     if "-L" in options or "--list-gpus" in options:
-        return "".join(f"GPU {one.index}: {_NAME} (UUID: {one.uuid})\n" for one in readings), 0
+        return "".join(f"GPU {one.index}: {one.model.name} (UUID: {one.uuid})\n" for one in readings), 0
     if options:
         return f"Invalid combination of input arguments. Please run 'nvidia-smi -h' for help.\n{options[0]}\n", 1
     return table(readings, moment), 0
@@ -107,61 +111,78 @@ def _report(options: list[str], readings: list[Reading], moment: float) -> tuple
 
 def table(readings: Sequence[Reading], moment: float) -> str:
     """The table that `nvidia-smi` prints without arguments. Processes of other containers are not shown."""
-    date = datetime.fromtimestamp(moment, UTC).strftime("%a %b %e %H:%M:%S %Y")
+    model = readings[0].model
+    middle = model.middle_column
+    rule = _rule("-", middle)
+    full = f"+{'-' * (_FIRST + middle + _THIRD + 2)}+"
+    driver = model.driver
+    title = f" NVIDIA-SMI {driver}             Driver Version: {driver}"
     lines = [
-        date,
-        _FULL_RULE,
-        f"| NVIDIA-SMI {_DRIVER}             Driver Version: {_DRIVER}   CUDA Version: {_CUDA}     |",
-        "|-----------------------------------------+----------------------+----------------------+",
-        "| GPU  Name                 Persistence-M | Bus-Id        Disp.A | Volatile Uncorr. ECC |",
-        "| Fan  Temp   Perf          Pwr:Usage/Cap |         Memory-Usage | GPU-Util  Compute M. |",
-        "|                                         |                      |               MIG M. |",
-        "|=========================================+======================+======================|",
+        datetime.fromtimestamp(moment, UTC).strftime("%a %b %e %H:%M:%S %Y"),
+        full,
+        f"|{title}{' ' * (middle - 19)}CUDA Version: {model.cuda}     |",
+        f"|{rule[1:]}",
+        f"| GPU  Name                 Persistence-M | Bus-Id{'Disp.A':>{middle - 8}} | Volatile Uncorr. ECC |",
+        f"| Fan  Temp   Perf          Pwr:Usage/Cap |{'Memory-Usage':>{middle - 1}} | GPU-Util  Compute M. |",
+        f"|{'':{_FIRST}}|{'':{middle}}|{'MIG M.':>{_THIRD - 1}} |",
+        f"|{_rule('=', middle)[1:-1]}|",
     ]
     for one in readings:
-        state = "P0" if one.utilisation_percent else "P8"
-        memory = f"{one.memory_mib}MiB / {_TOTAL_MIB}MiB"
-        lines += [
-            f"| {one.index:3d}  {_NAME:<25}      On  | {one.bus_id} Off |                    0 |"[: len(_FULL_RULE)],
-            f"|  0%  {one.temperature:3d}C    {state}            {one.power_watts:4.0f}W / {_LIMIT_WATTS}W "
-            f"| {memory:>20} | {one.utilisation_percent:6d}%      Default |",
-            "|                                         |                      |                  N/A |",
-            _TWO_COLUMN_RULE,
-        ]
+        lines += [*_rows(one), rule]
+    inner = len(full) - 4
     lines += [
-        " " * len(_FULL_RULE),
-        _FULL_RULE,
-        f"| {'Processes:':<85} |",
-        f"| {' GPU   GI   CI        PID   Type   Process name                            GPU Memory':<85} |",
-        f"| {'       ID   ID                                                             Usage':<85} |",
-        f"|{'=' * 87}|",
-        _FULL_RULE,
+        " " * len(full),
+        full,
+        f"| {'Processes:':<{inner}} |",
+        f"| {' GPU   GI   CI        PID   Type   Process name':<{inner - 11}} GPU Memory |",
+        f"| {'       ID   ID':<{inner - 11}} Usage      |",
+        f"|{'=' * (inner + 2)}|",
+        full,
     ]
     return "\n".join(lines) + "\n"
 
 
+def _rule(stroke: str, middle: int) -> str:
+    return "+" + "+".join(stroke * width for width in (_FIRST, middle, _THIRD)) + "+"
+
+
+def _rows(one: Reading) -> tuple[str, str, str]:
+    """The three lines of one device."""
+    model, middle = one.model, one.model.middle_column
+    extra = middle - 22  # the younger layout pads its limits by one digit more
+    health = f" {model.fan:>3}  {one.temperature:3d}C    {'P0' if one.utilisation_percent else 'P8'}"
+    power = f"{one.power_watts:.0f}W / {model.limit_watts:>{3 + extra // 2}}W "
+    memory = f"{one.memory_mib}MiB / {model.total_mib:>{5 + extra // 2}}MiB"
+    load = f"{one.utilisation_percent}%      Default"
+    return (
+        f"| {one.index:3d}  {model.name:<31}On  |{one.bus_id + ' Off':>{middle - 1}} |{'0':>{_THIRD - 1}} |",
+        f"|{health}{power:>{_FIRST - len(health)}}|{memory:>{middle - 1}} |{load:>{_THIRD - 1}} |",
+        f"|{'':{_FIRST}}|{'':{middle}}|{model.mig:>{_THIRD - 1}} |",
+    )
+
+
 _FIELDS: dict[str, tuple[str, str, Callable[[Reading], str]]] = {
     "index": ("index", "", lambda one: str(one.index)),
-    "name": ("name", "", lambda one: _NAME),
+    "name": ("name", "", lambda one: one.model.name),
     "uuid": ("uuid", "", lambda one: one.uuid),
     "gpu_uuid": ("uuid", "", lambda one: one.uuid),
     "pci.bus_id": ("pci.bus_id", "", lambda one: one.bus_id),
-    "driver_version": ("driver_version", "", lambda one: _DRIVER),
+    "driver_version": ("driver_version", "", lambda one: one.model.driver),
     "pstate": ("pstate", "", lambda one: "P0" if one.utilisation_percent else "P8"),
     "fan.speed": ("fan.speed", "%", lambda one: "0"),
     "temperature.gpu": ("temperature.gpu", "", lambda one: str(one.temperature)),
     "power.draw": ("power.draw", "W", lambda one: f"{one.power_watts:.2f}"),
-    "power.limit": ("power.limit", "W", lambda one: f"{_LIMIT_WATTS:.2f}"),
-    "enforced.power.limit": ("enforced.power.limit", "W", lambda one: f"{_LIMIT_WATTS:.2f}"),
+    "power.limit": ("power.limit", "W", lambda one: f"{one.model.limit_watts:.2f}"),
+    "enforced.power.limit": ("enforced.power.limit", "W", lambda one: f"{one.model.limit_watts:.2f}"),
     "memory.used": ("memory.used", "MiB", lambda one: str(one.memory_mib)),
-    "memory.free": ("memory.free", "MiB", lambda one: str(_TOTAL_MIB - 487 - one.memory_mib)),
-    "memory.total": ("memory.total", "MiB", lambda one: str(_TOTAL_MIB)),
+    "memory.free": ("memory.free", "MiB", lambda one: str(one.model.total_mib - 487 - one.memory_mib)),
+    "memory.total": ("memory.total", "MiB", lambda one: str(one.model.total_mib)),
     "utilization.gpu": ("utilization.gpu", "%", lambda one: str(one.utilisation_percent)),
     "utilization.memory": ("utilization.memory", "%", lambda one: str(one.utilisation_percent // 3)),
-    "clocks.sm": ("clocks.current.sm", "MHz", lambda one: "1695" if one.utilisation_percent else "210"),
-    "clocks.current.sm": ("clocks.current.sm", "MHz", lambda one: "1695" if one.utilisation_percent else "210"),
-    "clocks.max.sm": ("clocks.max.sm", "MHz", lambda one: "1710"),
-    "mig.mode.current": ("mig.mode.current", "", lambda one: "[N/A]"),
+    "clocks.sm": ("clocks.current.sm", "MHz", lambda one: str(one.clock_mhz)),
+    "clocks.current.sm": ("clocks.current.sm", "MHz", lambda one: str(one.clock_mhz)),
+    "clocks.max.sm": ("clocks.max.sm", "MHz", lambda one: str(one.model.clock_mhz)),
+    "mig.mode.current": ("mig.mode.current", "", lambda one: "[N/A]" if one.model.mig == "N/A" else one.model.mig),
     "ecc.errors.uncorrected.volatile.total": ("ecc.errors.uncorrected.volatile.total", "", lambda one: "0"),
 }
 """Field → name in the header, unit, value. `timestamp` and `count` are of the whole table and made apart."""

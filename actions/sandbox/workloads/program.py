@@ -129,6 +129,10 @@ class Container:
     """Indices, on the node, of its Neuron devices."""
     efa_interfaces: int = 0
     """How many EFA interfaces it was given."""
+    instance_type: str = ""
+    """Of its node; empty if the node does not say."""
+    capabilities: tuple[str, ...] = ()
+    """What the manifest adds to the runtime's own: `IPC_LOCK`…"""
     restarts: int = 0
     stays: bool = False
     """Whether the pod is there to stay (restart policy Always)."""

@@ -97,6 +97,7 @@ class PodFeed:
         while isinstance(found := await self._site.machines.storage.volumes_of(self.spec, self._client), str):
             await self._site.clock.sleep(_MOUNT_SECONDS)
         self._volumes = dict(found)
+        await self._site.machines.meet(self.spec.node, self._client)
 
     async def _live(self, container: ContainerRun) -> None:
         while True:

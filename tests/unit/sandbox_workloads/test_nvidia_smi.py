@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
+from actions.sandbox.workloads.gpu_models import model_of
 from actions.sandbox.workloads.images import exec_program
 from actions.sandbox.workloads.nvidia_smi import Reading, table
 from actions.sandbox.workloads.program import GpuLoad
 from tests.unit.sandbox_workloads.containers import MOMENT, Outcome, a_container, inside, run
 
+_CSV = "--format=csv,noheader,nounits"
 _BUSY = GpuLoad(95, 3032)
 _CAPTURED = """\
 Mon Feb 24 18:51:35 2025
@@ -22,6 +26,20 @@ Mon Feb 24 18:51:35 2025
 |                                         |                      |                  N/A |
 """
 
+_CAPTURED_570 = """\
++-----------------------------------------------------------------------------------------+
+| NVIDIA-SMI 570.133.20             Driver Version: 570.133.20     CUDA Version: 12.8     |
+|-----------------------------------------+------------------------+----------------------+
+| GPU  Name                 Persistence-M | Bus-Id          Disp.A | Volatile Uncorr. ECC |
+| Fan  Temp   Perf          Pwr:Usage/Cap |           Memory-Usage | GPU-Util  Compute M. |
+|                                         |                        |               MIG M. |
+|=========================================+========================+======================|
+|   4  NVIDIA H100 80GB HBM3          On  |   00000000:97:00.0 Off |                    0 |
+| N/A   39C    P0            334W /  700W |   11751MiB /  81559MiB |     95%      Default |
+|                                         |                        |             Disabled |
++-----------------------------------------+------------------------+----------------------+
+"""
+
 
 def _ask(*argv: str, gpus: tuple[int, ...] = (2,), load: GpuLoad = _BUSY, for_seconds: float = 1e6) -> Outcome:
     program = exec_program(inside(a_container(gpus=gpus), load=load), ["nvidia-smi", *argv])
@@ -31,6 +49,17 @@ def _ask(*argv: str, gpus: tuple[int, ...] = (2,), load: GpuLoad = _BUSY, for_se
 def test_the_table_is_the_captured_one() -> None:
     reading = Reading(0, 3, 95, 3032, 33, 112.0)
     assert table([reading], MOMENT).startswith(_CAPTURED)
+
+
+def test_a_younger_driver_has_a_wider_table() -> None:
+    reading = Reading(4, 4, 95, 11751, 39, 334.0, model_of("p5.48xlarge"))
+    assert _CAPTURED_570 in table([reading], MOMENT)
+
+
+def test_an_instance_type_brings_its_own_devices() -> None:
+    container = replace(a_container(gpus=tuple(range(8))), instance_type="p4de.24xlarge")
+    outcome = run(exec_program(inside(container), ["nvidia-smi", "--query-gpu=name,memory.total,power.limit", _CSV]))
+    assert outcome.out.splitlines() == ["NVIDIA A100-SXM4-80GB, 81920, 400.00"] * 8
 
 
 def test_a_container_sees_its_own_device_only_as_number_0() -> None:
