@@ -1,36 +1,34 @@
 """The one session with a cluster: its identity, its credentials, its limits, and what read-only means.
 
-This is the only module that imports `kubernetes`, and it does so when a session is made: importing this module is
-cheap. From the library come the configuration and its TLS rules; requests go over one aiohttp session.
+This is the only module that imports `kubernetes`, and it does so when a session is made that needs it: importing this
+module is cheap. From the library come the TLS rules; requests go over one aiohttp session.
 """
 
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import re
-import tempfile
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConfigError, FormatError, RefusedError
-from actions.base.files import write_private
+from actions.base.errors import FormatError, RefusedError
 from actions.base.offload import Offload
 from actions.base.untrusted import one_line
 from actions.cluster.credentials import Credentials, TokenFactory, TokenSource
 from actions.cluster.errors import ApiAccessError
 from actions.cluster.kubeconfig import ChosenContext, ClusterTarget, load_context
+from actions.cluster.tls import tls_files, usual_tls
 
 if TYPE_CHECKING:
+    import ssl
+
     import aiohttp
 
     from actions.cluster.transport import ByteStream, Endpoint, Transport
@@ -297,28 +295,9 @@ async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
 
 def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
     chosen = load_context(target)
-    from kubernetes.aio.client import ApiClient, Configuration
-
     from actions.cluster.transport import Endpoint
 
-    configuration = Configuration(host=chosen.server)
-    configuration.verify_ssl = not chosen.is_insecure
-    configuration.proxy = chosen.proxy_url or None
-    configuration.tls_server_name = chosen.tls_server_name or None
-    tls = None
-    if chosen.server.startswith("https"):
-        with tempfile.TemporaryDirectory(prefix="eksml-") as folder:
-            configuration.ssl_ca_cert = _file(chosen, "certificate-authority", chosen.ca_file, chosen.ca_data, folder)
-            configuration.cert_file = _file(
-                chosen, "client-certificate", chosen.certificate_file, chosen.certificate_data, folder
-            )
-            configuration.key_file = _file(chosen, "client-key", chosen.key_file, chosen.key_data, folder)
-            try:
-                tls = ApiClient(configuration).rest_client.ssl_context
-            except (OSError, ValueError) as error:
-                raise ConfigError(
-                    f"{chosen.file}: the certificates of {chosen.context} cannot be used: {one_line(str(error))}."
-                ) from error
+    tls = (usual_tls(chosen) or library_tls(chosen)) if chosen.server.startswith("https") else None
     return chosen, Endpoint(
         server=chosen.server,
         context=chosen.context,
@@ -328,16 +307,19 @@ def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
     )
 
 
-def _file(chosen: ChosenContext, key: str, path: str, data: str, folder: str) -> str | None:
-    """A path for the TLS library; inline data goes to a private file that lives as long as the set-up."""
-    if not data:
-        if path and not Path(path).is_file():
-            raise ConfigError(f"{chosen.file}: the {key} of {chosen.context} is {path}, which does not exist.")
-        return path or None
-    try:
-        decoded = base64.b64decode(data, validate=True)
-    except binascii.Error as error:
-        raise ConfigError(f"{chosen.file}: {key}-data of {chosen.context} is not base64.") from error
-    target = Path(folder) / key
-    write_private(target, decoded)
-    return str(target)
+def library_tls(chosen: ChosenContext) -> ssl.SSLContext:
+    """The settings that the client library makes of a context.
+
+    Raises:
+        ConfigError: A certificate or key is missing or cannot be used.
+    """
+    from kubernetes.aio.client import ApiClient, Configuration
+
+    configuration = Configuration(host=chosen.server)
+    configuration.verify_ssl = not chosen.is_insecure
+    with tls_files(chosen) as files:
+        configuration.ssl_ca_cert = files.authority
+        configuration.cert_file = files.certificate
+        configuration.key_file = files.key
+        made: ssl.SSLContext = ApiClient(configuration).rest_client.ssl_context
+    return made

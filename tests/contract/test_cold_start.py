@@ -35,3 +35,27 @@ def test_the_version_is_the_packages() -> None:
     from tui.cli.arguments import VERSION
 
     assert tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["version"] == VERSION
+
+
+CONNECT = """
+import asyncio, sys
+from pathlib import Path
+from actions.cluster.session import ClusterTarget, KubeSession
+async def main():
+    await (await KubeSession.connect(ClusterTarget(Path(sys.argv[1])))).aclose()
+asyncio.run(main())
+print("loaded:", "kubernetes" in sys.modules)
+"""
+
+
+def test_connecting_in_the_usual_way_does_not_wait_for_the_client_library(tmp_path: Path) -> None:
+    file = tmp_path / "kubeconfig"
+    authority = ROOT / "tests" / "fixtures" / "tls" / "ca.pem"
+    file.write_text(
+        "current-context: here\n"
+        "contexts: [{name: here, context: {cluster: c}}]\n"
+        f"clusters: [{{name: c, cluster: {{server: 'https://127.0.0.1:1', certificate-authority: {authority}}}}}]\n"
+    )
+    argv = [sys.executable, "-P", "-c", CONNECT, str(file)]
+    done = subprocess.run(argv, capture_output=True, text=True, check=True, cwd=ROOT)
+    assert done.stdout == "loaded: False\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
@@ -56,6 +57,7 @@ class ClusterFeed:
         self._changed = changed
         self._session: KubeSession | None = None
         self._state: ClusterState | None = None
+        self._settled = asyncio.Event()
 
     @property
     def session(self) -> KubeSession:
@@ -82,6 +84,12 @@ class ClusterFeed:
         """The newest picture; `None` before the first."""
         return self._state.snapshot() if self._state else None
 
+    async def settle(self, *, at_most_seconds: float) -> None:
+        """Wait until the picture is complete, or there will be none for now: what can wait leaves it the processor."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_seconds):
+                await self._settled.wait()
+
     def health(self, resource: str) -> FeedHealth | None:
         """How the source of one resource (`nodes`, `pods`, `events`…) is doing; `None` while there is no session."""
         snapshot = self.snapshot() if self._session else None
@@ -97,6 +105,12 @@ class ClusterFeed:
         Raises:
             ConsoleError: The kubeconfig cannot be used, or nobody answers.
         """
+        try:
+            await self._follow(live)
+        finally:
+            self._settled.set()
+
+    async def _follow(self, live: Callable[[], None]) -> None:
         await _import_in_thread()
         keep_what_is()
         from actions.cluster.session import KubeSession
@@ -141,6 +155,7 @@ class ClusterFeed:
             self._changed()
             if not was_complete and state.snapshot().is_complete:
                 was_complete = True
+                self._settled.set()
                 keep_what_is()
             await self._clock.sleep(PAINT_INTERVAL_SECONDS)
 

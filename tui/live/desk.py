@@ -19,8 +19,8 @@ IDENTITY = "identity"
 CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
-_HEAD_START_SECONDS = 1.0
-"""For the cluster, before the catalogue is read: whoever opens the console wants to see nodes first."""
+_HEAD_START_SECONDS = 10.0
+"""For the cluster, before the catalogue is read and AWS is asked: who opens the console wants to see nodes first."""
 
 
 class Desk:
@@ -81,7 +81,7 @@ class Desk:
         self.blueprints.close()
 
     async def _read_catalogue(self) -> None:
-        await self.clock.sleep(_HEAD_START_SECONDS)
+        await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
         await self.blueprints.run()
 
     def _connected(self) -> None:
@@ -93,6 +93,7 @@ class Desk:
         await self.cluster.identify()
         identity = self.cluster.identity
         if self.settings.profile or (identity and identity.account):
+            await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
             self.supervisor.keep(
                 CREDENTIALS, lambda: self.credentials.run(lambda: self.supervisor.mark_live(CREDENTIALS))
             )

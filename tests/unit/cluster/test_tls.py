@@ -14,8 +14,9 @@ import yaml
 from aiohttp import web
 
 from actions.base.errors import ConfigError, UnreachableError
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.kubeconfig import ClusterTarget, load_context
+from actions.cluster.session import KubeSession, library_tls
+from actions.cluster.tls import usual_tls
 from tests.unit.cluster.servers import serving
 
 TLS = Path(__file__).parents[2] / "fixtures" / "tls"
@@ -169,3 +170,38 @@ async def test_a_proxy_that_is_down_is_a_sentence(tmp_path: Path) -> None:
     async with _session(tmp_path, cluster, {}) as session:
         with pytest.raises(UnreachableError):
             await session.get("/x")
+
+
+def _context(folder: Path, cluster: dict[str, object], user: dict[str, object]) -> ClusterTarget:
+    path = folder / "kubeconfig"
+    document = {
+        "current-context": "here",
+        "contexts": [{"name": "here", "context": {"cluster": "c", "user": "u"}}],
+        "clusters": [{"name": "c", "cluster": {"server": "https://127.0.0.1:1"} | cluster}],
+        "users": [{"name": "u", "user": user}],
+    }
+    path.write_text(yaml.safe_dump(document))
+    return ClusterTarget(kubeconfig=path)
+
+
+@pytest.mark.parametrize("user", [{}, _USER])
+@pytest.mark.parametrize(
+    "cluster",
+    [{"certificate-authority": str(TLS / "ca.pem")}, {"certificate-authority-data": _data("ca.pem")}],
+)
+def test_the_usual_settings_are_those_of_the_library(
+    tmp_path: Path, cluster: dict[str, object], user: dict[str, object]
+) -> None:
+    chosen = load_context(_context(tmp_path, cluster, user))
+    ours, theirs = usual_tls(chosen), library_tls(chosen)
+    assert ours is not None
+    for said in ("verify_mode", "verify_flags", "check_hostname", "options", "minimum_version", "security_level"):
+        assert getattr(ours, said) == getattr(theirs, said)
+    assert ours.get_ca_certs() == theirs.get_ca_certs()
+
+
+@pytest.mark.parametrize("cluster", [{}, {"insecure-skip-tls-verify": True}])
+def test_what_is_not_usual_is_the_librarys(tmp_path: Path, cluster: dict[str, object]) -> None:
+    chosen = load_context(_context(tmp_path, cluster, {}))
+    assert usual_tls(chosen) is None
+    assert (library_tls(chosen).verify_mode is ssl.CERT_NONE) is bool(cluster)
