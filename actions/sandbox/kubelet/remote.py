@@ -11,7 +11,7 @@ from actions.sandbox.kubelet.meetings import Meetings
 from actions.sandbox.kubelet.process import Surroundings, run_program
 from actions.sandbox.kubelet.shells import Shells
 from actions.sandbox.ports import Channel, ExecStreams
-from actions.sandbox.workloads.commands import reads_input
+from actions.sandbox.workloads.commands import is_screen, reads_input
 from actions.sandbox.workloads.images import exec_program
 from actions.sandbox.workloads.program import Load, Program, Step
 from actions.sandbox.workloads.shell import Leave, is_conversation, run_lines, without_env
@@ -33,7 +33,7 @@ class RemoteCommand:
     """
 
     def __init__(self, inside: Inside, streams: ExecStreams, *, tty: bool, clock: Clock) -> None:
-        self._inside = replace(inside, variables={}, last_code=0)
+        self._inside = replace(inside, variables={"TERM": "xterm"} if tty else {}, last_code=0)
         self._streams = streams
         self._tty = tty
         self._clock = clock
@@ -44,8 +44,21 @@ class RemoteCommand:
         argv = without_env(argv)
         if not is_conversation(argv):
             given = await self._all_input() if reads_input(argv) else ""
-            return await self._run(exec_program(self._inside, list(argv), given))
+            running = self._run(exec_program(self._inside, list(argv), given))
+            return await (self._watch(running, argv) if self._tty else running)
         return await (self._converse() if self._tty else self._run_input())
+
+    async def _watch(self, running: Coroutine[None, None, int], argv: Sequence[str]) -> int:
+        """One program at a terminal, until it ends or somebody ends it."""
+        codes: list[int] = []
+
+        async def run() -> int:
+            codes.append(await running)
+            return codes[0]
+
+        keys = (_INTERRUPT, b"q") if is_screen(argv) else (_INTERRUPT,)
+        await self._unless_interrupted(run(), keys)
+        return codes[0] if codes else 0 if is_screen(argv) else _INTERRUPTED
 
     async def _run_input(self) -> int:
         """A shell that reads its script from standard input."""
@@ -74,8 +87,10 @@ class RemoteCommand:
             if leaving:
                 return leaving[0]
 
-    async def _unless_interrupted(self, running: Coroutine[None, None, int]) -> bool:
-        """Let a command run, ended by ctrl+c or the end of input. Returns whether it was."""
+    async def _unless_interrupted(
+        self, running: Coroutine[None, None, int], keys: Sequence[bytes] = (_INTERRUPT,)
+    ) -> bool:
+        """Let a command run, ended by one of the keys or the end of input. Returns whether it was."""
         command = asyncio.create_task(running)
         try:
             while not command.done():
@@ -86,7 +101,7 @@ class RemoteCommand:
                     await asyncio.gather(typing, return_exceptions=True)
                     break
                 data = typing.result()
-                if not data or _INTERRUPT in data:
+                if not data or any(key in data for key in keys):
                     await self._write(b"^C\r\n")
                     return True
                 self._input += data

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from actions.sandbox.workloads import mpirun, nvidia_smi
+from actions.sandbox.workloads import ends, mpirun, neuron_ls, neuron_monitor, neuron_top, nvidia_smi
 from actions.sandbox.workloads.program import Program, Step
 from actions.sandbox.workloads.terminal import Inside
 
@@ -96,27 +96,6 @@ def _wc(inside: Inside, arguments: Sequence[str], given: str) -> Program:
         return (yield from _complain(f"wc: {missing}: No such file or directory", 1))
     counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode())}
     return (yield from _say(" ".join(str(counts[key]) for key in "lwc" if key in options) + "\n"))
-
-
-def _head(inside: Inside, arguments: Sequence[str], given: str) -> Program:
-    return (yield from _slice(inside, arguments, given, "head"))
-
-
-def _tail(inside: Inside, arguments: Sequence[str], given: str) -> Program:
-    return (yield from _slice(inside, arguments, given, "tail"))
-
-
-def _slice(inside: Inside, arguments: Sequence[str], given: str, name: str) -> Program:
-    rest, count = list(arguments), 10
-    if rest and rest[0] == "-n" and len(rest) > 1:
-        count, rest = int(rest[1]) if rest[1].isdigit() else count, rest[2:]
-    elif rest and rest[0].startswith("-") and rest[0].lstrip("-n").isdigit():
-        count, rest = int(rest[0].lstrip("-n")), rest[1:]
-    text, missing = _contents(inside, rest, given)
-    if missing:
-        return (yield from _complain(f"{name}: cannot open '{missing}' for reading: No such file or directory", 1))
-    lines = text.splitlines(keepends=True)
-    return (yield from _say("".join(lines[:count] if name == "head" else lines[max(0, len(lines) - count) :])))
 
 
 def _grep(inside: Inside, arguments: Sequence[str], given: str) -> Program:
@@ -267,13 +246,27 @@ def _nvidia_smi(inside: Inside, arguments: Sequence[str], _given: str) -> Progra
     return (yield from nvidia_smi.run(inside.container, inside.load, inside.now, arguments))
 
 
+def _neuron_ls(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from neuron_ls.run(inside.container, inside.load(), arguments))
+
+
+def _neuron_monitor(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from neuron_monitor.run(inside.container, inside.load, inside.now, arguments))
+
+
+def _neuron_top(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    has_terminal = bool(inside.value("TERM"))
+    return (yield from neuron_top.run(inside.container, inside.load, inside.now, has_terminal=has_terminal))
+
+
 def _mpirun(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
     known = replace(inside.container, environment=inside.container.environment | inside.variables)
     return (yield from mpirun.launch(known, arguments))
 
 
 _EVERYWHERE: dict[str, Command] = {
-    "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": _head, "tail": _tail, "grep": _grep, "find": _find,
+    "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": ends.head, "tail": ends.tail, "grep": _grep,
+    "find": _find,
     "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": _df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
     "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
@@ -281,15 +274,29 @@ _EVERYWHERE: dict[str, Command] = {
 }  # fmt: skip
 
 
+_OF_NEURON: dict[str, Command] = {
+    "neuron-ls": _neuron_ls,
+    "neuron-monitor": _neuron_monitor,
+    "neuron-top": _neuron_top,
+}
+"""Only images for Neuron have them; here that are those of containers with a Neuron device."""
+_SCREENS = frozenset({"neuron-top"})
 _FILTERS = frozenset({"cat", "wc", "head", "tail"})
 
 
 def command_named(inside: Inside, name: str) -> Command | None:
-    """The command behind a name or a path of it, `None` if the image has none. `nvidia-smi` needs a device."""
+    """The command behind a name or a path of it, `None` if the image has none. Devices bring their own."""
     base = posixpath.basename(name)
     if base == "nvidia-smi":
         return _nvidia_smi if inside.container.gpus else None
+    if base in _OF_NEURON:
+        return _OF_NEURON[base] if inside.container.neurons else None
     return _EVERYWHERE.get(base)
+
+
+def is_screen(argv: Sequence[str]) -> bool:
+    """Whether a command draws a screen that is left with `q`."""
+    return any(posixpath.basename(word) in _SCREENS for word in argv)
 
 
 def reads_input(argv: Sequence[str]) -> bool:

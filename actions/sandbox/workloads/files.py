@@ -49,6 +49,12 @@ class FileView:
         volume, inner = self._locate(path)
         volume.put(inner, content, size_bytes=size_bytes)
 
+    def append(self, path: str, content: bytes) -> None:
+        """Add to a file, or begin it."""
+        found = self.file(path)
+        size_bytes = found.size_bytes if found else 0
+        self.write(path, (found.content if found else b"") + content, size_bytes=size_bytes + len(content))
+
     def make_folder(self, path: str) -> None:
         """Put an empty folder."""
         volume, inner = self._locate(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import itertools
 import posixpath
 import re
 import shlex
@@ -19,6 +20,8 @@ _VARIABLE = re.compile(r"\$(?:\{(\w+|\?)\}|(\w+|\?))")
 _BECOMES_SHELL = re.compile(r"\bexec\s+(?:\S*/)?(?:sh|bash|ash|dash)\s*$")
 _ASSIGNMENT = re.compile(r"\w+=")
 _MARK = "\x00"
+_BROKEN_PIPE = 141
+_TIMED_OUT = 124
 
 
 class Leave(Exception):
@@ -42,11 +45,20 @@ def script_of(argv: Sequence[str]) -> str | None:
     return None
 
 
+def operand_of(argv: Sequence[str]) -> Sequence[str]:
+    """What follows the options of a shell without `-c`: a script's name and its arguments, empty if there is none."""
+    if script_of(argv) is not None:
+        return ()
+    return tuple(itertools.dropwhile(lambda word: word.startswith("-"), argv[1:]))
+
+
 def is_conversation(argv: Sequence[str]) -> bool:
     """Whether an argument list ends in a shell that somebody types into: `sh`, or `sh -c "…; exec sh"`."""
     if not is_shell(argv):
         return False
     script = script_of(argv)
+    if script is None and operand_of(argv):
+        return False
     return script is None or _BECOMES_SHELL.search(script) is not None
 
 
@@ -60,9 +72,18 @@ def without_env(argv: Sequence[str]) -> Sequence[str]:
 
 def run_argv(inside: Inside, argv: Sequence[str], given: str = "") -> Program:
     """Run an argument list as the container runtime does: a shell with its script, or one program."""
-    if is_shell(argv):
+    if not is_shell(argv):
+        return (yield from _run_command(inside, list(argv), given))
+    operand = operand_of(argv)
+    if not operand:
         return (yield from run_script(inside, script_of(argv) or given))
-    return (yield from _run_command(inside, list(argv), given))
+    found = inside.container.files.file(posixpath.join(inside.folder, operand[0]))
+    if found is not None:
+        return (yield from run_script(inside, found.content.decode(errors="replace")))
+    if command_named(inside, operand[0]):
+        return (yield from _run_command(inside, list(operand), given))
+    yield Step(text=f"{argv[0]}: {operand[0]}: No such file or directory\n", is_error=True)
+    return NOT_FOUND
 
 
 def run_script(inside: Inside, script: str) -> Program:
@@ -139,17 +160,25 @@ def _run_pipe(inside: Inside, tokens: list[str]) -> Program:
         else:
             stages[-1].append(word)
     given, code = "", 0
-    for stage in stages[:-1]:
+    for stage, following in itertools.pairwise(stages):
         collected: list[str] = []
-        code = yield from _catch(_run_simple(inside, stage, given), collected)
+        code = yield from _catch(_run_simple(inside, stage, given), collected, most_lines=_lines_read_by(following))
         given = "".join(collected)
     code = yield from _run_simple(inside, stages[-1], given)
     return code
 
 
-def _catch(program: Program, into: list[str]) -> Program:
+def _lines_read_by(stage: Sequence[str]) -> int | None:
+    """After how many lines a stage reads no more, and so ends what writes to it; `None` if it reads all."""
+    if not stage or stage[0] != "head":
+        return None
+    count = next((word.lstrip("-n") for word in stage[1:] if word.lstrip("-n").isdigit()), "10")
+    return int(count)
+
+
+def _catch(program: Program, into: list[str], *, most_lines: int | None = None) -> Program:
     """Run a program, keep what it writes to stdout and let the rest through."""
-    while True:
+    while most_lines is None or sum(text.count("\n") for text in into) < most_lines:
         try:
             step = next(program)
         except StopIteration as end:
@@ -159,6 +188,8 @@ def _catch(program: Program, into: list[str]) -> Program:
             yield Step(step.after_seconds)
         else:
             yield step
+    program.close()
+    return _BROKEN_PIPE
 
 
 def _silence(program: Program) -> Program:
@@ -231,13 +262,32 @@ def _run_command(inside: Inside, argv: list[str], given: str) -> Program:
         raise Leave(int(argv[1]) if len(argv) > 1 and argv[1].isdigit() else inside.last_code)
     if name in ("set", "export", "exec"):
         return (yield from _special(inside, argv, given))
+    if name == "timeout":
+        return (yield from _limited(inside, argv[1:], given))
     if is_shell(argv):
-        return (yield from run_script(inside, script_of(argv) or given))
+        return (yield from run_argv(inside, argv, given))
     command = command_named(inside, name)
     if command is None:
         yield Step(text=f"sh: {name}: not found\n", is_error=True)
         return NOT_FOUND
     return (yield from command(inside, argv[1:], given))
+
+
+def _limited(inside: Inside, words: list[str], given: str) -> Program:
+    """`timeout SECONDS COMMAND…`."""
+    left = float(words[0].removesuffix("s"))
+    program = _run_command(inside, words[1:], given)
+    while True:
+        try:
+            step = next(program)
+        except StopIteration as end:
+            return int(end.value or 0)
+        if step.after_seconds > left:
+            yield Step(left)
+            program.close()
+            return _TIMED_OUT
+        left -= step.after_seconds
+        yield step
 
 
 def _special(inside: Inside, argv: list[str], given: str) -> Program:
