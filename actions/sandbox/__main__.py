@@ -62,15 +62,17 @@ async def serve(invocation: Invocation) -> None:
     from actions.sandbox.crowd import crowded_store, read_size
     from actions.sandbox.faults.panel import FaultPanel
     from actions.sandbox.kubelet import Kubelet
+    from actions.sandbox.nodegroups import NodeGroups
     from actions.sandbox.server import Parts, serving
 
     clock, options = SystemClock(), invocation.options
     panel = FaultPanel(clock)
     kubelet = Kubelet(options, panel.clock)
+    groups = NodeGroups.of(options, clock)
     parts = Parts(
         kubelet,
-        actors=lambda session: actors.start(session, kubelet, options, panel.clock),
-        cloud=lambda session: cloud.create_app(session, options),
+        actors=lambda session: actors.start(session, kubelet, options, panel.clock, groups=groups),
+        cloud=lambda session: cloud.create_app(session, options, groups=groups),
         panel=panel,
         store=crowded_store(read_size(invocation.scale), clock=clock, region=options.region),
     )

@@ -23,6 +23,8 @@ class SandboxOptions:
     """How long a node of Karpenter stays empty before it is taken away."""
     instance_end_seconds: float = 1.5
     """From the drain of a node to the end of its instance."""
+    instances_of_a_type: int = 16
+    """How many instances of one type the zone has for node groups."""
     image_pull_seconds: float = 1.0
     container_start_seconds: float = 0.3
     stop_seconds: float = 0.3

@@ -1,18 +1,21 @@
 """The add-ons of the cluster, as Deployments and DaemonSets that the actors bring to life.
 
 Source: names, namespaces, labels and container counts of the ai-on-eks base (FSx CSI 1.9, Karpenter 1.2.1, NVIDIA
-device plugin 0.16.1).
+device plugin 0.16.1), the Neuron chart and the EFA plugin as the EFA pattern of EKS blueprints installs it.
 """
 
 from __future__ import annotations
 
+from actions.fleet.instances import InstanceTable
 from actions.sandbox.actors.kinds import Document
+from actions.sandbox.actors.machines import EFA_PRESENT
+from actions.sandbox.actors.provisioning import INSTANCE_TYPE
 
 _EVERYWHERE = [{"operator": "Exists"}]
 
 
-def addon_documents() -> list[Document]:
-    """All of them."""
+def addon_documents(types: InstanceTable) -> list[Document]:
+    """All of them; `types` tells on which the Neuron plugin runs."""
     return [
         _deployment("kube-system", "coredns", {"k8s-app": "kube-dns"}, ["coredns"], cpu="100m", memory="70Mi"),
         _deployment(
@@ -51,6 +54,20 @@ def addon_documents() -> list[Document]:
             ["nvidia-device-plugin-ctr"],
             selector={"accelerator": "nvidia"},
         ),
+        _daemon_set(
+            "kube-system",
+            "neuron-device-plugin",
+            {"name": "neuron-device-plugin-ds"},
+            ["neuron-device-plugin"],
+            types=[kind.name for kind in types if kind.neuron_devices],
+        ),
+        _daemon_set(
+            "kube-system",
+            "aws-efa-k8s-device-plugin",
+            {"name": "aws-efa-k8s-device-plugin"},
+            ["aws-efa-k8s-device-plugin"],
+            selector={EFA_PRESENT: "true"},
+        ),
     ]
 
 
@@ -80,7 +97,9 @@ def _daemon_set(
     *,
     cpu: str = "10m",
     selector: dict[str, str] | None = None,
+    types: list[str] | None = None,
 ) -> Document:
+    """One that runs on every node, or only on those with the labels of `selector`, or of certain instance types."""
     spec: Document = {
         "containers": _containers(name, containers, cpu=cpu, memory="40Mi"),
         "tolerations": _EVERYWHERE,
@@ -88,6 +107,10 @@ def _daemon_set(
     }
     if selector:
         spec["nodeSelector"] = selector
+    if types:
+        term = {"matchExpressions": [{"key": INSTANCE_TYPE, "operator": "In", "values": types}]}
+        required = {"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms": [term]}}
+        spec["affinity"] = {"nodeAffinity": required}
     return {
         "apiVersion": "apps/v1",
         "kind": "DaemonSet",

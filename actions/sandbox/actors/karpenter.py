@@ -9,6 +9,7 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition, is_true, with_condition
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import (
+    EFA,
     NODE_CLAIMS,
     NODE_CLASSES,
     NODE_POOLS,
@@ -172,6 +173,7 @@ class Provisioner(Controller):
     async def _claim(self, offer: Offer, members: list[Document]) -> None:
         pool = offer.pool["metadata"]["name"]
         template = offer.pool["spec"]["template"]
+        efa = {EFA: str(offer.type.efa_interfaces)} if offer.has_efa else {}
         name = f"{pool}-{suffix()}"
         made = await self._client.create(
             NODE_CLAIMS,
@@ -191,7 +193,7 @@ class Provisioner(Controller):
                         {"key": INSTANCE_TYPE, "operator": "In", "values": [offer.type.name]},
                         {"key": NODE_POOL, "operator": "In", "values": [pool]},
                     ],
-                    "resources": {"requests": {"pods": str(len(members))}},
+                    "resources": {"requests": {"pods": str(len(members))} | efa},
                 },
             },
         )

@@ -1,7 +1,8 @@
 """EC2 instances as nodes: what an instance type offers under EKS, and the Node object that its kubelet registers.
 
 Source: the instance table of `actions.fleet`; EKS bootstrap's reservations (CPU per core, 255 MiB + 11 MiB a pod),
-100 MiB eviction threshold, Karpenter's 7.5 % for the hypervisor.
+100 MiB eviction threshold; managed node groups' limits of pods; what a p4de.24xlarge (1146004920Ki allocatable, huge
+pages 21122Mi) and an m5.xlarge were seen to have of their memory.
 """
 
 from __future__ import annotations
@@ -9,15 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from actions.fleet.instances import InstanceType
-from actions.sandbox.actors.kinds import GPU, Document
+from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, Document
 
 KUBELET_VERSION = "v1.32.3-eks-473151a"
 _MIB = 1 << 20
 _CPU_SHARES = ((1, 0.06), (2, 0.01), (4, 0.005))
 """Up to so many cores, the share of each further core that is kept back."""
 _CPU_SHARE_BEYOND = 0.0025
-_HYPERVISOR_SHARE = 0.075
+_HYPERVISOR_SHARE = 0.03
+_KERNEL_MIB = 350
 _EVICTION_MIB = 100
+_HUGE_PAGES_PER_CORE = 110
+"""Reserved by images for EFA: two MiB each, and one page more."""
+_MANAGED_PODS = ((30, 110), (10**6, 250))
+"""Up to so many cores, the most pods that a managed node group lets on a node."""
+EFA_PRESENT = "vpc.amazonaws.com/efa.present"
+"""The label of nodes with EFA interfaces, by which the EFA plugin finds them."""
+_HAS_EFA = "eksml.dev/efa-interfaces"
+"""The annotation of nodes whose instance was launched with its EFA interfaces: EC2 knows it, the API does not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,30 +43,50 @@ class Machine:
     labels: dict[str, str]
     taints: tuple[tuple[str, str, str], ...] = ()
     """Key, value, effect."""
+    has_efa: bool = False
+    """Whether it was launched with its EFA interfaces, from an image that reserves huge pages for them."""
+    is_managed: bool = False
+    """Whether it belongs to a managed node group, which limits its pods."""
 
 
-def capacity_of(kind: InstanceType, *, has_devices: bool) -> Document:
+def devices_of(kind: InstanceType, *, has_efa: bool) -> dict[str, str]:
+    """The resources that device plugins would tell of, with their amounts."""
+    amounts = {
+        GPU: kind.gpus,
+        NEURON: kind.neuron_devices,
+        NEURON_CORE: kind.neuron_cores,
+        EFA: kind.efa_interfaces if has_efa else 0,
+    }
+    return {name: str(amount) for name, amount in amounts.items() if amount}
+
+
+def capacity_of(
+    kind: InstanceType, *, has_devices: bool, has_efa: bool = False, is_managed: bool = False
+) -> dict[str, str]:
     """What the machine has; devices only once a device plugin has told of them."""
     capacity = {
         "cpu": str(kind.vcpu),
         "memory": f"{_memory_mib(kind) * 1024}Ki",
         "ephemeral-storage": "104779756Ki",
         "hugepages-1Gi": "0",
-        "hugepages-2Mi": "0",
-        "pods": str(kind.max_pods or 110),
+        "hugepages-2Mi": f"{_huge_pages_mib(kind, has_efa=has_efa)}Mi" if has_efa else "0",
+        "pods": str(_most_pods(kind, is_managed=is_managed)),
     }
-    return capacity | ({GPU: str(kind.gpus)} if has_devices and kind.gpus else {})
+    return capacity | (devices_of(kind, has_efa=has_efa) if has_devices else {})
 
 
-def allocatable_of(kind: InstanceType, *, has_devices: bool) -> Document:
+def allocatable_of(
+    kind: InstanceType, *, has_devices: bool, has_efa: bool = False, is_managed: bool = False
+) -> dict[str, str]:
     """What pods may have of it."""
-    reserved_mib = 255 + 11 * (kind.max_pods or 110) + _EVICTION_MIB
+    reserved_mib = 255 + 11 * _most_pods(kind, is_managed=is_managed) + _EVICTION_MIB
+    reserved_mib += _huge_pages_mib(kind, has_efa=has_efa)
     changed = {
         "cpu": f"{kind.vcpu * 1000 - _reserved_millicores(kind.vcpu)}m",
         "memory": f"{(_memory_mib(kind) - reserved_mib) * 1024}Ki",
         "ephemeral-storage": "95491281146",
     }
-    return capacity_of(kind, has_devices=has_devices) | changed
+    return capacity_of(kind, has_devices=has_devices, has_efa=has_efa, is_managed=is_managed) | changed
 
 
 def well_known_labels(machine: Machine, region: str) -> dict[str, str]:
@@ -79,13 +109,24 @@ def well_known_labels(machine: Machine, region: str) -> dict[str, str]:
 def node_document(machine: Machine, region: str) -> Document:
     """The Node as its kubelet registers it: not ready yet, without devices."""
     taints = [{"key": key, "value": value, "effect": effect} for key, value, effect in machine.taints]
+    annotations = {_HAS_EFA: str(machine.type.efa_interfaces)} if machine.has_efa else {}
+    labels = {EFA_PRESENT: "true"} if machine.has_efa else {}
     return {
-        "metadata": {"name": machine.name, "labels": well_known_labels(machine, region) | machine.labels},
+        "metadata": {
+            "name": machine.name,
+            "labels": well_known_labels(machine, region) | labels | machine.labels,
+            "annotations": annotations,
+        },
         "spec": {
             "providerID": f"aws:///{machine.zone}/{machine.instance_id}",
             "taints": taints or None,
         },
     }
+
+
+def has_efa(node: Document) -> bool:
+    """Whether a node's instance was launched with its EFA interfaces."""
+    return _HAS_EFA in (node["metadata"].get("annotations") or {})
 
 
 def node_status(machine: Machine, *, is_ready: bool, now: str) -> Document:
@@ -101,8 +142,12 @@ def node_status(machine: Machine, *, is_ready: bool, now: str) -> Document:
     else:
         conditions.append(_condition("Ready", False, "KubeletNotReady", "container runtime network not ready", now))
     return {
-        "capacity": capacity_of(machine.type, has_devices=False),
-        "allocatable": allocatable_of(machine.type, has_devices=False),
+        "capacity": capacity_of(
+            machine.type, has_devices=False, has_efa=machine.has_efa, is_managed=machine.is_managed
+        ),
+        "allocatable": allocatable_of(
+            machine.type, has_devices=False, has_efa=machine.has_efa, is_managed=machine.is_managed
+        ),
         "conditions": conditions,
         "addresses": [
             {"type": "InternalIP", "address": machine.address},
@@ -136,7 +181,16 @@ def _condition(name: str, is_true: bool, reason: str, message: str, now: str) ->
 
 
 def _memory_mib(kind: InstanceType) -> int:
-    return int(kind.memory_bytes * (1 - _HYPERVISOR_SHARE)) // _MIB
+    return int(kind.memory_bytes * (1 - _HYPERVISOR_SHARE)) // _MIB - _KERNEL_MIB
+
+
+def _huge_pages_mib(kind: InstanceType, *, has_efa: bool) -> int:
+    return 2 * (kind.vcpu * _HUGE_PAGES_PER_CORE + 1) if has_efa else 0
+
+
+def _most_pods(kind: InstanceType, *, is_managed: bool) -> int:
+    own = kind.max_pods or 110
+    return min(own, next(most for cores, most in _MANAGED_PODS if kind.vcpu < cores)) if is_managed else own
 
 
 def _reserved_millicores(cores: int) -> int:

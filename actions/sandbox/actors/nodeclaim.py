@@ -10,27 +10,15 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition, condition_of, is_true, with_condition
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.karpenter import CLAIM_GUARD, SOURCE
-from actions.sandbox.actors.kinds import (
-    GPU,
-    NODE_CLAIMS,
-    NODES,
-    PODS,
-    Document,
-    is_deleting,
-    key_of,
-    labels_of,
-    owner_of,
-)
-from actions.sandbox.actors.machines import Machine, allocatable_of, capacity_of, node_document, node_status
-from actions.sandbox.actors.podcontrol import phase_of
+from actions.sandbox.actors.kinds import EFA, NODE_CLAIMS, NODES, PODS, Document, is_deleting, key_of, labels_of
+from actions.sandbox.actors.machinelife import DRAIN_POLL_SECONDS, become_ready, drain, register
+from actions.sandbox.actors.machines import Machine, allocatable_of, capacity_of, devices_of, node_document
 from actions.sandbox.actors.provisioning import INSTANCE_TYPE
 from actions.sandbox.actors.scheduler import is_ready
 from actions.sandbox.actors.watching import Caches
 from actions.sandbox.options import SandboxOptions
 
-NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
 _DISRUPTED_TAINT = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
-_DRAIN_POLL_SECONDS = 0.3
 _STEPS = ("Launched", "Registered", "Initialized", "Ready")
 
 
@@ -82,8 +70,8 @@ class NodeClaimController(Controller):
         status = {
             "providerID": f"aws:///{machine.zone}/{machine.instance_id}",
             "imageID": "ami-0a1b2c3d4e5f60718",
-            "capacity": capacity_of(machine.type, has_devices=True),
-            "allocatable": allocatable_of(machine.type, has_devices=True),
+            "capacity": capacity_of(machine.type, has_devices=True, has_efa=machine.has_efa),
+            "allocatable": allocatable_of(machine.type, has_devices=True, has_efa=machine.has_efa),
         }
         await self._advance(claim, "Launched", status)
         labels = {"topology.kubernetes.io/zone": machine.zone, "topology.kubernetes.io/region": self._options.region}
@@ -98,11 +86,8 @@ class NodeClaimController(Controller):
         document = node_document(machine, self._options.region)
         document["metadata"]["finalizers"] = [CLAIM_GUARD]
         document["metadata"]["ownerReferences"] = [_claim_reference(claim)]
-        document["spec"]["taints"] = [*(claim["spec"].get("taints") or ()), NOT_READY_TAINT]
-        node = await self._client.create(NODES, document) or await self._client.read(NODES, machine.name)
-        if node is not None:
-            status = node_status(machine, is_ready=False, now=self._client.timestamp())
-            await self._client.patch_status(NODES, node, status)
+        document["spec"]["taints"] = claim["spec"].get("taints")
+        await register(self._client, machine, document)
         await self._advance(claim, "Registered", {"nodeName": machine.name})
         return None
 
@@ -116,16 +101,11 @@ class NodeClaimController(Controller):
             left = self._left(claim, "ready", self._options.node_ready_seconds)
             if left > 0:
                 return left
-            status = node_status(machine, is_ready=True, now=self._client.timestamp())
-            await self._client.patch_status(NODES, node, {"conditions": status["conditions"]})
-            taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != NOT_READY_TAINT["key"]]
-            await self._client.patch(NODES, machine.name, {"spec": {"taints": taints or None}})
-            await self._client.record(
-                node, NODES, "NodeReady", f"Node {machine.name} status is now: NodeReady", source="kubelet"
-            )
+            await become_ready(self._client, machine, node)
             return None
-        wanted = int(((claim.get("status") or {}).get("capacity") or {}).get(GPU, 0))
-        if int((node["status"].get("allocatable") or {}).get(GPU, 0)) < wanted:
+        allocatable = node["status"].get("allocatable") or {}
+        devices = devices_of(machine.type, has_efa=machine.has_efa)
+        if any(int(allocatable.get(name, 0)) < int(amount) for name, amount in devices.items()):
             return None
         labels = {"karpenter.sh/initialized": "true", "karpenter.sh/registered": "true"}
         await self._client.patch(NODES, machine.name, {"metadata": {"labels": labels}})
@@ -143,8 +123,8 @@ class NodeClaimController(Controller):
             if not any(taint["key"] == _DISRUPTED_TAINT["key"] for taint in node["spec"].get("taints") or ()):
                 taints = [*(node["spec"].get("taints") or ()), _DISRUPTED_TAINT]
                 await self._client.patch(NODES, name, {"spec": {"taints": taints}})
-            if await self._drain(name):
-                return _DRAIN_POLL_SECONDS
+            if await drain(self._client, self._caches, name, source=SOURCE):
+                return DRAIN_POLL_SECONDS
             await self._advance(claim, "InstanceTerminating", {})
             left = self._left(claim, "end", self._options.instance_end_seconds)
             if left > 0:
@@ -154,21 +134,6 @@ class NodeClaimController(Controller):
         kept = [one for one in claim["metadata"].get("finalizers") or () if one != CLAIM_GUARD]
         await self._client.patch(NODE_CLAIMS, key_of(claim), {"metadata": {"finalizers": kept or None}})
         return None
-
-    async def _drain(self, node: str) -> bool:
-        """Ask all pods but daemons to leave. Returns whether some are still there."""
-        pods = [
-            pod
-            for pod in self._caches[PODS].objects.values()
-            if pod["spec"].get("nodeName") == node
-            and phase_of(pod) not in ("Succeeded", "Failed")
-            and (owner_of(pod) or {}).get("kind") != "DaemonSet"
-        ]
-        for pod in pods:
-            if not is_deleting(pod):
-                await self._client.delete(PODS, key_of(pod))
-                await self._client.record(pod, PODS, "Evicted", "Evicted pod", source=SOURCE)
-        return bool(pods)
 
     async def _advance(self, claim: Document, step: str, status: Document) -> None:
         known = condition_of(claim, step)
@@ -207,6 +172,7 @@ class NodeClaimController(Controller):
             type=kind,
             zone=f"{self._options.region}a",
             labels={**labels_of(claim), "karpenter.sh/registered": "true"},
+            has_efa=EFA in ((claim["spec"].get("resources") or {}).get("requests") or {}),
         )
 
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from actions.cluster.quantity import parse_quantity
 from actions.fleet.instances import Accelerator, InstanceType
-from actions.sandbox.actors.kinds import Document, is_met
+from actions.sandbox.actors.kinds import EFA, Document, is_met
 from actions.sandbox.actors.machines import allocatable_of, capacity_of
 from actions.sandbox.actors.nodefit import NodeSpace, reasons_against, requests_of, required_terms
 
@@ -30,11 +30,13 @@ class Offer:
     type: InstanceType
     labels: dict[str, str]
     """Of the node it would become, as far as they are known before it starts."""
+    has_efa: bool = False
+    """Whether it would have its EFA interfaces: Karpenter attaches them for pods that ask for them."""
 
     def space(self, name: str) -> NodeSpace:
         """The empty node it would become."""
         taints = list(self.pool["spec"]["template"]["spec"].get("taints") or ())
-        offered = allocatable_of(self.type, has_devices=True)
+        offered = allocatable_of(self.type, has_devices=True, has_efa=self.has_efa)
         return NodeSpace(name, self.labels, taints, {key: parse_quantity(str(value)) for key, value in offered.items()})
 
 
@@ -87,7 +89,8 @@ def _offer(pod: Document, pool: Document, kind: InstanceType) -> Offer | None:
     labels |= {CAPACITY_TYPE: capacity, NODE_POOL: pool["metadata"]["name"], "kubernetes.io/arch": "amd64",
                "kubernetes.io/os": "linux"}  # fmt: skip
     ours = [one for one in requirements if one["key"] in labels]
-    return Offer(pool, kind, labels) if all(is_met(one, labels) for one in ours) else None
+    has_efa = EFA in requests_of(pod)
+    return Offer(pool, kind, labels, has_efa) if all(is_met(one, labels) for one in ours) else None
 
 
 def _capacity_type(pod: Document, requirements: list[Document]) -> str | None:

@@ -33,12 +33,15 @@ from actions.sandbox.actors.kinds import (
     VOLUMES,
 )
 from actions.sandbox.actors.nodeclaim import NodeClaimController
-from actions.sandbox.actors.nodes import DevicePlugins, PodCollector
+from actions.sandbox.actors.nodegroup import NodeGroupController
+from actions.sandbox.actors.plugins import DevicePlugins
+from actions.sandbox.actors.podcollector import PodCollector
 from actions.sandbox.actors.pytorchjob import PyTorchJobController
 from actions.sandbox.actors.replicas import ReplicaSetController
 from actions.sandbox.actors.scheduler import Scheduler
 from actions.sandbox.actors.watching import Caches, watching
 from actions.sandbox.actors.world import seed
+from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 _WATCHED = (
@@ -57,7 +60,12 @@ class NodeAgent(Protocol):
 
 @asynccontextmanager
 async def start(
-    session: KubeSession, kubelet: NodeAgent, options: SandboxOptions, clock: Clock | None = None
+    session: KubeSession,
+    kubelet: NodeAgent,
+    options: SandboxOptions,
+    clock: Clock | None = None,
+    *,
+    groups: NodeGroups | None = None,
 ) -> AsyncIterator[None]:
     """Seed the initial cluster and run the kubelet and every controller until the context is left.
 
@@ -66,17 +74,19 @@ async def start(
         kubelet: Runs what is bound to nodes.
         options: Delays and names.
         clock: Wall time.
+        groups: The account's node groups, for which nodes are started and ended.
 
     Raises:
         UnreachableError: The API does not answer while the cluster is seeded.
     """
     time = clock or SystemClock()
     client, types = ApiClient(session, time), InstanceTable.load()
-    await seed(client, types, options)
+    groups = groups if groups is not None else NodeGroups.of(options, time)
+    await seed(client, types, options, groups)
     async with kubelet.serving(session), watching(session, _WATCHED, time) as caches:
         tasks = [
             asyncio.create_task(controller.run(), name=type(controller).__name__)
-            for controller in _controllers(client, caches, types, options)
+            for controller in _controllers(client, caches, types, options, groups)
         ]
         try:
             yield
@@ -86,7 +96,9 @@ async def start(
             await asyncio.gather(*tasks, return_exceptions=True)
 
 
-def _controllers(client: ApiClient, caches: Caches, types: InstanceTable, options: SandboxOptions) -> list[Controller]:
+def _controllers(
+    client: ApiClient, caches: Caches, types: InstanceTable, options: SandboxOptions, groups: NodeGroups
+) -> list[Controller]:
     return [
         Scheduler(client, caches),
         ReplicaSetController(client, caches),
@@ -100,6 +112,7 @@ def _controllers(client: ApiClient, caches: Caches, types: InstanceTable, option
         Provisioner(client, caches, list(types)),
         EmptinessController(client, caches, options),
         NodeClaimController(client, caches, types, options),
+        NodeGroupController(client, caches, groups, types, options),
         DevicePlugins(client, caches, types),
         PodCollector(client, caches),
     ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from actions.fleet.instances import InstanceTable
 from actions.sandbox.actors.addons import addon_documents
 from actions.sandbox.actors.client import ApiClient
@@ -9,16 +11,14 @@ from actions.sandbox.actors.definitions import karpenter_definitions
 from actions.sandbox.actors.kinds import NAMESPACES, NODES, STORAGE_CLASSES, Document, kind_named
 from actions.sandbox.actors.machines import Machine, node_document, node_status
 from actions.sandbox.actors.viewer import viewer_documents
+from actions.sandbox.nodegroups import CORE_GROUP, CORE_NODES, CORE_TYPE, NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "karpenter", "nvidia-device-plugin")
-_CORE_TYPE = "m5.xlarge"
-_CORE_GROUP = "core-node-group"
-_CORE_NODES = 2
 
 
-async def seed(client: ApiClient, types: InstanceTable, options: SandboxOptions) -> None:
-    """Make what is missing of the initial cluster; what is there stays as it is.
+async def seed(client: ApiClient, types: InstanceTable, options: SandboxOptions, groups: NodeGroups) -> None:
+    """Make what is missing of the initial cluster, and say which nodes the core group has; what is there stays.
 
     Raises:
         UnreachableError: The API does not answer.
@@ -30,17 +30,21 @@ async def seed(client: ApiClient, types: InstanceTable, options: SandboxOptions)
     await client.create(STORAGE_CLASSES, _storage_class())
     for document in viewer_documents():
         await client.create(kind_named(document["kind"]), document)
-    for machine in core_machines(types, options):
+    machines = core_machines(types, options)
+    core = groups.get(f"{options.cluster_name}/{CORE_GROUP}")
+    if core is not None:
+        groups.put(replace(core, nodes=tuple(machine.name for machine in machines)))
+    for machine in machines:
         node = await client.create(NODES, node_document(machine, options.region))
         if node is not None:
             await client.patch_status(NODES, node, node_status(machine, is_ready=True, now=client.timestamp()))
-    for document in addon_documents():
+    for document in addon_documents(types):
         await client.create(kind_named(document["kind"]), document)
 
 
 def core_machines(types: InstanceTable, options: SandboxOptions) -> list[Machine]:
     """The managed node group that runs the add-ons."""
-    kind = types.find(_CORE_TYPE)
+    kind = types.find(CORE_TYPE)
     if kind is None:
         return []
     return [
@@ -54,11 +58,11 @@ def core_machines(types: InstanceTable, options: SandboxOptions) -> list[Machine
                 "WorkerType": "ON_DEMAND",
                 "NodeGroupType": "core",
                 "eks.amazonaws.com/capacityType": "ON_DEMAND",
-                "eks.amazonaws.com/nodegroup": _CORE_GROUP,
+                "eks.amazonaws.com/nodegroup": CORE_GROUP,
                 "alpha.eksctl.io/cluster-name": options.cluster_name,
             },
         )
-        for index in range(_CORE_NODES)
+        for index in range(CORE_NODES)
     ]
 
 

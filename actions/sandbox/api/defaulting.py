@@ -13,7 +13,7 @@ from typing import Any
 from actions.sandbox.api.codec import Object, dig
 from actions.sandbox.api.resources import GroupResource
 
-_NOT_EXTENDED = ("cpu", "memory", "ephemeral-storage", "storage", "pods")
+_NATIVE_DOMAIN = "kubernetes.io/"
 
 
 def default_pod_template(template: Object) -> None:
@@ -94,11 +94,12 @@ def _tolerate(spec: Object) -> None:
         name
         for container in (*_maps(spec.get("initContainers")), *_maps(spec.get("containers")))
         for name in dig(container, "resources", "requests") or {}
-        if name not in _NOT_EXTENDED and "/" in name
+        if "/" in name and _NATIVE_DOMAIN not in name
     }
     for name in sorted(asked):
-        if not any(one.get("key") == name for one in tolerations):
-            tolerations.append({"key": name, "operator": "Exists"})
+        wanted = {"key": name, "operator": "Exists", "effect": "NoSchedule"}
+        if wanted not in tolerations:
+            tolerations.append(wanted)
     for name in ("not-ready", "unreachable"):
         key = f"node.kubernetes.io/{name}"
         if not any(one.get("key") in (key, None) and one.get("effect") in ("NoExecute", None) for one in tolerations):

@@ -12,13 +12,20 @@ from aiohttp import web
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
 from actions.sandbox.cloud.eks import NO_AUTHORITY, describe_cluster, list_clusters, no_such_cluster
+from actions.sandbox.cloud.nodegroups import add_node_groups
 from actions.sandbox.cloud.quotas import TARGET, service_quota
 from actions.sandbox.cloud.sts import caller_identity, refusal
+from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 
 def create_app(
-    session: KubeSession, options: SandboxOptions, clock: Clock | None = None, *, authority: bytes = NO_AUTHORITY
+    session: KubeSession,
+    options: SandboxOptions,
+    clock: Clock | None = None,
+    *,
+    authority: bytes = NO_AUTHORITY,
+    groups: NodeGroups | None = None,
 ) -> web.Application:
     """The application, to be mounted where `AWS_ENDPOINT_URL` points.
 
@@ -27,8 +34,10 @@ def create_app(
         options: Names of cluster, region and account.
         clock: The cluster is as old as the application.
         authority: Who signed the endpoint's certificate, in PEM.
+        groups: The account's node groups.
     """
-    created_at = (clock or SystemClock()).now().timestamp()
+    time = clock or SystemClock()
+    created_at = time.now().timestamp()
 
     async def clusters(_request: web.Request) -> web.Response:
         return web.json_response(list_clusters(options))
@@ -63,6 +72,7 @@ def create_app(
     app = web.Application()
     app.router.add_get("/clusters", clusters)
     app.router.add_get("/clusters/{name}", cluster)
+    add_node_groups(app, groups if groups is not None else NodeGroups.of(options, time), options, time)
     app.router.add_post("", query)
     app.router.add_post("/", query)
     app.router.add_route("*", "/{path:.*}", unknown)

@@ -15,6 +15,7 @@ from actions.base.clock import SystemClock
 from actions.base.files import private_directory, write_private
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
+from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 from tests.realcluster.harness.containers import Containers
 from tests.realcluster.harness.controlplane import control_plane
@@ -65,6 +66,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningCluster]:
         UnreachableError: One of them did not become ready.
     """
     clock = SystemClock()
+    groups = NodeGroups.of(OPTIONS, clock)
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(control_plane(private_directory(folder)))
         session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
@@ -77,10 +79,10 @@ async def cluster(folder: Path) -> AsyncIterator[RunningCluster]:
         socket = await stack.enter_async_context(answering_execs(containers, scratch))
         await stack.enter_async_context(kubelets(plane, logs=logs, socket=socket))
         await stack.enter_async_context(containers.serving(session))
-        await stack.enter_async_context(world(session, OPTIONS, clock))
+        await stack.enter_async_context(world(session, OPTIONS, clock, groups))
         await stack.enter_async_context(training_operator(plane, session))
         authority = Path(plane.credentials.path("ca.crt")).read_bytes()
-        endpoint = await stack.enter_async_context(account(session, OPTIONS, authority))
+        endpoint = await stack.enter_async_context(account(session, OPTIONS, authority, groups))
         description = RunningCluster(
             server=plane.server,
             kubeconfig=str(plane.kubeconfig),

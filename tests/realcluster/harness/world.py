@@ -17,9 +17,11 @@ from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.karpenter import EmptinessController, PoolController, Provisioner
 from actions.sandbox.actors.kinds import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, PODS
 from actions.sandbox.actors.nodeclaim import NodeClaimController
-from actions.sandbox.actors.nodes import DevicePlugins
+from actions.sandbox.actors.nodegroup import NodeGroupController
+from actions.sandbox.actors.plugins import DevicePlugins
 from actions.sandbox.actors.watching import watching
 from actions.sandbox.actors.world import seed
+from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 from tests.realcluster.harness.background import in_background
 
@@ -27,16 +29,17 @@ _WATCHED = (PODS, NODES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES)
 
 
 @asynccontextmanager
-async def world(session: KubeSession, options: SandboxOptions, clock: Clock) -> AsyncIterator[None]:
-    """Seed the cluster; play Karpenter, EC2 and the device plugin until the context is left."""
+async def world(session: KubeSession, options: SandboxOptions, clock: Clock, groups: NodeGroups) -> AsyncIterator[None]:
+    """Seed the cluster; play Karpenter, EC2 and the device plugins until the context is left."""
     client, types = ApiClient(session, clock), InstanceTable.load()
-    await seed(client, types, options)
+    await seed(client, types, options, groups)
     async with watching(session, _WATCHED, clock) as caches:
         controllers: list[Controller] = [
             PoolController(client, caches),
             Provisioner(client, caches, list(types)),
             EmptinessController(client, caches, options),
             NodeClaimController(client, caches, types, options),
+            NodeGroupController(client, caches, groups, types, options),
             DevicePlugins(client, caches, types),
         ]
         tasks = [in_background(one.run(), type(one).__name__) for one in controllers]
@@ -49,15 +52,18 @@ async def world(session: KubeSession, options: SandboxOptions, clock: Clock) -> 
 
 
 @asynccontextmanager
-async def account(session: KubeSession, options: SandboxOptions, authority: bytes) -> AsyncIterator[str]:
+async def account(
+    session: KubeSession, options: SandboxOptions, authority: bytes, groups: NodeGroups
+) -> AsyncIterator[str]:
     """Answer for AWS until the context is left. Yields the endpoint's URL.
 
     Args:
         session: With the cluster that EKS tells of.
         options: Its name and region.
         authority: Who signed its certificate, in PEM.
+        groups: Its node groups.
     """
-    runner = web.AppRunner(cloud.create_app(session, options, authority=authority), access_log=None)
+    runner = web.AppRunner(cloud.create_app(session, options, authority=authority, groups=groups), access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

@@ -17,6 +17,7 @@ from actions.sandbox import actors, cloud
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, kind_named
 from actions.sandbox.kubelet import Kubelet
+from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
 
@@ -46,12 +47,12 @@ async def bare_api(folder: Path) -> AsyncIterator[ApiClient]:
 @asynccontextmanager
 async def whole_cluster(folder: Path, options: SandboxOptions = FAST) -> AsyncIterator[ApiClient]:
     """API, kubelet, controllers and cloud, as the sandbox process puts them together."""
-    kubelet = Kubelet(options)
+    kubelet, groups = Kubelet(options), NodeGroups.of(options, SystemClock())
 
     def started(session: KubeSession) -> AbstractAsyncContextManager[None]:
-        return actors.start(session, kubelet, options)
+        return actors.start(session, kubelet, options, groups=groups)
 
-    parts = Parts(kubelet, actors=started, cloud=lambda session: cloud.create_app(session, options))
+    parts = Parts(kubelet, actors=started, cloud=lambda session: cloud.create_app(session, options, groups=groups))
     async with serving(folder, options, parts) as server, _client(server.kubeconfig) as client:
         yield client
 
