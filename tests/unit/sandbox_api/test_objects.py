@@ -74,7 +74,7 @@ async def test_a_pod_gets_its_defaults_and_tolerates_the_taint_of_its_accelerato
     container = made["spec"]["containers"][0]
     assert container["resources"] == {"limits": {"nvidia.com/gpu": "4"}, "requests": {"nvidia.com/gpu": "4"}}
     assert container["imagePullPolicy"] == "Always"
-    assert {"key": "nvidia.com/gpu", "operator": "Exists"} in made["spec"]["tolerations"]
+    assert {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"} in made["spec"]["tolerations"]
     assert made["status"] == {"phase": "Pending", "qosClass": "BestEffort"}
 
 
