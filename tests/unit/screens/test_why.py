@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import cast
@@ -33,17 +34,20 @@ _KINDS = {
 
 
 async def _cluster(request: web.Request) -> web.StreamResponse:
-    """A cluster with one pod that no node takes; it answers lists, and watches with silence."""
+    """A cluster of before WatchList with one pod that no node takes; it answers watches with silence."""
     if request.path == "/api/v1":
         resources = [{"name": name, "kind": kind, "namespaced": scoped} for name, (kind, scoped, _) in _KINDS.items()]
         return web.json_response({"kind": "APIResourceList", "resources": resources})
     name = request.path.rpartition("/")[2]
     if name not in _KINDS or not request.path.startswith("/api/v1/"):
         return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
+    if request.query.get("sendInitialEvents"):
+        refusal = "sendInitialEvents is forbidden for watch unless the WatchList feature gate is enabled"
+        return web.json_response({"kind": "Status", "code": 422, "reason": "Invalid", "message": refusal}, status=422)
     if request.query.get("watch"):
         response = web.StreamResponse()
         await response.prepare(request)
-        await request.content.read()  # until the client goes
+        await asyncio.Event().wait()  # until the client goes
         return response
     return web.json_response({"kind": "List", "metadata": {"resourceVersion": "1"}, "items": _KINDS[name][2]})
 
