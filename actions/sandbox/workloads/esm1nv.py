@@ -12,11 +12,11 @@ from __future__ import annotations
 
 import math
 import random
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from actions.sandbox.workloads import lightning, nccl
 from actions.sandbox.workloads.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
+from actions.sandbox.workloads.torchrun import group_of, newest_step, node_rank
 
 _STEP_SECONDS = 0.3
 _VALIDATION_BATCHES = 50
@@ -89,14 +89,14 @@ def train(container: Container) -> Program:
 
 
 def _attempt(container: Container, settings: Settings, attempt: int) -> Program:
-    group = f"{container.namespace}/{_group_of(container)}"
+    group = f"{container.namespace}/{group_of(container)}"
     yield Step(0.5, _agent(container, f"rendezvous of {settings.pods} nodes, restart {attempt}"), True)
     yield Step(0.1, meeting=Meeting(group, settings.pods))
     problem = _problem(container, settings)
     if problem:
         yield Step(2.0, problem, True)
         return 1
-    rank = _rank(container) * settings.processes
+    rank = node_rank(container) * settings.processes
     yield Step(3.0, load=_LOADED)
     address = f"10.0.{40 + rank % 8}.{20 + rank * 7 % 200}"
     lines = nccl.start_lines(
@@ -130,7 +130,7 @@ def _opening(settings: Settings) -> Program:
 def _epoch(container: Container, settings: Settings, rank: int) -> Program:
     """Train and validate; every rank takes the same time, rank 0 also draws and saves."""
     curve = Curve(settings.max_steps, container.seed)
-    start = _resumed_step(container, settings)
+    start = newest_step(container, f"{settings.results}/checkpoints", settings.max_steps)
     main_bar = _MainBar(curve, settings, start)
     for step in range(start, settings.max_steps):
         main_bar.elapsed += _STEP_SECONDS
@@ -242,34 +242,6 @@ def _problem(container: Container, settings: Settings) -> str:
             f"FileNotFoundError: [Errno 2] No such file or directory: '{settings.dataset}/train/x000.csv'\n"
         )
     return ""
-
-
-def _group_of(container: Container) -> str:
-    """Where the agents meet: torchrun's endpoint, the master's address, or what the pods' names have in common."""
-    known = container.environment
-    return known.get("PET_RDZV_ENDPOINT") or known.get("MASTER_ADDR") or container.pod.rpartition("-")[0]
-
-
-def _rank(container: Container) -> int:
-    """The pod's place in the group: torchrun's `RANK`, or the number that the pod's name ends in."""
-    given = container.environment.get("RANK", "")
-    if given.isdigit():
-        return int(given)
-    tail = container.pod.rpartition("-")[2]
-    return int(tail) if tail.isdigit() else 0
-
-
-def _resumed_step(container: Container, settings: Settings) -> int:
-    """The step of the newest checkpoint, as `resume_if_exists` finds it; 0 without one."""
-    names = container.files.names(f"{settings.results}/checkpoints")
-    steps = [
-        int(part[5:]) for name in names for part in _parts(name) if part.startswith("step=") and part[5:].isdigit()
-    ]
-    return min(max(steps, default=0), settings.max_steps)
-
-
-def _parts(name: str) -> Iterator[str]:
-    yield from name.removesuffix(".ckpt").split("-")
 
 
 def _agent(container: Container, text: str) -> str:

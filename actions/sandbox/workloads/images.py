@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actions.sandbox.workloads import esm1nv, mpirun, shell, uniref50
+from actions.sandbox.workloads import esm1nv, mpirun, nemo_gpt, nemo_pile, nemo_vocabulary, shell, uniref50
 from actions.sandbox.workloads.commands import NOT_FOUND, command_named
 from actions.sandbox.workloads.program import Container, Program, Step
 from actions.sandbox.workloads.terminal import Inside
@@ -14,6 +14,9 @@ _WHOLE_DAY = 86_400.0
 _IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]], ...] = (
     (uniref50.is_wanted_by, uniref50.prepare),
     (esm1nv.is_wanted_by, esm1nv.train),
+    (nemo_vocabulary.is_wanted_by, nemo_vocabulary.fetch),
+    (nemo_pile.is_wanted_by, nemo_pile.prepare),
+    (nemo_gpt.is_wanted_by, nemo_gpt.train),
     (mpirun.is_mpirun, mpirun.launch),
     (mpirun.is_sshd, mpirun.sshd),
 )

@@ -1,8 +1,9 @@
-"""The progress bar of PyTorch Lightning 1.x, as tqdm draws it where there is no terminal.
+"""The progress bar of PyTorch Lightning, as tqdm draws it where there is no terminal.
 
 Source:
     tqdm's `format_meter` and `format_num`, Lightning's padding of metrics to five characters; compared with the
-    captured bars of BioNeMo 1.2 in `tests/fixtures` (`Epoch 0:   3%|▎         | 34103/1100000 [5:28:58<171:22:21, …`).
+    captured bars of BioNeMo 1.2 (`Epoch 0:   3%|▎         | 34103/1100000 [5:28:58<171:22:21, …`) and NeMo 24.01
+    (`Epoch 0: :   0%|          | 2000/603000 [1:03:17<317:00:58, …`).
 """
 
 from __future__ import annotations
@@ -36,14 +37,31 @@ def bar(
     rate = (done - first) / elapsed_seconds if elapsed_seconds > 0 else 0.0
     left = clock((total - done) / rate) if rate else "?"
     speed = f"{rate:5.2f}it/s" if rate >= 1 or not rate else f"{1 / rate:5.2f}s/it"
-    values = ", ".join(
-        f"{name}={value if isinstance(value, str) else number(value)}" for name, value in metrics.items()
-    )
+    return f"Epoch {epoch}: {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {speed}, {_values(metrics)}]"
+
+
+def nemo_bar(
+    epoch: int,
+    done: int,
+    total: int,
+    *,
+    elapsed_seconds: float,
+    metrics: Mapping[str, float | str],
+    first: int = 0,
+) -> str:
+    """One drawing of the bar of NeMo 24.01: two colons, no rate, training steps only; arguments as for `bar`."""
+    rate = (done - first) / elapsed_seconds if elapsed_seconds > 0 else 0.0
+    left = clock((total - done) / rate) if rate else "?"
+    return f"Epoch {epoch}: : {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {_values(metrics)}]"
+
+
+def _count(done: int, total: int) -> str:
     share = done / total if total else 0.0
-    return (
-        f"Epoch {epoch}: {share * 100:3.0f}%|{_blocks(share)}| {done}/{total} "
-        f"[{clock(elapsed_seconds)}<{left}, {speed}, {values}]"
-    )
+    return f"{share * 100:3.0f}%|{_blocks(share)}| {done}/{total}"
+
+
+def _values(metrics: Mapping[str, float | str]) -> str:
+    return ", ".join(f"{name}={value if isinstance(value, str) else number(value)}" for name, value in metrics.items())
 
 
 def number(value: float) -> str:
