@@ -58,6 +58,9 @@ DAEMON_SETS = Kind("apps/v1", "DaemonSet", "daemonsets")
 JOBS = Kind("batch/v1", "Job", "jobs")
 AUTOSCALERS = Kind("autoscaling/v2", "HorizontalPodAutoscaler", "horizontalpodautoscalers")
 STORAGE_CLASSES = Kind("storage.k8s.io/v1", "StorageClass", "storageclasses", is_namespaced=False)
+SERVICE_ACCOUNTS = Kind("v1", "ServiceAccount", "serviceaccounts")
+ROLES = Kind("rbac.authorization.k8s.io/v1", "Role", "roles")
+ROLE_BINDINGS = Kind("rbac.authorization.k8s.io/v1", "RoleBinding", "rolebindings")
 CLUSTER_ROLES = Kind("rbac.authorization.k8s.io/v1", "ClusterRole", "clusterroles", is_namespaced=False)
 CLUSTER_ROLE_BINDINGS = Kind(
     "rbac.authorization.k8s.io/v1", "ClusterRoleBinding", "clusterrolebindings", is_namespaced=False
@@ -66,6 +69,9 @@ DEFINITIONS = Kind(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", is_namespaced=False
 )
 PYTORCH_JOBS = Kind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", is_custom=True)
+RAY_CLUSTERS = Kind("ray.io/v1", "RayCluster", "rayclusters", is_custom=True)
+RAY_JOBS = Kind("ray.io/v1", "RayJob", "rayjobs", is_custom=True)
+POD_GROUPS = Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups", is_custom=True)
 NODE_POOLS = Kind("karpenter.sh/v1", "NodePool", "nodepools", is_namespaced=False, is_custom=True)
 NODE_CLAIMS = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", is_namespaced=False, is_custom=True)
 NODE_CLASSES = Kind("karpenter.k8s.aws/v1", "EC2NodeClass", "ec2nodeclasses", is_namespaced=False, is_custom=True)
