@@ -1,0 +1,76 @@
+"""Every object that a shipped blueprint applies is accepted strictly: no unknown field, no wrong value.
+
+Custom resources are held against the operators' real definitions, where those stand beside the clone.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import yaml
+
+from actions.base.files import shipped_blueprints
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import bind
+from actions.blueprint.render import own_objects
+from actions.blueprint.targets import Manifest
+from actions.sandbox.api.builtin import builtin_types
+from actions.sandbox.api.fields import prune_builtin, wrong_type
+from actions.sandbox.api.schema import prune_resource, violations
+from actions.sandbox.api.validation import object_causes
+
+_DEFINITIONS = Path(__file__).resolve().parents[4] / "shared" / "data" / "crds"
+_FILES = ("kuberay-1.1.1", "mpi-operator-0.6.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.8.2")
+_BLUEPRINTS = sorted(folder.name for folder in shipped_blueprints().iterdir() if (folder / "blueprint.yaml").is_file())
+
+
+@cache
+def real_schemas() -> dict[tuple[str, str], Manifest]:
+    """The schema of every recorded custom resource, by `apiVersion` and kind."""
+    found: dict[tuple[str, str], Manifest] = {}
+    for name in _FILES:
+        text = (_DEFINITIONS / f"{name}.yaml").read_bytes()
+        for definition in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
+            spec = definition["spec"] if definition else {"versions": ()}
+            for version in spec["versions"]:
+                key = (f"{spec['group']}/{version['name']}", spec["names"]["kind"])
+                found[key] = version["schema"]["openAPIV3Schema"]
+    return found
+
+
+def objects_of(blueprint: Blueprint, preset: str) -> list[Manifest]:
+    """All objects of all stages with a preset's values, and a text for what earlier stages report."""
+    binding = bind(blueprint, {}, preset=preset)
+    reported: dict[str, dict[str, str]] = {}
+    for stage in blueprint.stages:
+        for wire in stage.sets:
+            source, _, output = wire.source.partition(".")
+            reported.setdefault(source, {})[output] = "reported"
+    return [item for stage in blueprint.stages for item in own_objects(blueprint, stage, binding, reported)]
+
+
+def complaints_about(manifest: Manifest) -> list[str]:
+    """What an API server would refuse it for."""
+    group, _, version = manifest["apiVersion"].rpartition("/")
+    for resource in builtin_types():
+        if (resource.group, resource.version, resource.kind) == (group, version, manifest["kind"]):
+            wrong = wrong_type(resource, manifest)
+            causes = [cause.message for cause in object_causes(resource.key, manifest)]
+            return [*([] if wrong is None else [wrong.path]), *prune_builtin(resource, manifest), *causes]
+    schema = real_schemas().get((manifest["apiVersion"], manifest["kind"]))
+    if schema is None:
+        return []
+    wrong_values = [f"{cause.field}: {cause.message}" for cause in violations(manifest, schema)]
+    return [*wrong_values, *prune_resource(manifest, schema)]
+
+
+@pytest.mark.skipif(not _DEFINITIONS.is_dir(), reason="the recorded definitions are not beside this clone")
+@pytest.mark.parametrize("name", _BLUEPRINTS)
+def test_every_object_is_accepted_under_every_preset(name: str) -> None:
+    blueprint = load_blueprint(shipped_blueprints() / name)
+    for preset in ("", *blueprint.presets):
+        for manifest in objects_of(blueprint, preset):
+            assert complaints_about(manifest) == [], f"{manifest['kind']} {manifest['metadata']['name']}"
