@@ -4,37 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
-import msgspec
-
 from actions.base.errors import BlueprintError, ParameterError
 from actions.blueprint.derive import operations_of, relations_of
-from actions.blueprint.manifests import read_manifests
+from actions.blueprint.finding import Finding, Where, known_names
+from actions.blueprint.manifests import inside, read_manifests
 from actions.blueprint.model import Blueprint, Derived, Operand, Parameter, ParameterType
 from actions.blueprint.parameters import bounds_of, read_value
-from actions.blueprint.parts import REFERENCE, Target
+from actions.blueprint.parts import Target
+from actions.blueprint.references import ancestors_of, reference_findings, unknown_references
 from actions.blueprint.roots import outputs_of, variables_of
-from actions.blueprint.stages import (
-    AnyStage,
-    CheckStage,
-    KubeconfigStage,
-    PoolCheck,
-    QuotaCheck,
-    TerraformStage,
-)
+from actions.blueprint.stages import AnyStage, ImageStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
 
-Where = tuple[str | int, ...]
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """One thing that is wrong."""
-
-    where: Where
-    """Path in `blueprint.yaml`."""
-    message: str = ""
-    hint: str = ""
-    error: BlueprintError | None = None
-    """Instead of a message: an error of another file, with its own position."""
+IMAGE_OUTPUTS = frozenset({"image", "digest"})
+"""What an image stage reports."""
 
 
 def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
@@ -44,12 +27,12 @@ def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
         _derived,
         _rules,
         _graph,
-        _references,
-        _conditions,
+        reference_findings,
         _secrets,
         _presets,
         _targets,
         _roots,
+        _images,
     )
     for check in checks:
         yield from check(blueprint)
@@ -83,7 +66,7 @@ def _derived(blueprint: Blueprint) -> Iterator[Finding]:
             yield Finding(where, f"{name} needs exactly one of product, sum, ceil_div (of two) and lookup.")
         for operand in _operands(item):
             if isinstance(operand, str) and operand not in known:
-                yield Finding(where, f"{name} uses {operand!r}, which is not defined before it.", _known(known))
+                yield Finding(where, f"{name} uses {operand!r}, which is not defined before it.", known_names(known))
         known.add(name)
 
 
@@ -102,8 +85,8 @@ def _rules(blueprint: Blueprint) -> Iterator[Finding]:
         operands = (*rule.equal, *rule.at_most, *rule.divides, *rule.one_of[:1])
         for operand in operands:
             if isinstance(operand, str) and operand not in known:
-                yield Finding(where, f"the rule uses {operand!r}, which is not defined.", _known(known))
-        yield from _unknown_references((*where, "message"), rule.message, known)
+                yield Finding(where, f"the rule uses {operand!r}, which is not defined.", known_names(known))
+        yield from unknown_references((*where, "message"), rule.message, known)
 
 
 def _graph(blueprint: Blueprint) -> Iterator[Finding]:
@@ -123,52 +106,12 @@ def _graph(blueprint: Blueprint) -> Iterator[Finding]:
         for name in stage.holds:
             if name not in blueprint.holdings:
                 message = f"{stage.id} holds {name!r}, which is not among holdings."
-                yield Finding((*where, "holds"), message, _known(set(blueprint.holdings)))
+                yield Finding((*where, "holds"), message, known_names(set(blueprint.holdings)))
         for name in stage.secrets:
             if name not in blueprint.secrets:
                 message = f"{stage.id} needs the secret {name!r}, which is not among secrets."
-                yield Finding((*where, "secrets"), message, _known(set(blueprint.secrets)))
+                yield Finding((*where, "secrets"), message, known_names(set(blueprint.secrets)))
         placed.add(stage.id)
-
-
-def _references(blueprint: Blueprint) -> Iterator[Finding]:
-    known = _names(blueprint)
-    for name, holding in blueprint.holdings.items():
-        for text in (holding.instance_type, holding.count, holding.gib):
-            yield from _unknown_references(("holdings", name), text, known)
-    for index, stage in enumerate(blueprint.stages):
-        for text in _texts(stage):
-            yield from _unknown_references(("stages", index), text, known)
-
-
-def _texts(stage: AnyStage) -> Iterator[str]:
-    if isinstance(stage, KubeconfigStage):
-        yield from (stage.cluster, stage.region)
-    if isinstance(stage, CheckStage):
-        for check in stage.checks:
-            if isinstance(check, PoolCheck):
-                yield check.instance_type
-            elif isinstance(check, QuotaCheck):
-                yield check.amount
-    if stage.watch is not None and stage.watch.progress is not None:
-        yield stage.watch.progress.total
-
-
-def _conditions(blueprint: Blueprint) -> Iterator[Finding]:
-    for index, stage in enumerate(blueprint.stages):
-        if stage.when is None:
-            continue
-        where = ("stages", index, "when")
-        parameter = blueprint.parameters.get(stage.when.parameter)
-        if parameter is None:
-            message = f"{stage.id} depends on {stage.when.parameter!r}, which is not a parameter."
-            yield Finding((*where, "parameter"), message, _known(set(blueprint.parameters)))
-            continue
-        for value in stage.when.is_:
-            try:
-                read_value(stage.when.parameter, parameter, value)
-            except ParameterError as error:
-                yield Finding((*where, "is"), error.message, error.hint)
 
 
 def _secrets(blueprint: Blueprint) -> Iterator[Finding]:
@@ -187,7 +130,7 @@ def _presets(blueprint: Blueprint) -> Iterator[Finding]:
             parameter = blueprint.parameters.get(name)
             if parameter is None:
                 message = f"the preset sets {name!r}, which is not a parameter."
-                yield Finding((*where, "set", name), message, _known(set(blueprint.parameters)))
+                yield Finding((*where, "set", name), message, known_names(set(blueprint.parameters)))
                 continue
             try:
                 read_value(name, parameter, value)
@@ -198,7 +141,7 @@ def _presets(blueprint: Blueprint) -> Iterator[Finding]:
                 stage = stages.get(stage_id)
                 if stage is None or (key == "roots" and not isinstance(stage, TerraformStage)):
                     message = f"the preset names the stage {stage_id!r}, which is not there or has no root."
-                    yield Finding((*where, key, stage_id), message, _known(set(stages)))
+                    yield Finding((*where, key, stage_id), message, known_names(set(stages)))
 
 
 def _roots(blueprint: Blueprint) -> Iterator[Finding]:
@@ -210,6 +153,18 @@ def _roots(blueprint: Blueprint) -> Iterator[Finding]:
             root = blueprint.presets[preset].roots[stage.id] if preset else getattr(stage, "root", "")
             if isinstance(stage, TerraformStage):
                 yield from _root(blueprint, stage, root, where)
+
+
+def _images(blueprint: Blueprint) -> Iterator[Finding]:
+    for index, stage in enumerate(blueprint.stages):
+        if not isinstance(stage, ImageStage):
+            continue
+        for name in sorted(set(stage.outputs) - IMAGE_OUTPUTS):
+            message = f"{stage.id} reports {name!r}, which is no output of an image stage."
+            yield Finding(("stages", index, "outputs"), message, known_names(IMAGE_OUTPUTS))
+        if stage.context and not (inside(blueprint.folder, stage.context) / stage.dockerfile).is_file():
+            message = f"{stage.id} builds from {stage.context}/{stage.dockerfile}, which is not there."
+            yield Finding(("stages", index, "context"), message)
 
 
 def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) -> Iterator[Finding]:
@@ -242,9 +197,9 @@ def _targets(blueprint: Blueprint) -> Iterator[Finding]:
     reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
     for index, stage in enumerate(blueprint.stages):
         for position, wire in enumerate(stage.sets):
-            if wire.source not in reported or wire.source.partition(".")[0] not in _ancestors(blueprint, stage):
+            if wire.source not in reported or wire.source.partition(".")[0] not in ancestors_of(blueprint, stage):
                 message = f"{stage.id} takes {wire.source!r}, which no stage before it reports."
-                yield Finding(("stages", index, "sets", position, "from"), message, _known(reported))
+                yield Finding(("stages", index, "sets", position, "from"), message, known_names(reported))
 
 
 def _target(
@@ -258,7 +213,9 @@ def _target(
         if not any(_declares(blueprint, stage, target) for stage in blueprint.stages):
             yield Finding(where, f"no Terraform root declares the variable {target.tfvar!r}.")
     elif target.file not in files:
-        yield Finding((*where, "file"), f"{target.file!r} is not among the manifests of a stage.", _known(set(files)))
+        yield Finding(
+            (*where, "file"), f"{target.file!r} is not among the manifests of a stage.", known_names(set(files))
+        )
     elif (manifests := files[target.file]) is not None:
         try:
             find(target, manifests)
@@ -294,31 +251,9 @@ def _value_targets(blueprint: Blueprint) -> Iterator[Target]:
         yield from item.sets
 
 
-def _ancestors(blueprint: Blueprint, stage: AnyStage) -> set[str]:
-    needs = {item.id: item.needs for item in blueprint.stages}
-    found: set[str] = set()
-    waiting = list(stage.needs)
-    while waiting:
-        name = waiting.pop()
-        if name not in found:
-            found.add(name)
-            waiting.extend(needs.get(name, ()))
-    return found
-
-
 def _is_for(target: Target, stage: TerraformStage) -> bool:
     return target.stage in ("", stage.id)
 
 
 def _names(blueprint: Blueprint) -> set[str]:
     return {*blueprint.parameters, *blueprint.derived}
-
-
-def _unknown_references(where: Where, text: str, known: set[str]) -> Iterator[Finding]:
-    for name in REFERENCE.findall(text):
-        if name not in known:
-            yield Finding(where, f"${{{name}}} is neither a parameter nor a derived value.", _known(known))
-
-
-def _known(names: set[str]) -> str:
-    return f"Known: {', '.join(sorted(names))}." if names else ""

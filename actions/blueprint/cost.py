@@ -111,8 +111,7 @@ def _stage_plan(
     skip_reason = reason_to_skip(stage, binding)
     manifests = [] if skip_reason else _previewed(blueprint, stage, binding)
     held = [] if binding.existing_cluster else [blueprint.holdings[name] for name in stage.holds]
-    nodes = Counter(_held_nodes(held, binding))
-    nodes.update(nodes_for(manifests, instances))
+    nodes = Counter(_held_nodes(held, binding)) | Counter(nodes_for(manifests, instances))  # pods fill held nodes
     rates, unpriced = _rates(held, nodes, binding, prices)
     rate = sum(rates, Decimal(0)) if rates else None
     return StagePlan(

@@ -11,7 +11,8 @@ import msgspec
 
 from actions.base.errors import BlueprintError
 from actions.base.yamldoc import Document, load_document, read_input
-from actions.blueprint.consistency import Finding, findings_of
+from actions.blueprint.consistency import findings_of
+from actions.blueprint.finding import Finding
 from actions.blueprint.model import (
     SCHEMA,
     Blueprint,
@@ -20,6 +21,7 @@ from actions.blueprint.model import (
     Holding,
     Parameter,
     Preset,
+    Results,
     Rule,
     SecretObject,
 )
@@ -97,6 +99,7 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
         rules=_list(document, "rules", Rule),
         holdings=_section(document, "holdings", Holding),
         secrets=_section(document, "secrets", SecretObject),
+        results=_optional(document, "results", Results),
         stages=_list(document, "stages", AnyStage),
         presets=_section(document, "presets", Preset),
         folder=folder,
@@ -120,6 +123,11 @@ def _section(document: Document, key: str, kind: type[T]) -> dict[str, T]:
         for name in value:
             _convert(document, name, Name, (key, name))
     return {name: _convert(document, item, kind, (key, name)) for name, item in value.items()}
+
+
+def _optional(document: Document, key: str, kind: type[T]) -> T | None:
+    value = document.value.get(key)
+    return None if value is None else _convert(document, value, kind, (key,))
 
 
 def _list(document: Document, key: str, kind: Any) -> tuple[Any, ...]:

@@ -141,6 +141,17 @@ class SecretObject(Part, frozen=True, kw_only=True):
     username: str = ""
 
 
+class Results(Part, frozen=True, kw_only=True):
+    """Where what a run has made lies: checkpoints, logs, curves."""
+
+    claim: str
+    """The claim of the volume, in the run's namespace."""
+    mount: str
+    """Where the blueprint's pods mount it."""
+    folder: str
+    """Below `mount`; may hold `${name}`."""
+
+
 class Preset(Part, frozen=True, kw_only=True):
     """A named choice of parameters, with what else differs then."""
 
@@ -172,6 +183,7 @@ class Blueprint(Part, frozen=True, kw_only=True):
     rules: tuple[Rule, ...] = ()
     holdings: dict[str, Holding] = msgspec.field(default_factory=dict)
     secrets: dict[str, SecretObject] = msgspec.field(default_factory=dict)
+    results: Results | None = None
     stages: tuple[AnyStage, ...]
     """In an order in which every stage comes after what it needs."""
     presets: dict[str, Preset] = msgspec.field(default_factory=dict)

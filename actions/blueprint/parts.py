@@ -18,6 +18,9 @@ StageId = Annotated[str, msgspec.Meta(pattern=r"^[a-z][a-z0-9-]{0,39}$")]
 REFERENCE = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
 """`${name}`: the value of a parameter or of a derived value. Nothing else is ever put into a text."""
 
+OUTPUT_REFERENCE = re.compile(r"\$\{([a-z][a-z0-9-]*)\.([a-z][a-z0-9_]*)\}")
+"""`${stage.output}`: what an earlier stage reported, in the few keys that say they take it."""
+
 EXPECTATION = r"^[0-9]+(?:\.[0-9]+)?[smhd]\.\.[0-9]+(?:\.[0-9]+)?[smhd]$"
 
 _SECONDS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
@@ -65,6 +68,14 @@ class Expectation:
 
     def __repr__(self) -> str:
         return f"Expectation({self.low_seconds:g}, {self.high_seconds:g})"
+
+
+class Condition(Part, frozen=True, kw_only=True):
+    """A choice of the operator's on which a stage or a check depends."""
+
+    parameter: Name
+    is_: tuple[Scalar, ...] = msgspec.field(name="is")
+    """It holds for these values of the parameter."""
 
 
 class Target(Part, frozen=True, kw_only=True):

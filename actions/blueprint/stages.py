@@ -9,7 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
-from actions.blueprint.parts import Expectation, Name, ObjectName, Part, Scalar, StageId, Wire
+from actions.blueprint.checks import AnyCheck
+from actions.blueprint.parts import Condition, Expectation, ObjectName, Part, Scalar, StageId, Wire
 
 
 class StageKind(StrEnum):
@@ -44,7 +45,7 @@ class LogWatch(Part, frozen=True, kw_only=True):
     container: str = ""
     """Empty: the first container."""
     file: str = ""
-    """Path of a file in the pod that `pod` selects."""
+    """Path of a file in the pod that `pod` selects; may hold `${name}`. With `*`, the newest file that matches."""
     exec: tuple[str, ...] = ()
     """Argument list that prints the log, run in the pod that `pod` selects."""
     pod: str = ""
@@ -66,18 +67,12 @@ class Watch(Part, frozen=True, kw_only=True):
 
     logs: LogWatch | None = None
     accelerator: Accelerator = Accelerator.NONE
-    """Which tool is asked, in the pods of `logs`."""
+    """Which tool is asked, in the pods of `logs` or `devices`."""
+    devices: str = ""
+    """Label selector of the pods that have the accelerators, where they are others than those of `logs`."""
     charts: tuple[str, ...] = ()
     """Metrics in the order of their panels, as `actions.telemetry` names them: `train_loss`, `step_time_s`…"""
     progress: FileProgress | None = None
-
-
-class Condition(Part, frozen=True, kw_only=True):
-    """A choice of the operator's on which a stage depends."""
-
-    parameter: Name
-    is_: tuple[Scalar, ...] = msgspec.field(name="is")
-    """The stage is for these values of the parameter; skipped under any other."""
 
 
 class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
@@ -101,6 +96,8 @@ class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     """Skipped when the run uses a cluster that exists already."""
     when: Condition | None = None
     """Skipped unless it holds; stages that need this one go on then."""
+    holds_accelerators: bool = False
+    """Undone when the run is parked, and done again when it goes on: what it makes is what costs most."""
     keeps_data: bool = False
     """On teardown its undo, and that of every stage it needs, waits for a consent of its own: it holds data."""
     watch: Watch | None = None
@@ -165,70 +162,26 @@ class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
 
 
 class HelmStage(Stage, frozen=True, kw_only=True, tag="helm"):
-    """Installs a chart at a pinned version."""
+    """Installs a chart at a pinned version. A release of that name that is there already is used as it is."""
 
     release: str
     chart: str
+    """Name in `repository`, or an address `oci://…`."""
     repository: str = ""
     version: str
     namespace: str
     values: str = ""
     """A values file, relative to the blueprint's folder."""
-
-
-class Check(Part, frozen=True, kw_only=True, tag_field="check", tag="check"):
-    """One thing that must be true before a stage that costs money starts."""
-
-    title: str
-    hint: str = ""
-    """What to do if it is not, as an imperative."""
-    is_required: bool = True
-    """A check that is not required only warns."""
-
-
-class PodsCheck(Check, frozen=True, kw_only=True, tag="pods"):
-    """At least `at_least` pods match, and all that match are healthy."""
-
-    namespace: str
-    selector: str
-    at_least: int = 1
-    """0: none is fine, e.g. a DaemonSet that waits for its first node."""
-
-
-class ObjectCheck(Check, frozen=True, kw_only=True, tag="object"):
-    """An object is there and ready (bound, established, available)."""
-
-    object: ObjectName
-
-
-class NodesCheck(Check, frozen=True, kw_only=True, tag="nodes"):
-    """At least `at_least` ready nodes match the selector; each offers `amount` of `resource`."""
-
-    selector: str = ""
-    at_least: int = 1
-    resource: str = ""
-    amount: int = 0
-
-
-class PoolCheck(Check, frozen=True, kw_only=True, tag="pool"):
-    """Some Karpenter NodePool may start this instance type, or there are such nodes."""
-
-    instance_type: str
-
-
-class QuotaCheck(Check, frozen=True, kw_only=True, tag="quota"):
-    """The account's service quota is at least `amount`. Unknown without AWS access."""
-
-    service: str = "ec2"
-    code: str
-    amount: str
-    """A number or `${name}`."""
+    settings: dict[str, str] = msgspec.field(default_factory=dict)
+    """Single values that win over the file; texts with `${name}` and `${stage.output}`."""
+    ready: tuple[ObjectName, ...] = ()
+    """Objects that must be ready before the stage has succeeded."""
 
 
 class CheckStage(Stage, frozen=True, kw_only=True, tag="check"):
     """Looks, changes nothing."""
 
-    checks: tuple[PodsCheck | ObjectCheck | NodesCheck | PoolCheck | QuotaCheck, ...]
+    checks: tuple[AnyCheck, ...]
 
 
 class StorageStage(Stage, frozen=True, kw_only=True, tag="storage"):
@@ -243,19 +196,27 @@ class StorageStage(Stage, frozen=True, kw_only=True, tag="storage"):
 
 
 class NetworkStage(Stage, frozen=True, kw_only=True, tag="network"):
-    """Opens the node security group to itself for all protocols, both ways: EFA needs it."""
+    """Opens a security group to itself for all protocols, both ways: EFA needs it. Rules that are there are left."""
 
     security_group: str
-    """`${name}`, or `stage.output`."""
+    """`${name}` or `${stage.output}`. Empty: the cluster's own security group."""
 
 
 class ImageStage(Stage, frozen=True, kw_only=True, tag="image"):
-    """Makes sure that an image is in the registry; builds it where docker is there."""
+    """Makes sure that an image is in ECR; builds and pushes it where docker is there.
+
+    Reports `image` (repository@digest) and `digest`.
+    """
 
     repository: str
+    """`${name}` or `${stage.output}`; with its registry, or a name in the account's own."""
     tag: str
     context: str = ""
-    """Folder of the build, relative to the blueprint's folder."""
+    """Folder of the build, relative to the blueprint's folder. Empty: it is never built here."""
+    dockerfile: str = "Dockerfile"
+    """Relative to `context`."""
+    build_args: dict[str, str] = msgspec.field(default_factory=dict)
+    """Texts with `${name}` and `${stage.output}`."""
 
 
 class PodStage(Stage, frozen=True, kw_only=True, tag="pod"):

@@ -29,7 +29,9 @@ _LOGGED_OUT = frozenset(
 )
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedException"})
 _MISSING = frozenset({"ResourceNotFoundException", "NoSuchEntity", "NoSuchEntityException", "FileSystemNotFound"})
-_CONFLICT = frozenset({"ResourceInUseException", "ConflictException", "EntityAlreadyExists"})
+_CONFLICT = frozenset(
+    {"InvalidPermission.Duplicate", "ResourceInUseException", "ConflictException", "EntityAlreadyExists"}
+)
 _BUSY = frozenset(
     {
         "InternalError",

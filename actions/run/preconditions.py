@@ -7,7 +7,7 @@ from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.parameters import Binding
 from actions.blueprint.skipping import skipped_stages
 from actions.blueprint.stages import TerraformStage
-from actions.run.secrets import resolve_secret
+from actions.run.secrets import is_remote, resolve_secret
 from actions.terraform.program import find_terraform
 
 
@@ -26,7 +26,7 @@ def require_preconditions(blueprint: Blueprint, binding: Binding) -> None:
         _refuse_terraform(blueprint, binding)
     for name, parameter in blueprint.parameters.items():
         reference = binding.values.get(name)
-        if parameter.type is ParameterType.SECRET and reference:
+        if parameter.type is ParameterType.SECRET and reference and not is_remote(str(reference)):
             _require_secret(name, str(reference))
 
 

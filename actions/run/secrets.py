@@ -6,9 +6,31 @@ import os
 from collections.abc import Iterable
 from pathlib import Path
 
-from actions.base.errors import ConfigError
+from actions.base.errors import ConfigError, ConsoleError
+from actions.cloud.secrets import fetch_secret
+from actions.cloud.session import AwsSession
 
 _LIMIT_BYTES = 64 << 10
+_REMOTE = "secretsmanager"
+
+
+def is_remote(reference: str) -> bool:
+    """Whether a secret has to be asked for at AWS."""
+    return reference.startswith(f"{_REMOTE}:")
+
+
+async def fetch_secrets(references: Iterable[str], *, region: str) -> dict[str, str]:
+    """The secrets behind references of any form. Hand them on, and forget them.
+
+    Args:
+        references: `env:NAME`, `file:/PATH`, `secretsmanager:NAME` or with an ARN in its place.
+        region: Where Secrets Manager is asked, unless an ARN says otherwise.
+
+    Raises:
+        ConfigError: One is not there, or empty. Names the reference, never a value.
+        AccessError, MissingError, UnreachableError: As Secrets Manager says.
+    """
+    return {reference: await _fetched(reference, region) for reference in dict.fromkeys(references)}
 
 
 def resolve_secret(reference: str) -> str:
@@ -33,6 +55,20 @@ def referenced_environment(values: Iterable[object]) -> dict[str, str]:
     """Of this process's environment, what parameters of the form `env:NAME` refer to. For a child that will need it."""
     names = [str(value)[4:] for value in values if isinstance(value, str) and value.startswith("env:")]
     return {name: os.environ[name] for name in names if name in os.environ}
+
+
+async def _fetched(reference: str, region: str) -> str:
+    if not is_remote(reference):
+        return resolve_secret(reference)
+    name = reference.partition(":")[2]
+    fields = name.split(":")
+    session = AwsSession(region=fields[3] if fields[0] == "arn" and len(fields) > 3 else region, threads=1)
+    try:
+        return await fetch_secret(session, name)
+    except ConsoleError as error:
+        raise type(error)(f"{reference}: {error.message}", hint=error.hint) from error
+    finally:
+        session.close()
 
 
 def _read(path: Path, reference: str) -> str:

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from actions.base.clock import Clock
+from actions.base.errors import BlueprintError
+from actions.blueprint.derive import fill
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding
+from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.render import manifests_of, secrets_of
 from actions.run.access import ClusterAccess, Connection
 from actions.run.handler import StageJournal
-from actions.run.secrets import resolve_secret
+from actions.run.secrets import fetch_secrets
 from actions.run.view import RunView, StageView
 
 CLUSTER_UID = "cluster_uid"
@@ -59,18 +63,37 @@ class StageWork:
             namespace=self.namespace,
         )
 
-    def secrets(self) -> list[dict[str, Any]]:
+    def text(self, text: str) -> str:
+        """A text of the blueprint with its `${name}` and `${stage.output}` filled in.
+
+        Raises:
+            BlueprintError: It names an output that has not been reported.
+        """
+
+        def output(match: re.Match[str]) -> str:
+            value = (self.view.outputs.get(match[1]) or {}).get(match[2])
+            if value is None:
+                raise BlueprintError(f"Stage {self.stage.id} needs {match[1]}.{match[2]}, which has not been reported.")
+            return value
+
+        return OUTPUT_REFERENCE.sub(output, fill(text, self.binding.everything))
+
+    async def secrets(self) -> list[dict[str, Any]]:
         """The stage's Secrets. They hold the secrets: apply them, and store them nowhere.
 
         Raises:
             ConfigError: A reference leads nowhere.
+            AccessError, MissingError, UnreachableError: Secrets Manager does not give one.
         """
+        named = [self.blueprint.secrets[name].parameter for name in self.blueprint.stage(self.stage.id).secrets]
+        references = [str(self.binding.values[parameter]) for parameter in named if self.binding.values[parameter]]
+        found = await fetch_secrets(references, region=self.view.cluster.region)
         return secrets_of(
             self.blueprint,
             self.stage.id,
             self.binding,
             run_id=self.view.id,
-            resolve=resolve_secret,
+            resolve=found.__getitem__,
             namespace=self.namespace,
         )
 

@@ -56,7 +56,7 @@ class JobHandler:
     async def perform(self) -> Performed:
         connection = await self._work.connect()
         await self._clear_the_way(connection)
-        await apply_objects(self._work, connection, [*self._work.secrets(), *self._work.manifests()])
+        await apply_objects(self._work, connection, [*await self._work.secrets(), *self._work.manifests()])
         return await self._follow(connection)
 
     async def undo(self) -> str:

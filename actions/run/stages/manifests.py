@@ -48,7 +48,7 @@ class ManifestsHandler:
             self._work.journal.own(found)
             await self._wait(connection)
             return Performed(f"{found.kind} {found.name} was there already: used as it is.")
-        manifests = [*self._work.secrets(), *self._work.manifests()]
+        manifests = [*await self._work.secrets(), *self._work.manifests()]
         refs = await apply_objects(self._work, connection, manifests)
         await self._wait(connection)
         return Performed(f"{len(refs)} objects applied.")

@@ -11,8 +11,8 @@ import pytest
 from actions.base.errors import ConfigError
 from actions.cluster.kubeconfig import ClusterTarget, load_context
 from actions.cluster.objects import ObjectRef
+from actions.run.checks.cluster import allows_instance_type
 from actions.run.secrets import referenced_environment, resolve_secret
-from actions.run.stages.check import allows_instance_type
 from actions.run.stages.kubeconfig import copy_of
 from actions.run.stages.names import wait_command
 

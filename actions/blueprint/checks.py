@@ -1,0 +1,147 @@
+"""The checks of a blueprint: what must be true before a stage that costs money starts.
+
+`check` in the YAML picks the class. What looks is in `actions.run.stages.check`. Texts may hold `${name}`; where an
+amount is a number, a text with `${name}` will do.
+"""
+
+from __future__ import annotations
+
+from actions.blueprint.parts import Condition, Name, ObjectName, Part
+
+Amount = int | str
+"""A number, a Kubernetes quantity, or a text with `${name}`."""
+
+
+class Check(Part, frozen=True, kw_only=True, tag_field="check", tag="check"):
+    """One thing that must be true."""
+
+    title: str
+    hint: str = ""
+    """What to do if it is not, as an imperative."""
+    is_required: bool = True
+    """A check that is not required only warns."""
+    when: Condition | None = None
+    """Left out unless it holds."""
+
+
+class PodsCheck(Check, frozen=True, kw_only=True, tag="pods"):
+    """At least `at_least` pods match, and all that match are healthy."""
+
+    namespace: str
+    selector: str
+    at_least: int = 1
+    """0: none is fine, e.g. a DaemonSet that waits for its first node."""
+
+
+class ObjectCheck(Check, frozen=True, kw_only=True, tag="object"):
+    """An object is there and ready (bound, established, available)."""
+
+    object: ObjectName
+
+
+class NodesCheck(Check, frozen=True, kw_only=True, tag="nodes"):
+    """At least `at_least` ready nodes match the selector, and each can give pods `amount` of `resource`."""
+
+    selector: str = ""
+    at_least: Amount = 1
+    resource: str = ""
+    """As in a node's allocatable: `vpc.amazonaws.com/efa`, `hugepages-2Mi`."""
+    amount: Amount = 0
+
+
+class VersionCheck(Check, frozen=True, kw_only=True, tag="version"):
+    """The cluster's Kubernetes version is in a range."""
+
+    minimum: str = ""
+    """`1.29`; empty for no bound."""
+    maximum: str = ""
+
+
+class PoolCheck(Check, frozen=True, kw_only=True, tag="pool"):
+    """Some Karpenter NodePool may start this instance type, or there are such nodes."""
+
+    instance_type: str
+
+
+class QuotaCheck(Check, frozen=True, kw_only=True, tag="quota"):
+    """The account's service quota is at least `amount`. Unknown without AWS access."""
+
+    service: str = "ec2"
+    code: str
+    amount: str
+    """A number or `${name}`."""
+
+
+class CapacityCheck(Check, frozen=True, kw_only=True, tag="capacity"):
+    """A capacity block names its reservation, and a reservation that is named is open for the nodes.
+
+    Unknown without AWS access.
+    """
+
+    capacity_type: str
+    """`${name}`: `ON_DEMAND`, `SPOT` or `CAPACITY_BLOCK`."""
+    reservation: str = ""
+    """`${name}`: `cr-…`, or empty for none."""
+    instance_type: str
+    count: Amount = 1
+
+
+class SecretCheck(Check, frozen=True, kw_only=True, tag="secret"):
+    """A secret parameter is given and can be read; on request, whether Hugging Face lets it read a repository.
+
+    Unknown where huggingface.co cannot be reached.
+    """
+
+    parameter: Name
+    huggingface: str = ""
+    """Repository that the token must be able to read, e.g. `meta-llama/Llama-2-7b-hf`."""
+
+
+class RegistryCheck(Check, frozen=True, kw_only=True, tag="registry"):
+    """An image is in its registry and may be pulled. Unknown where the registry cannot be reached from here."""
+
+    image: str
+    login: Name = ""
+    """Secret parameter with which the pods log in: a registry that wants a login then passes if it is given."""
+
+
+class DiskCheck(Check, frozen=True, kw_only=True, tag="disk"):
+    """So much is free on a volume. Asked in a pod that mounts it, if need be one of our own."""
+
+    claim: str
+    mount: str
+    """Where pods of the blueprint mount the claim."""
+    free_gib: Amount
+
+
+class FilesCheck(Check, frozen=True, kw_only=True, tag="files"):
+    """So many files lie on a volume: data that the operator brought. Asked as for `disk`."""
+
+    claim: str
+    mount: str
+    folder: str
+    """Below `mount`; may hold `${name}`."""
+    pattern: str = "*"
+    at_least: Amount = 1
+
+
+class ToolCheck(Check, frozen=True, kw_only=True, tag="tool"):
+    """A program is on PATH where the runner works."""
+
+    program: str
+
+
+AnyCheck = (
+    PodsCheck
+    | ObjectCheck
+    | NodesCheck
+    | VersionCheck
+    | PoolCheck
+    | QuotaCheck
+    | CapacityCheck
+    | SecretCheck
+    | RegistryCheck
+    | DiskCheck
+    | FilesCheck
+    | ToolCheck
+)

@@ -1,0 +1,78 @@
+"""Checks of the AWS account: quotas, capacity reservations, images in ECR."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from actions.base.errors import ConsoleError, MissingError
+from actions.blueprint.checks import QuotaCheck
+from actions.cloud.capacity import Reservation, fetch_reservation
+from actions.cloud.registry import Repository, fetch_digest
+from actions.cloud.session import AwsSession
+from actions.run.checks.seen import Seen, failed, passed, unknown
+
+CAPACITY_BLOCK = "CAPACITY_BLOCK"
+
+
+@asynccontextmanager
+async def aws_session(region: str) -> AsyncIterator[AwsSession]:
+    """A session for a few calls."""
+    session = AwsSession(region=region, threads=1)
+    try:
+        yield session
+    finally:
+        session.close()
+
+
+async def see_quota(check: QuotaCheck, *, region: str, wanted: float) -> Seen:
+    """Whether a service quota is at least `wanted`."""
+    async with aws_session(region) as session:
+        try:
+            answer = await session.call(
+                "service-quotas", "get_service_quota", ServiceCode=check.service, QuotaCode=check.code
+            )
+            found = float(answer["Quota"]["Value"])
+        except (ConsoleError, KeyError) as error:
+            return unknown(f"The quota {check.code} cannot be looked up: {error}")
+    said = f"The quota is {found:g}, {wanted:g} wanted."
+    return passed(said) if found >= wanted else failed(said)
+
+
+async def see_capacity(*, region: str, capacity_type: str, reservation_id: str, instance_type: str, count: int) -> Seen:
+    """Whether the reservation that is named has room, and whether one is named where it must be."""
+    if not reservation_id:
+        if capacity_type == CAPACITY_BLOCK:
+            return failed("A capacity block needs the id of its reservation.")
+        return passed(f"{capacity_type}, without a reservation.")
+    async with aws_session(region) as session:
+        try:
+            found = await fetch_reservation(session, reservation_id)
+        except MissingError as error:
+            return failed(error.message)
+        except ConsoleError as error:
+            return unknown(f"The reservation {reservation_id} cannot be looked up: {error.message}")
+    return reservation_seen(found, instance_type=instance_type, count=count)
+
+
+def reservation_seen(found: Reservation, *, instance_type: str, count: int) -> Seen:
+    """The verdict on a reservation."""
+    if found.state != "active":
+        return failed(f"The reservation {found.id} is {found.state}.")
+    if found.instance_type != instance_type:
+        return failed(f"The reservation {found.id} is for {found.instance_type}, not {instance_type}.")
+    if found.available < count:
+        return failed(f"The reservation {found.id} has {found.available} of {found.total} left, {count} wanted.")
+    return passed(f"The reservation {found.id} has {found.available} × {instance_type} in {found.zone}.")
+
+
+async def see_ecr_image(repository: Repository, tag: str) -> Seen:
+    """Whether an image is in ECR."""
+    async with aws_session(repository.region) as session:
+        try:
+            digest = await fetch_digest(session, repository, tag)
+        except ConsoleError as error:
+            return unknown(f"ECR cannot be asked: {error.message}")
+    if digest is None:
+        return failed(f"{repository.url} has no image {tag}.")
+    return passed(f"{repository.name}:{tag} is {digest[:19]}….")

@@ -1,0 +1,144 @@
+"""Who looks for each kind of check."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from actions.base.errors import ConsoleError, ParameterError
+from actions.blueprint.checks import (
+    AnyCheck,
+    CapacityCheck,
+    DiskCheck,
+    FilesCheck,
+    NodesCheck,
+    ObjectCheck,
+    PodsCheck,
+    PoolCheck,
+    QuotaCheck,
+    RegistryCheck,
+    SecretCheck,
+    ToolCheck,
+    VersionCheck,
+)
+from actions.cloud.registry import repository_of
+from actions.run.access import Connection
+from actions.run.checks.account import see_capacity, see_ecr_image, see_quota
+from actions.run.checks.cluster import see_nodes, see_object, see_pods, see_pool, see_version
+from actions.run.checks.internet import image_of, see_huggingface, see_image
+from actions.run.checks.machine import see_tool
+from actions.run.checks.seen import Seen, failed, passed
+from actions.run.checks.volume import see_disk, see_files
+from actions.run.onvolume import Volume
+from actions.run.secrets import fetch_secrets
+from actions.run.stages.names import ref_of_name
+from actions.run.work import StageWork
+
+
+async def ask(work: StageWork, connection: Connection, check: AnyCheck) -> Seen:
+    """Look once.
+
+    Raises:
+        ConsoleError: The cluster cannot be asked, or says that something is not there.
+    """
+    match check:
+        case PodsCheck() | NodesCheck() | ObjectCheck() | PoolCheck() | VersionCheck():
+            return await _ask_cluster(work, connection, check)
+        case QuotaCheck() | CapacityCheck():
+            return await _ask_account(work, check)
+        case RegistryCheck():
+            return await _ask_registry(work, check)
+        case SecretCheck():
+            return await _ask_secret(work, check)
+        case DiskCheck() | FilesCheck():
+            return await _ask_volume(work, check)
+        case ToolCheck():
+            return see_tool(check.program)
+        case _ as never:
+            assert_never(never)
+
+
+async def _ask_cluster(
+    work: StageWork,
+    connection: Connection,
+    check: PodsCheck | NodesCheck | ObjectCheck | PoolCheck | VersionCheck,
+) -> Seen:
+    match check:
+        case PodsCheck():
+            return await see_pods(connection, check)
+        case NodesCheck():
+            return await see_nodes(
+                connection,
+                check,
+                selector=work.text(check.selector),
+                at_least=_whole(work, check.at_least),
+                amount=work.text(str(check.amount)),
+            )
+        case ObjectCheck():
+            return await see_object(connection, ref_of_name(check.object, work.namespace))
+        case PoolCheck():
+            return await see_pool(connection, work.text(check.instance_type))
+        case VersionCheck():
+            return await see_version(connection, check)
+        case _ as never:
+            assert_never(never)
+
+
+async def _ask_account(work: StageWork, check: QuotaCheck | CapacityCheck) -> Seen:
+    region = work.view.cluster.region
+    if isinstance(check, QuotaCheck):
+        return await see_quota(check, region=region, wanted=_number(work, check.amount))
+    return await see_capacity(
+        region=region,
+        capacity_type=work.text(check.capacity_type),
+        reservation_id=work.text(check.reservation),
+        instance_type=work.text(check.instance_type),
+        count=_whole(work, check.count),
+    )
+
+
+async def _ask_registry(work: StageWork, check: RegistryCheck) -> Seen:
+    text = work.text(check.image)
+    image = image_of(text)
+    repository = repository_of(f"{image.host}/{image.name}")
+    if repository is not None:
+        return await see_ecr_image(repository, image.reference)
+    has_login = bool(check.login and work.binding.values.get(check.login))
+    return await see_image(text, has_login=has_login)
+
+
+async def _ask_secret(work: StageWork, check: SecretCheck) -> Seen:
+    reference = str(work.binding.values.get(check.parameter, ""))
+    if not reference:
+        return failed(f"{check.parameter} is not given.")
+    try:
+        found = await fetch_secrets([reference], region=work.view.cluster.region)
+    except ConsoleError as error:
+        return failed(error.message)
+    if not check.huggingface:
+        return passed(f"{reference} can be read.")
+    return await see_huggingface(check.huggingface, found[reference])
+
+
+async def _ask_volume(work: StageWork, check: DiskCheck | FilesCheck) -> Seen:
+    volume = Volume(work.namespace, check.claim, check.mount)
+    if isinstance(check, DiskCheck):
+        return await see_disk(work, volume, _number(work, check.free_gib))
+    return await see_files(
+        work,
+        volume,
+        folder=work.text(check.folder),
+        pattern=check.pattern,
+        at_least=_whole(work, check.at_least),
+    )
+
+
+def _number(work: StageWork, amount: int | str) -> float:
+    text = work.text(str(amount))
+    try:
+        return float(text)
+    except ValueError as error:
+        raise ParameterError(f"{text!r} is no number.", hint="Correct the check in the blueprint.") from error
+
+
+def _whole(work: StageWork, amount: int | str) -> int:
+    return round(_number(work, amount))

@@ -1,0 +1,176 @@
+"""Checks of the cluster: pods, objects, nodes, node pools, version."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from actions.blueprint.checks import NodesCheck, PodsCheck, VersionCheck
+from actions.cluster.conditions import WorkState, verdict_of
+from actions.cluster.objects import ObjectRef, list_objects
+from actions.cluster.quantity import parse_quantity
+from actions.run.access import Connection
+from actions.run.checks.seen import Seen, failed, passed, unknown
+from actions.run.stages.objects import fetch_or_none
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+
+_FAMILY = re.compile(r"(?P<category>[a-z]+)(?P<generation>\d+)")
+_VERSION = re.compile(r"^v?(\d+)\.(\d+)")
+_NAMED_NODES = 3
+
+Manifest = Mapping[str, Any]
+
+
+async def see_pods(connection: Connection, check: PodsCheck) -> Seen:
+    """Whether enough pods match, and all that match are healthy."""
+    pods = await list_objects(
+        connection.session,
+        connection.discovery,
+        "v1",
+        "Pod",
+        namespace=check.namespace,
+        label_selector=check.selector,
+    )
+    verdicts = [(pod["metadata"]["name"], verdict_of(pod)) for pod in pods]
+    healthy = [name for name, verdict in verdicts if verdict.state in (WorkState.RUNNING, WorkState.FINISHED)]
+    for name, verdict in verdicts:
+        if name not in healthy:
+            return failed(f"{name}: {verdict.reason} {verdict.message}".strip())
+    if len(healthy) < check.at_least:
+        return failed(f"{len(healthy)} pods, {check.at_least} wanted.")
+    return passed(f"{len(healthy)} pods are healthy.")
+
+
+async def see_object(connection: Connection, ref: ObjectRef) -> Seen:
+    """Whether an object is there and ready."""
+    found = await fetch_or_none(connection, ref)
+    if found is None:
+        return failed(f"{ref.describe()} is not there.")
+    verdict = verdict_of(found)
+    words = verdict.message or verdict.reason
+    if verdict.state in (WorkState.RUNNING, WorkState.FINISHED):
+        return passed(words)
+    return unknown(words) if verdict.state is WorkState.UNKNOWN else failed(words)
+
+
+async def see_nodes(connection: Connection, check: NodesCheck, *, selector: str, at_least: int, amount: str) -> Seen:
+    """Whether enough ready nodes match, each with `amount` of the check's resource for pods.
+
+    Args:
+        connection: The cluster.
+        check: Its texts are given by the other arguments, filled in.
+        selector: Label selector.
+        at_least: Number of nodes.
+        amount: A Kubernetes quantity.
+    """
+    nodes = await list_objects(connection.session, connection.discovery, "v1", "Node", label_selector=selector)
+    return nodes_seen(nodes, resource=check.resource, at_least=at_least, amount=amount)
+
+
+def nodes_seen(nodes: list[dict[str, Any]], *, resource: str, at_least: int, amount: str) -> Seen:
+    """The verdict on a list of nodes; says of the first that do not fit what they have."""
+    ready = [node for node in nodes if verdict_of(node).state is WorkState.RUNNING]
+    fitting = [node for node in ready if _offered(node, resource) >= parse_quantity(amount)] if resource else ready
+    if len(fitting) >= at_least:
+        each = f", each with {amount} {resource} or more" if resource else ""
+        return passed(f"{len(fitting)} nodes are ready{each}.")
+    if not nodes:
+        return failed(f"No node matches, {at_least} wanted.")
+    short = [node for node in ready if node not in fitting][:_NAMED_NODES]
+    lacking = "; ".join(f"{node['metadata']['name']} has {_shown(node, resource)} {resource}" for node in short)
+    with_what = f" with {amount} {resource}" if resource else ""
+    said = f"{len(fitting)} of {len(nodes)} nodes are ready{with_what}, {at_least} wanted."
+    return failed(f"{said} {lacking}." if lacking else said)
+
+
+async def see_version(connection: Connection, check: VersionCheck) -> Seen:
+    """Whether the server's version is in the range."""
+    version = (await connection.session.identity()).version
+    return version_seen(version, minimum=check.minimum, maximum=check.maximum)
+
+
+def version_seen(version: str, *, minimum: str, maximum: str) -> Seen:
+    """The verdict on a version such as `v1.32.3-eks-bb2d`; bounds such as `1.29`, empty for none."""
+    found = _minor(version)
+    if found is None:
+        return unknown(f"The server says {version or 'nothing'} of its version.")
+    shown = f"Kubernetes {found[0]}.{found[1]}"
+    if minimum and found < (_minor(minimum) or found):
+        return failed(f"{shown} is older than {minimum}.")
+    if maximum and found > (_minor(maximum) or found):
+        return failed(f"{shown} is newer than {maximum}, the newest that this was made for.")
+    return passed(f"{shown}.")
+
+
+async def see_pool(connection: Connection, instance_type: str) -> Seen:
+    """Whether there are nodes of a type, or a NodePool that may start them."""
+    nodes = await list_objects(
+        connection.session, connection.discovery, "v1", "Node", label_selector=f"{INSTANCE_TYPE}={instance_type}"
+    )
+    if nodes:
+        return passed(f"{len(nodes)} {instance_type} are there.")
+    pools = await list_objects(connection.session, connection.discovery, "karpenter.sh/v1", "NodePool")
+    allowing = [pool["metadata"]["name"] for pool in pools if allows_instance_type(pool, instance_type)]
+    if allowing:
+        return passed(f"{', '.join(allowing)} may start {instance_type}.")
+    return failed(f"No node is a {instance_type}, and no NodePool may start one.")
+
+
+def allows_instance_type(pool: Manifest, instance_type: str) -> bool:
+    """Whether a Karpenter NodePool's requirements let it start this instance type.
+
+    Requirements on what is not derived from the type's name (zones, capacity type) do not count.
+
+    Source: karpenter.sh/v1 NodePool, `spec.template.spec.requirements`; labels of karpenter-provider-aws v1.
+    """
+    family, _, size = instance_type.partition(".")
+    name = _FAMILY.match(family)
+    known = {
+        INSTANCE_TYPE: instance_type,
+        "beta.kubernetes.io/instance-type": instance_type,
+        "karpenter.k8s.aws/instance-family": family,
+        "karpenter.k8s.aws/instance-size": size,
+        "karpenter.k8s.aws/instance-category": name["category"] if name else "",
+        "karpenter.k8s.aws/instance-generation": name["generation"] if name else "",
+    }
+    requirements = (((pool.get("spec") or {}).get("template") or {}).get("spec") or {}).get("requirements") or ()
+    return all(_is_met(entry, known[entry["key"]]) for entry in requirements if entry.get("key") in known)
+
+
+def _is_met(requirement: Manifest, value: str) -> bool:
+    values = [str(item) for item in requirement.get("values") or ()]
+    match requirement.get("operator"):
+        case "In":
+            return value in values
+        case "NotIn":
+            return value not in values
+        case "Gt":
+            return _number(value) > _number(values[0])
+        case "Lt":
+            return _number(value) < _number(values[0])
+        case "DoesNotExist":
+            return False
+    return True
+
+
+def _number(text: str) -> float:
+    return float(text) if text.isdigit() else math.nan
+
+
+def _shown(node: Manifest, resource: str) -> str:
+    return str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "no"))
+
+
+def _offered(node: Manifest, resource: str) -> float:
+    try:
+        return float(parse_quantity(str(((node.get("status") or {}).get("allocatable") or {}).get(resource, "0"))))
+    except ValueError:
+        return 0.0
+
+
+def _minor(version: str) -> tuple[int, int] | None:
+    match = _VERSION.match(version)
+    return (int(match[1]), int(match[2])) if match else None

@@ -1,0 +1,30 @@
+"""What a check has seen."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from actions.run.records import CheckResult
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A result with the words for it."""
+
+    result: CheckResult
+    detail: str
+
+
+def passed(detail: str) -> Seen:
+    """It is as it should be."""
+    return Seen(CheckResult.PASSED, detail)
+
+
+def failed(detail: str) -> Seen:
+    """It is not."""
+    return Seen(CheckResult.FAILED, detail)
+
+
+def unknown(detail: str) -> Seen:
+    """Nobody could say."""
+    return Seen(CheckResult.UNKNOWN, detail)

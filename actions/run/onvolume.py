@@ -1,0 +1,180 @@
+"""Commands on a volume: in a pod of the run that mounts it, or in a short Job that does nothing else.
+
+The Job removes itself a few minutes after its end, should nobody be left to delete it.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError, MissingError
+from actions.base.untrusted import one_line
+from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
+from actions.cluster.conditions import WorkState, verdict_of
+from actions.cluster.exec import run_in_pod
+from actions.cluster.objects import ObjectRef, create, delete, fetch, list_objects
+from actions.run.access import Connection
+
+IMAGE = "public.ecr.aws/docker/library/busybox:1.36"
+JOB_SECONDS = 180
+EXEC_SECONDS = 60.0
+
+_LOOK_SECONDS = 0.5
+_KEPT_SECONDS = 300
+_LOG_LIMIT_BYTES = 8 << 20
+_ENDED = (WorkState.FINISHED, WorkState.FAILED)
+
+Script = Callable[[str], str]
+"""Makes the shell script for the path at which the volume is mounted."""
+
+
+@dataclass(frozen=True, slots=True)
+class Volume:
+    """A claim, as the pods of a run see it."""
+
+    namespace: str
+    claim: str
+    mount: str
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    pod: str
+    container: str
+    mount: str
+
+
+async def run_on_volume(connection: Connection, volume: Volume, script: Script, *, run_id: str, clock: Clock) -> str:
+    """Run a shell script where the volume is mounted, and return what it wrote to stdout.
+
+    Args:
+        connection: The run's cluster.
+        volume: Which.
+        script: Must be quick, and may only look.
+        run_id: Its pods are looked at first; a Job carries its label.
+        clock: For waiting.
+
+    Raises:
+        ConsoleError: It cannot be run, or the script failed.
+    """
+    async for place in _places(connection, volume, run_id):
+        argv = ["sh", "-c", script(place.mount)]
+        session = connection.session
+        try:
+            result = await run_in_pod(
+                session, volume.namespace, place.pod, place.container, argv, deadline_seconds=EXEC_SECONDS
+            )
+        except ConsoleError:
+            continue  # it ended meanwhile, or its image has no shell
+        if result.exit_code == 0:
+            return result.stdout.decode("utf-8", "replace")
+    return await _run_job(connection, volume, script(volume.mount), run_id=run_id, clock=clock)
+
+
+async def _places(connection: Connection, volume: Volume, run_id: str) -> AsyncIterator[_Place]:
+    """Running containers of the run that mount the claim."""
+    pods = await list_objects(
+        connection.session,
+        connection.discovery,
+        "v1",
+        "Pod",
+        namespace=volume.namespace,
+        label_selector=f"{RUN_LABEL}={run_id}",
+    )
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
+            for place in _mounts(pod, volume.claim):
+                yield place
+
+
+def _mounts(pod: Mapping[str, Any], claim: str) -> Iterator[_Place]:
+    spec = pod["spec"]
+    names = {
+        entry["name"]
+        for entry in spec.get("volumes") or ()
+        if (entry.get("persistentVolumeClaim") or {}).get("claimName") == claim
+    }
+    for container in spec["containers"]:
+        for mount in container.get("volumeMounts") or ():
+            if mount["name"] in names and not mount.get("subPath"):
+                yield _Place(pod["metadata"]["name"], container["name"], str(mount["mountPath"]))
+
+
+async def _run_job(connection: Connection, volume: Volume, script: str, *, run_id: str, clock: Clock) -> str:
+    job = await create(connection.session, connection.discovery, _job(volume, script, run_id))
+    ref = ObjectRef("batch/v1", "Job", volume.namespace, job["metadata"]["name"])
+    try:
+        state = await _ended(connection, ref, clock)
+        said = await _log_of(connection, ref)
+        if state is WorkState.FAILED:
+            raise MissingError(f"{ref.describe()} could not look at {volume.claim}: {_last_line(said)}")
+        return said
+    finally:
+        await delete(connection.session, connection.discovery, ref)
+
+
+def _job(volume: Volume, script: str, run_id: str) -> dict[str, Any]:
+    labels = {MANAGED_BY: MANAGER, RUN_LABEL: run_id}
+    container = {
+        "name": "look",
+        "image": IMAGE,
+        "command": ["sh", "-c", script],
+        "volumeMounts": [{"name": "data", "mountPath": volume.mount, "readOnly": True}],
+        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
+    }
+    pod = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": volume.claim}}],
+    }
+    return {
+        "apiVersion": "batch/v1",
+        "kind": "Job",
+        "metadata": {"name": f"eksml-look-{secrets.token_hex(4)}", "namespace": volume.namespace, "labels": labels},
+        "spec": {
+            "backoffLimit": 0,
+            "activeDeadlineSeconds": JOB_SECONDS,
+            "ttlSecondsAfterFinished": _KEPT_SECONDS,
+            "template": {"metadata": {"labels": labels}, "spec": pod},
+        },
+    }
+
+
+async def _ended(connection: Connection, ref: ObjectRef, clock: Clock) -> WorkState:
+    end = clock.monotonic() + JOB_SECONDS + EXEC_SECONDS
+    while clock.monotonic() < end:
+        verdict = verdict_of(await fetch(connection.session, connection.discovery, ref))
+        if verdict.state in _ENDED:
+            return verdict.state
+        await clock.sleep(_LOOK_SECONDS)
+    return WorkState.FAILED
+
+
+async def _log_of(connection: Connection, ref: ObjectRef) -> str:
+    """What the Job's pod wrote; why it did not start, if it did not."""
+    pods = await list_objects(
+        connection.session,
+        connection.discovery,
+        "v1",
+        "Pod",
+        namespace=ref.namespace,
+        label_selector=f"batch.kubernetes.io/job-name={ref.name}",
+    )
+    for pod in pods:
+        path = f"/api/v1/namespaces/{ref.namespace}/pods/{pod['metadata']['name']}/log"
+        try:
+            body = await connection.session.request("GET", path, query={"limitBytes": str(_LOG_LIMIT_BYTES)})
+        except ConsoleError:
+            verdict = verdict_of(pod)
+            return f"{verdict.reason} {verdict.message}"
+        return body.decode("utf-8", "replace")
+    return "it has no pod any more"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return one_line(lines[-1])[:300] if lines else "no output."

@@ -1,0 +1,145 @@
+"""Images, the EFA rule, secrets and tags, against moto: the API as AWS describes it."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from actions.base.errors import FormatError, MissingError
+from actions.cloud.network import Direction, add_self_rule, fetch_self_rules, remove_rules
+from actions.cloud.registry import Repository, fetch_digest, fetch_login, repository_of
+from actions.cloud.secrets import fetch_secret
+from actions.cloud.session import AwsSession
+from actions.cloud.tags import fetch_tagged
+
+REGION = "us-west-2"
+ACCOUNT = "123456789012"
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _moto(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+
+
+@pytest.fixture
+def session() -> Iterator[AwsSession]:
+    made = AwsSession(region=REGION)
+    yield made
+    made.close()
+
+
+def client(service: str) -> Any:
+    make: Any = boto3.client
+    return make(service, region_name=REGION)
+
+
+def a_group(name: str) -> str:
+    vpc = client("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    return str(client("ec2").create_security_group(GroupName=name, Description="nodes", VpcId=vpc)["GroupId"])
+
+
+def an_image(repository: str, tag: str) -> str:
+    config = {"digest": "sha256:" + hashlib.sha256(b"config").hexdigest(), "size": 1}
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+            "config": {"mediaType": "application/vnd.docker.container.image.v1+json", **config},
+            "layers": [],
+        }
+    )
+    ecr = client("ecr")
+    ecr.create_repository(repositoryName=repository)
+    answer = ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag=tag)
+    return str(answer["image"]["imageId"]["imageDigest"])
+
+
+async def test_the_digest_of_a_tag_is_found(session: AwsSession) -> None:
+    digest = an_image("nemo", "24.01")
+    repository = Repository(ACCOUNT, REGION, "nemo")
+    assert await fetch_digest(session, repository, "24.01") == digest
+    assert await fetch_digest(session, repository, "24.07") is None
+    assert await fetch_digest(session, Repository(ACCOUNT, REGION, "other"), "24.01") is None
+
+
+async def test_docker_is_given_a_login_that_is_not_shown(session: AwsSession) -> None:
+    login = await fetch_login(session, Repository(ACCOUNT, REGION, "nemo"))
+    assert login.username == "AWS"
+    assert login.password
+    assert login.password not in repr(login)
+
+
+@pytest.mark.parametrize(
+    ("url", "name"),
+    [
+        ("111122223333.dkr.ecr.us-west-2.amazonaws.com/team/nemo", "team/nemo"),
+        ("nvcr.io/nvidia/nemo", None),
+        ("public.ecr.aws/hpc-cloud/nccl-tests", None),
+    ],
+)
+def test_an_address_is_told_apart_from_those_of_other_registries(url: str, name: str | None) -> None:
+    repository = repository_of(url)
+    assert (repository.name if repository else None) == name
+    assert repository is None or repository.url == url
+
+
+async def test_a_group_is_opened_to_itself_both_ways_and_closed_again(session: AwsSession) -> None:
+    group = a_group("efa")
+    assert await fetch_self_rules(session, group) == []
+    for direction in Direction:
+        assert (await add_self_rule(session, group, direction, {"eksml-run": "r"})).startswith("sgr-")
+        assert await add_self_rule(session, group, direction, {"eksml-run": "r"}) == ""
+    rules = await fetch_self_rules(session, group)
+    assert {rule.direction for rule in rules} == set(Direction)
+    assert all(rule.tags == {"eksml-run": "r"} for rule in rules)
+    for rule in rules:
+        await remove_rules(session, group, rule.direction, [rule.id])
+    assert await fetch_self_rules(session, group) == []
+
+
+async def test_a_narrower_rule_is_not_the_one_that_efa_needs(session: AwsSession) -> None:
+    group = a_group("narrow")
+    pair = {"IpProtocol": "tcp", "FromPort": 1025, "ToPort": 65535, "UserIdGroupPairs": [{"GroupId": group}]}
+    client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[pair])
+    assert await fetch_self_rules(session, group) == []
+
+
+async def test_a_group_that_is_not_there_is_missing(session: AwsSession) -> None:
+    with pytest.raises(MissingError):
+        await add_self_rule(session, "sg-00000000000000000", Direction.INGRESS, {"eksml-run": "r"})
+
+
+async def test_a_secret_is_fetched_by_its_name(session: AwsSession) -> None:
+    client("secretsmanager").create_secret(Name="team/hf", SecretString="hf_abc\n")
+    assert await fetch_secret(session, "team/hf") == "hf_abc"
+    with pytest.raises(MissingError):
+        await fetch_secret(session, "team/none")
+
+
+async def test_a_secret_that_is_no_text_is_refused(session: AwsSession) -> None:
+    client("secretsmanager").create_secret(Name="team/bytes", SecretBinary=b"\x00")
+    with pytest.raises(FormatError, match="team/bytes holds no text"):
+        await fetch_secret(session, "team/bytes")
+
+
+async def test_what_carries_a_tag_is_listed(session: AwsSession) -> None:
+    vpc = client("ec2").create_vpc(CidrBlock="10.1.0.0/16")["Vpc"]["VpcId"]
+    client("ec2").create_tags(Resources=[vpc], Tags=[{"Key": "eksml-run", "Value": "run-7"}])
+    (arn,) = await fetch_tagged(session, "eksml-run", "run-7")
+    assert arn.endswith(f"vpc/{vpc}")
+    assert await fetch_tagged(session, "eksml-run", "run-8") == ()

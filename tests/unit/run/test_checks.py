@@ -1,0 +1,173 @@
+"""What checks make of what they see."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+from aiohttp import web
+
+from actions.cloud.capacity import Reservation
+from actions.run.checks.account import reservation_seen, see_capacity
+from actions.run.checks.cluster import nodes_seen, version_seen
+from actions.run.checks.internet import Image, image_of, see_huggingface, see_image
+from actions.run.checks.machine import see_tool
+from actions.run.checks.volume import below, free_gib_of
+from actions.run.records import CheckResult
+
+EFA = "vpc.amazonaws.com/efa"
+PASSED, FAILED, UNKNOWN = CheckResult.PASSED, CheckResult.FAILED, CheckResult.UNKNOWN
+
+
+def a_node(name: str, *, is_ready: bool = True, **allocatable: str) -> dict[str, Any]:
+    condition = {"type": "Ready", "status": str(is_ready)}
+    named = {key.replace("_", "-") if key.startswith("huge") else EFA: value for key, value in allocatable.items()}
+    return {
+        "apiVersion": "v1",
+        "kind": "Node",
+        "metadata": {"name": name},
+        "status": {"conditions": [condition], "allocatable": named},
+    }
+
+
+def test_nodes_that_lack_a_device_are_named_with_what_they_have() -> None:
+    seen = nodes_seen([a_node("a", efa="4"), a_node("b", efa="1"), a_node("c")], resource=EFA, at_least=3, amount="4")
+    assert seen.result is FAILED
+    assert seen.detail == (f"1 of 3 nodes are ready with 4 {EFA}, 3 wanted. b has 1 {EFA}; c has no {EFA}.")
+    assert nodes_seen([a_node("a", efa="4")], resource=EFA, at_least=1, amount="4").result is PASSED
+
+
+def test_hugepages_are_compared_as_quantities() -> None:
+    nodes = [a_node("a", hugepages_2Mi="21122Mi")]
+    assert nodes_seen(nodes, resource="hugepages-2Mi", at_least=1, amount="5120Mi").result is PASSED
+    assert nodes_seen(nodes, resource="hugepages-2Mi", at_least=1, amount="32Gi").result is FAILED
+
+
+def test_no_node_at_all_is_said_in_other_words() -> None:
+    assert nodes_seen([], resource="", at_least=2, amount="0").detail == "No node matches, 2 wanted."
+
+
+@pytest.mark.parametrize(
+    ("version", "result"),
+    [
+        ("v1.32.3-eks-bb2d", PASSED),
+        ("v1.28.9", FAILED),
+        ("v1.35.0", FAILED),
+        ("", UNKNOWN),
+    ],
+)
+def test_a_version_is_compared_by_its_numbers(version: str, result: CheckResult) -> None:
+    assert version_seen(version, minimum="1.29", maximum="1.34").result is result
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (Reservation("cr-1", "active", "p5.48xlarge", "us-west-2b", 2, 2), "cr-1 has 2 × p5.48xlarge in us-west-2b"),
+        (Reservation("cr-1", "expired", "p5.48xlarge", "us-west-2b", 2, 2), "cr-1 is expired"),
+        (Reservation("cr-1", "active", "p4de.24xlarge", "us-west-2b", 2, 2), "is for p4de.24xlarge, not p5.48xlarge"),
+        (Reservation("cr-1", "active", "p5.48xlarge", "us-west-2b", 4, 1), "has 1 of 4 left, 2 wanted"),
+    ],
+)
+def test_a_reservation_must_be_open_for_the_nodes(found: Reservation, words: str) -> None:
+    seen = reservation_seen(found, instance_type="p5.48xlarge", count=2)
+    assert words in seen.detail
+    assert (seen.result is PASSED) == ("in us-west-2b" in words)
+
+
+async def test_a_capacity_block_without_its_reservation_fails_without_asking() -> None:
+    given = {"region": "us-west-2", "reservation_id": "", "instance_type": "p5.48xlarge", "count": 1}
+    assert (await see_capacity(capacity_type="CAPACITY_BLOCK", **given)).result is FAILED  # type: ignore[arg-type]
+    assert (await see_capacity(capacity_type="ON_DEMAND", **given)).result is PASSED  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("text", "image"),
+    [
+        ("nginx", Image("registry-1.docker.io", "library/nginx", "latest")),
+        ("team/tool:1.2", Image("registry-1.docker.io", "team/tool", "1.2")),
+        ("nvcr.io/nvidia/nemo:24.01", Image("nvcr.io", "nvidia/nemo", "24.01")),
+        ("127.0.0.1:5000/a@sha256:00", Image("127.0.0.1:5000", "a", "sha256:00")),
+    ],
+)
+def test_an_image_is_read_as_runtimes_do(text: str, image: Image) -> None:
+    assert image_of(text) == image
+
+
+@asynccontextmanager
+async def a_host(handler: Any) -> AsyncIterator[str]:
+    """Host and port of a server that answers everything with `handler`."""
+    app = web.Application()
+    app.router.add_route("*", "/{path:.*}", handler)
+    runner = web.AppRunner(app)
+    await runner.setup()
+    await web.TCPSite(runner, "127.0.0.1", 0).start()
+    try:
+        yield f"127.0.0.1:{runner.addresses[0][1]}"
+    finally:
+        await runner.cleanup()
+
+
+async def test_a_registry_that_wants_a_token_is_asked_with_one() -> None:
+    async def answer(request: web.Request) -> web.Response:
+        if request.path == "/token":
+            return web.json_response({"token": f"for {request.query['scope']}"})
+        if request.headers.get("Authorization") == "Bearer for repository:a/b:pull":
+            return web.Response(status=200 if request.path.endswith("/good") else 404)
+        realm = f'Bearer realm="http://{request.host}/token",service="x",scope="repository:a/b:pull"'
+        return web.Response(status=401, headers={"WWW-Authenticate": realm})
+
+    async with a_host(answer) as host:
+        assert (await see_image(f"{host}/a/b:good", has_login=False)).result is PASSED
+        missing = await see_image(f"{host}/a/b:bad", has_login=False)
+    assert (missing.result, missing.detail) == (FAILED, f"{host}/a/b has no bad.")
+
+
+async def test_a_registry_that_wants_a_login_passes_only_if_the_pods_have_one() -> None:
+    async def answer(_request: web.Request) -> web.Response:
+        return web.Response(status=401)
+
+    async with a_host(answer) as host:
+        assert (await see_image(f"{host}/a:1", has_login=True)).result is PASSED
+        assert (await see_image(f"{host}/a:1", has_login=False)).result is FAILED
+
+
+async def test_what_cannot_be_reached_is_unknown() -> None:
+    seen = await see_image("127.0.0.1:9/a:1", has_login=False)
+    assert (seen.result, "cannot be reached" in seen.detail) == (UNKNOWN, True)
+
+
+@pytest.mark.parametrize(
+    ("status", "result", "words"),
+    [(200, PASSED, "lets the token read"), (401, FAILED, "not accept the token"), (403, FAILED, "licence")],
+)
+async def test_hugging_face_says_whether_a_token_is_good(
+    monkeypatch: pytest.MonkeyPatch, status: int, result: CheckResult, words: str
+) -> None:
+    async def answer(request: web.Request) -> web.Response:
+        assert request.headers["Authorization"] == "Bearer hf_secret"
+        return web.Response(status=status)
+
+    async with a_host(answer) as host:
+        monkeypatch.setenv("HF_ENDPOINT", f"http://{host}")
+        seen = await see_huggingface("meta-llama/Llama-2-7b-hf", "hf_secret")
+    assert seen.result is result
+    assert words in seen.detail
+    assert "hf_secret" not in seen.detail
+
+
+def test_what_df_says_is_read() -> None:
+    text = "Filesystem 1024-blocks Used Available Capacity Mounted on\n10.0.0.1@tcp:/x 2516582400 1 1048576 1% /fsx\n"
+    assert free_gib_of(text) == 1.0
+    assert free_gib_of("df: /fsx: no such file") is None
+
+
+def test_a_path_is_found_where_another_pod_mounts_the_volume() -> None:
+    assert below("/fsx/processed/train", "/fsx", "/data") == "/data/processed/train"
+    assert below("/fsx", "/fsx", "/") == "/"
+
+
+def test_a_program_that_is_missing_fails() -> None:
+    assert see_tool("no-such-program-anywhere").result is FAILED
