@@ -15,6 +15,11 @@ variable "region" {
   type = string
 }
 
+variable "zone" {
+  type    = string
+  default = ""
+}
+
 locals {
   tail = substr(sha1(var.run_id), 0, 17)
 }

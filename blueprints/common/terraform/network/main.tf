@@ -6,7 +6,9 @@ data "aws_availability_zones" "available" {
 }
 
 locals {
-  zones = slice(data.aws_availability_zones.available.names, 0, 2)
+  names = data.aws_availability_zones.available.names
+  first = var.zone == "" ? local.names[0] : var.zone
+  zones = concat([local.first], slice([for name in local.names : name if name != local.first], 0, 1))
 }
 
 module "vpc" {

@@ -18,3 +18,14 @@ variable "vpc_cidr" {
   type        = string
   default     = "10.1.0.0/16"
 }
+
+variable "zone" {
+  description = "Zone of file system and accelerated nodes: where the capacity reservation is. Empty: the region's first."
+  type        = string
+  default     = ""
+
+  validation {
+    condition     = var.zone == "" || startswith(var.zone, var.region)
+    error_message = "The zone is not one of the region."
+  }
+}
