@@ -53,6 +53,10 @@ class InputError(ConsoleError):
         self.column = column
 
 
+class UnreadableError(InputError):
+    """A file that a command was given cannot be read: name another one."""
+
+
 class BlueprintError(InputError):
     """A blueprint is wrong: fix the file."""
 

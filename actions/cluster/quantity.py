@@ -6,27 +6,13 @@ from collections.abc import Iterable, Mapping
 from functools import lru_cache
 
 from actions.fleet.facts import NOTHING, Resources
+from actions.fleet.quantity import parse_quantity
 
-_UNITS = {
-    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
-    "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
-}  # fmt: skip
+__all__ = ["effective_requests", "parse_quantity", "resources_of"]
+
 _CORES_PER_NEURON_DEVICE = 2
 """Of Trainium 1 and Inferentia 2, for pods that ask for cores rather than devices."""
 _MEMO_SIZE = 16384
-
-
-@lru_cache(maxsize=_MEMO_SIZE)
-def parse_quantity(text: str) -> float:
-    """Read a quantity: `500m`, `16Gi`, `1e3`, `8`.
-
-    Raises:
-        ValueError: It is none.
-    """
-    unit = text[-2:] if text[-2:] in _UNITS else text[-1:]
-    if unit in _UNITS:
-        return float(text[: -len(unit)]) * _UNITS[unit]
-    return float(text)
 
 
 def resources_of(amounts: Mapping[str, str] | None) -> Resources:

@@ -1,16 +1,35 @@
-"""Amounts as a person reads them: cores, bytes, dollars."""
+"""Amounts: as Kubernetes writes them, as a person reads them."""
 
 from __future__ import annotations
 
 from decimal import ROUND_HALF_UP, Decimal
+from functools import lru_cache
 
 HOURS_PER_MONTH = 730
 """365 × 24 / 12, as AWS's own calculator and eks-node-viewer count a month."""
 
 UNKNOWN = "?"
 
+_UNITS = {
+    "Ki": 2.0**10, "Mi": 2.0**20, "Gi": 2.0**30, "Ti": 2.0**40, "Pi": 2.0**50, "Ei": 2.0**60,
+    "n": 1e-9, "u": 1e-6, "m": 1e-3, "k": 1e3, "M": 1e6, "G": 1e9, "T": 1e12, "P": 1e15, "E": 1e18,
+}  # fmt: skip
+_MEMO_SIZE = 16384
 _BINARY = ("", "Ki", "Mi", "Gi", "Ti", "Pi")
 _CENT = Decimal("0.01")
+
+
+@lru_cache(maxsize=_MEMO_SIZE)
+def parse_quantity(text: str) -> float:
+    """Read a quantity: `500m`, `16Gi`, `1e3`, `8`.
+
+    Raises:
+        ValueError: It is none.
+    """
+    unit = text[-2:] if text[-2:] in _UNITS else text[-1:]
+    if unit in _UNITS:
+        return float(text[: -len(unit)]) * _UNITS[unit]
+    return float(text)
 
 
 def format_cpu(milli: int) -> str:

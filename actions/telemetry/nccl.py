@@ -49,10 +49,21 @@ class OutOfBounds(msgspec.Struct, frozen=True, gc=False):
     ok: bool
 
 
+class NcclTable(msgspec.Struct, frozen=True, gc=False):
+    """One of several results in the same stream."""
+
+    rows: int
+    """How many rows stand above its average."""
+    avg_bus_bandwidth: float | None
+    """GB/s; `None` where it ended without."""
+
+
 class NcclReading(msgspec.Struct, frozen=True, gc=False):
     """What one run of nccl-tests printed, or several in one stream."""
 
     rows: tuple[NcclRow, ...] = ()
+    tables: tuple[NcclTable, ...] = ()
+    """In the order of the stream; rows behind the last average are one without."""
     avg_bus_bandwidth: float | None = None
     """As printed last, GB/s: the mean over all sizes, small ones included. May be NaN; `None` if it is not there."""
     out_of_bounds: OutOfBounds | None = None
@@ -94,6 +105,7 @@ class NcclReader:
         self._prefixes = PrefixReader()
         self._rows: list[NcclRow] = []
         self._reading = NcclReading()
+        self._tables: list[NcclTable] = []
 
     def feed(self, line: str) -> list[NcclRow]:
         """Read one line; the rows that it completes."""
@@ -110,13 +122,17 @@ class NcclReader:
 
     def reading(self) -> NcclReading:
         """All that has been read so far."""
-        return msgspec.structs.replace(self._reading, rows=tuple(self._rows))
+        open_rows = len(self._rows) - sum(table.rows for table in self._tables)
+        rest = (NcclTable(open_rows, None),) if open_rows else ()
+        return msgspec.structs.replace(self._reading, rows=tuple(self._rows), tables=(*self._tables, *rest))
 
     def _read_other(self, record: Record) -> None:
         changes: dict[str, object] = {}
         text = record.text
         if average := _AVERAGE.match(text):
             changes["avg_bus_bandwidth"] = number_or_none(average[1])
+            before = sum(table.rows for table in self._tables)
+            self._tables.append(NcclTable(len(self._rows) - before, number_or_none(average[1])))
         elif bounds := _BOUNDS.match(text):
             changes["out_of_bounds"] = OutOfBounds(int(bounds[1]), bounds[2] == "OK")
         elif (error := _ERROR.search(text)) and not self._reading.error:

@@ -32,26 +32,47 @@ def is_nccom(text: str) -> bool:
     return "size(B)" in text and "busbw(GB/s)" in text
 
 
-def read_nccom(text: str) -> NccomReading:
-    """Read a whole output: cells are named by the header above them."""
-    prefixes, names = PrefixReader(), list[str]()
-    rows: list[dict[str, float | str]] = []
-    average: float | None = None
-    error: str | None = None
-    for line in text.splitlines():
-        record = prefixes.read(strip_controls(line), None)
+class NccomReader:
+    """Reads the output line by line: cells are named by the header above them."""
+
+    def __init__(self) -> None:
+        self._prefixes = PrefixReader()
+        self._names: list[str] = []
+        self._rows: list[dict[str, float | str]] = []
+        self._average: float | None = None
+        self._error: str | None = None
+
+    @property
+    def is_table(self) -> bool:
+        """Whether a header of such a table has come."""
+        return bool(self._names)
+
+    def feed(self, line: str) -> None:
+        """Read one line."""
+        record = self._prefixes.read(strip_controls(line), None)
         if record is None:
-            continue
+            return
         cells = record.text.split()
         if cells[0] == "size(B)":
-            names = cells
+            self._names = cells
         elif found := _AVERAGE.search(record.text):
-            average = number_of(found[1])
+            self._average = number_of(found[1])
         elif failure := _FAILURE.search(record.text):
-            error = error or failure[0].strip()
-        elif names and len(cells) == len(names) and cells[0].isdigit() and cells[1].isdigit():
-            rows.append(dict(zip(names, map(_cell_of, cells), strict=True)))
-    return NccomReading(tuple(rows), average, error)
+            self._error = self._error or failure[0].strip()
+        elif self._names and len(cells) == len(self._names) and cells[0].isdigit() and cells[1].isdigit():
+            self._rows.append(dict(zip(self._names, map(_cell_of, cells), strict=True)))
+
+    def reading(self) -> NccomReading:
+        """All that has been read so far."""
+        return NccomReading(tuple(self._rows), self._average, self._error)
+
+
+def read_nccom(text: str) -> NccomReading:
+    """Read a whole output."""
+    reader = NccomReader()
+    for line in text.splitlines():
+        reader.feed(line)
+    return reader.reading()
 
 
 def _cell_of(cell: str) -> float | str:

@@ -44,6 +44,8 @@ class NeuronListing(msgspec.Struct, frozen=True, gc=False):
     instance_id: str | None = None
     logical_core_config: int | None = None
     """Physical cores in a logical one; `None` where older tools do not say."""
+    columns: tuple[str, ...] = ()
+    """Of a table, as its header names them."""
     error: str = ""
     """The tool's own words where it listed nothing."""
 
@@ -72,6 +74,7 @@ def read_neuron_ls(text: str) -> NeuronListing:
         instance_type=head.get("instance-type"),
         instance_id=head.get("instance-id"),
         logical_core_config=_whole(head.get("logical-neuroncore-config", "")),
+        columns=_columns_of(table),
         error="" if devices else words or "neuron-ls printed nothing: no Neuron device can be seen here.",
     )
 
@@ -79,7 +82,7 @@ def read_neuron_ls(text: str) -> NeuronListing:
 def _devices_of(table: list[list[str]]) -> tuple[NeuronDevice, ...]:
     if len(table) < 2:
         return ()
-    columns = [" ".join(filter(None, pair)) for pair in zip(table[0], table[1], strict=False)]
+    columns = _columns_of(table)
     devices: list[NeuronDevice] = []
     for cells in table[2:]:
         row = dict(zip(columns, cells, strict=False))
@@ -90,6 +93,11 @@ def _devices_of(table: list[list[str]]) -> tuple[NeuronDevice, ...]:
             more = (*devices[-1].processes, *_processes_of(row))
             devices[-1] = msgspec.structs.replace(devices[-1], processes=more)
     return tuple(devices)
+
+
+def _columns_of(table: list[list[str]]) -> tuple[str, ...]:
+    """The header's two lines, joined."""
+    return tuple(" ".join(filter(None, pair)) for pair in zip(*table[:2], strict=False)) if len(table) > 1 else ()
 
 
 def _device_of(device: int, row: dict[str, str]) -> NeuronDevice:

@@ -38,8 +38,12 @@ class CoreUse(msgspec.Struct, frozen=True, gc=False):
     """One core over all runtimes."""
 
     util_max: float
-    """Percent."""
+    """Percent, the greatest of any runtime."""
     mem_bytes: int
+    util_sum: float = 0.0
+    """Percent over all runtimes."""
+    flops: int | None = None
+    """Floating-point operations a second; `None` where the tool does not count them."""
 
 
 class NeuronReport(msgspec.Struct, frozen=True, gc=False):
@@ -131,9 +135,16 @@ def _cores_of(reports: Sequence[Mapping[str, Any]]) -> dict[int, CoreUse]:
             if not name.isdigit():
                 continue
             before = cores.get(int(name), CoreUse(0.0, 0))
-            seen = _number(_table(in_use, name).get("neuroncore_utilization")) or 0.0
+            core = _table(in_use, name)
+            seen = _number(core.get("neuroncore_utilization")) or 0.0
             size = sum(_whole(part) or 0 for part in _table(used, name).values())
-            cores[int(name)] = CoreUse(max(before.util_max, seen), before.mem_bytes + size)
+            flops = _whole(core.get("effective_flops", core.get("flops")))
+            cores[int(name)] = CoreUse(
+                util_max=max(before.util_max, seen),
+                mem_bytes=before.mem_bytes + size,
+                util_sum=before.util_sum + seen,
+                flops=before.flops if flops is None else flops + (before.flops or 0),
+            )
     return cores
 
 

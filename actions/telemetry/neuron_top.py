@@ -20,6 +20,17 @@ _VCPU = re.compile(
     r"(System|Runtime) vCPU Usage.{0,400}?\[\s{0,4}(\d{1,3}(?:\.\d{1,4})?)%,\s{0,4}(\d{1,3}(?:\.\d{1,4})?)%\]"
 )
 _MEMORY = re.compile(r"^\s{0,8}(Host|Device) Used Memory\s{1,24}Total:\s{0,4}(\S{1,16})")
+_PARTS = {
+    name: re.compile(rf"{label}:\s{{0,4}}(\S{{1,16}})")
+    for name, label in (
+        ("tensors", "Tensors"),
+        ("constants", "Constants"),
+        ("model_code", "Model Code"),
+        ("runtime", "Runtime Memory"),
+        ("scratchpad", "Model Scratchpad"),
+    )
+}
+_TAB = re.compile(r"\[\d{1,3}\]:([\w.-]{1,40})")
 
 
 class NeuronScreen(msgspec.Struct, frozen=True, gc=False):
@@ -34,6 +45,15 @@ class NeuronScreen(msgspec.Struct, frozen=True, gc=False):
     host_used: str = ""
     """As shown: `888.4MB`."""
     device_used: str = ""
+    device_parts: dict[str, str] = {}
+    """What the devices' memory is used for, as shown: `tensors`, `constants`, `model_code`, `runtime`, `scratchpad`."""
+    tabs: tuple[str, ...] = ()
+    """One for all processes, one for each."""
+
+
+def is_top(text: str) -> bool:
+    """Whether `text` holds such a screen."""
+    return "neuron-top" in text or _AVERAGE.search(text) is not None
 
 
 def read_neuron_top(text: str) -> NeuronScreen:
@@ -42,6 +62,8 @@ def read_neuron_top(text: str) -> NeuronScreen:
     devices: dict[int, tuple[float, ...]] = {}
     vcpu: dict[str, tuple[float, float]] = {}
     memory = {"Host": "", "Device": ""}
+    parts: dict[str, str] = {}
+    tabs: tuple[str, ...] = ()
     for line in map(strip_controls, text.splitlines()):
         if found := _AVERAGE.search(line):
             average = float(found[1])
@@ -51,4 +73,8 @@ def read_neuron_top(text: str) -> NeuronScreen:
             vcpu[usage[1].lower()] = (float(usage[2]), float(usage[3]))
         elif total := _MEMORY.match(line):
             memory[total[1]] = total[2]
-    return NeuronScreen(average, devices, vcpu, memory["Host"], memory["Device"])
+            if total[1] == "Device":
+                parts = {name: found[1] for name, pattern in _PARTS.items() if (found := pattern.search(line))}
+        elif line.lstrip().startswith("Neuron Apps"):
+            tabs = tuple(_TAB.findall(line))
+    return NeuronScreen(average, devices, vcpu, memory["Host"], memory["Device"], parts, tabs)

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import re
 
+import msgspec
+
 from actions.telemetry.lines import strip_controls
 from actions.telemetry.smi_csv import QUERY_ARGV, QUERY_FIELDS, is_header, is_row, read_csv
+from actions.telemetry.smi_monitor import is_monitor, read_monitor
 from actions.telemetry.smi_reading import Gpu, MigDevice, SmiProcess, SmiReading
 from actions.telemetry.smi_table import is_table, read_table
 from actions.telemetry.smi_xml import is_xml, read_xml
@@ -32,12 +35,14 @@ def read(text: str) -> SmiReading:
     """
     text = text[:MAX_TEXT]
     if is_xml(text):
-        return read_xml(text)
+        return msgspec.structs.replace(read_xml(text), form="xml")
     plain = "\n".join(strip_controls(line) for line in text.splitlines())
     if is_table(plain):
-        return read_table(plain)
+        return msgspec.structs.replace(read_table(plain), form="table")
     first = next((line.strip() for line in plain.splitlines() if line.strip()), "")
-    if "NVSMI LOG" in plain or first.startswith("# gpu"):
+    if is_monitor(first):
+        return read_monitor(plain)
+    if "NVSMI LOG" in plain:
         return SmiReading(error=_OTHER_FORM)
     if _LISTED.match(first):
         return _read_list(plain)
@@ -54,4 +59,4 @@ def _read_list(text: str) -> SmiReading:
             gpus.append(Gpu(index=int(gpu[1]), name=gpu[2], uuid=gpu[3]))
         elif gpus and (mig := _LISTED_MIG.match(line)):
             migs.append(MigDevice(gpus[-1].index, int(mig[2]), profile=mig[1], uuid=mig[3]))
-    return SmiReading(tuple(gpus), tuple(migs))
+    return SmiReading(tuple(gpus), tuple(migs), form="L")

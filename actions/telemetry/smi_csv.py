@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 
-from actions.telemetry.smi_reading import Gpu, SmiProcess, SmiReading, amount_of, count_of, word_of
+from actions.telemetry.smi_reading import Gpu, SmiProcess, SmiReading, SmiRows, amount_of, count_of, word_of
 
 QUERY_FIELDS = (
     "index",
@@ -42,15 +42,18 @@ def is_row(line: str) -> bool:
 
 
 def read_csv(text: str) -> SmiReading:
-    """Read an answer. Without a header the columns are those of `QUERY_FIELDS`."""
+    """Read an answer. Without a header the columns are those of `QUERY_FIELDS`; of a loop the newest row is the GPU."""
     lines = [line for line in text.splitlines() if line.strip()]
-    names = list(QUERY_FIELDS)
+    names, heads = list(QUERY_FIELDS), list[str]()
     if lines and is_header(lines[0]):
+        heads = _cells_of(lines[0])
         names = _names_of(lines.pop(0))
+    kept = SmiRows(tuple(heads), cells=tuple(tuple(_cells_of(line)) for line in lines))
     rows = [dict(zip(names, _cells_of(line), strict=False)) for line in lines]
     if "pid" in names:
-        return SmiReading(processes=tuple(_process_of(row) for row in rows if row["pid"].isdigit()))
-    return SmiReading(gpus=tuple(_gpu_of(row, position) for position, row in enumerate(rows)))
+        return SmiReading(processes=tuple(_process_of(row) for row in rows if row["pid"].isdigit()), rows=kept)
+    newest = {gpu.index: gpu for gpu in (_gpu_of(row, position) for position, row in enumerate(rows))}
+    return SmiReading(gpus=tuple(newest.values()), rows=kept)
 
 
 def _names_of(line: str) -> list[str]:

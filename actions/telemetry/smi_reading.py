@@ -17,6 +17,8 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     """May end in `...`: older tables cut it."""
     uuid: str = ""
     bus_id: str = ""
+    persistence: str = ""
+    """`On`, `Off`; the driver model on Windows."""
     fan_pct: int | None = None
     temp_c: int | None = None
     perf: str | None = None
@@ -32,6 +34,7 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     """Volatile count; `None` with ECC off or with MIG."""
     mig_mode: str | None = None
     """`Enabled`, `Disabled`, with a `*` while a change waits for a reset; `N/A` on a GPU that has no MIG."""
+    compute_mode: str = ""
     errors: tuple[str, ...] = ()
     """Cells that said `ERR!`: `fan`, `temp`, `perf`, `power`, `cap`, `util`, `ecc`, `mig`; in other forms than the
     table, the names of their fields."""
@@ -46,6 +49,9 @@ class MigDevice(msgspec.Struct, frozen=True, gc=False):
     ci: int | None = None
     mem_used_mib: int | None = None
     mem_total_mib: int | None = None
+    sm: int | None = None
+    """Streaming multiprocessors."""
+    ecc_uncorrected: int | None = None
     profile: str = ""
     """`1g.10gb`, where the listing says it."""
     uuid: str = ""
@@ -64,6 +70,17 @@ class SmiProcess(msgspec.Struct, frozen=True, gc=False):
     ci: int | None = None
 
 
+class SmiRows(msgspec.Struct, frozen=True, gc=False):
+    """Rows as they were asked for: of a query, of `dmon`, of `pmon`."""
+
+    columns: tuple[str, ...]
+    """As the header names them; empty where there was none."""
+    units: tuple[str, ...] = ()
+    """Of `dmon` and `pmon`."""
+    cells: tuple[tuple[str, ...], ...] = ()
+    """`(n, columns)`, as printed."""
+
+
 class SmiReading(msgspec.Struct, frozen=True, gc=False):
     """One answer of nvidia-smi."""
 
@@ -76,6 +93,10 @@ class SmiReading(msgspec.Struct, frozen=True, gc=False):
     """Lines beside a good answer."""
     error: str = ""
     """The tool's own words where it gave no answer. That is a reading too."""
+    form: str = ""
+    """`table`, `xml` or `L`; empty for rows and errors."""
+    rows: SmiRows | None = None
+    """Of an answer that is a list of rows: as it stands."""
 
 
 def amount_of(text: str | None) -> float | None:

@@ -18,19 +18,20 @@ _TITLE = re.compile(r"^\|\s+NVIDIA-SMI\s")
 _DRIVER = re.compile(r"\b(?:Driver|KMD) Version:\s*([\d.]{1,20})")
 _CUDA = re.compile(r"\bCUDA (?:UMD )?Version:\s*([\d.]{1,20})")
 _TOP = re.compile(
-    r"^\|\s{1,8}(?P<index>\d{1,3})\s{1,2}(?P<name>\S.{0,60}?)\s{1,40}(?:On|Off|WDDM|TCC|MCDM)\s{0,4}\|"
+    r"^\|\s{1,8}(?P<index>\d{1,3})\s{1,2}(?P<name>\S.{0,60}?)\s{1,40}(?P<persistence>On|Off|WDDM|TCC|MCDM)\s{0,4}\|"
     r"\s{0,8}(?P<bus>[0-9A-Fa-f]{1,8}:\S{1,12})\s{1,8}(?:On|Off|N/A|ERR!)\s{0,4}\|\s{0,24}(?P<ecc>\S{1,12})\s{0,4}\|"
 )
 _LOW = re.compile(
     r"^\|\s{0,4}(?P<fan>\S{1,6})\s{1,8}(?P<temp>\S{1,6})\s{1,8}(?P<perf>P\d{1,2}|ERR!|N/A)\s{1,24}"
     r"(?P<power>\S{1,10})\s{0,4}/\s{0,4}(?P<cap>\S{1,10})\s{0,4}\|"
     r"\s{0,24}(?:(?P<used>\d{1,9})MiB\s{0,4}/\s{0,4}(?P<total>\d{1,9})MiB|\S{1,10}(?:\s{0,4}/\s{0,4}\S{1,10})?)\s{0,4}\|"
-    r"\s{0,12}(?P<util>\S{1,8})\s"
+    r"\s{0,12}(?P<util>\S{1,8})\s{1,12}(?P<mode>\S{1,24}(?: \S{1,24})?)?"
 )
 _MIG_MODE = re.compile(r"^\|\s{1,60}\|\s{1,40}\|\s{1,30}(?P<mode>Enabled\*?|Disabled\*?|N/A|ERR!)\s{0,4}\|")
 _MIG = re.compile(
     r"^\|\s{1,4}(?P<gpu>\d{1,3})\s{1,6}(?P<gi>\d{1,3}|N/A)\s{1,6}(?P<ci>\d{1,3}|N/A)\s{1,6}(?P<device>\d{1,3})\s{0,4}\|"
     r"\s{0,30}(?P<used>\d{1,9})MiB\s{0,4}/\s{0,4}(?P<total>\d{1,9})MiB\s{0,6}\|"
+    r"(?:\s{0,6}(?P<sm>\d{1,4})\s{1,8}(?P<ecc>\S{1,8})\s{0,4}\|)?"
 )
 _PROCESS = re.compile(
     r"^\|\s{1,8}(?P<gpu>\d{1,3})\s{1,8}(?:(?P<gi>N/A|\d{1,3})\s{1,8}(?P<ci>N/A|\d{1,3})\s{1,20})?"
@@ -73,6 +74,7 @@ def _gpu_of(top: re.Match[str]) -> Gpu:
         index=int(top["index"]),
         name=top["name"],
         bus_id=top["bus"],
+        persistence=top["persistence"],
         ecc_uncorrected=int(top["ecc"]) if top["ecc"].isdigit() else None,
         errors=("ecc",) if top["ecc"] == "ERR!" else (),
     )
@@ -97,7 +99,8 @@ def _completed(gpu: Gpu, low: re.Match[str]) -> Gpu:
         mem_used_mib=count_of(low["used"]),
         mem_total_mib=count_of(low["total"]),
         util_pct=count_of(low["util"]),
-        errors=gpu.errors + tuple(field for field, cell in cells.items() if cell == "ERR!"),
+        compute_mode=(low["mode"] or "").strip("| "),
+        errors=tuple(field for field, cell in cells.items() if cell == "ERR!") + gpu.errors,
     )
 
 
@@ -114,6 +117,8 @@ def _mig_of(row: re.Match[str]) -> MigDevice:
         ci=count_of(row["ci"]),
         mem_used_mib=int(row["used"]),
         mem_total_mib=int(row["total"]),
+        sm=count_of(row["sm"]),
+        ecc_uncorrected=count_of(row["ecc"]),
     )
 
 

@@ -21,6 +21,7 @@ examples:
   eksml-tui --demo --script life.yaml   play a script, without a terminal if need be
   eksml-tui nodes --output json         what the cluster costs, once
   eksml-tui why pytorchjob/esm1nv       why it is stuck, with evidence
+  kubectl logs train-0 | eksml-tui read log -o plot   the curves in a log
   eksml-tui runs list                   what has been launched from here
 
 exit codes: 0 done or passed, 1 failed, 2 bad usage or bad script, 3 a teardown left something
@@ -60,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _nodes(commands, cluster)
     _why(commands, cluster)
+    _read(commands)
     _blueprints(commands)
     _validate(commands)
     _plan(commands)
@@ -127,6 +129,16 @@ def _why(commands: Commands, cluster: _Options) -> None:
     )
     _add_options(why, cluster, suppress=True)
     why.add_argument("--output", "-o", choices=("table", "json"), default="table")
+
+
+def _read(commands: Commands) -> None:
+    read = commands.add_parser("read", help="read what a tool or a trainer printed, from a file or a pipe")
+    read.add_argument("kind", choices=("log", "nccl", "nvidia-smi", "neuron", "efa"), help="what printed it")
+    read.add_argument("file", nargs="?", default="-", metavar="FILE", help="a file, also gzipped (default: stdin)")
+    read.add_argument("--output", "-o", choices=("table", "json", "plot"), default="table")
+    read.add_argument(
+        "--metric", action="append", default=[], metavar="NAME", help="with log and plot: draw this one; repeatable"
+    )
 
 
 def _blueprints(commands: Commands) -> None:

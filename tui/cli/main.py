@@ -8,7 +8,7 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from actions.base.errors import ConfigError, ConsoleError, ScriptError
+from actions.base.errors import ConfigError, ConsoleError, ScriptError, UnreadableError
 from tui.cli.arguments import parse_arguments
 from tui.cli.streams import abandon, prepare_streams
 
@@ -19,6 +19,7 @@ _COMMANDS = {
     None: "tui.cli.console",
     "nodes": "tui.cli.nodes",
     "why": "tui.cli.why",
+    "read": "tui.cli.read",
     "blueprints": "tui.cli.catalogue",
     "validate": "tui.cli.catalogue",
     "plan": "tui.cli.catalogue",
@@ -32,7 +33,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program.
 
     Returns:
-        0 done or passed; 1 failed; 2 bad usage or bad script; 3 a teardown left something; 130 interrupted.
+        0 done or passed; 1 failed; 2 bad usage, a bad script, an unreadable file; 3 a teardown left something;
+        130 interrupted.
     """
     os.umask(0o077)
     prepare_streams()
@@ -73,4 +75,4 @@ def _complain(error: ConsoleError, *, debug: bool) -> int:
 
         sys.stderr.write(plain_text(redact("".join(traceback.format_exception(error)))))
     sys.stderr.write(f"eksml-tui: {plain_text(redact(error.sentence()))}\n")
-    return BAD_USAGE if isinstance(error, ScriptError) else FAILED
+    return BAD_USAGE if isinstance(error, ScriptError | UnreadableError) else FAILED

@@ -52,6 +52,19 @@ def heights_of(curve: Curve, *, is_log: bool) -> list[float | None]:
     return [y if math.isfinite(y) else None for y in curve.ys]
 
 
+def by_size(curve: Curve) -> Curve:
+    """The curve over the binary logarithm of its x; what is at 0 bytes has no place there."""
+    kept = [(math.log2(x), y) for x, y in zip(curve.xs, curve.ys, strict=True) if x > 0 and math.isfinite(x)]
+    return Curve(curve.name, [x for x, _ in kept], [y for _, y in kept])
+
+
+def size_ticks(low: float, high: float, most: int) -> list[float]:
+    """Powers of two between two of them (all as exponents), at most `most`, at least one."""
+    first, last = math.ceil(low - 1e-9), math.floor(high + 1e-9)
+    step = max(1, -(-(last - first + 1) // max(1, most)))
+    return [float(power) for power in range(first, last + 1, step)] or [low]
+
+
 def figures_of(curve: Curve, *, is_log: bool) -> Figures:
     """Last, least and greatest finite value, and how many are not shown."""
     finite = [y for y in curve.ys if math.isfinite(y)]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import ClassVar
 
 from rich.color import Color as RichColor
@@ -92,11 +93,11 @@ class PlotView(StripWidget, can_focus=True):
 
     def action_switch_log(self) -> None:
         """Switch between a linear and a logarithmic y axis."""
-        self._set(PlotOptions(not self._options.is_log, self._options.is_smoothed, self._options.is_ascii))
+        self._set(replace(self._options, is_log=not self._options.is_log))
 
     def action_switch_smooth(self) -> None:
         """Switch the moving average."""
-        self._set(PlotOptions(self._options.is_log, not self._options.is_smoothed, self._options.is_ascii))
+        self._set(replace(self._options, is_smoothed=not self._options.is_smoothed))
 
     def on_resize(self) -> None:
         """Draw for the new size."""

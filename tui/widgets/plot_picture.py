@@ -6,7 +6,18 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tui.present.curves import Curve, Line, heights_of, round_ticks, short_number, smoothed, thinned
+from actions.fleet.quantity import format_bytes
+from tui.present.curves import (
+    Curve,
+    Line,
+    by_size,
+    heights_of,
+    round_ticks,
+    short_number,
+    size_ticks,
+    smoothed,
+    thinned,
+)
 from tui.widgets.plot_renderer import Axis, Color, PlotRenderer, Stroke
 
 LEAST_WIDTH, LEAST_HEIGHT = 24, 5
@@ -21,6 +32,9 @@ class PlotOptions:
     """How curves are drawn."""
 
     is_log: bool = False
+    """Whether y is logarithmic."""
+    is_by_size: bool = False
+    """Whether x is a number of bytes, on a logarithmic axis."""
     is_smoothed: bool = True
     is_ascii: bool = False
 
@@ -57,7 +71,7 @@ def picture_of(
     ys = [y for stroke in strokes for y in stroke.line.ys if y is not None]
     if not ys:
         return ["no data yet"]
-    x_axis = _axis(min(xs), max(xs), most=max(2, width // COLUMNS_PER_X_TICK), margin=0.0, is_log=False)
+    x_axis = _x_axis(min(xs), max(xs), most=max(2, width // COLUMNS_PER_X_TICK), is_by_size=options.is_by_size)
     y_axis = _axis(min(ys), max(ys), most=max(2, height // ROWS_PER_Y_TICK), margin=0.03, is_log=options.is_log)
     return renderer.draw(strokes, x_axis, y_axis, width=width, height=height, is_ascii=options.is_ascii)
 
@@ -65,7 +79,8 @@ def picture_of(
 def _strokes(curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, options: PlotOptions) -> list[Stroke]:
     raw: list[Stroke] = []
     bright: list[Stroke] = []
-    for curve, pen in zip(curves, pens, strict=True):
+    for drawn, pen in zip(curves, pens, strict=True):
+        curve = by_size(drawn) if options.is_by_size else drawn
         heights = heights_of(curve, is_log=options.is_log)
         if options.is_smoothed and len(heights) > FEW_POINTS:
             raw.append(Stroke(_finite(thinned(curve.xs, heights, buckets)), pen.raw))
@@ -81,6 +96,15 @@ def _finite(line: Line) -> Line:
         return line
     ys = tuple(y if math.isfinite(x) else None for x, y in zip(line.xs, line.ys, strict=True))
     return Line(tuple(x if math.isfinite(x) else 0.0 for x in line.xs), ys)
+
+
+def _x_axis(low: float, high: float, *, most: int, is_by_size: bool) -> Axis:
+    if not is_by_size:
+        return _axis(low, high, most=most, margin=0.0, is_log=False)
+    if low == high:
+        low, high = low - 1, high + 1
+    ticks = size_ticks(low, high, most)
+    return Axis(tuple(ticks), tuple(format_bytes(round(2.0**tick)) for tick in ticks), low, high)
 
 
 def _axis(low: float, high: float, *, most: int, margin: float, is_log: bool) -> Axis:

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.telemetry.nvidia_smi import QUERY_FIELDS, Gpu, SmiReading, read
+from actions.telemetry.smi_reading import SmiRows
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
 
 ANSWERS = [path for path in samples("nvidia_smi") if "gpus" in expected_of(path)]
@@ -128,7 +129,6 @@ def test_processes_can_be_asked_for_alone() -> None:
         ('Field "bogus" is not a valid field to query.\n', 'Field "bogus"'),
         ("bash: nvidia-smi: command not found", "command not found"),
         ("==============NVSMI LOG==============\nTimestamp : now\n", "--query-gpu"),
-        ("# gpu    pwr  gtemp\n# Idx      W      C\n    0    205     42\n", "--query-gpu"),
         ("<?xml version='1.0'?><nvidia_smi_log><gpu>", "damaged"),
         ("<?xml version='1.0'?><!DOCTYPE a [<!ENTITY b 'c'>]><nvidia_smi_log></nvidia_smi_log>", "entities"),
         ("<?xml version='1.0'?><nvidia_smi_log></nvidia_smi_log>", "No devices"),
@@ -147,3 +147,20 @@ def test_no_text_makes_the_reader_fail(text: str) -> None:
 
 def test_a_reading_can_be_written_as_json() -> None:
     assert msgspec.json.decode(msgspec.json.encode(a_table()), type=SmiReading) == a_table()
+
+
+def test_the_rows_of_dmon_are_read_by_the_names_of_their_header() -> None:
+    head = "# gpu    pwr  gtemp\n# Idx      W      C\n"
+    reading = read(f"{head}    0    205     -\n    1    628     54\n{head}    0    210     43\n")
+    assert reading.error == ""
+    assert reading.rows == SmiRows(
+        ("gpu", "pwr", "gtemp"), ("Idx", "W", "C"), (("0", "205", "-"), ("1", "628", "54"), ("0", "210", "43"))
+    )
+
+
+def test_a_command_in_pmon_may_hold_blanks() -> None:
+    reading = read(
+        "# gpu         pid   type    command\n# Idx           #    C/G    name\n    0   691   C   python3 -m x\n"
+    )
+    assert reading.rows is not None
+    assert reading.rows.cells == (("0", "691", "C", "python3 -m x"),)

@@ -1,0 +1,1 @@
+"""Saved outputs of tools and trainers: read in pieces, told as JSON documents."""

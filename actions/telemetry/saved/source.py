@@ -1,0 +1,74 @@
+"""A file, or a stream, in pieces of UTF-8: unpacked if it is gzip, recoded if it begins with a mark of UTF-16."""
+
+from __future__ import annotations
+
+import codecs
+import zlib
+from collections.abc import Iterator
+from typing import BinaryIO
+
+from actions.base.errors import FormatError
+
+CHUNK_BYTES = 1 << 16
+_GZIP = b"\x1f\x8b"
+_MARKS = {codecs.BOM_UTF16_LE: "utf-16-le", codecs.BOM_UTF16_BE: "utf-16-be"}
+
+
+def pieces_of(stream: BinaryIO) -> Iterator[bytes]:
+    """What the stream holds, a piece as soon as it is there.
+
+    Raises:
+        FormatError: It begins like gzip and is damaged.
+        OSError: It cannot be read.
+    """
+    first = _read(stream)
+    while 0 < len(first) < len(_GZIP) and (more := _read(stream)):
+        first += more
+    if first.startswith(_GZIP):
+        yield from _recoded(_unpacked(_all_of(first, stream)))
+    else:
+        yield from _recoded(_all_of(first, stream))
+
+
+def _read(stream: BinaryIO) -> bytes:
+    """What is there, at least a byte; empty at the end. A pipe does not have to fill the piece."""
+    read1 = getattr(stream, "read1", None)
+    piece: bytes = read1(CHUNK_BYTES) if read1 is not None else stream.read(CHUNK_BYTES)
+    return piece
+
+
+def _all_of(first: bytes, stream: BinaryIO) -> Iterator[bytes]:
+    piece = first
+    while piece:
+        yield piece
+        piece = _read(stream)
+
+
+def _unpacked(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    """Of all members, each piece of bounded size: a small file may unpack to a huge one."""
+    packer = zlib.decompressobj(wbits=31)
+    try:
+        for piece in pieces:
+            rest = piece
+            while rest:
+                yield packer.decompress(rest, CHUNK_BYTES)
+                rest = packer.unconsumed_tail or packer.unused_data
+                if packer.eof:
+                    packer = zlib.decompressobj(wbits=31)
+        yield packer.flush()
+    except zlib.error as error:
+        message = f"The gzip data is damaged: {error}."
+        raise FormatError(message) from error
+
+
+def _recoded(pieces: Iterator[bytes]) -> Iterator[bytes]:
+    first = next(pieces, b"")
+    encoding = next((name for mark, name in _MARKS.items() if first.startswith(mark)), "")
+    if not encoding:
+        yield first.removeprefix(codecs.BOM_UTF8)
+        yield from pieces
+        return
+    decoder = codecs.getincrementaldecoder(encoding)("replace")
+    yield decoder.decode(first[2:]).encode()
+    for piece in pieces:
+        yield decoder.decode(piece).encode()

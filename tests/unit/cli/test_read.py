@@ -1,0 +1,142 @@
+"""`eksml-tui read` says of every captured output what a person would read."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actions.telemetry.points import Point
+from tests.unit.telemetry.corpus import expected_of, false_points, missing_points, samples
+from tui.cli import main
+
+KINDS = {"nccl": "nccl", "nvidia_smi": "nvidia-smi", "neuron": "neuron", "efa": "efa"}
+CASES = [(kind, path) for folder, kind in KINDS.items() for path in samples(folder)]
+LOGS = samples("logs")
+
+FORMATS = (
+    "nccl-tests", "nccom-test", "nvidia-smi-table", "nvidia-smi-L", "nvidia-smi-dmon", "fi_info",
+    "kubectl-describe-node", "neuron-ls-table", "neuron-ls-json", "neuron-monitor-json", "neuron-top-screen",
+)  # fmt: skip
+ABOUT_THE_SAMPLE = ("sample", "provenance", "format", "notes", "error", "expect", "acceptable", "truth")
+JUDGED_BY_OTHERS = ("mean_of_rows", "table_complete", "verdict", "op", "devices", "smi_version", "ecc_raw")
+"""What is worked out from the text rather than written in it, or stands in it for nobody."""
+
+
+def read(capsys: pytest.CaptureFixture[str], *argv: str) -> Any:
+    assert main(["read", *argv, "--output", "json"]) == 0
+    return json.loads(capsys.readouterr().out)
+
+
+def differences(got: Any, want: Any, where: str = "") -> Iterator[str]:
+    """Where an answer says something else than is expected; it may say more."""
+    if isinstance(want, dict) and isinstance(got, dict):
+        for key, value in want.items():
+            if key not in JUDGED_BY_OTHERS or (key == "devices" and isinstance(value, list)):
+                yield from differences(got.get(key, "nothing"), value, f"{where}.{key}")
+    elif isinstance(want, list) and isinstance(got, list):
+        if len(got) != len(want):
+            yield f"{where} has {len(got)} entries, not {len(want)}"
+        for number, (one, other) in enumerate(zip(got, want, strict=False)):
+            yield from differences(one, other, f"{where}[{number}]")
+    elif isinstance(want, float) and isinstance(got, int | float):
+        if abs(got - want) > 1e-9 + 1e-6 * abs(want):
+            yield f"{where} is {got}, not {want}"
+    elif got != want:
+        yield f"{where} is {got!r}, not {want!r}"
+
+
+@pytest.mark.parametrize(("kind", "sample"), CASES, ids=[path.name for _, path in CASES])
+def test_every_captured_output_is_read_as_it_stands(
+    kind: str, sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected, got = expected_of(sample), read(capsys, kind, str(sample))
+    if expected["format"] in FORMATS and "expect" not in expected:
+        wanted = {key: value for key, value in expected.items() if key not in ABOUT_THE_SAMPLE}
+        assert list(differences(got, wanted)) == []
+    if expected.get("error"):
+        assert got["error"]
+        assert got["error"].split()[0] in sample.read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("sample", LOGS, ids=lambda path: path.stem)
+def test_every_captured_log_gives_its_points_as_they_were_printed(
+    sample: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    expected, got = expected_of(sample), read(capsys, "log", str(sample))
+    points = [
+        Point(each["metric"], each["step"], float(each["value"]), each["rank"], each.get("epoch"), raw=each["raw"])
+        for each in got
+    ]
+    assert false_points(points, expected) == []
+    if not expected.get("best_effort"):
+        assert missing_points(points, expected) == []
+        assert {want["raw"] for want in expected["points"]} <= {point.raw for point in points}
+
+
+@pytest.mark.parametrize("output", ["table", "plot"])
+@pytest.mark.parametrize(
+    ("kind", "sample"), [*CASES, *(("log", path) for path in LOGS)], ids=lambda each: str(each)[-40:]
+)
+def test_every_captured_output_can_be_shown(
+    kind: str, sample: Path, output: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("COLUMNS", "100")
+    assert main(["read", kind, str(sample), "--output", output]) == 0
+    shown = capsys.readouterr().out
+    assert shown.strip()
+    assert "\x1b" not in shown
+
+
+class Piped(io.TextIOWrapper):
+    """A standard input that somebody pipes into."""
+
+    def __init__(self, data: bytes) -> None:
+        super().__init__(io.BytesIO(data))
+
+
+def test_a_pipe_is_read_where_no_file_is_named(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Piped(b"{'loss': nan, 'epoch': 0.5}\n"))
+    assert read(capsys, "log") == [
+        {"step": None, "metric": "train_loss", "value": "nan", "raw": "nan", "key": "loss", "rank": 0, "epoch": 0.5}
+    ]
+
+
+def test_a_log_without_points_is_an_empty_list_and_a_sentence(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", Piped(b"packet loss: 0%\n"))
+    assert read(capsys, "log", "-") == []
+    monkeypatch.setattr("sys.stdin", Piped(b"packet loss: 0%\n"))
+    assert main(["read", "log"]) == 0
+    assert capsys.readouterr().out == "No training loss is printed in these lines.\n"
+
+
+@pytest.mark.parametrize("kind", ["log", *KINDS.values()])
+def test_a_file_that_cannot_be_read_is_one_sentence(
+    kind: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "broken.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00\x00\x00\x00\x00" + b"\xff" * 20)
+    for name in ("missing.log", ".", "broken.gz"):
+        assert main(["read", kind, str(tmp_path / name), "-o", "json"]) == 2
+        captured = capsys.readouterr()
+        assert captured.err.startswith(f"eksml-tui: {tmp_path / name}: ")
+        assert len(captured.err.splitlines()) == 1
+
+
+def test_a_metric_can_be_chosen_for_the_plot(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "".join(f" iteration {n}/ 9 | lm loss: {9 - n} | grad norm: {n} |\n" for n in range(1, 9)).encode()
+    monkeypatch.setattr("sys.stdin", Piped(lines))
+    assert main(["read", "log", "-o", "plot", "--metric", "grad_norm"]) == 0
+    assert "grad_norm: last 8, min 1, max 8" in capsys.readouterr().out
+    monkeypatch.setattr("sys.stdin", Piped(lines))
+    assert main(["read", "log", "-o", "plot", "--metric", "nothing"]) == 0
+    assert "There is: train_loss, grad_norm." in capsys.readouterr().out

@@ -1,0 +1,197 @@
+"""`eksml-tui read`: what a tool or a trainer printed, as a table, as JSON, or drawn."""
+
+from __future__ import annotations
+
+import json
+import sys
+from argparse import Namespace
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+
+from actions.base.errors import FormatError, UnreadableError
+from actions.telemetry.curves import Curves
+from actions.telemetry.log_reader import LogStream
+from actions.telemetry.points import Point
+from actions.telemetry.saved.documents import (
+    efa_document,
+    nccl_document,
+    neuron_document,
+    point_document,
+    smi_document,
+)
+from actions.telemetry.saved.readers import SavedEfa, SavedNccl, SavedNeuron, SavedSmi
+from actions.telemetry.saved.source import pieces_of
+from tui.present import saved
+
+_STDIN = "-"
+_LOSS = "train_loss"
+
+
+def run(options: Namespace) -> int:
+    """Read the file, or stdin, to its end.
+
+    Raises:
+        UnreadableError: It cannot be read.
+    """
+    with _opened(options.file) as stream:
+        try:
+            _READERS[options.kind](pieces_of(stream), options)
+        except FormatError as error:
+            raise UnreadableError(error.message, file=options.file) from error
+    return 0
+
+
+@contextmanager
+def _opened(name: str) -> Iterator[BinaryIO]:
+    if name == _STDIN:
+        yield sys.stdin.buffer
+        return
+    try:
+        with Path(name).open("rb") as file:
+            file.peek(1)  # a folder opens, and fails here
+            yield file
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise UnreadableError(f"It cannot be read: {error.strerror or error}.", file=name) from error
+
+
+def _log(pieces: Iterable[bytes], options: Namespace) -> None:
+    stream = LogStream()
+    points = (finding for found in _findings(stream, pieces) for finding in found if isinstance(finding, Point))
+    match options.output:
+        case "json":
+            _print_points(point for point in points if point.raw)
+        case "plot":
+            _plot_points(points, options.metric)
+        case _:
+            _tabulate(points)
+    for notice in sorted(stream.reader.notices):
+        sys.stderr.write(f"eksml-tui: {notice}\n")
+
+
+def _findings(stream: LogStream, pieces: Iterable[bytes]) -> Iterator[list[object]]:
+    for piece in pieces:
+        yield [*stream.feed(piece)]
+    yield [*stream.finish()]
+
+
+def _print_points(points: Iterable[Point]) -> None:
+    """A list, each point as soon as it is read."""
+    opening = "["
+    for point in points:
+        sys.stdout.write(f"{opening}\n {json.dumps(point_document(point), ensure_ascii=False)}")
+        opening = ","
+    sys.stdout.write("\n]\n" if opening == "," else "[]\n")
+
+
+def _tabulate(points: Iterable[Point]) -> None:
+    has_loss = False
+    record: list[Point] = []
+    for point in points:
+        has_loss |= point.metric == _LOSS
+        if record and not saved.is_same_record(record[-1], point):
+            _print_record(record)
+        if not record:
+            sys.stdout.write(f"{saved.point_head()}\n")
+        record = [*record, point] if record and saved.is_same_record(record[-1], point) else [point]
+    if record:
+        _print_record(record)
+    if not has_loss:
+        sys.stdout.write("No training loss is printed in these lines.\n")
+
+
+def _print_record(record: list[Point]) -> None:
+    sys.stdout.write(f"{saved.point_line(record)}\n")
+
+
+def _plot_points(points: Iterable[Point], metrics: list[str]) -> None:
+    from tui.cli.read_plots import curves_of, log_plot
+
+    curves = Curves()
+    for point in points:
+        curves.add(point)
+    chosen = curves_of(curves, metrics)
+    _print_lines(log_plot(chosen))
+    if not chosen and curves.metrics():
+        _print_lines([f"There is: {', '.join(curves.metrics())}."])
+
+
+def _nccl(pieces: Iterable[bytes], options: Namespace) -> None:
+    reader = SavedNccl()
+    for piece in pieces:
+        reader.feed(piece)
+    reading = reader.reading()
+    match options.output:
+        case "json":
+            _print_document(nccl_document(reading))
+        case "plot":
+            from tui.cli.read_plots import nccl_plot
+
+            _print_lines(nccl_plot(reading))
+        case _:
+            _print_lines(saved.nccl_lines(reading))
+
+
+def _smi(pieces: Iterable[bytes], options: Namespace) -> None:
+    reader = SavedSmi()
+    for piece in pieces:
+        reader.feed(piece)
+    reading = reader.reading()
+    match options.output:
+        case "json":
+            _print_document(smi_document(reading, answers=reader.answers))
+        case "plot":
+            from tui.cli.read_plots import smi_plot
+
+            _print_lines(smi_plot(reading, reader.utilization))
+        case _:
+            _print_lines(saved.smi_lines(reading))
+
+
+def _neuron(pieces: Iterable[bytes], options: Namespace) -> None:
+    reader = SavedNeuron()
+    for piece in pieces:
+        reader.feed(piece)
+    reading = reader.reading()
+    match options.output:
+        case "json":
+            _print_document(neuron_document(reading, records=reader.records))
+        case "plot":
+            from tui.cli.read_plots import neuron_plot
+
+            _print_lines(neuron_plot(reading, reader.utilization))
+        case _:
+            _print_lines(saved.neuron_lines(reading))
+
+
+def _efa(pieces: Iterable[bytes], options: Namespace) -> None:
+    reader = SavedEfa()
+    for piece in pieces:
+        reader.feed(piece)
+    reading = reader.reading()
+    match options.output:
+        case "json":
+            _print_document(efa_document(reading))
+        case "plot":
+            from tui.cli.read_plots import efa_plot
+
+            _print_lines(efa_plot(reading))
+        case _:
+            _print_lines(saved.efa_lines(reading))
+
+
+def _print_document(document: dict[str, object]) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+
+
+def _print_lines(lines: Iterable[str]) -> None:
+    for line in lines:
+        sys.stdout.write(f"{line}\n")
+
+
+_READERS = {"log": _log, "nccl": _nccl, "nvidia-smi": _smi, "neuron": _neuron, "efa": _efa}

@@ -1,0 +1,137 @@
+"""Readings of saved outputs as charts of characters, in the width of the terminal."""
+
+from __future__ import annotations
+
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+
+from actions.telemetry.curves import Curves
+from actions.telemetry.efa import EfaReading
+from actions.telemetry.nccl import NcclReading
+from actions.telemetry.nccom import NccomReading
+from actions.telemetry.neuron_ls import NeuronListing
+from actions.telemetry.neuron_monitor import NeuronReport
+from actions.telemetry.neuron_top import NeuronScreen
+from actions.telemetry.node_listing import NodeListing
+from actions.telemetry.series import Series
+from actions.telemetry.smi_reading import SmiReading
+from tui.present.ansi import visible_text
+from tui.present.bars import bar
+from tui.present.curves import Curve, figures_of, short_number
+from tui.widgets.plot_picture import Pen, PlotOptions, picture_of
+from tui.widgets.plot_renderer import Color, PlotextRenderer
+
+_COLORS: tuple[Color, ...] = (
+    (95, 175, 255),
+    (255, 175, 0),
+    (95, 215, 95),
+    (215, 135, 255),
+    (255, 95, 95),
+    (0, 215, 215),
+)
+_LEAST_ROWS = 12
+_MOST_ROWS = 30
+_LABEL = 18
+
+
+def curves_of(curves: Curves, metrics: Sequence[str] = ()) -> list[Curve]:
+    """What of a log is drawn: the metrics that are named; else the losses; else everything."""
+    known = curves.metrics()
+    wanted = metrics or [name for name in known if name.endswith("_loss")] or known
+    return [_curve(name, series) for name in wanted if (series := curves.series(name)) is not None]
+
+
+def log_plot(curves: Sequence[Curve]) -> Iterator[str]:
+    """Curves over the step."""
+    yield from _chart(curves, PlotOptions(), "over step")
+
+
+def nccl_plot(reading: NcclReading | NccomReading) -> Iterator[str]:
+    """Bus bandwidth over the size of the message."""
+    yield from _chart(
+        bandwidth_curves(reading), PlotOptions(is_by_size=True, is_smoothed=False), "GB/s over message size"
+    )
+
+
+def bandwidth_curves(reading: NcclReading | NccomReading) -> list[Curve]:
+    """Bus bandwidth in GB/s by bytes, out of place and in place."""
+    if isinstance(reading, NccomReading):
+        pairs = [(row.get("size(B)"), row.get("busbw(GB/s)")) for row in reading.rows]
+        kept = [(x, y) for x, y in pairs if isinstance(x, float) and isinstance(y, float)]
+        return [Curve("busbw", [x for x, _ in kept], [y for _, y in kept])] if kept else []
+    sizes = [float(row.size) for row in reading.rows]
+    out = Curve("out of place", sizes, [row.out_of_place.busbw for row in reading.rows])
+    inside = Curve("in place", sizes, [row.in_place.busbw for row in reading.rows])
+    return [out, inside] if reading.rows else []
+
+
+def smi_plot(reading: SmiReading, history: Mapping[int, Series]) -> Iterator[str]:
+    """Load by GPU: over the answers, or as bars where there is one."""
+    if any(len(series.samples()) > 1 for series in history.values()):
+        curves = [_curve(f"GPU {index}", series) for index, series in sorted(history.items())]
+        yield from _chart(curves, PlotOptions(), "percent busy, over answers")
+        return
+    yield from _bars([(f"GPU {gpu.index} {gpu.name}", gpu.util_pct) for gpu in reading.gpus])
+
+
+def neuron_plot(reading: NeuronReport | NeuronScreen | NeuronListing, history: Series) -> Iterator[str]:
+    """Load of the cores: over the records, or as bars where there is one."""
+    if len(history.samples()) > 1:
+        yield from _chart([_curve("mean of all cores", history)], PlotOptions(), "percent busy, over records")
+        return
+    match reading:
+        case NeuronReport():
+            yield from _bars([(f"NC{number}", use.util_max) for number, use in sorted(reading.cores.items())])
+        case NeuronScreen():
+            cells = [
+                (f"ND{device} NC{at}", use) for device, cores in reading.devices.items() for at, use in enumerate(cores)
+            ]
+            yield from _bars(cells)
+        case NeuronListing():
+            yield "A list of devices has nothing to draw; leave --output plot out."
+
+
+def efa_plot(reading: EfaReading | Sequence[NodeListing]) -> Iterator[str]:
+    """Adapters by rank, or EFA devices by node."""
+    if isinstance(reading, EfaReading):
+        ranks = sorted({one.rank for one in reading.providers})
+        counts = [(f"rank {rank}", float(reading.adapters_of(rank))) for rank in ranks]
+    else:
+        found = ((node.name or "node", node.amount("Allocatable", "vpc.amazonaws.com/efa")) for node in reading)
+        counts = [(name, count or 0.0) for name, count in found]
+    yield from _bars(counts, unit=" adapters", whole=max((count for _, count in counts), default=1.0) or 1.0)
+
+
+def _curve(name: str, series: Series) -> Curve:
+    samples = series.samples()
+    return Curve(name, [sample.x for sample in samples], [sample.y for sample in samples])
+
+
+def _chart(curves: Sequence[Curve], options: PlotOptions, caption: str) -> Iterator[str]:
+    if not curves:
+        yield "There is nothing to draw in this output."
+        return
+    width, rows = shutil.get_terminal_size((100, 30))
+    pens = [Pen(color, color) for color in (_COLORS[at % len(_COLORS)] for at in range(len(curves)))]
+    height = min(max(rows - 4, _LEAST_ROWS), _MOST_ROWS)
+    lines = picture_of(curves, pens, width=width, height=height, options=options, renderer=PlotextRenderer())
+    yield from (line if sys.stdout.isatty() else visible_text(line).rstrip() for line in lines)
+    for curve, pen in zip(curves, pens, strict=True):
+        figures = figures_of(curve, is_log=False)
+        mark = f"\x1b[38;2;{pen.bright[0]};{pen.bright[1]};{pen.bright[2]}m━━\x1b[0m" if sys.stdout.isatty() else "━━"
+        unshown = f", {figures.unshown} not shown" if figures.unshown else ""
+        last, low, high = (short_number(value) for value in (figures.last, figures.low, figures.high))
+        yield f"{mark} {curve.name}: last {last}, min {low}, max {high}{unshown}"
+    yield caption
+
+
+def _bars(values: Sequence[tuple[str, float | None]], *, unit: str = "%", whole: float = 100.0) -> Iterator[str]:
+    if not values:
+        yield "There is nothing to draw in this output."
+        return
+    width = max(10, shutil.get_terminal_size((100, 30)).columns - _LABEL - 14)
+    for label, value in values:
+        shown = "?" if value is None or math.isnan(value) else f"{value:g}{unit}"
+        yield f"{label[:_LABEL]:<{_LABEL}} {bar((value or 0.0) / whole, width):<{width}} {shown}"

@@ -1,0 +1,249 @@
+"""Readings of saved outputs as lines of text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from actions.base.untrusted import one_line
+from actions.fleet.quantity import format_bytes
+from actions.telemetry.efa import EfaReading
+from actions.telemetry.nccl import Bandwidth, NcclReading
+from actions.telemetry.nccom import NccomReading
+from actions.telemetry.neuron_ls import NeuronListing
+from actions.telemetry.neuron_monitor import NeuronReport
+from actions.telemetry.neuron_top import NeuronScreen
+from actions.telemetry.node_listing import NodeListing
+from actions.telemetry.points import Point
+from actions.telemetry.smi_reading import SmiReading
+from tui.present.curves import short_number
+
+_UNKNOWN = "-"
+
+
+def point_line(points: Sequence[Point]) -> str:
+    """The points of one record: its step, then each value as it was printed."""
+    first = points[0]
+    where = f"{_or_unknown(first.step):>10}  {_or_unknown(_short(first.epoch)):>6}  {first.rank:>4}"
+    values = " · ".join(f"{point.metric} {point.raw or short_number(point.value)}" for point in points)
+    return f"{where}  {one_line(values, limit=2000)}"
+
+
+def point_head() -> str:
+    """The line above such lines."""
+    return f"{'step':>10}  {'epoch':>6}  {'rank':>4}  values"
+
+
+def is_same_record(one: Point, other: Point) -> bool:
+    """Whether two points stand in the same line of a table."""
+    return (one.step, one.epoch, one.rank) == (other.step, other.epoch, other.rank)
+
+
+def nccl_lines(reading: NcclReading | NccomReading) -> Iterator[str]:
+    """The rows, and what they come to."""
+    if isinstance(reading, NccomReading):
+        yield from _nccom_lines(reading)
+        return
+    rows = [
+        (
+            format_bytes(row.size),
+            f"{row.count:,}",
+            row.type,
+            row.redop,
+            str(row.root),
+            *_way(row.out_of_place),
+            *_way(row.in_place),
+        )
+        for row in reading.rows
+    ]
+    heads = ("size", "count", "type", "redop", "root", *("time µs", "algbw", "busbw", "wrong") * 2)
+    yield from columns_of(heads, rows)
+    yield from bandwidth_lines(reading)
+
+
+def bandwidth_lines(reading: NcclReading) -> Iterator[str]:
+    """What a run comes to: its peak first, since the average counts small messages too."""
+    if reading.error:
+        yield f"✗ {one_line(reading.error)}"
+    if not reading.rows:
+        yield "No row of a table is in this output."
+        return
+    best = max(reading.rows, key=lambda row: max(row.out_of_place.busbw, row.in_place.busbw))
+    parts = [f"peak {reading.peak_busbw or 0.0:g} GB/s at {format_bytes(best.size)}"]
+    parts.append(
+        "no average was printed" if reading.avg_bus_bandwidth is None else f"average {reading.avg_bus_bandwidth:g} GB/s"
+    )
+    if reading.is_efa is not None:
+        parts.append("over EFA" if reading.is_efa else "not over EFA")
+    parts.append(_verdict(reading))
+    yield " · ".join(parts)
+
+
+def smi_lines(reading: SmiReading) -> Iterator[str]:
+    """GPUs, MIG devices, processes; or the rows that were asked for."""
+    if reading.error:
+        yield f"✗ {one_line(reading.error)}"
+    if reading.gpus:
+        gpus = [
+            (
+                str(gpu.index),
+                gpu.name,
+                _or_unknown(gpu.util_pct, "%"),
+                f"{_or_unknown(gpu.mem_used_mib)}/{_or_unknown(gpu.mem_total_mib)}",
+                f"{_or_unknown(_short(gpu.power_w))}/{_or_unknown(_short(gpu.power_cap_w))}",
+                _or_unknown(gpu.temp_c),
+                gpu.perf or _UNKNOWN,
+                _or_unknown(gpu.ecc_uncorrected),
+                ", ".join(gpu.errors),
+            )
+            for gpu in reading.gpus
+        ]
+        heads = ("gpu", "name", "busy", "memory MiB", "power W", "°C", "perf", "ecc", "errors")
+        yield from columns_of(heads, gpus)
+    elif reading.rows is not None:
+        yield from columns_of(reading.rows.columns, reading.rows.cells)
+    if reading.mig_devices:
+        yield ""
+        migs = [
+            (str(mig.gpu), str(mig.device), mig.profile or f"GI {_or_unknown(mig.gi)} CI {_or_unknown(mig.ci)}",
+             f"{_or_unknown(mig.mem_used_mib)}/{_or_unknown(mig.mem_total_mib)}")
+            for mig in reading.mig_devices
+        ]  # fmt: skip
+        yield from columns_of(("gpu", "mig", "what", "memory MiB"), migs)
+    if reading.processes:
+        yield ""
+        processes = [
+            (str(one.gpu), str(one.pid), one.type, _or_unknown(one.mem_mib), one.name) for one in reading.processes
+        ]
+        yield from columns_of(("gpu", "pid", "type", "MiB", "process"), processes)
+    yield from reading.warnings
+
+
+def neuron_lines(reading: NeuronReport | NeuronScreen | NeuronListing) -> Iterator[str]:
+    """Devices and cores, and who uses them."""
+    match reading:
+        case NeuronReport():
+            yield from _report_lines(reading)
+        case NeuronScreen():
+            average = _short(reading.avg_utilization)
+            yield f"NeuronCores {_or_unknown(average, '%')} busy on average · devices hold {reading.device_used or '?'}"
+            devices = [(f"ND{number}", *(f"{core:g}%" for core in cores)) for number, cores in reading.devices.items()]
+            most = max(map(len, devices), default=1)
+            yield from columns_of(("device", *(f"NC{core}" for core in range(most - 1))), devices)
+        case NeuronListing():
+            yield from _listing_lines(reading)
+
+
+def efa_lines(reading: EfaReading | Sequence[NodeListing]) -> Iterator[str]:
+    """The adapters that each rank sees, or the resources of nodes."""
+    if isinstance(reading, EfaReading):
+        if reading.error:
+            yield f"✗ {reading.error}: no EFA adapter can be seen there."
+        rows = [(str(p.rank), p.provider, p.domain, p.fabric, p.version, p.type, p.protocol) for p in reading.providers]
+        if rows:
+            yield from columns_of(("rank", "provider", "domain", "fabric", "version", "type", "protocol"), rows)
+            for rank in sorted({one.rank for one in reading.providers}):
+                yield f"rank {rank} sees {reading.adapters_of(rank)} EFA adapters"
+        elif not reading.error:
+            yield "No adapter and no node is in this output."
+        return
+    for node in reading:
+        yield node.name or "node"
+        resources = list(dict.fromkeys(name for amounts in node.sections.values() for name in amounts))
+        cells = [(name, *(node.sections[title].get(name, _UNKNOWN) for title in node.sections)) for name in resources]
+        yield from columns_of(("resource", *(title.lower() for title in node.sections)), cells)
+
+
+def columns_of(heads: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    """A table: every column as wide as it has to be, numbers to the right."""
+    cells = [[one_line(cell, limit=80) for cell in row] for row in rows]
+    table = [list(heads), *cells] if heads else cells
+    count = max(map(len, table), default=0)
+    widths = [max((len(row[at]) for row in table if at < len(row)), default=0) for at in range(count)]
+    for row in table:
+        padded = (_padded(cell, widths[at], cells, at) for at, cell in enumerate(row))
+        yield "  ".join(padded).rstrip()
+
+
+def _padded(cell: str, width: int, cells: Sequence[Sequence[str]], at: int) -> str:
+    numeric = all(row[at][:1] in "0123456789-.+" for row in cells if at < len(row) and row[at])
+    return cell.rjust(width) if numeric else cell.ljust(width)
+
+
+def _nccom_lines(reading: NccomReading) -> Iterator[str]:
+    if reading.rows:
+        heads = tuple(reading.rows[0])
+        rows = [tuple(cell if isinstance(cell, str) else f"{cell:g}" for cell in row.values()) for row in reading.rows]
+        yield from columns_of(heads, rows)
+    if reading.error:
+        yield f"✗ {one_line(reading.error)}"
+    if reading.avg_bus_bandwidth is not None:
+        yield f"average {reading.avg_bus_bandwidth:g} GB/s"
+
+
+def _way(way: Bandwidth) -> tuple[str, ...]:
+    return (f"{way.time_us:g}", f"{way.algbw:g}", f"{way.busbw:g}", "n/a" if way.wrong is None else f"{way.wrong:g}")
+
+
+def _verdict(reading: NcclReading) -> str:
+    bounds = reading.out_of_bounds
+    if bounds is not None and not bounds.ok:
+        return f"✗ {bounds.count} tests gave wrong values"
+    if not reading.is_checked:
+        return "nobody checked the values"
+    wrong = sum(bool(way.wrong) for row in reading.rows for way in (row.out_of_place, row.in_place))
+    return f"✗ {wrong} rows hold wrong values" if wrong else "✓ values are right"
+
+
+def _report_lines(report: NeuronReport) -> Iterator[str]:
+    per_device = report.cores_per_device or 0
+    cores = [
+        (
+            f"ND{number // per_device}" if per_device else _UNKNOWN,
+            f"NC{number}",
+            f"{use.util_max:.1f}%",
+            format_bytes(use.mem_bytes),
+        )
+        for number, use in sorted(report.cores.items())
+    ]
+    yield f"{report.instance_type or 'instance ?'} · devices hold {format_bytes(report.device_mem_total_bytes)}"
+    if cores:
+        yield from columns_of(("device", "core", "busy", "memory"), cores)
+    for runtime in report.runtimes:
+        latency = runtime.device_latency_p99_s
+        shown = f", p99 {latency * 1000:.2f} ms" if latency is not None else ""
+        bad = f", ✗ {runtime.failed} failed" if runtime.failed else ""
+        yield f"process {runtime.pid}: {runtime.completed:,} executions{shown}{bad}"
+        yield from (f"  {group}: {one_line(text)}" for group, text in runtime.group_errors.items())
+    if not report.runtimes:
+        yield "No process uses a Neuron core."
+    if report.ecc_uncorrected:
+        yield f"✗ {report.ecc_uncorrected} uncorrected memory errors"
+
+
+def _listing_lines(listing: NeuronListing) -> Iterator[str]:
+    if listing.error:
+        yield f"✗ {one_line(listing.error)}"
+    if not listing.devices:
+        return
+    if listing.instance_type:
+        yield f"{listing.instance_type} {listing.instance_id or ''}".rstrip()
+    devices = [
+        (
+            str(one.device),
+            _or_unknown(one.cores),
+            format_bytes(one.memory_bytes) if one.memory_bytes is not None else _UNKNOWN,
+            ", ".join(map(str, one.connected)) or _UNKNOWN,
+            one.bdf or _UNKNOWN,
+            "; ".join(f"{process.pid} {process.command or ''}".strip() for process in one.processes) or _UNKNOWN,
+        )
+        for one in listing.devices
+    ]
+    yield from columns_of(("device", "cores", "memory", "connected", "pci", "processes"), devices)
+
+
+def _short(number: float | None) -> str | None:
+    return None if number is None else f"{number:g}"
+
+
+def _or_unknown(value: object, unit: str = "") -> str:
+    return _UNKNOWN if value is None else f"{value}{unit}"
