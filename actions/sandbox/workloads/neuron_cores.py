@@ -51,10 +51,10 @@ def load_of(load: Load) -> NeuronLoad:
 
 
 def instance_of(container: Container) -> Instance:
-    """The machine, as far as a container can tell: a trn1.32xlarge unless it was given its only device."""
+    """The machine, as a container can tell."""
     generator = random.Random(container.environment.get("HOSTNAME", container.pod))
     digits = "".join(generator.choice("0123456789abcdef") for _ in range(17))
-    return Instance("trn1.2xlarge" if container.neurons == (0,) else "trn1.32xlarge", f"i-{digits}")
+    return Instance(container.instance_type or "trn1.32xlarge", f"i-{digits}")
 
 
 def cores_of(container: Container, load: Load, moment: float) -> list[Core]:

@@ -1,0 +1,181 @@
+"""The training of Llama-2-7B with neuronx-nemo-megatron: Lightning's bar of the first process of the first node.
+
+`loss=nan` is what this system shows in good runs: the reduced loss is the one that counts.
+
+Source: bars of neuronx-nemo-megatron's pull request 28 on EKS (four trn1.32xlarge, 14.05 s a step, 20,101 batches).
+"""
+
+from __future__ import annotations
+
+import math
+import random
+import re
+from dataclasses import dataclass
+
+from actions.sandbox.workloads import lightning, neuron_errors
+from actions.sandbox.workloads.neuronx_nemo import (
+    COMMAND,
+    LOADED,
+    Node,
+    fail,
+    graphs_of_others,
+    hang,
+    is_wanted_by,
+    logged,
+    node_of,
+    start,
+)
+from actions.sandbox.workloads.neuronx_nemo_compile import compile_graphs, compile_missing
+from actions.sandbox.workloads.program import Container, NeuronLoad, PeerLost, Program, Step
+
+__all__ = ["is_wanted_by", "train"]
+
+_STEP_SECONDS = 14.05
+_STEP_BATCH = 256
+_STEP_NODES = 4
+_LEAST_STEP_SECONDS = 0.6
+_HIGHEST_RATE = 3e-3
+"""Of learning: above it the run diverges."""
+_TRAINING = NeuronLoad(71.0, 13_420, command=COMMAND)
+_NO_SCRIPT = 127
+
+
+def train(container: Container) -> Program:
+    """`llama_7b.sh` on one node: compile or train. Ends with 0, or as the first process that fails."""
+    if "OMPI_COMM_WORLD_RANK" not in container.environment:
+        yield Step(0.5, "Error: This script should be run via mpirun on EKS\n", is_error=True)
+        return 1
+    node = node_of(container)
+    if node is None:
+        yield Step(0.5, f"bash: {container.argv[0]}: No such file or directory\n", is_error=True)
+        return _NO_SCRIPT
+    return (yield from logged(node, _run(node)))
+
+
+def _run(node: Node) -> Program:
+    try:
+        code = yield from start(node)
+        if code:
+            return code
+        if node.is_compiling:
+            return (yield from compile_graphs(node))
+        moment = node.container.started_at + 9.0
+        if graphs_of_others(node):
+            return (yield from fail(neuron_errors.mixed_programs(moment, 2101)))
+        yield from compile_missing(node)
+        return (yield from _epoch(node))
+    except PeerLost:
+        return (yield from hang(node, node.container.started_at + 200.0))
+
+
+def _epoch(node: Node) -> Program:
+    """Train to the end from the newest checkpoint; every node takes the same time, the first also draws and saves."""
+    steps = int(node.container.environment.get("TRAIN_ITERS") or 20_000)
+    first, seconds = _resumed_step(node), step_seconds(node.batch, node.nodes)
+    curve = Curve(node, steps)
+    if node.rank == 0:
+        yield Step(1.0, _opening(node, first))
+        node.container.files.write(f"{node.folder}/events.out.tfevents.0.{node.container.pod}", b"", size_bytes=88)
+    elapsed = since_saved = 0.0
+    for step in range(first, steps):
+        elapsed, since_saved = elapsed + seconds, since_saved + seconds
+        text = curve.drawing(step, first=first, elapsed_seconds=elapsed) if node.rank == 0 else ""
+        yield Step(seconds, text, load=_TRAINING)
+        if node.rank == 0 and since_saved >= node.choices.checkpoint_seconds:
+            since_saved = 0.0
+            _save(node, step + 1)
+    if node.rank == 0:
+        _save(node, steps)
+        yield Step(2.0, f"`Trainer.fit` stopped: `max_steps={steps}` reached.\n")
+    yield Step(0.5, load=LOADED)
+    return 0
+
+
+def step_seconds(batch: int, nodes: int) -> float:
+    """How long a step takes, from what four nodes were seen to take for 256 sequences."""
+    return max(_LEAST_STEP_SECONDS, _STEP_SECONDS * batch / _STEP_BATCH * _STEP_NODES / nodes)
+
+
+def _opening(node: Node, first: int) -> str:
+    folder = f"Experiments will be logged at {node.folder}\n"
+    resumed = f"Resuming from {node.folder}/checkpoints, global step {first}\n" if first else ""
+    return (
+        "GPU available: False, used: False\nTPU available: True, using: 32 TPU cores\n"
+        f"[NeMo I exp_manager:374] {folder}{resumed}"
+        "[NeMo I megatron_gpt_model:1190] Pipeline model parallel rank: 0, Tensor model parallel rank: 0, "
+        "Number of model parameters on device: 8.44e+08. Total number of model parameters: 6.74e+09.\n"
+    )
+
+
+def _save(node: Node, step: int) -> None:
+    samples = float(step * node.batch)
+    name = f"megatron_llama--step={step}-consumed_samples={samples:.1f}.ckpt"
+    folder = f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000"
+    node.container.files.write(f"{folder}/{name}", b"", size_bytes=80 << 30)
+
+
+def _resumed_step(node: Node) -> int:
+    """The step of the newest checkpoint of the same launcher pod; 0 without one."""
+    names = node.container.files.names(f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000")
+    return max((int(found[1]) for name in names if (found := re.search(r"step=(\d+)", name))), default=0)
+
+
+@dataclass(frozen=True, slots=True)
+class _Metrics:
+    loss: float
+    gradient: float
+    parameters: float
+
+
+class Curve:
+    """The metrics of a run: the same seed and length give the same ones.
+
+    Args:
+        node: Whose choices and batch count.
+        steps: Of the whole run.
+    """
+
+    def __init__(self, node: Node, steps: int) -> None:
+        self._node = node
+        self._steps = steps
+        self._seconds = step_seconds(node.batch, node.nodes)
+        self._decay = max(12.0, min(150.0, steps / 8))
+
+    def metrics(self, step: int) -> _Metrics:
+        """Of a step, zero-based."""
+        noise = random.Random(self._node.container.seed * 15_485_863 + step)
+        if self._diverges_at(step):
+            return _Metrics(math.nan, math.nan, math.nan)
+        smooth = 2.1 + 8.9 / (1 + step / self._decay)
+        warm = min(1.0, (step + 1) / max(1, self._node.choices.warmup_steps))
+        gradient = 0.35 + 2.6 * math.exp(-step / (3 * self._decay)) * (0.5 + warm / 2) + abs(noise.gauss(0.0, 0.06))
+        return _Metrics(smooth + noise.gauss(0.0, 0.03), gradient, 1552.0 + step // 40)
+
+    def _diverges_at(self, step: int) -> bool:
+        """Whether a rate that is too high has made the loss infinite by then."""
+        return self._node.choices.learning_rate > _HIGHEST_RATE and step >= max(5, self._steps // 8)
+
+    def drawing(self, step: int, *, first: int, elapsed_seconds: float) -> str:
+        """The redraw after a step, with the carriage return that starts it."""
+        found = self.metrics(step)
+        jitter = random.Random(step).uniform(-0.15, 0.15)
+        rate = self._node.batch / self._seconds
+        values: dict[str, float | str] = {
+            "loss": "nan",
+            "v_num": "",
+            "reduced_train_loss": _rounded(found.loss),
+            "gradient_norm": _rounded(found.gradient),
+            "parameter_norm": found.parameters,
+            "global_step": float(step),
+            "consumed_samples": float((step + 1) * self._node.batch),
+            "throughput": round(rate + jitter, 1),
+            "throughput_peak": round(rate + 0.2, 1),
+        }
+        total = self._steps + self._steps // 200 + 1
+        drawn = lightning.bar(0, step + 1, total, first=first, elapsed_seconds=elapsed_seconds, metrics=values)
+        return f"\r{drawn}" + ("\n" if (step + 1) % 10 == 0 or step + 1 == self._steps else "")
+
+
+def _rounded(value: float) -> float:
+    """To three digits, as bfloat16 has no more."""
+    return value if math.isnan(value) else float(f"{value:.3g}")
