@@ -19,6 +19,7 @@ from actions.sandbox.kubelet.pod import PodRun
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.ports import ExecStreams, NoProcess, PortStream
+from actions.sandbox.workloads.network import pod_host
 
 _RETRY_SECONDS = 0.3
 
@@ -110,7 +111,8 @@ class Kubelet:
         key = f"{namespace}/{pod}"
         for run in self._runs.values():
             if run.spec.key == key and any(one.is_running and port in one.spec.ports for one in run.containers):
-                await answer(stream, pod=pod, port=port)
+                service = self._machines.network.find(pod_host(namespace, pod), port)
+                await answer(stream, pod=pod, port=port, service=service)
                 return
         raise NoProcess(f"dial tcp4 127.0.0.1:{port}: connect: connection refused")
 

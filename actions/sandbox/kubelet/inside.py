@@ -59,6 +59,7 @@ def inside_of(
         stays=pod.restart_policy == "Always" and not container.is_init,
         started_at=clock.now().timestamp(),
         seed=seed,
+        network=machines.network,
     )
     return Inside(seen, lambda: container.load, lambda: clock.now().timestamp(), folder=container.spec.working_folder)
 

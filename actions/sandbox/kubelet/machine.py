@@ -1,4 +1,4 @@
-"""What the nodes of a cluster have that containers share: kinds, devices, pulled images, addresses."""
+"""What the nodes of a cluster have that containers share: kinds, devices, pulled images, addresses, ports."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from actions.sandbox.kubelet.meetings import Meetings
 from actions.sandbox.kubelet.process import Surroundings
 from actions.sandbox.kubelet.shells import Shells
 from actions.sandbox.kubelet.storage import Storage
+from actions.sandbox.workloads.network import Network
 
 
 class Machines:
@@ -16,6 +17,7 @@ class Machines:
 
     def __init__(self) -> None:
         self.meetings = Meetings()
+        self.network = Network()
         self.shells = Shells()
         self.storage = Storage()
         self._images: set[tuple[str, str]] = set()

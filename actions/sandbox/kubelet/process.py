@@ -72,6 +72,7 @@ class _Run:
             meetings.leave(self._member, is_finished=False)
             raise
         finally:
+            program.close()
             shells.close(self._inside)
             self._set_load(GpuLoad())
         meetings.leave(self._member, is_finished=step == 0)

@@ -7,9 +7,10 @@ that time passes. The same container and seed give the same steps, so a program 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from actions.sandbox.workloads.files import FileView
+from actions.sandbox.workloads.network import Network
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +140,8 @@ class Container:
     started_at: float = 0.0
     """Seconds since the epoch, UTC, at which this run of the process began."""
     seed: int = 0
+    network: Network = field(default_factory=Network)
+    """Of the cluster."""
 
     @property
     def command_line(self) -> str:
