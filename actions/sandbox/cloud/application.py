@@ -11,7 +11,7 @@ from aiohttp import web
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
-from actions.sandbox.cloud.eks import NO_AUTHORITY, describe_cluster, list_clusters, no_such_cluster
+from actions.sandbox.cloud.eks import NO_AUTHORITY, describe_cluster, is_known, list_clusters, no_such_cluster
 from actions.sandbox.cloud.nodegroups import add_node_groups
 from actions.sandbox.cloud.quotas import TARGET, service_quota
 from actions.sandbox.cloud.sts import caller_identity, refusal
@@ -43,10 +43,13 @@ def create_app(
         return web.json_response(list_clusters(options))
 
     async def cluster(request: web.Request) -> web.Response:
-        if request.match_info["name"] != options.cluster_name:
-            answer = no_such_cluster(request.match_info["name"])
+        name = request.match_info["name"]
+        if not is_known(name):
+            answer = no_such_cluster(name)
             return web.json_response(answer, status=404, headers={"x-amzn-ErrorType": "ResourceNotFoundException"})
-        answer = describe_cluster(options, endpoint=session.server, authority=authority, created_at=created_at)
+        answer = describe_cluster(
+            options, name=name, endpoint=session.server, authority=authority, created_at=created_at
+        )
         return web.json_response(answer)
 
     async def query(request: web.Request) -> web.Response:

@@ -16,18 +16,24 @@ def list_clusters(options: SandboxOptions) -> dict[str, Any]:
     return {"clusters": [options.cluster_name]}
 
 
+def is_known(name: str) -> bool:
+    """Whether the account has a cluster of that name. Its one cluster goes by every name that a rehearsal may give it."""
+    return not name.startswith("missing")
+
+
 def describe_cluster(
-    options: SandboxOptions, *, endpoint: str, created_at: float, authority: bytes = NO_AUTHORITY
+    options: SandboxOptions, *, name: str, endpoint: str, created_at: float, authority: bytes = NO_AUTHORITY
 ) -> dict[str, Any]:
     """`DescribeCluster`.
 
     Args:
-        options: Names.
+        options: Region and account.
+        name: By which it was asked for.
         endpoint: Of the API server, with its scheme.
         created_at: Seconds since the epoch.
         authority: Who signed the endpoint's certificate, in PEM; the sandbox has none.
     """
-    name, region, account = options.cluster_name, options.region, options.account
+    region, account = options.region, options.account
     return {
         "cluster": {
             "name": name,

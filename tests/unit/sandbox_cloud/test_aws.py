@@ -45,6 +45,8 @@ async def test_the_cluster_and_the_caller_are_described(tmp_path: Path) -> None:
         assert (cluster["status"], cluster["endpoint"]) == ("ACTIVE", client.session.server)
         assert cluster["arn"].endswith(f"cluster/{FAST.cluster_name}")
         assert (await _ask(endpoint, "eks", "list_clusters"))["clusters"] == [FAST.cluster_name]
+        renamed = (await _ask(endpoint, "eks", "describe_cluster", name="given-by-a-run"))["cluster"]
+        assert (renamed["name"], renamed["endpoint"]) == ("given-by-a-run", client.session.server)
         caller = await _ask(endpoint, "sts", "get_caller_identity")
         assert caller["Account"] == FAST.account
 
@@ -53,7 +55,7 @@ async def test_what_is_not_served_is_refused_by_name(tmp_path: Path) -> None:
     async with whole_cluster(tmp_path) as client:
         endpoint = f"{client.session.server}/aws"
         with pytest.raises(ClientError, match="ResourceNotFoundException"):
-            await _ask(endpoint, "eks", "describe_cluster", name="other")
+            await _ask(endpoint, "eks", "describe_cluster", name="missing")
         with pytest.raises(ClientError, match="InvalidAction"):
             await _ask(endpoint, "sts", "get_session_token")
         with pytest.raises(ClientError, match="UnknownOperationException"):
