@@ -81,7 +81,8 @@ class Condition(Part, frozen=True, kw_only=True):
 class Target(Part, frozen=True, kw_only=True):
     """One field of one file that a value sets. It must exist exactly once.
 
-    Either `tfvar` alone, or `file`, `kind`, `name` and one of: `path`; `container` with `arg`; `container` with `env`.
+    Either `tfvar` alone, or `file`, `kind`, `name` and one of: `path`; `path` with `arg`, for a word of a text such as a
+    command line; `container` with `arg`; `container` with `env`.
     """
 
     file: str = ""
@@ -94,7 +95,8 @@ class Target(Part, frozen=True, kw_only=True):
     keys with dots in quotes: `metadata.labels."eksml.dev/x"`."""
     container: str = ""
     arg: str = ""
-    """Beginning of the one item of `command` or `args` that is set: what follows it is replaced."""
+    """Beginning of the one item of `command` or `args`, or with `path` of the one word, that is set: what follows it is
+    replaced."""
     env: str = ""
     """Name of the one environment variable whose `value` is set."""
     tfvar: str = ""

@@ -42,6 +42,27 @@ class Slot:
         self._parent[self._key] = self._prefix + text_of(value) if self._is_text else value
 
 
+class WordSlot(Slot):
+    """A word of a text that bears a whole command line; the word begins with `prefix`."""
+
+    def __init__(self, parent: Any, key: str | int, *, prefix: str) -> None:
+        super().__init__(parent, key, prefix=prefix, is_text=True)
+        self._word = re.compile(rf"(?<!\S){re.escape(prefix)}(\S*)")
+
+    def count(self) -> int:
+        """How many words begin so."""
+        return len(self._word.findall(str(self._parent[self._key])))
+
+    def read(self) -> object:
+        """What stands there, without the prefix."""
+        found = self._word.search(str(self._parent[self._key]))
+        return found[1] if found else ""
+
+    def write(self, value: Scalar) -> None:
+        """Put `value` behind the prefix, in the text as it is by now."""
+        self._parent[self._key] = self._word.sub(lambda _: self._prefix + text_of(value), self._parent[self._key])
+
+
 def text_of(value: Scalar) -> str:
     """A value as it stands in an argument or an environment variable; booleans in lower case."""
     return str(value).lower() if isinstance(value, bool) else str(value)
@@ -86,6 +107,8 @@ def describe(target: Target) -> str:
     if target.tfvar:
         return f"Terraform variable {target.tfvar}"
     field = f"argument {target.arg}" if target.arg else f"env {target.env}" if target.env else target.path
+    if target.arg and target.path:
+        field = f"word {target.arg} of {target.path}"
     container = f" container {target.container}" if target.container else ""
     return f"{target.kind}/{target.name}{container} {field} in {target.file}"
 
@@ -97,8 +120,9 @@ def form_error(target: Target) -> str:
         return "" if alone else "a target with tfvar has no file, kind, name, path or container."
     if not (target.file and target.kind and target.name):
         return "a target needs tfvar, or file, kind and name."
-    if sum(map(bool, (target.path, target.arg, target.env))) != 1:
-        return "a target needs exactly one of path, arg and env."
+    is_word = bool(target.path and target.arg and not target.container and not target.env)
+    if not is_word and sum(map(bool, (target.path, target.arg, target.env))) != 1:
+        return "a target needs exactly one of path, arg and env, or path with arg for a word of a text."
     if not target.path and not target.container:
         return "a target with arg or env needs container."
     if target.format and not is_format(target.format):
@@ -150,7 +174,7 @@ def _object(target: Target, objects: Sequence[Manifest]) -> Manifest:
 
 def _slots(target: Target, manifest: Manifest) -> Iterator[Slot]:
     if not target.container:
-        yield from _at(target.path, manifest)
+        yield from _words(target, manifest) if target.arg else _at(target.path, manifest)
         return
     for container in containers_of(manifest):
         if container.get("name") != target.container:
@@ -161,6 +185,13 @@ def _slots(target: Target, manifest: Manifest) -> Iterator[Slot]:
             yield from _arguments(target.arg, container)
         else:
             yield from _variables(target.env, container)
+
+
+def _words(target: Target, manifest: Manifest) -> Iterator[Slot]:
+    for parent, key in _places(target.path, manifest):
+        if isinstance(parent[key], str):
+            slot = WordSlot(parent, key, prefix=target.arg)
+            yield from [slot] * slot.count()
 
 
 def _arguments(prefix: str, container: Mapping[str, Any]) -> Iterator[Slot]:
@@ -178,13 +209,18 @@ def _variables(name: str, container: Mapping[str, Any]) -> Iterator[Slot]:
 
 
 def _at(path: str, node: Any) -> Iterator[Slot]:
+    for parent, key in _places(path, node):
+        yield Slot(parent, key)
+
+
+def _places(path: str, node: Any) -> Iterator[tuple[Any, str | int]]:
     steps = _steps(path)
     for step in steps[:-1]:
         if not _has(node, step):
             return
         node = node[step]
     if steps and _has(node, steps[-1]):
-        yield Slot(node, steps[-1])
+        yield node, steps[-1]
 
 
 def _has(node: Any, step: str | int) -> bool:

@@ -17,6 +17,7 @@ def an_object() -> dict[str, Any]:
         "metadata": {"name": "j", "labels": {"a.b/c": "old"}},
         "spec": {
             "count": 1,
+            "line": "run --step=1  --other=step=2 --last 3",
             "list": [{"values": ["old"]}],
             "template": {
                 "spec": {
@@ -67,6 +68,12 @@ def target(**fields: str) -> Target:
             "step=true",
         ),
         (
+            {"path": "spec.line", "arg": "--step="},
+            20,
+            ("spec", "line"),
+            "run --step=20  --other=step=2 --last 3",
+        ),
+        (
             {"container": "main", "env": "N"},
             7,
             ("spec", "template", "spec", "containers", 0, "env", 0, "value"),
@@ -95,6 +102,8 @@ def test_each_form_writes_its_field(
         {"container": "main", "env": "S"},
         {"container": "absent", "arg": "key="},
         {"container": "main", "arg": "step="},
+        {"path": "spec.line", "arg": "step="},
+        {"path": "spec.count", "arg": "1"},
     ],
 )
 def test_what_is_not_there_is_an_error(fields: dict[str, str]) -> None:
