@@ -17,7 +17,7 @@ def list_clusters(options: SandboxOptions) -> dict[str, Any]:
 
 
 def is_known(name: str) -> bool:
-    """Whether the account has a cluster of that name. Its one cluster goes by every name that a rehearsal may give it."""
+    """Whether the account has a cluster of that name: its one cluster goes by any that a rehearsal gives it."""
     return not name.startswith("missing")
 
 
