@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from actions.sandbox.workloads import esm1nv, mpirun, nemo_gpt, nemo_pile, nemo_vocabulary, shell, uniref50
+from actions.sandbox.workloads import (
+    esm1nv,
+    mpirun,
+    nemo_gpt,
+    nemo_pile,
+    nemo_vocabulary,
+    neuronx_nemo_data,
+    neuronx_nemo_train,
+    ray_node,
+    ray_submit,
+    shell,
+    tensorboard,
+    uniref50,
+)
 from actions.sandbox.workloads.commands import NOT_FOUND, command_named
 from actions.sandbox.workloads.program import Container, Program, Step
 from actions.sandbox.workloads.terminal import Inside
@@ -17,6 +30,17 @@ _IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]
     (nemo_vocabulary.is_wanted_by, nemo_vocabulary.fetch),
     (nemo_pile.is_wanted_by, nemo_pile.prepare),
     (nemo_gpt.is_wanted_by, nemo_gpt.train),
+    (ray_submit.is_wanted_by, ray_submit.submit),
+    (ray_node.is_waiting, ray_node.wait),
+    (ray_node.is_head, ray_node.lead),
+    (ray_node.is_worker, ray_node.work),
+    (neuronx_nemo_data.configures, neuronx_nemo_data.configure),
+    (neuronx_nemo_data.takes_tokenizer, neuronx_nemo_data.take_tokenizer),
+    (neuronx_nemo_data.takes_dataset, neuronx_nemo_data.take_dataset),
+    (neuronx_nemo_data.makes_sample, neuronx_nemo_data.make_sample),
+    (neuronx_nemo_data.tokenises, neuronx_nemo_data.tokenise),
+    (neuronx_nemo_train.is_wanted_by, neuronx_nemo_train.train),
+    (tensorboard.is_wanted_by, tensorboard.serve),
     (mpirun.is_mpirun, mpirun.launch),
     (mpirun.is_sshd, mpirun.sshd),
 )
