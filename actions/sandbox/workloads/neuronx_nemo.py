@@ -7,7 +7,6 @@ Source: neuronx-nemo-megatron at f4743ce; training bars of its pull request 28 o
 
 from __future__ import annotations
 
-import zlib
 from dataclasses import dataclass
 
 from actions.sandbox.workloads import neuron_errors
@@ -19,7 +18,6 @@ CACHE = "/shared/neuron_cache"
 COMMAND = "python3 -u megatron_gpt_pretraining.py --config-path=conf --config-name=megatron_llama_7b_config"
 EXPERIMENTS = "/shared/nemo_experiments"
 LOADED = NeuronLoad(0.0, 420, command=COMMAND)
-_COMPILER = "neuronxcc-2.13.68.0+6dfecc895"
 _FIRST_PROCESS = 2101
 _LARGEST_MICRO_BATCH = 2
 _TIME_LIMIT_SECONDS = 100.0
@@ -45,22 +43,6 @@ class Node:
     def folder(self) -> str:
         """Of the run, on the shared file system."""
         return f"{EXPERIMENTS}/{self.run_id}"
-
-    @property
-    def key(self) -> str:
-        """What the graphs depend on: compiled for one key, they are of no use to another."""
-        known = self.choices
-        return (
-            f"{self.nodes}.{self.batch}.{self.micro_batch}.{known.seq_length}.{known.tensor_parallel}."
-            f"{known.pipeline_parallel}.{known.precision}"
-        )
-
-    @property
-    def modules(self) -> str:
-        """The folder of the compiled graphs of this run."""
-        return (
-            f"{CACHE}/{_COMPILER}/MODULE_{zlib.crc32(self.key.encode()):010d}{zlib.crc32(self.key[::-1].encode()):010d}"
-        )
 
 
 def is_wanted_by(container: Container) -> bool:
@@ -159,12 +141,6 @@ def _problem(node: Node, moment: float) -> str:
         asked = node.micro_batch * node.choices.seq_length * 4096 * 32
         return neuron_errors.out_of_device_memory(moment, _FIRST_PROCESS, 0, 0, asked)
     return ""
-
-
-def graphs_of_others(node: Node) -> bool:
-    """Whether the cache has graphs, but none of this run."""
-    files = node.container.files
-    return not files.is_folder(node.modules) and bool(files.walk(f"{CACHE}/{_COMPILER}"))
 
 
 def logged(node: Node, program: Program) -> Program:

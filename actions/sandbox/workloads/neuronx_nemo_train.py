@@ -18,14 +18,13 @@ from actions.sandbox.workloads.neuronx_nemo import (
     LOADED,
     Node,
     fail,
-    graphs_of_others,
     hang,
     is_wanted_by,
     logged,
     node_of,
     start,
 )
-from actions.sandbox.workloads.neuronx_nemo_compile import compile_graphs, compile_missing
+from actions.sandbox.workloads.neuronx_nemo_compile import compile_graphs, compile_missing, is_foreign
 from actions.sandbox.workloads.program import Container, NeuronLoad, PeerLost, Program, Step
 
 __all__ = ["is_wanted_by", "train"]
@@ -60,7 +59,7 @@ def _run(node: Node) -> Program:
         if node.is_compiling:
             return (yield from compile_graphs(node))
         moment = node.container.started_at + 9.0
-        if graphs_of_others(node):
+        if is_foreign(node):
             return (yield from fail(neuron_errors.mixed_programs(moment, 2101)))
         yield from compile_missing(node)
         return (yield from _epoch(node))

@@ -206,7 +206,7 @@ def test_an_empty_cache_is_filled_before_the_first_step() -> None:
     volume = _prepared()
     outcome = _run(_rank(volume))
     assert outcome.exit_code == 0
-    assert outcome.out.index("No candidate found under") < outcome.out.index("reduced_train_loss")
+    assert outcome.out.index("Call compiler with cmd: neuronx-cc compile") < outcome.out.index("reduced_train_loss")
     assert any(path.startswith(CACHE.removeprefix("/shared")) for path in volume.files)
 
 
@@ -256,9 +256,18 @@ def test_a_step_takes_as_long_as_it_was_seen_to_take() -> None:
     assert step_seconds(256, 2) == pytest.approx(28.1)
 
 
-def test_tensorboard_says_where_it_listens() -> None:
-    container = replace(
-        _container(Volume(), "python3", "-m", "tensorboard.main", "--logdir=/x", "--port=6006"), stays=True
+def test_tensorboard_names_the_runs_and_stops_listening_when_it_ends() -> None:
+    volume = Volume()
+    volume.put("/nemo_experiments/u-1/events.out.tfevents.0.x", b"")
+    container = _container(
+        volume, "python3", "-m", "tensorboard.main", "--logdir=/shared/nemo_experiments", "--port=6006"
     )
-    outcome = run(program_of(inside(container)), for_seconds=10)
-    assert "TensorBoard 2.11.2 at http://0.0.0.0:6006/" in outcome.err
+    program = program_of(inside(container))
+    assert "TensorBoard 2.11.2 at http://0.0.0.0:6006/" in next(program).text
+    service = container.network.find(f"default/{container.pod}", 6006)
+    assert service is not None
+    assert service.answer("GET", "/data/runs", b"").body == b'["u-1"]'
+    assert b"<li>u-1</li>" in service.answer("GET", "/?x=1", b"").body
+    assert service.answer("GET", "/other", b"").status == 404
+    program.close()
+    assert container.network.find(f"default/{container.pod}", 6006) is None
