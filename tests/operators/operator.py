@@ -8,6 +8,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import yaml
+
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import Kind
@@ -63,3 +65,9 @@ class Operator:
         """An empty story."""
         followed = frozenset(kind.kind for kind in (*self.resources, *self.followed))
         return Story(self.essence, followed, self.sources)
+
+
+def definitions_in(manifest: Path) -> list[Document]:
+    """The CRDs in a manifest of the mirror."""
+    documents = yaml.safe_load_all(manifest.read_text(encoding="utf-8"))
+    return [one for one in documents if one and one["kind"] == "CustomResourceDefinition"]

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import yaml
 
-from tests.operators.normalise import with_amounts
+from tests.operators.normalise import comparable
 from tests.operators.story import Document, Story
 
 _TIMED = ("activeDeadlineSeconds", "ttlSecondsAfterFinished")
@@ -54,7 +54,7 @@ def load(folder: Path, scenario: str, story: Story) -> Recording:
             begun = begun or last
             acts.append(Act(change["text"], last - begun, story.standing()))
             continue
-        story.see(with_amounts(change))
+        story.see(comparable(change))
     return Recording(manifests, acts[1:], story, last - begun, any(name in text for name in _TIMED))
 
 

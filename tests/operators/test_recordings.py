@@ -6,11 +6,12 @@ from pathlib import Path
 
 import pytest
 
+from tests.operators.mpi import MPI
 from tests.operators.operator import FIXTURES, Operator
 from tests.operators.replay import replayed
 from tests.operators.training import TRAINING
 
-OPERATORS = (TRAINING,)
+OPERATORS = (TRAINING, MPI)
 """Every operator that has recordings; a new one is added here."""
 
 _RECORDED = Path(__file__).parents[3] / "shared" / "data" / "operators"

@@ -26,7 +26,7 @@ from actions.sandbox.actors.kinds import (
 )
 from actions.sandbox.actors.scheduler import Scheduler
 from actions.sandbox.actors.watching import Caches, watching
-from tests.operators.normalise import Names, event_form, recorded_form, with_amounts
+from tests.operators.normalise import Names, comparable, event_form, recorded_form
 from tests.operators.operator import Operator
 from tests.operators.story import Story
 from tests.unit.sandbox_actors.server import bare_api
@@ -106,13 +106,13 @@ class World:
         uid = uid_of(document)
         if not is_there and uid not in self._seen:
             return
-        change = {"kind": document["kind"], "name": key_of(hidden)}
+        change: Document = {"kind": document["kind"], "name": key_of(hidden)}
         if not is_there:
             del self._seen[uid]
             self.story.see(change | {"type": "DELETED"})
             return
-        form = {"labels": {}, "annotations": {}, "finalizers": []} | recorded_form(document["kind"], hidden)
-        self.story.see(change | with_amounts(form) | {"type": "MODIFIED" if uid in self._seen else "ADDED"})
+        change |= {"labels": {}, "annotations": {}, "finalizers": []} | recorded_form(document["kind"], hidden)
+        self.story.see(comparable(change | {"type": "MODIFIED" if uid in self._seen else "ADDED"}))
         self._seen[uid] = change["name"]
 
     def _on_pod(self, pod: Document) -> None:
@@ -160,11 +160,12 @@ def nodes() -> list[Document]:
     """Two nodes for all, two with GPUs (tainted), two with Neuron devices (not tainted)."""
     found = []
     for name, cpu, memory in (("core", "400", "2000Gi"), ("gpu", "96", "1100Gi"), ("trn", "128", "512Gi")):
-        found += [_node(f"{name}-{index}", name, cpu, memory) for index in (0, 1)]
+        found += [node(f"{name}-{index}", name, cpu, memory) for index in (0, 1)]
     return found
 
 
-def _node(name: str, group: str, cpu: str, memory: str) -> Document:
+def node(name: str, group: str, cpu: str, memory: str) -> Document:
+    """A node of the group core, gpu or trn."""
     offered = {"cpu": cpu, "memory": memory, "pods": "500"}
     if group in _ACCELERATED:
         device, count, interfaces = _ACCELERATED[group]

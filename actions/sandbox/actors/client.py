@@ -68,9 +68,17 @@ class ApiClient:
         change = {"metadata": {"uid": uid_of(document)}, "status": status}
         return await self.patch(kind, key_of(document), change, subresource="status")
 
-    async def delete(self, kind: Kind, key: str, *, uid: str = "", grace_seconds: int | None = None) -> bool:
-        """Ask for deletion, dependents in the background. Returns whether there was such an object."""
-        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": "Background"}
+    async def delete(
+        self,
+        kind: Kind,
+        key: str,
+        *,
+        uid: str = "",
+        grace_seconds: int | None = None,
+        propagation: str = "Background",
+    ) -> bool:
+        """Ask for deletion; of dependents too, by default afterwards. Returns whether there was such an object."""
+        options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
         if uid:
             options["preconditions"] = {"uid": uid}
         if grace_seconds is not None:

@@ -37,6 +37,19 @@ def with_condition(conditions: list[Document], new: Document) -> list[Document]:
     return [_changed(old, new) if old["type"] == new["type"] else old for old in conditions]
 
 
+def moved_to_end(conditions: list[Document], new: Document) -> list[Document]:
+    """The list with `new` at its end in the place of the one of its type, as Kubeflow's operators keep theirs.
+
+    The same list, if there is one of the same status and reason; one of the same status keeps its time.
+    """
+    old = next((one for one in conditions if one["type"] == new["type"]), None)
+    if old is None:
+        return [*conditions, new]
+    if (old["status"], old["reason"]) == (new["status"], new["reason"]):
+        return conditions
+    return [*(one for one in conditions if one is not old), _changed(old, new)]
+
+
 def _is_same(old: Document, new: Document) -> bool:
     return all(old.get(field) == new.get(field) for field in ("type", "status", "reason", "message"))
 

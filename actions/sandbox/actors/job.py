@@ -2,30 +2,38 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from actions.base.clock import parse_rfc3339
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition, condition_of, is_true, with_condition
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import JOBS, PODS, Document, is_deleting, key_of, owner_of, uid_of
-from actions.sandbox.actors.podcontrol import PodControl, is_pod_ready, phase_of, pod_of, suffix
+from actions.sandbox.actors.podcontrol import PodControl, is_pod_ready, phase_of, pod_of
 from actions.sandbox.actors.watching import Caches
 
 _SOURCE = "job-controller"
 _RETRY_SECONDS = 1.0
 _LONGEST_RETRY_SECONDS = 30.0
+_LONGEST_BEGINNING = 57
+"""Of a job's name in the names of its pods: with a dash and five letters they are still labels."""
 _BACKOFF = ("BackoffLimitExceeded", "Job has reached the specified backoff limit")
 _DEADLINE = ("DeadlineExceeded", "Job was active longer than specified deadline")
 _REACHED = ("CompletionsReached", "Reached expected number of succeeded pods")
 
 
-@dataclass(slots=True)
-class _Ended:
-    """The pods of one job that have ended; they count also when they are gone."""
+FINALIZER = "batch.kubernetes.io/job-tracking"
+"""Keeps a pod until its end has been counted in its job's status."""
 
-    succeeded: set[str] = field(default_factory=set)
-    failed: set[str] = field(default_factory=set)
+
+@dataclass(frozen=True, slots=True)
+class _Tally:
+    """How many pods of a job have ended, those included that its status does not count yet."""
+
+    succeeded: int
+    failed: int
+    uncounted: tuple[Document, ...]
 
 
 class JobController(Controller):
@@ -39,7 +47,8 @@ class JobController(Controller):
         self._client = client
         self._caches = caches
         self._pods = PodControl(client, caches, JOBS, source=_SOURCE)
-        self._ended: dict[str, _Ended] = {}
+        self._counted: set[str] = set()
+        """Pods whose end the status of a job holds, by uid; the cache may still show their finalizer."""
         self._failed_at: dict[str, float] = {}
         caches[JOBS].listen(lambda job: self.wake(key_of(job)))
         caches[PODS].listen(self._on_pod)
@@ -53,41 +62,71 @@ class JobController(Controller):
         """Count, decide, make or remove pods."""
         job = self._caches[JOBS].get(key)
         if job is None or is_deleting(job):
+            await self._release(self._orphans(key))
             return None
-        if is_true(job, "Complete") or is_true(job, "Failed"):
-            return await self._expire(job)
         pods = self._caches[PODS].of_owner(job)
-        ended = self._count(job, pods)
+        if is_true(job, "Complete") or is_true(job, "Failed"):
+            await self._release(pods)
+            return await self._expire(job)
+        tally = self._count(job, pods)
         active = [pod for pod in pods if phase_of(pod) in ("Pending", "Running") and not is_deleting(pod)]
         if job["spec"].get("suspend"):
-            await self._suspend(job, active)
+            await self._suspend(job, active, tally)
             return None
-        failure = self._failure(job, pods, ended)
+        failure = self._failure(job, pods, tally)
         if failure is not None:
-            await self._fail(job, active, ended, *failure)
+            await self._fail(job, pods, tally, failure)
             return None
-        if len(ended.succeeded) >= _completions(job):
-            await self._complete(job, ended)
+        if tally.succeeded >= _completions(job):
+            await self._complete(job, tally)
             return None
-        again = await self._fill(job, active, ended)
-        await self._report(job, pods, ended)
+        again = await self._fill(job, active, tally)
+        await self._report(job, tally)
         return again
 
-    def _count(self, job: Document, pods: list[Document]) -> _Ended:
-        ended = self._ended.setdefault(uid_of(job), _Ended())
-        for pod in pods:
-            if phase_of(pod) == "Succeeded":
-                ended.succeeded.add(uid_of(pod))
-            elif phase_of(pod) == "Failed" and uid_of(pod) not in ended.failed:
-                ended.failed.add(uid_of(pod))
-                self._failed_at[uid_of(job)] = self._client.clock.monotonic()
-        return ended
+    def _orphans(self, key: str) -> list[Document]:
+        """The pods of a job that is gone or going."""
+        namespace, _, name = key.rpartition("/")
+        found = []
+        for pod in self._caches[PODS].objects.values():
+            owner = owner_of(pod)
+            is_mine = owner is not None and owner["kind"] == "Job" and owner["name"] == name
+            if is_mine and pod["metadata"]["namespace"] == namespace and _is_held(pod):
+                found.append(pod)
+        return found
 
-    def _failure(self, job: Document, pods: list[Document], ended: _Ended) -> tuple[str, str] | None:
+    def _count(self, job: Document, pods: list[Document]) -> _Tally:
+        status = job.get("status") or {}
+        fresh = [pod for pod in pods if _has_ended(pod) and _is_held(pod) and uid_of(pod) not in self._counted]
+        failures = [pod for pod in fresh if phase_of(pod) != "Succeeded"]
+        if failures and uid_of(job) not in self._failed_at:
+            self._failed_at[uid_of(job)] = self._client.clock.monotonic()
+        succeeded = int(status.get("succeeded") or 0) + len(fresh) - len(failures)
+        return _Tally(succeeded, int(status.get("failed") or 0) + len(failures), tuple(fresh))
+
+    async def _settle(self, tally: _Tally) -> None:
+        """Let go of the pods whose end the job's status now holds."""
+        self._counted |= {uid_of(pod) for pod in tally.uncounted}
+        await self._release(tally.uncounted)
+
+    async def _release(self, pods: Iterable[Document]) -> None:
+        """Take our finalizer off pods."""
+        for pod in pods:
+            if _is_held(pod):
+                left = [one for one in pod["metadata"]["finalizers"] if one != FINALIZER]
+                change = {"metadata": {"uid": uid_of(pod), "finalizers": left or None}}
+                updated = await self._client.patch(PODS, key_of(pod), change)
+                if updated is not None and not is_deleting(updated):
+                    self._caches[PODS].upsert(updated)
+
+    def _failure(self, job: Document, pods: list[Document], tally: _Tally) -> tuple[str, str] | None:
+        target = condition_of(job, "FailureTarget")
+        if target is not None:
+            return target["reason"], target["message"]
         limit = int(job["spec"].get("backoffLimit", 6))
         restarts = sum(_restarts(pod) for pod in pods if phase_of(pod) in ("Pending", "Running"))
         policy = job["spec"]["template"]["spec"].get("restartPolicy")
-        is_spent = len(ended.failed) > limit
+        is_spent = tally.failed > limit
         if policy == "OnFailure":
             is_spent = is_spent or (restarts > 0 and restarts >= limit)
         if is_spent:
@@ -98,15 +137,16 @@ class JobController(Controller):
             return _DEADLINE
         return None
 
-    async def _fill(self, job: Document, active: list[Document], ended: _Ended) -> float | None:
+    async def _fill(self, job: Document, active: list[Document], tally: _Tally) -> float | None:
         """Make the pods that are missing. Returns when to look again."""
-        wanted = min(int(job["spec"].get("parallelism", 1)), _completions(job) - len(ended.succeeded))
+        wanted = min(int(job["spec"].get("parallelism", 1)), _completions(job) - tally.succeeded)
         missing = wanted - len(active)
         deadline = job["spec"].get("activeDeadlineSeconds")
         if missing > 0:
-            wait = self._backoff_left(job, len(ended.failed))
+            wait = self._backoff_left(job, tally.failed)
             if wait > 0:
                 return wait
+            self._failed_at.pop(uid_of(job), None)
             for _ in range(missing):
                 await self._pods.create(job, _pod(job))
         return float(deadline) if deadline is not None else None
@@ -118,64 +158,76 @@ class JobController(Controller):
         backoff = min(_RETRY_SECONDS * 2.0 ** (failures - 1), _LONGEST_RETRY_SECONDS)
         return failed_at + backoff - self._client.clock.monotonic()
 
-    async def _report(self, job: Document, pods: list[Document], ended: _Ended) -> None:
+    async def _report(self, job: Document, tally: _Tally) -> None:
         status = job.get("status") or {}
         pods = self._caches[PODS].of_owner(job)
         active = [pod for pod in pods if phase_of(pod) in ("Pending", "Running") and not is_deleting(pod)]
-        resumed = condition_of(job, "Suspended")
-        change: Document = {
+        is_resumed = is_true(job, "Suspended")
+        change = _amounts(tally) | {
             "active": len(active) or None,
             "ready": sum(is_pod_ready(pod) for pod in active),
-            "succeeded": len(ended.succeeded) or None,
-            "failed": len(ended.failed) or None,
             "terminating": sum(is_deleting(pod) for pod in pods),
             "startTime": status.get("startTime") or self._client.timestamp(),
         }
-        if resumed is not None and resumed["status"] == "True":
+        if is_resumed:
             change["startTime"] = self._client.timestamp()
             change["conditions"] = self._conditions(job, ("Suspended", False, "JobResumed", "Job resumed"))
         await self._patch(job, change)
+        await self._settle(tally)
+        if is_resumed:
+            await self._client.record(job, JOBS, "Resumed", "Job resumed", source=_SOURCE)
 
-    async def _suspend(self, job: Document, active: list[Document]) -> None:
+    async def _suspend(self, job: Document, active: list[Document], tally: _Tally) -> None:
+        """Remove the pods. They are let go first, so that they do not count as failed."""
+        await self._release(active)
         for pod in active:
             await self._pods.delete(job, pod)
-        if not is_true(job, "Suspended"):
+        change = _amounts(tally) | {"active": None, "ready": 0, "terminating": 0}
+        if is_true(job, "Suspended"):
+            await self._patch(job, change)
+        else:
             conditions = self._conditions(job, ("Suspended", True, "JobSuspended", "Job suspended"))
-            await self._patch(job, {"active": None, "ready": 0, "startTime": None, "conditions": conditions})
+            await self._patch(job, change | {"conditions": conditions})
             await self._client.record(job, JOBS, "Suspended", "Job suspended", source=_SOURCE)
+        await self._settle(tally)
 
-    async def _complete(self, job: Document, ended: _Ended) -> None:
+    async def _complete(self, job: Document, tally: _Tally) -> None:
         now = self._client.timestamp()
         base: Document = {
             "active": None,
             "ready": 0,
-            "succeeded": len(ended.succeeded),
-            "failed": len(ended.failed) or None,
             "terminating": 0,
+            "uncountedTerminatedPods": {},
             "startTime": (job.get("status") or {}).get("startTime") or now,
         }
         if not is_true(job, "SuccessCriteriaMet"):
             conditions = self._conditions(job, ("SuccessCriteriaMet", True, *_REACHED))
-            updated = await self._patch(job, base | {"conditions": conditions})
-            job = updated or job
+            job = await self._patch(job, base | {"conditions": conditions}) or job
+        await self._settle(tally)
         conditions = self._conditions(job, ("Complete", True, *_REACHED))
-        await self._patch(job, base | {"conditions": conditions, "completionTime": now})
+        await self._patch(job, base | _amounts(tally) | {"conditions": conditions, "completionTime": now})
         await self._client.record(job, JOBS, "Completed", "Job completed", source=_SOURCE)
 
-    async def _fail(self, job: Document, active: list[Document], ended: _Ended, reason: str, message: str) -> None:
+    async def _fail(self, job: Document, pods: list[Document], tally: _Tally, failure: tuple[str, str]) -> None:
+        """Remove the pods; the job has failed when the last one is gone."""
+        left = [pod for pod in pods if phase_of(pod) in ("Pending", "Running")]
+        for pod in left:
+            if not is_deleting(pod):
+                await self._pods.delete(job, pod)
+        change = _amounts(tally) | {"active": None, "ready": 0, "terminating": len(left)}
         if not is_true(job, "FailureTarget"):
-            conditions = self._conditions(job, ("FailureTarget", True, reason, message))
-            job = await self._patch(job, {"conditions": conditions}) or job
-        for pod in active:
-            await self._pods.delete(job, pod)
-        failed = len(ended.failed) + len(active)
-        change = {"active": None, "ready": 0, "failed": failed, "succeeded": len(ended.succeeded) or None}
-        await self._patch(job, change | {"conditions": self._conditions(job, ("Failed", True, reason, message))})
-        await self._client.record(job, JOBS, reason, message, source=_SOURCE, is_warning=True)
+            change["conditions"] = self._conditions(job, ("FailureTarget", True, *failure))
+        job = await self._patch(job, change) or job
+        await self._settle(tally)
+        if left:
+            return
+        conditions = self._conditions(job, ("Failed", True, *failure))
+        await self._patch(job, {"terminating": 0, "conditions": conditions})
+        await self._client.record(job, JOBS, *failure, source=_SOURCE, is_warning=True)
 
     async def _expire(self, job: Document) -> float | None:
-        """Delete a finished job when its time to live is over."""
-        self._ended.pop(uid_of(job), None)
+        """Delete a finished job, its pods before it, when its time to live is over."""
+        self._counted -= {uid_of(pod) for pod in self._caches[PODS].of_owner(job)}
         self._failed_at.pop(uid_of(job), None)
         lifetime = job["spec"].get("ttlSecondsAfterFinished")
         if lifetime is None:
@@ -184,7 +236,7 @@ class JobController(Controller):
         left = float(lifetime) - self._age(ended["lastTransitionTime"])
         if left > 0:
             return left
-        await self._client.delete(JOBS, key_of(job), uid=uid_of(job))
+        await self._client.delete(JOBS, key_of(job), uid=uid_of(job), propagation="Foreground")
         return None
 
     def _conditions(self, job: Document, new: tuple[str, bool, str, str]) -> list[Document]:
@@ -210,6 +262,21 @@ def _completions(job: Document) -> int:
     return int(job["spec"].get("completions") or 1)
 
 
+def _amounts(tally: _Tally) -> Document:
+    """The counts of a job's status; zeros are `None`, which a merge patch removes."""
+    counts = {"succeeded": tally.succeeded or None, "failed": tally.failed or None}
+    return counts | {"uncountedTerminatedPods": {}}
+
+
+def _is_held(pod: Document) -> bool:
+    return FINALIZER in (pod["metadata"].get("finalizers") or ())
+
+
+def _has_ended(pod: Document) -> bool:
+    """Whether a pod counts as ended; one that somebody deletes has failed, even if it never says so."""
+    return phase_of(pod) in ("Succeeded", "Failed") or is_deleting(pod)
+
+
 def _restarts(pod: Document) -> int:
     statuses = (pod.get("status") or {}).get("containerStatuses") or ()
     return sum(int(one.get("restartCount", 0)) for one in statuses)
@@ -217,7 +284,10 @@ def _restarts(pod: Document) -> int:
 
 def _pod(job: Document) -> Document:
     name = job["metadata"]["name"]
-    pod = pod_of(job["spec"]["template"], f"{name[:57]}-{suffix()}")
+    pod = pod_of(job["spec"]["template"], "")
+    del pod["metadata"]["name"]
+    pod["metadata"]["generateName"] = f"{name[:_LONGEST_BEGINNING]}-"
+    pod["metadata"]["finalizers"] = [FINALIZER]
     pod["metadata"]["labels"] = {
         "batch.kubernetes.io/controller-uid": uid_of(job),
         "batch.kubernetes.io/job-name": name,

@@ -69,9 +69,12 @@ DEFINITIONS = Kind(
     "apiextensions.k8s.io/v1", "CustomResourceDefinition", "customresourcedefinitions", is_namespaced=False
 )
 PYTORCH_JOBS = Kind("kubeflow.org/v1", "PyTorchJob", "pytorchjobs", is_custom=True)
+MPI_JOBS = Kind("kubeflow.org/v2beta1", "MPIJob", "mpijobs", is_custom=True)
 RAY_CLUSTERS = Kind("ray.io/v1", "RayCluster", "rayclusters", is_custom=True)
 RAY_JOBS = Kind("ray.io/v1", "RayJob", "rayjobs", is_custom=True)
 POD_GROUPS = Kind("scheduling.volcano.sh/v1beta1", "PodGroup", "podgroups", is_custom=True)
+QUEUES = Kind("scheduling.volcano.sh/v1beta1", "Queue", "queues", is_namespaced=False, is_custom=True)
+COMMANDS = Kind("bus.volcano.sh/v1alpha1", "Command", "commands", is_custom=True)
 NODE_POOLS = Kind("karpenter.sh/v1", "NodePool", "nodepools", is_namespaced=False, is_custom=True)
 NODE_CLAIMS = Kind("karpenter.sh/v1", "NodeClaim", "nodeclaims", is_namespaced=False, is_custom=True)
 NODE_CLASSES = Kind("karpenter.k8s.aws/v1", "EC2NodeClass", "ec2nodeclasses", is_namespaced=False, is_custom=True)

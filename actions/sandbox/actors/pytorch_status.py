@@ -8,7 +8,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
-from actions.sandbox.actors.conditions import condition, is_true, with_condition
+from actions.sandbox.actors.conditions import condition, is_true, moved_to_end
 from actions.sandbox.actors.kinds import Document, is_deleting
 from actions.sandbox.actors.podcontrol import phase_of
 from actions.sandbox.actors.pytorch_objects import (
@@ -51,7 +51,7 @@ class JobStatus:
         other = {"Running": "Restarting", "Restarting": "Running"}.get(name)
         self.conditions = [one for one in self.conditions if one["type"] != other]
         made = condition(name, status, reason, message, self.now) | {"lastUpdateTime": self.now}
-        self.conditions = with_condition(self.conditions, made)
+        self.conditions = moved_to_end(self.conditions, made)
 
     def has(self, name: str) -> bool:
         """Whether the condition is True."""

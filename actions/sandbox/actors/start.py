@@ -16,25 +16,8 @@ from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.daemonset import DaemonSetController
 from actions.sandbox.actors.deployment import DeploymentController
 from actions.sandbox.actors.job import JobController
-from actions.sandbox.actors.karpenter import EmptinessController, PoolController, Provisioner
-from actions.sandbox.actors.kinds import (
-    CLAIMS,
-    DAEMON_SETS,
-    DEPLOYMENTS,
-    JOBS,
-    NODE_CLAIMS,
-    NODE_CLASSES,
-    NODE_POOLS,
-    NODES,
-    PODS,
-    PYTORCH_JOBS,
-    REPLICA_SETS,
-    SERVICES,
-    VOLUMES,
-)
-from actions.sandbox.actors.nodeclaim import NodeClaimController
-from actions.sandbox.actors.nodegroup import NodeGroupController
-from actions.sandbox.actors.plugins import DevicePlugins
+from actions.sandbox.actors.kinds import DAEMON_SETS, PYTORCH_JOBS, REPLICA_SETS, VOLUMES
+from actions.sandbox.actors.outside import OUTSIDE_WATCHED, outside_controllers
 from actions.sandbox.actors.podcollector import PodCollector
 from actions.sandbox.actors.pytorchjob import PyTorchJobController
 from actions.sandbox.actors.replicas import ReplicaSetController
@@ -44,10 +27,7 @@ from actions.sandbox.actors.world import seed
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
-_WATCHED = (
-    PODS, NODES, SERVICES, CLAIMS, VOLUMES, DEPLOYMENTS, REPLICA_SETS, DAEMON_SETS, JOBS, PYTORCH_JOBS, NODE_POOLS,
-    NODE_CLAIMS, NODE_CLASSES,
-)  # fmt: skip
+_WATCHED = (*OUTSIDE_WATCHED, VOLUMES, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
 
 
 class NodeAgent(Protocol):
@@ -108,11 +88,6 @@ def _controllers(
         ClaimController(client, caches),
         VolumeController(client, caches),
         PyTorchJobController(client, caches),
-        PoolController(client, caches),
-        Provisioner(client, caches, list(types)),
-        EmptinessController(client, caches, options),
-        NodeClaimController(client, caches, types, options),
-        NodeGroupController(client, caches, groups, types, options),
-        DevicePlugins(client, caches, types),
         PodCollector(client, caches),
+        *outside_controllers(client, caches, types, options, groups),
     ]

@@ -67,3 +67,16 @@ async def test_a_finished_job_is_removed_after_its_time_to_live(tmp_path: Path) 
         told = [event["message"] for event in events if event["involvedObject"]["kind"] == "PyTorchJob"]
         assert "PyTorchJob default/job successfully completed." in told
         assert "Deleted job: job" in told
+
+
+async def test_a_job_whose_pods_have_restarted_too_often_fails_and_its_pods_go(tmp_path: Path) -> None:
+    async with whole_cluster(tmp_path) as client:
+        await _with_operator(client)
+        job = _job("exit 1", backoffLimit=2)
+        job["spec"]["pytorchReplicaSpecs"]["Worker"]["restartPolicy"] = "OnFailure"
+        await client.create(PYTORCH_JOBS, job)
+        failed = await until(client, PYTORCH_JOBS, KEY, lambda one: one is not None and is_true(one, "Failed"))
+        message = (condition_of(failed, "Failed") or {})["message"]
+        assert message == "Job job has failed because it has reached the specified backoff limit"
+        for number in range(2):
+            await until(client, PODS, f"default/job-worker-{number}", lambda one: one is None)
