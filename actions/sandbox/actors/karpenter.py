@@ -34,7 +34,7 @@ from actions.sandbox.actors.provisioning import (
     exceeds,
     instances_for,
 )
-from actions.sandbox.actors.scheduler import is_waiting, spaces_of
+from actions.sandbox.actors.scheduler import is_homeless, spaces_of
 from actions.sandbox.actors.watching import Caches
 from actions.sandbox.options import SandboxOptions
 
@@ -124,7 +124,7 @@ class Provisioner(Controller):
 
     async def reconcile(self, key: str) -> float | None:
         """One round over all waiting pods."""
-        pods = [pod for pod in self._caches[PODS].objects.values() if is_waiting(pod) and _is_unschedulable(pod)]
+        pods = [pod for pod in self._caches[PODS].objects.values() if is_homeless(pod) and _is_unschedulable(pod)]
         pods = [pod for pod in pods if (owner_of(pod) or {}).get("kind") != "DaemonSet"]
         if not pods:
             return None

@@ -40,62 +40,70 @@ class Scheduler(Controller):
         self._told = {uid: told for uid, told in self._told.items() if uid in {_uid(pod) for pod in waiting}}
         spaces = spaces_of(list(self._caches[NODES].objects.values()), pods)
         for pod in sorted(waiting, key=lambda one: (one["metadata"]["creationTimestamp"], key_of(one))):
-            problem = self._claim_problem(pod)
+            problem = claim_problem(pod, self._caches)
             reasons = [] if problem else [(space, reasons_against(pod, space)) for space in spaces]
             fitting = [space for space, against in reasons if not against]
             if problem or not fitting:
                 await self._tell(pod, problem or unschedulable_message(against for _space, against in reasons))
                 continue
-            chosen = min(fitting, key=lambda space: (_fullness(space), space.name))
+            chosen = min(fitting, key=lambda space: (fullness(space), space.name))
             chosen.promise(requests_of(pod))
-            await self._place(pod, chosen.name)
+            await assign(self._client, self._caches, pod, chosen.name, source=_SOURCE)
         return None
-
-    def _claim_problem(self, pod: Document) -> str:
-        for volume in pod["spec"].get("volumes") or ():
-            name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
-            if not name:
-                continue
-            claim = self._caches[CLAIMS].get(f"{pod['metadata']['namespace']}/{name}")
-            if claim is None:
-                return f'persistentvolumeclaim "{name}" not found. not found'
-            if (claim.get("status") or {}).get("phase") != "Bound":
-                return "pod has unbound immediate PersistentVolumeClaims. not found"
-        return ""
-
-    async def _place(self, pod: Document, node: str) -> None:
-        await self._client.bind(pod, node)
-        bound = await self._client.read(PODS, key_of(pod))
-        if bound is not None:
-            self._caches[PODS].upsert(bound)
-        message = f"Successfully assigned {key_of(pod)} to {node}"
-        await self._client.record(pod, PODS, "Scheduled", message, source=_SOURCE)
 
     async def _tell(self, pod: Document, message: str) -> None:
         if self._told.get(_uid(pod)) == message:
             return
         self._told[_uid(pod)] = message
-        condition = {
-            "type": "PodScheduled",
-            "status": "False",
-            "reason": "Unschedulable",
-            "message": message,
-            "lastProbeTime": None,
-            "lastTransitionTime": self._client.timestamp(),
-        }
-        await self._client.patch_status(PODS, pod, {"conditions": [condition]})
-        await self._client.record(pod, PODS, "FailedScheduling", message, source=_SOURCE, is_warning=True)
+        await turn_down(self._client, pod, "Unschedulable", message, source=_SOURCE)
+
+
+def claim_problem(pod: Document, caches: Caches) -> str:
+    """Why a pod's claims keep it from every node, in the scheduler's words; empty if they do not."""
+    for volume in pod["spec"].get("volumes") or ():
+        name = (volume.get("persistentVolumeClaim") or {}).get("claimName")
+        if not name:
+            continue
+        claim = caches[CLAIMS].get(f"{pod['metadata']['namespace']}/{name}")
+        if claim is None:
+            return f'persistentvolumeclaim "{name}" not found. not found'
+        if (claim.get("status") or {}).get("phase") != "Bound":
+            return "pod has unbound immediate PersistentVolumeClaims. not found"
+    return ""
+
+
+async def assign(client: ApiClient, caches: Caches, pod: Document, node: str, *, source: str) -> None:
+    """Bind a pod to a node, and say so; the cache knows it at once."""
+    await client.bind(pod, node)
+    bound = await client.read(PODS, key_of(pod))
+    if bound is not None:
+        caches[PODS].upsert(bound)
+    await client.record(pod, PODS, "Scheduled", f"Successfully assigned {key_of(pod)} to {node}", source=source)
+
+
+async def turn_down(client: ApiClient, pod: Document, reason: str, message: str, *, source: str) -> None:
+    """Tell a pod why it has no node."""
+    condition = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": reason,
+        "message": message,
+        "lastProbeTime": None,
+        "lastTransitionTime": client.timestamp(),
+    }
+    await client.patch_status(PODS, pod, {"conditions": [condition]})
+    await client.record(pod, PODS, "FailedScheduling", message, source=source, is_warning=True)
 
 
 def is_waiting(pod: Document) -> bool:
-    """Whether a pod waits for a node."""
+    """Whether a pod waits for a node from this scheduler."""
+    return is_homeless(pod) and pod["spec"].get("schedulerName", _SOURCE) == _SOURCE
+
+
+def is_homeless(pod: Document) -> bool:
+    """Whether a pod has no node, and may be given one."""
     spec = pod["spec"]
-    return (
-        not spec.get("nodeName")
-        and not is_deleting(pod)
-        and spec.get("schedulerName", _SOURCE) == _SOURCE
-        and not spec.get("schedulingGates")
-    )
+    return not spec.get("nodeName") and not is_deleting(pod) and not spec.get("schedulingGates")
 
 
 def spaces_of(nodes: list[Document], pods: list[Document]) -> list[NodeSpace]:
@@ -114,7 +122,8 @@ def is_ready(node: Document) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def _fullness(space: NodeSpace) -> float:
+def fullness(space: NodeSpace) -> float:
+    """The largest share of a resource that has been promised."""
     shares = [space.promised.get(name, 0.0) / offered for name, offered in space.offered.items() if offered]
     return max(shares, default=0.0)
 
