@@ -10,8 +10,9 @@ from tests.operators.mpi import MPI
 from tests.operators.operator import FIXTURES, Operator
 from tests.operators.replay import replayed
 from tests.operators.training import TRAINING
+from tests.operators.volcano import VOLCANO
 
-OPERATORS = (TRAINING, MPI)
+OPERATORS = (TRAINING, MPI, VOLCANO)
 """Every operator that has recordings; a new one is added here."""
 
 _RECORDED = Path(__file__).parents[3] / "shared" / "data" / "operators"

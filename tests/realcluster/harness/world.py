@@ -13,35 +13,21 @@ from actions.cluster.session import KubeSession
 from actions.fleet.instances import InstanceTable
 from actions.sandbox import cloud
 from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.controller import Controller
-from actions.sandbox.actors.karpenter import EmptinessController, PoolController, Provisioner
-from actions.sandbox.actors.kinds import NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, NODES, PODS
-from actions.sandbox.actors.nodeclaim import NodeClaimController
-from actions.sandbox.actors.nodegroup import NodeGroupController
-from actions.sandbox.actors.plugins import DevicePlugins
+from actions.sandbox.actors.outside import OUTSIDE_WATCHED, outside_controllers
 from actions.sandbox.actors.watching import watching
 from actions.sandbox.actors.world import seed
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 from tests.realcluster.harness.background import in_background
 
-_WATCHED = (PODS, NODES, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES)
-
 
 @asynccontextmanager
 async def world(session: KubeSession, options: SandboxOptions, clock: Clock, groups: NodeGroups) -> AsyncIterator[None]:
-    """Seed the cluster; play Karpenter, EC2 and the device plugins until the context is left."""
+    """Seed the cluster; play operators, Karpenter, EC2 and device plugins until the context is left."""
     client, types = ApiClient(session, clock), InstanceTable.load()
     await seed(client, types, options, groups)
-    async with watching(session, _WATCHED, clock) as caches:
-        controllers: list[Controller] = [
-            PoolController(client, caches),
-            Provisioner(client, caches, list(types)),
-            EmptinessController(client, caches, options),
-            NodeClaimController(client, caches, types, options),
-            NodeGroupController(client, caches, groups, types, options),
-            DevicePlugins(client, caches, types),
-        ]
+    async with watching(session, OUTSIDE_WATCHED, clock) as caches:
+        controllers = outside_controllers(client, caches, types, options, groups)
         tasks = [in_background(one.run(), type(one).__name__) for one in controllers]
         try:
             yield
