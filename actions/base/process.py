@@ -7,7 +7,8 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections import deque
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,6 +19,10 @@ _PASSED_ON = (
     "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "KUBECONFIG",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
+_CHUNK_BYTES = 1 << 16
+_LINE_LIMIT_BYTES = 1 << 20
+_REMEMBERED_LINES = 40
+_END_SECONDS = 10.0
 _PASSED_ON_PREFIXES = ("AWS_", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE", "EKSML_")
 
 
@@ -165,6 +170,83 @@ async def run_tool(
     if child.returncode:
         raise ToolError(argv, exit_code=child.returncode, tail=err.decode(errors="replace")[-4000:])
     return out
+
+
+async def stream_tool(
+    argv: Sequence[str],
+    *,
+    on_line: Callable[[str], None],
+    deadline_seconds: float,
+    directory: Path | None = None,
+    extra_environment: Mapping[str, str] | None = None,
+) -> None:
+    """Run a long program to its end, and hand on what it writes, line by line. Cancelled, it is ended with its group.
+
+    Args:
+        argv: The program and its arguments.
+        on_line: Gets each line of stdout and stderr, in order, without its newline. Must be quick.
+        deadline_seconds: For all of it.
+        directory: Where it runs; ours by default.
+        extra_environment: See `allowed_environment`.
+
+    Raises:
+        ToolError: It could not be started, or ended with another code than 0.
+        UnreachableError: It did not end in time.
+    """
+    try:
+        child = await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+            cwd=directory,
+            env=allowed_environment(extra_environment),
+            start_new_session=True,
+            umask=0o077,
+        )
+    except OSError as error:
+        raise ToolError(argv, exit_code=127, tail=str(error)) from error
+    tail: deque[str] = deque(maxlen=_REMEMBERED_LINES)
+    try:
+        async with asyncio.timeout(deadline_seconds):
+            async for line in _lines_of(child):
+                tail.append(line)
+                on_line(line)
+            await child.wait()
+    except TimeoutError as error:
+        raise UnreachableError(f"{argv[0]} did not end within {deadline_seconds:.0f} s.") from error
+    finally:
+        if child.returncode is None:
+            signal_group(child.pid, signal.SIGTERM)
+            await _ended(child)
+    if child.returncode:
+        raise ToolError(argv, exit_code=child.returncode, tail="\n".join(tail))
+
+
+async def _lines_of(child: asyncio.subprocess.Process) -> AsyncIterator[str]:
+    """Lines of its output; one longer than the limit is given in pieces."""
+    if child.stdout is None:
+        return
+    pending = b""
+    while chunk := await child.stdout.read(_CHUNK_BYTES):
+        *lines, pending = (pending + chunk).split(b"\n")
+        for line in lines:
+            yield line.decode(errors="replace")
+        if len(pending) > _LINE_LIMIT_BYTES:
+            yield pending.decode(errors="replace")
+            pending = b""
+    if pending:
+        yield pending.decode(errors="replace")
+
+
+async def _ended(child: asyncio.subprocess.Process) -> None:
+    """Wait for a process that was asked to end; one that does not is killed with its group."""
+    try:
+        async with asyncio.timeout(_END_SECONDS):
+            await child.wait()
+    except TimeoutError:
+        signal_group(child.pid, signal.SIGKILL)
+        await child.wait()
 
 
 def signal_group(pid: int, number: signal.Signals) -> None:

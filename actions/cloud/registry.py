@@ -89,3 +89,24 @@ async def fetch_login(session: AwsSession, repository: Repository) -> RegistryLo
         if password:
             return RegistryLogin(username, password)
     raise RefusedError("ECR gives no login.", hint="Ask for the permission ecr:GetAuthorizationToken.")
+
+
+async def delete_image(session: AwsSession, repository: Repository, digest: str) -> bool:
+    """Remove an image with all its tags. Returns whether there was one.
+
+    Raises:
+        AccessError: No right for `ecr:BatchDeleteImage`.
+        UnreachableError: No answer.
+    """
+    try:
+        answer = await session.call(
+            "ecr",
+            "batch_delete_image",
+            region=repository.region,
+            registryId=repository.account,
+            repositoryName=repository.name,
+            imageIds=[{"imageDigest": digest}],
+        )
+    except MissingError:
+        return False
+    return bool(answer.get("imageIds"))

@@ -108,6 +108,7 @@ class _Step:
             expect_high_seconds=outline.expect_high_seconds if outline else 0.0,
             message=self.message,
             needs=outline.needs if outline else (),
+            holds_accelerators=outline.holds_accelerators if outline else False,
             keeps_data=outline.keeps_data if outline else False,
             outputs=dict(self.outputs),
             plan=self.plan,

@@ -11,7 +11,9 @@ from actions.run.view import StageState, StageView
 JOB_KINDS = frozenset({"job", "pod"})
 """Kinds of stages whose objects hold accelerators while they work."""
 
-KNOWN_KINDS = JOB_KINDS | {"terraform", "kubeconfig", "manifests", "storage", "check"}
+_HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED})
+
+KNOWN_KINDS = JOB_KINDS | {"terraform", "kubeconfig", "manifests", "storage", "check", "helm", "network", "image"}
 """Kinds that `actions.run.stages` can carry out."""
 
 
@@ -54,6 +56,18 @@ def teardown_order(stages: Sequence[StageView], *, deletes_data: bool) -> list[t
     steps.extend((Action.UNDO, stage.id) for stage in others)
     steps.append((Action.AUDIT, ""))
     return steps
+
+
+def parking_order(stages: Sequence[StageView]) -> list[tuple[Action, str]]:
+    """What parking does: jobs that are half done, the nodes that came for pods, then stages that hold accelerators."""
+    steps = [(Action.UNDO, stage.id) for stage in half_done_jobs(stages)]
+    held = [stage for stage in reversed(stages) if stage.holds_accelerators and _was_begun(stage)]
+    return [*steps, (Action.DRAIN, ""), *((Action.UNDO, stage.id) for stage in held)]
+
+
+def half_done_jobs(stages: Sequence[StageView]) -> list[StageView]:
+    """Jobs that were begun and did not succeed, last first: a finished one holds nothing, and is not done again."""
+    return [stage for stage in reversed(stages) if stage.kind in JOB_KINDS and stage.state in _HALF_DONE]
 
 
 def kept_stages(stages: Sequence[StageView]) -> frozenset[str]:

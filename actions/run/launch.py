@@ -105,6 +105,7 @@ def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[Stag
             expect_low_seconds=stage.expect.low_seconds,
             expect_high_seconds=stage.expect.high_seconds,
             is_skipped=stage.id in skipped,
+            holds_accelerators=stage.holds_accelerators,
             keeps_data=stage.keeps_data,
         )
 

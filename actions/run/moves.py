@@ -5,9 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import assert_never
 
-from actions.run.graph import teardown_order
+from actions.run.graph import half_done_jobs, parking_order, teardown_order
 from actions.run.records import Action
-from actions.run.state import half_done_jobs
 from actions.run.view import Goal, RunView, StageState, StageView
 
 _MET = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
@@ -61,8 +60,7 @@ def next_move(view: RunView) -> Move:
         case Goal.CANCEL:
             return _steps(view, [(Action.UNDO, stage.id) for stage in half_done_jobs(view.stages)])
         case Goal.PARK:
-            jobs = [(Action.UNDO, stage.id) for stage in half_done_jobs(view.stages)]
-            return _steps(view, [*jobs, (Action.DRAIN, "")])
+            return _steps(view, parking_order(view.stages))
         case Goal.TEARDOWN:
             return _steps(view, teardown_order(view.stages, deletes_data=view.deletes_data))
         case _ as never:

@@ -67,6 +67,8 @@ class StageOutline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expect_high_seconds: float
     is_skipped: bool = False
     """The operator brought what it would make, or chose that it is not wanted."""
+    holds_accelerators: bool = False
+    """Parking the run undoes it."""
     keeps_data: bool = False
     """It holds data: a teardown leaves it, and what it needs, unless told to delete data."""
 

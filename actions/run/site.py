@@ -20,9 +20,12 @@ from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
 from actions.run.handler import StageHandler, StageJournal
 from actions.run.stages.check import CheckHandler
+from actions.run.stages.helm import HelmHandler, release_leftovers
+from actions.run.stages.image import ImageHandler
 from actions.run.stages.job import JobHandler
 from actions.run.stages.kubeconfig import KubeconfigHandler
 from actions.run.stages.manifests import ManifestsHandler
+from actions.run.stages.network import NetworkHandler
 from actions.run.stages.terraform import TerraformHandler, state_of
 from actions.run.view import OwnedObject, RunView, StageView
 from actions.run.watcher import watching
@@ -36,6 +39,9 @@ HANDLERS: Mapping[str, Callable[[StageWork], StageHandler]] = {
     "storage": ManifestsHandler,
     "pod": ManifestsHandler,
     "check": CheckHandler,
+    "helm": HelmHandler,
+    "network": NetworkHandler,
+    "image": ImageHandler,
     "job": JobHandler,
 }
 
@@ -89,6 +95,8 @@ class Site:
             if stage.kind == "terraform" and stage.attempt:
                 lines = await self._terraform_lines(view, stage)
                 (retained if stage.id in kept else leftovers).extend(lines)
+            elif stage.kind == "helm" and stage.attempt:
+                leftovers.extend(await release_leftovers(self.work(view, stage, _Silent())))
         is_gone = self._is_own_cluster(view) and not leftovers
         report = await audit_cluster(work, may_be_gone=is_gone)
         return AuditReport((*leftovers, *report.leftovers), (*retained, *report.retained))

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence, Set
 from typing import assert_never
 
-from actions.run.graph import JOB_KINDS
+from actions.run.graph import half_done_jobs
 from actions.run.records import Action
 from actions.run.view import Goal, RunState, StageState, StageView
 
 _DONE = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
 _OPEN = frozenset({StageState.RUNNING, StageState.UNKNOWN})
-_HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED})
 
 
 def run_state_of(
@@ -39,7 +38,7 @@ def run_state_of(
             is_reached = all(_is_done(ending, Action.UNDO, stage.id) for stage in half_done_jobs(stages))
             reached, under_way = RunState.CANCELLED, RunState.RUNNING
         case Goal.PARK:
-            is_reached = _is_done(ending, Action.DRAIN, "")
+            is_reached = _is_parked(stages, ending)
             reached, under_way = RunState.PARKED, RunState.RUNNING
         case Goal.TEARDOWN:
             is_reached = is_audited
@@ -54,9 +53,11 @@ def run_state_of(
     return RunState.UNKNOWN if not is_attended and StageState.UNKNOWN in steps | states else under_way
 
 
-def half_done_jobs(stages: Sequence[StageView]) -> list[StageView]:
-    """Jobs that were begun and did not succeed, last first: a finished one holds nothing, and is not done again."""
-    return [stage for stage in reversed(stages) if stage.kind in JOB_KINDS and stage.state in _HALF_DONE]
+def _is_parked(stages: Sequence[StageView], ending: Mapping[tuple[Action, str], StageView]) -> bool:
+    """Whether the nodes are gone: those of pods, and those of stages that hold accelerators."""
+    held = [stage for stage in stages if stage.holds_accelerators and stage.attempt]
+    are_undone = all(_is_done(ending, Action.UNDO, stage.id) for stage in held)
+    return _is_done(ending, Action.DRAIN, "") and are_undone
 
 
 def _is_done(ending: Mapping[tuple[Action, str], StageView], action: Action, stage: str) -> bool:

@@ -70,6 +70,8 @@ class StageView:
     message: str = ""
     """While it runs, what it waits for; afterwards, how it ended. One line."""
     needs: tuple[str, ...] = ()
+    holds_accelerators: bool = False
+    """Parking the run undoes it."""
     keeps_data: bool = False
     outputs: Mapping[str, str] | None = None
     plan: PlanOffer | None = None

@@ -1,4 +1,4 @@
-"""AWS at one address: REST-JSON for EKS, the query protocol for STS, JSON for quotas, a refusal for anything else.
+"""AWS at one address: REST-JSON for EKS, the query protocols of STS and EC2, JSON for others, a refusal for the rest.
 
 Source: botocore's service models `eks` (2017-11-01) and `sts` (2011-06-15); compared by calling it with boto3.
 """
@@ -11,9 +11,10 @@ from aiohttp import web
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
+from actions.sandbox.cloud import ec2, ecr, quotas, secretsmanager, tagging
 from actions.sandbox.cloud.eks import NO_AUTHORITY, describe_cluster, is_known, list_clusters, no_such_cluster
+from actions.sandbox.cloud.jsoncalls import JsonCall, answer_json
 from actions.sandbox.cloud.nodegroups import add_node_groups
-from actions.sandbox.cloud.quotas import TARGET, service_quota
 from actions.sandbox.cloud.sts import caller_identity, refusal
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
@@ -38,6 +39,14 @@ def create_app(
     """
     time = clock or SystemClock()
     created_at = time.now().timestamp()
+    node_groups = groups if groups is not None else NodeGroups.of(options, time)
+    rules = ec2.SecurityGroups()
+    json_calls: dict[str, JsonCall] = {
+        quotas.TARGET: quotas.service_quota,
+        secretsmanager.TARGET: secretsmanager.secret_value,
+        tagging.TARGET: lambda asked: tagging.tagged(asked, node_groups, rules, options),
+        **ecr.calls_of(options.account),
+    }
 
     async def clusters(_request: web.Request) -> web.Response:
         return web.json_response(list_clusters(options))
@@ -54,28 +63,24 @@ def create_app(
 
     async def query(request: web.Request) -> web.Response:
         if "X-Amz-Target" in request.headers:  # a JSON protocol, spoken at the same path
-            return await json_protocol(request)
-        form = await request.post()
-        action, request_id = str(form.get("Action", "")), _request_id()
+            return await answer_json(request, json_calls)
+        form = {key: str(value) for key, value in (await request.post()).items()}
+        action, request_id = form.get("Action", ""), _request_id()
+        if form.get("Version") == ec2.VERSION:
+            status, text = rules.answer(form, request_id)
+            return web.Response(text=text, status=status, content_type="text/xml")
         if action == "GetCallerIdentity":
             return web.Response(text=caller_identity(options.account, request_id), content_type="text/xml")
         return web.Response(text=refusal(action, request_id), status=400, content_type="text/xml")
 
-    async def json_protocol(request: web.Request) -> web.Response:
-        if request.headers["X-Amz-Target"] != TARGET:
-            return await unknown(request)
-        asked = await request.json()
-        return web.json_response(service_quota(asked), content_type="application/x-amz-json-1.1")
-
     async def unknown(request: web.Request) -> web.Response:
-        asked = request.headers.get("X-Amz-Target", request.path)
-        answer = {"__type": "UnknownOperationException", "message": f"The sandbox does not serve {asked}."}
+        answer = {"__type": "UnknownOperationException", "message": f"The sandbox does not serve {request.path}."}
         return web.json_response(answer, status=400, headers={"x-amzn-ErrorType": "UnknownOperationException"})
 
     app = web.Application()
     app.router.add_get("/clusters", clusters)
     app.router.add_get("/clusters/{name}", cluster)
-    add_node_groups(app, groups if groups is not None else NodeGroups.of(options, time), options, time)
+    add_node_groups(app, node_groups, options, time)
     app.router.add_post("", query)
     app.router.add_post("/", query)
     app.router.add_route("*", "/{path:.*}", unknown)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 TARGET = "ServiceQuotasV20190624.GetServiceQuota"
@@ -10,7 +11,7 @@ TARGET = "ServiceQuotasV20190624.GetServiceQuota"
 _VALUE = 1152.0
 
 
-def service_quota(asked: dict[str, Any]) -> dict[str, Any]:
+def service_quota(asked: Mapping[str, Any]) -> dict[str, Any]:
     """`GetServiceQuota` for any service and code.
 
     Source: botocore's service model `service-quotas` (2019-06-24).

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import msgspec
 import pytest
 
 from actions.base.errors import JournalError
@@ -210,3 +211,29 @@ def test_outputs_are_kept_by_stage() -> None:
 def test_a_record_of_an_unknown_stage_is_damage() -> None:
     with pytest.raises(JournalError, match="'nowhere'"):
         view_of(begun("nowhere"))
+
+
+def with_nodes(*lines: Line) -> RunView:
+    """A run whose second stage holds accelerators."""
+    made = creation()
+    stages = tuple(
+        msgspec.structs.replace(item, id="nodes", kind="terraform", holds_accelerators=True)
+        if item.id == "operators"
+        else msgspec.structs.replace(item, needs=("nodes",) if item.needs == ("operators",) else item.needs)
+        for item in made.stages
+    )
+    bodies: Sequence[Line] = [("", msgspec.structs.replace(made, stages=stages)), *lines]
+    return fold([Record(n, 100.0 + n, "me", stage, 1, body) for n, (stage, body) in enumerate(bodies, 1)], holder="me")
+
+
+def test_park_undoes_the_stages_that_hold_accelerators_and_retry_does_them_again() -> None:
+    lines = [*done("provision", "nodes"), begun("train"), wished(WishKind.PARK), ended("train", Result.CANCELLED)]
+    lines += [begun("train", Action.UNDO), ended("train", action=Action.UNDO)]
+    lines += [begun("", Action.DRAIN), ended("", action=Action.DRAIN)]
+    view = with_nodes(*lines)
+    assert (next_move(view), view.state) == (Begin(Action.UNDO, "nodes"), RunState.RUNNING)
+    lines += [begun("nodes", Action.UNDO), ended("nodes", action=Action.UNDO)]
+    assert (with_nodes(*lines).state, next_move(with_nodes(*lines))) == (RunState.PARKED, Finish())
+    again = with_nodes(*lines, wished(WishKind.RETRY))
+    assert next_move(again) == Begin(Action.PERFORM, "nodes")
+    assert states(again) == ["succeeded", "pending", "pending"]

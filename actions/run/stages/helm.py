@@ -1,0 +1,231 @@
+"""The helm stage: one release of a chart, by the helm program; a release that is there already is used as it is."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import gzip
+import shutil
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import msgspec
+
+from actions.base.errors import ConsoleError
+from actions.base.process import stream_tool
+from actions.base.untrusted import one_line
+from actions.blueprint.manifests import inside
+from actions.blueprint.render import labels_of
+from actions.blueprint.stages import HelmStage
+from actions.cluster.objects import list_objects
+from actions.run.access import Connection
+from actions.run.creation import load_environment
+from actions.run.folder import kubeconfig_path
+from actions.run.handler import Performed, StageFailedError
+from actions.run.patience import patiently
+from actions.run.stages.names import ref_of_name, wait_command
+from actions.run.stages.objects import apply_objects, delete_objects, wait_ready
+from actions.run.toollog import ToolLog
+from actions.run.view import OwnedObject
+from actions.run.work import StageWork
+
+API = "helm.sh/v3"
+KIND = "Release"
+READY_SECONDS = 900.0
+_SPARE_SECONDS = 60.0
+
+
+@dataclass(frozen=True, slots=True)
+class Release:
+    """A release as helm keeps it in the cluster."""
+
+    name: str
+    chart: str
+    """Name and version, `volcano 1.8.2`; empty if it cannot be read."""
+    status: str
+    """`deployed`, `failed`, `pending-install`…"""
+    revision: int
+
+
+class HelmHandler:
+    """Installs a chart, or goes on with what an earlier attempt of this run has begun."""
+
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
+        stage = work.blueprint.stage(work.stage.id)
+        if not isinstance(stage, HelmStage):
+            raise TypeError(f"{work.stage.id} is no helm stage")
+        self._stage = stage
+
+    def describe(self) -> list[str]:
+        refs = [ref_of_name(name, self._work.namespace) for name in self._stage.ready]
+        return [_line(self._install(self._stage.settings)), *map(wait_command, refs)]
+
+    async def probe(self) -> Performed | None:
+        return None  # an install that is repeated changes nothing that is as it should be
+
+    async def perform(self) -> Performed:
+        connection = await self._work.connect()
+        found = await self._found(connection)
+        if found is not None and not self._is_own():
+            self._own(existed=True)
+            await self._wait(connection)
+            return Performed(
+                f"The release {found.name} ({found.chart or found.status}) was there already: used as it is."
+            )
+        settings = {key: self._work.text(value) for key, value in self._stage.settings.items()}
+        argv = self._install(settings)
+        self._require_helm(argv)
+        await apply_objects(self._work, connection, [self._namespace()])
+        self._own()
+        await self._run(argv, "install")
+        await self._wait(connection)
+        return Performed(f"{self._stage.chart} {self._stage.version} is installed as {self._stage.release}.")
+
+    async def undo(self) -> str:
+        connection = await self._work.connect()
+        if self._is_own():
+            if await self._found(connection) is not None:
+                argv = self._uninstall()
+                self._require_helm(argv)
+                await self._run(argv, "uninstall")
+            for item in self._releases():
+                self._work.journal.deleted(replace(item, is_deleted=True))
+        said = "Uninstalled." if self._releases_made() else "Nothing was installed."
+        await delete_objects(self._work, connection)
+        return said
+
+    def _releases_made(self) -> bool:
+        return any(item.kind == KIND and item.stage == self._work.stage.id for item in self._work.view.owned)
+
+    def _releases(self) -> list[OwnedObject]:
+        return [item for item in self._work.journal.owned() if item.kind == KIND and not item.existed]
+
+    def _is_own(self) -> bool:
+        return bool(self._releases())
+
+    def _own(self, *, existed: bool = False) -> None:
+        self._work.journal.own(
+            OwnedObject(
+                self._work.stage.id,
+                API,
+                KIND,
+                self._stage.namespace,
+                self._stage.release,
+                "",
+                existed=existed,
+                is_deleted=False,
+            )
+        )
+
+    def _namespace(self) -> dict[str, Any]:
+        labels = labels_of(self._work.view.id, self._work.stage.id)
+        return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._stage.namespace, "labels": labels}}
+
+    def _install(self, settings: Mapping[str, str]) -> list[str]:
+        stage = self._stage
+        argv = ["helm", "upgrade", "--install", stage.release, stage.chart, "--version", stage.version]
+        argv += ["--namespace", stage.namespace, "--kubeconfig", str(kubeconfig_path(self._work.folder))]
+        argv += ["--repo", stage.repository] if stage.repository else []
+        argv += ["--values", str(inside(self._work.blueprint.folder, stage.values))] if stage.values else []
+        for key, value in settings.items():
+            argv += ["--set-string" if _is_text(value) else "--set", f"{key}={_escaped(value)}"]
+        return [*argv, "--wait", "--timeout", f"{self._deadline():.0f}s"]
+
+    def _uninstall(self) -> list[str]:
+        stage = self._stage
+        argv = ["helm", "uninstall", stage.release, "--namespace", stage.namespace]
+        return [*argv, "--kubeconfig", str(kubeconfig_path(self._work.folder)), "--wait"]
+
+    def _require_helm(self, argv: list[str]) -> None:
+        if shutil.which("helm") is None:
+            raise StageFailedError(
+                "The helm program is not on PATH.",
+                hint=f"Install Helm 3, or run this elsewhere, then retry: {_line(argv)}",
+            )
+
+    async def _run(self, argv: list[str], operation: str) -> None:
+        with ToolLog(self._work, "helm", operation) as log:
+            await stream_tool(
+                argv,
+                on_line=log.take,
+                deadline_seconds=self._deadline() + _SPARE_SECONDS,
+                extra_environment=load_environment(self._work.folder),
+            )
+
+    def _deadline(self) -> float:
+        return float(self._stage.deadline_seconds or READY_SECONDS)
+
+    async def _found(self, connection: Connection) -> Release | None:
+        async def look() -> Release | None:
+            return await find_release(connection, self._stage.namespace, self._stage.release)
+
+        return await patiently(look, clock=self._work.clock, note=self._work.journal.note)
+
+    async def _wait(self, connection: Connection) -> None:
+        refs = [ref_of_name(name, self._work.namespace) for name in self._stage.ready]
+        await wait_ready(self._work, connection, refs, deadline_seconds=self._deadline())
+
+
+async def find_release(connection: Connection, namespace: str, name: str) -> Release | None:
+    """The newest revision of a release, `None` if there is none.
+
+    Source: Helm 3's storage driver `secret`: type `helm.sh/release.v1`, labels `owner`, `name`, `status`, `version`.
+    """
+    secrets = await list_objects(
+        connection.session,
+        connection.discovery,
+        "v1",
+        "Secret",
+        namespace=namespace,
+        label_selector=f"owner=helm,name={name}",
+    )
+    revisions = [_release_of(secret, name) for secret in secrets]
+    return max(revisions, key=lambda release: release.revision, default=None)
+
+
+async def release_leftovers(work: StageWork) -> list[str]:
+    """The stage's release, if the run has installed it and it is still there."""
+    handler = HelmHandler(work)
+    mine = [item for item in work.view.owned_by(work.stage.id) if item.kind == KIND and not item.existed]
+    if not mine or not work.access.is_possible:
+        return []
+    try:
+        found = await handler._found(await work.connect())  # noqa: SLF001 - one module
+    except ConsoleError:
+        return []  # the cluster is gone, or the audit of the cluster says that it cannot be asked
+    return [f"Helm release {mine[0].namespace}/{found.name}: {found.status}"] if found else []
+
+
+def _release_of(secret: Mapping[str, Any], name: str) -> Release:
+    labels = secret["metadata"].get("labels") or {}
+    revision = str(labels.get("version", "0"))
+    return Release(
+        name=name,
+        chart=_chart_of(secret),
+        status=one_line(str(labels.get("status", ""))),
+        revision=int(revision) if revision.isdigit() else 0,
+    )
+
+
+def _chart_of(secret: Mapping[str, Any]) -> str:
+    """Helm keeps JSON, packed by gzip, in base64, as a secret, which is base64 again."""
+    try:
+        packed = base64.b64decode(base64.b64decode(str((secret.get("data") or {}).get("release", ""))))
+        metadata = msgspec.json.decode(gzip.decompress(packed))["chart"]["metadata"]
+        return one_line(f"{metadata['name']} {metadata['version']}")
+    except (binascii.Error, OSError, EOFError, msgspec.DecodeError, KeyError, TypeError):
+        return ""
+
+
+def _is_text(value: str) -> bool:
+    return value not in ("true", "false") and not value.isdigit()
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", "\\\\").replace(",", "\\,")
+
+
+def _line(argv: list[str]) -> str:
+    return " ".join(part if part and not set(part) & set(" '\"${}[]*") else f"'{part}'" for part in argv)

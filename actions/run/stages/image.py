@@ -1,0 +1,177 @@
+"""The image stage: an image in ECR by its digest; built and pushed with docker where it is not there yet."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import msgspec
+
+from actions.base.errors import ConsoleError
+from actions.base.process import run_tool, stream_tool
+from actions.blueprint.manifests import inside
+from actions.blueprint.stages import ImageStage
+from actions.cloud.registry import Repository, delete_image, fetch_digest, fetch_login, repository_of
+from actions.cloud.session import AwsSession
+from actions.run.dockerlogin import docker_config, registries_in
+from actions.run.handler import Performed, StageFailedError
+from actions.run.patience import patiently, wait_until
+from actions.run.toollog import ToolLog
+from actions.run.view import OwnedObject
+from actions.run.work import StageWork
+
+API = "ecr.amazonaws.com"
+KIND = "Image"
+BUILD_SECONDS = 3 * 3600.0
+PLATFORM = "linux/amd64"
+
+_DOCKER_SECONDS = 20.0
+_SEEN_SECONDS = 60.0
+
+
+class ImageHandler:
+    """Reports the image by its digest: what a tag means may change while a run waits for days."""
+
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
+        stage = work.blueprint.stage(work.stage.id)
+        if not isinstance(stage, ImageStage):
+            raise TypeError(f"{work.stage.id} is no image stage")
+        self._stage = stage
+
+    def describe(self) -> list[str]:
+        name = f"{self._stage.repository}:{self._stage.tag}"
+        return _commands(name, self._stage, "REGION") if self._stage.context else [f"docker manifest inspect {name}"]
+
+    async def probe(self) -> Performed | None:
+        return None  # ECR is asked first anyway
+
+    async def perform(self) -> Performed:
+        session = AwsSession(region=self._work.view.cluster.region, threads=1)
+        try:
+            repository = await self._repository(session)
+            tag = self._work.text(self._stage.tag)
+            digest = await self._digest(session, repository, tag)
+            if digest is not None:
+                self._note_found(repository, tag, digest)
+                return self._performed(repository, digest, f"{repository.name}:{tag} is in ECR, {digest[:19]}….")
+            await self._require_docker(repository, tag)
+            self._own(repository, tag, "")
+            await self._build(session, repository, tag)
+            digest = await self._pushed(session, repository, tag)
+            self._own(repository, tag, digest)
+        finally:
+            session.close()
+        return self._performed(repository, digest, f"{repository.name}:{tag} was built and pushed, {digest[:19]}….")
+
+    async def undo(self) -> str:
+        """Remove the image that this run has pushed; one that was there before stays."""
+        removed = 0
+        session = AwsSession(region=self._work.view.cluster.region, threads=1)
+        try:
+            for item in [entry for entry in self._work.journal.owned() if not entry.existed]:
+                repository = repository_of(item.namespace)
+                if repository is not None and item.uid:
+                    removed += await delete_image(session, repository, item.uid)
+                self._work.journal.deleted(replace(item, is_deleted=True))
+        finally:
+            session.close()
+        return f"{removed} images removed from ECR." if removed else "No image of the run is left in ECR."
+
+    def _performed(self, repository: Repository, digest: str, message: str) -> Performed:
+        return Performed(message, outputs={"image": f"{repository.url}@{digest}", "digest": digest})
+
+    async def _repository(self, session: AwsSession) -> Repository:
+        text = self._work.text(self._stage.repository)
+        if "/" not in text or "." not in text.partition("/")[0]:
+            answer = await session.call("sts", "get_caller_identity")
+            return Repository(str(answer["Account"]), self._work.view.cluster.region, text)
+        found = repository_of(text)
+        if found is None:
+            raise StageFailedError(
+                f"{text} is no repository of ECR.", hint="Name one of ECR, or take the image as it is, without a stage."
+            )
+        return found
+
+    async def _digest(self, session: AwsSession, repository: Repository, tag: str) -> str | None:
+        async def ask() -> str | None:
+            return await fetch_digest(session, repository, tag)
+
+        self._work.journal.note(f"Asking ECR for {repository.name}:{tag}.")
+        return await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+
+    async def _require_docker(self, repository: Repository, tag: str) -> None:
+        """Refuse with the commands for another machine, if the image cannot be built on this one."""
+        name = f"{repository.url}:{tag}"
+        if not self._stage.context:
+            raise StageFailedError(f"{name} is not in ECR.", hint="Push it, then retry.")
+        try:
+            await run_tool(["docker", "version", "--format", "{{.Server.Version}}"], deadline_seconds=_DOCKER_SECONDS)
+        except ConsoleError as error:
+            folder = inside(self._work.blueprint.folder, self._stage.context)
+            here = msgspec.structs.replace(self._stage, context=str(folder))
+            lines = " && ".join(_commands(name, here, repository.region))
+            raise StageFailedError(
+                f"{name} is not in ECR, and docker does not work here: {error.message}.",
+                hint=f"Build it where docker is, then retry: {lines}",
+            ) from error
+
+    async def _build(self, session: AwsSession, repository: Repository, tag: str) -> None:
+        folder = inside(self._work.blueprint.folder, self._stage.context)
+        recipe = folder / self._stage.dockerfile
+        name = f"{repository.url}:{tag}"
+        logins = {}
+        for host in dict.fromkeys([repository.registry, *registries_in(recipe.read_text(encoding="utf-8"))]):
+            other = repository_of(f"{host}/any")
+            if other is not None:
+                logins[host] = await fetch_login(session, other)
+        arguments = [
+            part
+            for key, value in self._stage.build_args.items()
+            for part in ("--build-arg", self._argument(key, value))
+        ]
+        with docker_config(logins) as config, ToolLog(self._work, "docker", "build") as log:
+            docker = ["docker", "--config", str(config)]
+            build = [*docker, "build", "--platform", PLATFORM, "--tag", name, "--file", str(recipe), *arguments]
+            await stream_tool([*build, str(folder)], on_line=log.take, deadline_seconds=BUILD_SECONDS)
+            await stream_tool([*docker, "push", name], on_line=log.take, deadline_seconds=BUILD_SECONDS)
+
+    def _argument(self, key: str, value: str) -> str:
+        return f"{key}={self._work.text(value)}"
+
+    async def _pushed(self, session: AwsSession, repository: Repository, tag: str) -> str:
+        found: list[str] = []
+
+        async def look() -> str:
+            digest = await fetch_digest(session, repository, tag)
+            found[:] = [digest] if digest else []
+            return "" if digest else f"ECR does not show {repository.name}:{tag} yet."
+
+        await wait_until(
+            look,
+            clock=self._work.clock,
+            note=self._work.journal.note,
+            timeout=StageFailedError,
+            deadline_seconds=_SEEN_SECONDS,
+        )
+        return found[0]
+
+    def _note_found(self, repository: Repository, tag: str, digest: str) -> None:
+        """Record whose the image is: pushed by an earlier attempt of this run, or there before."""
+        known = any(item.name == tag and not item.existed for item in self._work.journal.owned())
+        self._own(repository, tag, digest, existed=not known)
+
+    def _own(self, repository: Repository, tag: str, digest: str, *, existed: bool = False) -> None:
+        self._work.journal.own(
+            OwnedObject(self._work.stage.id, API, KIND, repository.url, tag, digest, existed=existed, is_deleted=False)
+        )
+
+
+def _commands(name: str, stage: ImageStage, region: str) -> list[str]:
+    registry = name.partition("/")[0]
+    arguments = "".join(f" --build-arg {key}={value}" for key, value in stage.build_args.items())
+    recipe = f"{stage.context}/{stage.dockerfile}"
+    return [
+        f"aws ecr get-login-password --region {region} | docker login --username AWS --password-stdin {registry}",
+        f"docker build --platform {PLATFORM} --tag {name} --file {recipe}{arguments} {stage.context}",
+        f"docker push {name}",
+    ]

@@ -1,0 +1,129 @@
+"""The network stage: the rule of a security group to itself that EFA needs, both ways."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+
+from actions.base.errors import MissingError
+from actions.blueprint.render import RUN_TAG
+from actions.blueprint.stages import NetworkStage
+from actions.cloud.network import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
+from actions.cloud.session import AwsSession
+from actions.run.handler import Performed
+from actions.run.patience import patiently
+from actions.run.view import OwnedObject
+from actions.run.work import StageWork
+
+API = "ec2.amazonaws.com"
+KIND = "SecurityGroupRule"
+
+
+class NetworkHandler:
+    """Adds what is missing, tagged with the run; undone by removing what carries that tag, and nothing else."""
+
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
+        stage = work.blueprint.stage(work.stage.id)
+        if not isinstance(stage, NetworkStage):
+            raise TypeError(f"{work.stage.id} is no network stage")
+        self._stage = stage
+
+    def describe(self) -> list[str]:
+        group = self._stage.security_group or "GROUP"
+        pair = f"IpProtocol=-1,UserIdGroupPairs=[{{GroupId={group}}}]"
+        return [
+            f"aws ec2 authorize-security-group-{direction.value} --group-id {group} --ip-permissions '{pair}'"
+            for direction in Direction
+        ]
+
+    async def probe(self) -> Performed | None:
+        return None  # looking again is part of performing, and cheap
+
+    async def perform(self) -> Performed:
+        async with self._session() as session:
+            group = await self._group(session)
+            self._work.journal.note(f"Looking at the rules of {group}.")
+            rules = await self._rules(session, group)
+            added = [
+                direction.value
+                for direction in Direction
+                if not self._is_there(group, rules, direction) and await self._add(session, group, direction)
+            ]
+        if not added:
+            return Performed(f"{group} is open to itself both ways already.")
+        return Performed(f"{group} is open to itself for all protocols; added: {' and '.join(added)}.")
+
+    async def undo(self) -> str:
+        async with self._session() as session:
+            removed = 0
+            for group in dict.fromkeys(item.namespace for item in self._work.journal.owned() if not item.existed):
+                removed += await self._remove(session, group)
+        for item in self._work.journal.owned():
+            if not item.existed:
+                self._work.journal.deleted(replace(item, is_deleted=True))
+        return f"{removed} rules removed." if removed else "No rule of the run is left."
+
+    async def _remove(self, session: AwsSession, group: str) -> int:
+        try:
+            rules = await self._rules(session, group)
+            mine = [rule for rule in rules if rule.tags.get(RUN_TAG) == self._work.view.id]
+            for rule in mine:
+                await remove_rules(session, group, rule.direction, [rule.id])
+        except MissingError:
+            return 0  # the group went with the cluster, and its rules with it
+        return len(mine)
+
+    def _is_there(self, group: str, rules: list[SelfRule], direction: Direction) -> bool:
+        """Whether a rule is there; one that is not the run's is recorded as such, and will be left."""
+        found = [rule for rule in rules if rule.direction is direction]
+        for rule in found[:1]:
+            self._own(group, rule.id, direction, existed=rule.tags.get(RUN_TAG) != self._work.view.id)
+        return bool(found)
+
+    async def _add(self, session: AwsSession, group: str, direction: Direction) -> bool:
+        self._own(group, "", direction)
+
+        async def add() -> str:
+            return await add_self_rule(session, group, direction, {RUN_TAG: self._work.view.id})
+
+        made = await patiently(add, clock=self._work.clock, note=self._work.journal.note)
+        self._own(group, made, direction)
+        return True
+
+    async def _rules(self, session: AwsSession, group: str) -> list[SelfRule]:
+        async def look() -> list[SelfRule]:
+            return await fetch_self_rules(session, group)
+
+        return await patiently(look, clock=self._work.clock, note=self._work.journal.note)
+
+    async def _group(self, session: AwsSession) -> str:
+        given = self._work.text(self._stage.security_group)
+        if given:
+            return given
+        name = self._work.view.cluster.name
+
+        async def ask() -> str:
+            answer = await session.call("eks", "describe_cluster", name=name)
+            return str(answer["cluster"]["resourcesVpcConfig"].get("clusterSecurityGroupId") or "")
+
+        found = await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+        if not found:
+            raise MissingError(f"EKS names no security group of {name}.", hint="Name one in the stage.")
+        return found
+
+    def _own(self, group: str, rule_id: str, direction: Direction, *, existed: bool = False) -> None:
+        self._work.journal.own(
+            OwnedObject(
+                self._work.stage.id, API, KIND, group, direction.value, rule_id, existed=existed, is_deleted=False
+            )
+        )
+
+    @asynccontextmanager
+    async def _session(self) -> AsyncIterator[AwsSession]:
+        session = AwsSession(region=self._work.view.cluster.region, threads=1)
+        try:
+            yield session
+        finally:
+            session.close()

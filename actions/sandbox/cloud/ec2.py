@@ -1,0 +1,158 @@
+"""EC2 answers: rules of security groups, which exist under any id, and capacity reservations.
+
+A reservation exists under every id of the right form; its first digit says for which instance type it is.
+
+Source: botocore's service model `ec2` (2016-11-15); compared by calling it with boto3.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from xml.sax.saxutils import escape
+
+VERSION = "2016-11-15"
+"""Of the API; a query with another version is for another service."""
+
+_NAMESPACE = f"http://ec2.amazonaws.com/doc/{VERSION}/"
+_GROUP = re.compile(r"^sg-[0-9a-f]{8,17}$")
+_RESERVATION = re.compile(r"^cr-([0-9a-f])[0-9a-f]{16}$")
+_RESERVED_TYPES = ("p4de.24xlarge", "p5.48xlarge", "trn1.32xlarge", "g5.8xlarge")
+_RESERVED_COUNT = 16
+
+Form = Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A rule of one group about another."""
+
+    id: str
+    group: str
+    is_egress: bool
+    protocol: str
+    peer: str
+    tags: dict[str, str] = field(default_factory=dict)
+
+
+class RefusedCallError(Exception):
+    """The call is answered with an error: a code of EC2 and a sentence."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class SecurityGroups:
+    """The rules of all groups of the account, as far as calls have made them."""
+
+    def __init__(self) -> None:
+        self._rules: dict[str, Rule] = {}
+
+    def __iter__(self) -> Iterator[Rule]:
+        return iter(list(self._rules.values()))
+
+    def answer(self, form: Form, request_id: str) -> tuple[int, str]:
+        """Status and body for a query. Every action that is not served is refused by name."""
+        action = form.get("Action", "")
+        calls: dict[str, Callable[[Form], str]] = {
+            "DescribeSecurityGroupRules": self._describe,
+            "AuthorizeSecurityGroupIngress": self._authorize,
+            "AuthorizeSecurityGroupEgress": self._authorize,
+            "RevokeSecurityGroupIngress": self._revoke,
+            "RevokeSecurityGroupEgress": self._revoke,
+            "DescribeCapacityReservations": _reservations,
+        }
+        try:
+            if action not in calls:
+                raise RefusedCallError("InvalidAction", f"The sandbox does not serve {action or 'this request'}.")
+            body = calls[action](form)
+        except RefusedCallError as refused:
+            error = f"<Error><Code>{refused.code}</Code><Message>{escape(str(refused))}</Message></Error>"
+            return 400, f"<Response><Errors>{error}</Errors><RequestID>{request_id}</RequestID></Response>"
+        name = f"{action}Response"
+        return 200, f'<{name} xmlns="{_NAMESPACE}"><requestId>{request_id}</requestId>{body}</{name}>'
+
+    def _describe(self, form: Form) -> str:
+        filters = {form[f"Filter.{n}.Name"]: _values(form, f"Filter.{n}.Value") for n in _numbers(form, "Filter")}
+        groups = filters.get("group-id", [])
+        for group in groups:
+            _require_group(group)
+        found = [rule for rule in self if not groups or rule.group in groups]
+        return f"<securityGroupRuleSet>{''.join(map(_rule_xml, found))}</securityGroupRuleSet>"
+
+    def _authorize(self, form: Form) -> str:
+        group, is_egress = form.get("GroupId", ""), form["Action"].endswith("Egress")
+        _require_group(group)
+        made = [self._made(form, number, group, is_egress=is_egress) for number in _numbers(form, "IpPermissions")]
+        for rule in made:
+            self._rules[rule.id] = rule
+        rules = "".join(map(_rule_xml, made))
+        return f"<return>true</return><securityGroupRuleSet>{rules}</securityGroupRuleSet>"
+
+    def _made(self, form: Form, number: int, group: str, *, is_egress: bool) -> Rule:
+        protocol = form.get(f"IpPermissions.{number}.IpProtocol", "-1")
+        peer = form.get(f"IpPermissions.{number}.Groups.1.GroupId", "")
+        if any(
+            (rule.group, rule.is_egress, rule.protocol, rule.peer) == (group, is_egress, protocol, peer)
+            for rule in self
+        ):
+            raise RefusedCallError("InvalidPermission.Duplicate", "the specified rule already exists")
+        tags = {
+            form[f"TagSpecification.1.Tag.{n}.Key"]: form.get(f"TagSpecification.1.Tag.{n}.Value", "")
+            for n in _numbers(form, "TagSpecification.1.Tag")
+        }
+        return Rule(f"sgr-{secrets.token_hex(9)[:17]}", group, is_egress, protocol, peer, tags)
+
+    def _revoke(self, form: Form) -> str:
+        for rule_id in _values(form, "SecurityGroupRuleId"):
+            if self._rules.pop(rule_id, None) is None:
+                message = f"The security group rule ID '{rule_id}' does not exist"
+                raise RefusedCallError("InvalidSecurityGroupRuleId.NotFound", message)
+        return "<return>true</return>"
+
+
+def _reservations(form: Form) -> str:
+    entries = []
+    for reservation_id in _values(form, "CapacityReservationId"):
+        match = _RESERVATION.match(reservation_id)
+        if match is None:
+            message = f"The capacity reservation '{reservation_id}' does not exist"
+            raise RefusedCallError("InvalidCapacityReservationId.NotFound", message)
+        name = _RESERVED_TYPES[int(match[1], 16) % len(_RESERVED_TYPES)]
+        entries.append(
+            f"<item><capacityReservationId>{reservation_id}</capacityReservationId><instanceType>{name}</instanceType>"
+            f"<availabilityZone>us-west-2a</availabilityZone><totalInstanceCount>{_RESERVED_COUNT}</totalInstanceCount>"
+            f"<availableInstanceCount>{_RESERVED_COUNT}</availableInstanceCount><state>active</state></item>"
+        )
+    return f"<capacityReservationSet>{''.join(entries)}</capacityReservationSet>"
+
+
+def _rule_xml(rule: Rule) -> str:
+    tags = "".join(
+        f"<item><key>{escape(key)}</key><value>{escape(value)}</value></item>" for key, value in rule.tags.items()
+    )
+    return (
+        f"<item><securityGroupRuleId>{rule.id}</securityGroupRuleId><groupId>{rule.group}</groupId>"
+        f"<isEgress>{str(rule.is_egress).lower()}</isEgress><ipProtocol>{escape(rule.protocol)}</ipProtocol>"
+        f"<fromPort>-1</fromPort><toPort>-1</toPort>"
+        f"<referencedGroupInfo><groupId>{escape(rule.peer)}</groupId></referencedGroupInfo>"
+        f"<tagSet>{tags}</tagSet></item>"
+    )
+
+
+def _require_group(group: str) -> None:
+    if _GROUP.match(group) is None:
+        raise RefusedCallError("InvalidGroup.NotFound", f"The security group '{group}' does not exist")
+
+
+def _numbers(form: Form, prefix: str) -> list[int]:
+    """The numbers that members of a list carry: `Filter.1.Name`, `Filter.2.Name`."""
+    found = {key[len(prefix) + 1 :].partition(".")[0] for key in form if key.startswith(f"{prefix}.")}
+    return sorted(int(number) for number in found if number.isdigit())
+
+
+def _values(form: Form, prefix: str) -> list[str]:
+    return [form[f"{prefix}.{number}"] for number in _numbers(form, prefix) if f"{prefix}.{number}" in form]

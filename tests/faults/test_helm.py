@@ -1,0 +1,137 @@
+"""The helm stage on the sandbox: helm is a script that keeps a release as helm does."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.objects import ObjectRef
+from actions.cluster.session import ClusterTarget
+from actions.run.launch import create_run
+from actions.run.view import RunState
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import a_sandbox
+from tests.faults.test_stages import BLUEPRINT, Cluster, carry_out, cluster, torn_down
+
+__all__ = ["cluster"]
+
+pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="the script keeps releases by kubectl")
+
+HELM_STAGE = """
+  - id: chart
+    kind: helm
+    title: Chart
+    needs: [access]
+    expect: 1s..5s
+    release: tool
+    chart: tool
+    repository: https://charts.example
+    version: 1.2.3
+    namespace: helm-tests
+    settings: {image.tag: v1, replicas: "2"}
+"""
+
+HELM = """#!/bin/sh
+echo "$@" >>{log}
+while [ $# -gt 0 ]; do
+  case "$1" in
+    --kubeconfig) kubeconfig=$2 ;;
+    --namespace) namespace=$2 ;;
+    upgrade|uninstall) verb=$1 ;;
+  esac
+  shift
+done
+k="kubectl --kubeconfig $kubeconfig -n $namespace"
+secret=sh.helm.release.v1.tool.v1
+if [ "$verb" = uninstall ]; then $k delete secret $secret; exit; fi
+$k create secret generic $secret --type=helm.sh/release.v1 --from-literal=release=x
+$k label secret $secret owner=helm name=tool status=deployed version=1
+echo "Release \\"tool\\" has been installed"
+"""
+
+RELEASE = ObjectRef("v1", "Secret", "helm-tests", "sh.helm.release.v1.tool.v1")
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with a_sandbox("helm", speed=100.0) as running:
+            yield running
+
+
+def a_run(tmp_path: Path, sandbox: RunningSandbox) -> Path:
+    source = tmp_path / "small"
+    source.mkdir()
+    (source / "blueprint.yaml").write_text(BLUEPRINT.rpartition("  - {id: objects")[0] + HELM_STAGE)
+    blueprint = load_blueprint(source)
+    return create_run(
+        blueprint,
+        bind(blueprint, {}),
+        target=ClusterTarget(sandbox.kubeconfig),
+        environment={},
+        clock=SystemClock(),
+        home=tmp_path / "runs",
+    )
+
+
+@pytest.fixture
+def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Helm is on PATH; what it is asked for is in here."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "helm").write_text(HELM.format(log=tmp_path / "log"))
+    (tools / "helm").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/local/bin:/usr/bin:/bin")
+    return tmp_path / "log"
+
+
+async def test_a_chart_is_installed_and_uninstalled_with_its_namespace(
+    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster, log: Path
+) -> None:
+    folder = a_run(tmp_path, sandbox)
+    view = await carry_out(folder)
+    assert view.state is RunState.SUCCEEDED, view.stage("chart").message
+    asked = log.read_text()
+    assert "upgrade --install tool tool --version 1.2.3 --namespace helm-tests" in asked
+    assert "--repo https://charts.example" in asked
+    assert "--set-string image.tag=v1 --set replicas=2" in asked
+    assert await cluster.get(RELEASE) is not None
+    view = await torn_down(folder)
+    assert view.state is RunState.TORN_DOWN, [step.message for step in view.teardown]
+    assert "uninstall tool --namespace helm-tests" in log.read_text()
+    assert await cluster.get(ObjectRef("v1", "Namespace", "", "helm-tests")) is None
+    assert view.audit is not None
+    assert view.audit.leftovers == ()
+
+
+async def test_a_release_that_is_there_is_used_and_left(
+    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster, log: Path
+) -> None:
+    await cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "helm-tests"}})
+    labels = {"owner": "helm", "name": "tool", "status": "deployed", "version": "4"}
+    metadata = {"name": "sh.helm.release.v1.tool.v4", "namespace": "helm-tests", "labels": labels}
+    await cluster.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "helm.sh/release.v1"})
+    folder = a_run(tmp_path, sandbox)
+    view = await carry_out(folder)
+    assert view.stage("chart").message == "The release tool (deployed) was there already: used as it is."
+    view = await torn_down(folder)
+    assert view.state is RunState.TORN_DOWN
+    assert not log.exists()
+    await cluster.remove(ObjectRef("v1", "Namespace", "", "helm-tests"))
+
+
+async def test_without_helm_the_command_is_told(
+    tmp_path: Path, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    view = await carry_out(a_run(tmp_path, sandbox))
+    assert view.state is RunState.FAILED
+    assert view.stage("chart").message.startswith("The helm program is not on PATH.")
+    assert "helm upgrade --install tool tool --version 1.2.3" in view.stage("chart").message

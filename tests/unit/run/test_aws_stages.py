@@ -1,0 +1,199 @@
+"""Stages that work in the account: the rule for EFA, an image in ECR. Against moto; docker is a script of ours."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import boto3
+import pytest
+from moto.server import ThreadedMotoServer
+
+from actions.base.clock import SystemClock
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.run.client import wish
+from actions.run.desk import Desk
+from actions.run.folder import journal_path, logs_path
+from actions.run.journal import Journal
+from actions.run.launch import create_run
+from actions.run.lease import take_lease
+from actions.run.records import WishKind
+from actions.run.runner import Runner
+from actions.run.site import Site
+from actions.run.view import RunState, RunView
+from tests.support.answering import write_kubeconfig
+from tests.unit.cloud.test_services import a_group, an_image
+
+CLOCK = SystemClock()
+REGION = "us-west-2"
+BLUEPRINT = """
+schema: eksml/v1
+id: small
+title: A small run
+summary: For tests.
+cluster: {name: small, region: us-west-2}
+parameters:
+  group: {type: text, title: Group, default: ""}
+stages:
+"""
+NETWORK = "  - {id: efa, kind: network, title: EFA, expect: 1s..5s, security_group: '${group}'}\n"
+IMAGE = (
+    "  - {id: image, kind: image, title: Image, expect: 1s..5s, repository: REPOSITORY, tag: '24.01',"
+    " context: image, build_args: {BASE: '${group}'}, outputs: [image, digest]}\n"
+)
+
+
+@pytest.fixture(scope="module")
+def endpoint() -> Iterator[str]:
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def _account(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", endpoint)
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "testing")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "testing")
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("HOME", str(tmp_path))
+
+
+def client(service: str) -> Any:
+    make: Any = boto3.client
+    return make(service, region_name=REGION)
+
+
+def self_rules(group: str) -> list[dict[str, Any]]:
+    answer = client("ec2").describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [group]}])
+    return [
+        rule for rule in answer["SecurityGroupRules"] if rule.get("ReferencedGroupInfo", {}).get("GroupId") == group
+    ]
+
+
+def a_run(tmp_path: Path, stages: str, **parameters: str) -> Path:
+    source = tmp_path / "small"
+    (source / "image").mkdir(parents=True)
+    (source / "image" / "Dockerfile").write_text("ARG BASE\nFROM 123456789012.dkr.ecr.us-west-2.amazonaws.com/x:1\n")
+    (source / "blueprint.yaml").write_text(BLUEPRINT + stages)
+    blueprint = load_blueprint(source)
+    return create_run(
+        blueprint,
+        bind(blueprint, parameters),
+        target=ClusterTarget(write_kubeconfig(tmp_path / "nobody", "http://127.0.0.1:9")),
+        environment={},
+        clock=CLOCK,
+        home=tmp_path / "runs",
+    )
+
+
+async def carry_out(folder: Path) -> RunView:
+    lease = take_lease(journal_path(folder), CLOCK)
+    journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
+    site = Site(folder, CLOCK)
+    try:
+        return await Runner(Desk(journal, lease, CLOCK), site, CLOCK, lambda line: None).run()
+    finally:
+        await site.aclose()
+        journal.close()
+
+
+async def torn_down(folder: Path) -> RunView:
+    wish(folder, WishKind.TEARDOWN, start=False)
+    return await carry_out(folder)
+
+
+async def test_the_rule_for_efa_is_added_both_ways_and_only_it_is_removed(tmp_path: Path) -> None:
+    group = a_group("fresh")
+    folder = a_run(tmp_path, NETWORK, group=group)
+    view = await carry_out(folder)
+    assert (view.state, view.stage("efa").message) == (
+        RunState.SUCCEEDED,
+        f"{group} is open to itself for all protocols; added: ingress and egress.",
+    )
+    assert {(rule["IsEgress"], rule["IpProtocol"]) for rule in self_rules(group)} == {(True, "-1"), (False, "-1")}
+    assert (await torn_down(folder)).state is RunState.TORN_DOWN
+    assert self_rules(group) == []
+
+
+async def test_a_rule_that_was_there_is_used_and_left(tmp_path: Path) -> None:
+    group = a_group("shared")
+    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+    client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[pair])
+    folder = a_run(tmp_path, NETWORK, group=group)
+    assert "added: egress." in (await carry_out(folder)).stage("efa").message
+    view = await torn_down(folder)
+    assert view.stage("efa").message == "1 rules removed."
+    (rule,) = self_rules(group)
+    assert not rule["IsEgress"]
+    assert view.audit is not None
+    assert view.audit.retained == (f"SecurityGroupRule {group}/ingress: was there before the run",)
+
+
+async def test_a_group_that_is_not_there_is_told(tmp_path: Path) -> None:
+    view = await carry_out(a_run(tmp_path, NETWORK, group="sg-00000000000000000"))
+    assert view.state is RunState.FAILED
+    assert "sg-00000000000000000" in view.stage("efa").message
+
+
+async def test_an_image_that_is_there_is_named_by_its_digest_and_left(tmp_path: Path) -> None:
+    digest = an_image("found", "24.01")
+    folder = a_run(tmp_path, IMAGE.replace("REPOSITORY", "found"))
+    view = await carry_out(folder)
+    url = f"123456789012.dkr.ecr.{REGION}.amazonaws.com/found"
+    assert view.stage("image").outputs == {"image": f"{url}@{digest}", "digest": digest}
+    await torn_down(folder)
+    assert client("ecr").describe_images(repositoryName="found")["imageDetails"][0]["imageDigest"] == digest
+
+
+async def test_without_docker_the_commands_for_another_machine_are_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    client("ecr").create_repository(repositoryName="unbuilt")
+    view = await carry_out(a_run(tmp_path, IMAGE.replace("REPOSITORY", "unbuilt")))
+    assert view.state is RunState.FAILED
+    assert "unbuilt:24.01 is not in ECR, and docker does not work here" in view.stage("image").message
+
+
+DOCKER = """#!/bin/sh
+echo "$@" >>{log}
+[ "$1" = version ] && {{ echo 27.0.0; exit 0; }}
+config=$2
+[ "$3" = build ] && {{ cp "$config/config.json" {log}.config; echo "Step 1/1 : FROM x"; exit 0; }}
+[ "$3" = push ] && {{ {push}; echo "24.01: digest: pushed"; exit 0; }}
+"""
+
+PUSH = '{python} -c \'from tests.unit.cloud.test_services import an_image; an_image("built", "24.01")\''
+
+
+async def test_an_image_is_built_pushed_reported_and_removed_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tools, log = tmp_path / "bin", tmp_path / "log"
+    tools.mkdir()
+    root = Path(__file__).parents[3]
+    push = f"cd {root} && " + PUSH.format(python=sys.executable)
+    (tools / "docker").write_text(DOCKER.format(log=log, push=push))
+    (tools / "docker").chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tools}:/usr/bin:/bin")
+    folder = a_run(tmp_path, IMAGE.replace("REPOSITORY", "built"), group="nvcr.io/nvidia/nemo:24.01")
+    view = await carry_out(folder)
+    assert view.state is RunState.SUCCEEDED, view.stage("image").message
+    asked = log.read_text()
+    assert "build --platform linux/amd64 --tag 123456789012.dkr.ecr.us-west-2.amazonaws.com/built:24.01" in asked
+    assert "--build-arg BASE=nvcr.io/nvidia/nemo:24.01" in asked
+    login = json.loads(Path(f"{log}.config").read_text())
+    assert list(login["auths"]) == ["123456789012.dkr.ecr.us-west-2.amazonaws.com"]
+    assert "Step 1/1 : FROM x" in (logs_path(folder, "image") / "lines.log").read_text()
+    everything = b"".join(path.read_bytes() for path in folder.rglob("*") if path.is_file())
+    assert login["auths"]["123456789012.dkr.ecr.us-west-2.amazonaws.com"]["auth"].encode() not in everything
+    await torn_down(folder)
+    assert client("ecr").describe_images(repositoryName="built")["imageDetails"] == []
