@@ -36,6 +36,7 @@ from tui.screens.pulling import PullingScreen
 from tui.screens.questions import Questioner
 from tui.screens.run_verbs import RunVerbs
 from tui.screens.view_verbs import ScreenHands, ViewVerbs
+from tui.screens.watch_verb import WatchVerb
 from tui.screens.workspace import Workspace
 from tui.theme import NAME, console_theme
 from tui.typeahead import PatientApp
@@ -76,7 +77,7 @@ class ConsoleApp(PatientApp[Any]):
         )
         self.host = ConsoleHost(self, self.desk, self.carrier)
         self.register_theme(console_theme())
-        self.theme = NAME
+        self.set_reactive(ConsoleApp.theme, NAME)  # assigned, it would have all styles parsed a second time
 
     def get_default_screen(self) -> Screen[None]:
         """The console itself."""
@@ -146,6 +147,7 @@ class ConsoleApp(PatientApp[Any]):
         return {
             **ViewVerbs(self.workspace, self.desk, hands).verbs(),
             **ObjectVerbs(self.workspace, self.desk, show=self._show, open_shell=self._open_shell).verbs(),
+            **WatchVerb(self.workspace, self.desk).verbs(),
             **RunVerbs(self.workspace, self.desk, self._actions).verbs(),
         }
 

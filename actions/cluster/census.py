@@ -6,8 +6,8 @@ from collections.abc import AsyncIterator, Mapping
 from dataclasses import dataclass
 
 from actions.cluster.decode import decode_node, decode_pod
+from actions.cluster.podindex import PodIndex
 from actions.cluster.session import KubeSession
-from actions.cluster.store import PodIndex
 from actions.cluster.wire import Raw, read_page
 from actions.fleet.facts import NodeFacts, NodeUsage
 
@@ -31,7 +31,9 @@ async def take_census(session: KubeSession) -> Census:
     nodes = [decode_node(raw) async for raw in _listed(session, "/api/v1/nodes")]
     index = PodIndex()
     async for raw in _listed(session, "/api/v1/pods"):
-        index.change(None, decode_pod(raw))
+        pod = decode_pod(raw)
+        index.change(pod.key, None, pod)
+    index.settle()
     return Census(tuple(nodes), dict(index.usage))
 
 

@@ -2,7 +2,7 @@
 
 It is made in code, so that no compiler and no generated file is needed; a field that is not named here is skipped by
 the decoder. What is compared or read rarely is declared as `bytes`: its raw form is the key of a memo, so that the
-few distinct shapes of a fleet (requests, labels, owners) are each read once.
+few distinct shapes of a fleet (requests, owners, moments, states) are each read once.
 
 Source: field numbers of k8s.io/api and k8s.io/apimachinery, `generated.proto`, v0.34.4.
 """
@@ -28,7 +28,7 @@ HeadMeta            resource_version:string=6 annotations:Text*=12
 Text                key:string=1 value:string=2
 Time                seconds:int64=1
 Owner               kind:string=1 name:string=3 controller:bool=6
-Meta                name:string=1 namespace:string=3 uid:string=5 created:Time=8 deleted:Time=9 labels:bytes*=11 \
+Meta                name:string=1 namespace:string=3 uid:string=5 created:bytes=8 deleted:bytes=9 labels:bytes*=11 \
                     owners:bytes*=13
 Pod                 metadata:Meta=1 spec:Spec=2 status:PodStatus=3
 Spec                containers:Container*=2 node:string=10 init:Container*=20 overhead:Amount*=32
@@ -39,7 +39,7 @@ Quantity            text:string=1
 PodStatus           phase:string=1 conditions:Condition*=2 message:string=3 reason:string=4 \
                     containers:ContainerStatus*=8 init:ContainerStatus*=10
 Condition           type:string=1 status:string=2 reason:string=5 message:string=6
-ContainerStatus     name:string=1 state:State=2 ready:bool=4 restarts:int32=5 started:bool=9
+ContainerStatus     name:string=1 state:bytes=2 ready:bool=4 restarts:int32=5 started:bool=9
 State               waiting:Waiting=1 running:Running=2 terminated:Terminated=3
 Waiting             reason:string=1 message:string=2
 Running             started:Time=1

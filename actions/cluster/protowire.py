@@ -22,6 +22,14 @@ ACCEPT = "application/vnd.kubernetes.protobuf,application/json"
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _LENGTH = 4
 _LONGEST_FRAME = 64 << 20
+_HEADS = ((b"\n\x05ADDED\x12", "ADDED"), (b"\n\x08MODIFIED\x12", "MODIFIED"), (b"\n\x07DELETED\x12", "DELETED"))
+_TYPE_META, _RAW_OBJECT = 0x0A, 0x12
+"""Tags of the fields of an `Unknown`."""
+_LARGEST_DIGIT = 0x7F
+"""Of a varint: what is above goes on."""
+_FARTHEST_ENVELOPE = 40
+_SHORTEST_FRAME = 256
+"""So long that what is before the object lies in it, whatever its lengths say."""
 
 _event = reader("WatchEvent")
 _unknown = reader("Unknown")
@@ -65,15 +73,39 @@ def read_page(body: bytes) -> Page:
 def read_event(frame: bytes) -> tuple[str, Raw]:
     """The type of a watch event and its object, still bytes.
 
+    API servers write events in one form; from that form the object is cut without parsing what is around it.
+
     Raises:
         FormatError: It is no event.
     """
+    for head, kind in _HEADS:
+        if frame.startswith(head) and (cut := _cut(frame)) is not None:
+            return kind, cut
     try:
         event = _event(frame)
     except DecodeError as error:
         raise FormatError("The API server sent something that is no protobuf event.") from error
     raw: bytes = event.object.raw
     return event.type, raw if event.type == "ERROR" else unwrapped(raw)
+
+
+def _cut(frame: bytes) -> bytes | None:
+    """The object of an event in the usual form: an envelope with a short `TypeMeta`, then an object of up to 16 KB."""
+    at = frame.find(ENVELOPE, 0, _FARTHEST_ENVELOPE)
+    if at < 0 or len(frame) < _SHORTEST_FRAME:
+        return None
+    at += len(ENVELOPE)
+    if frame[at] != _TYPE_META:
+        return None
+    at += 2 + frame[at + 1]
+    if frame[at] != _RAW_OBJECT:
+        return None
+    low, high = frame[at + 1], frame[at + 2]
+    if low <= _LARGEST_DIGIT or high > _LARGEST_DIGIT:
+        return None
+    begin = at + 3
+    end = begin + (low & _LARGEST_DIGIT | high << 7)
+    return frame[begin:end] if end <= len(frame) else None
 
 
 def meta_of(raw: Raw) -> Meta:
@@ -100,20 +132,26 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     Raises:
         UnreachableError: A length that no event has: what comes is not a watch.
     """
-    pending = bytearray()
+    parts: list[bytes] = []
+    have, needed = 0, _LENGTH
     async for chunk in chunks:
-        pending += chunk
+        parts.append(chunk)
+        have += len(chunk)
+        if have < needed:
+            continue
+        data = b"".join(parts) if len(parts) > 1 else chunk
         frames: list[bytes] = []
-        at = 0
-        while len(pending) - at >= _LENGTH:
-            length = int.from_bytes(pending[at : at + _LENGTH], "big")
-            if length > _LONGEST_FRAME:
-                raise UnreachableError(f"The stream holds an event of {length} bytes, which cannot be.")
-            end = at + _LENGTH + length
-            if end > len(pending):
+        at, needed = 0, _LENGTH
+        while have - at >= _LENGTH:
+            end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
+            if end - at > _LONGEST_FRAME:
+                raise UnreachableError(f"The stream holds an event of {end - at} bytes, which cannot be.")
+            if end > have:
+                needed = end - at
                 break
-            frames.append(bytes(pending[at + _LENGTH : end]))
+            frames.append(data[at + _LENGTH : end])
             at = end
-        del pending[:at]
+        parts = [data[at:]]
+        have -= at
         if frames:
             yield frames

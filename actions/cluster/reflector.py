@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
 import msgspec
@@ -23,19 +24,18 @@ from actions.cluster.backoff import Backoff
 from actions.cluster.errors import ApiError, SilenceError, error_of
 from actions.cluster.health import Health, SourceHealth
 from actions.cluster.session import KubeSession
-from actions.cluster.wire import UNREADABLE, Raw, Wire, ends_initial_events
+from actions.cluster.slices import sliced
+from actions.cluster.wire import UNREADABLE, Event, Raw, Wire, ends_initial_events
 
 if TYPE_CHECKING:
     from actions.cluster.transport import ByteStream
 
 T = TypeVar("T")
 ItemT = TypeVar("ItemT", contravariant=True)  # noqa: PLC0105 - named for what it is
-ThingT = TypeVar("ThingT")
 
 __all__ = ["Raw", "Reflector", "Sink"]
 
 _JSON = "application/json"
-_SLICE_SECONDS = 0.008
 _SHORT_WATCH_SECONDS = 1.0
 _STALE_SECONDS = 30.0
 _FIRST_EVENT_SECONDS = 20.0
@@ -154,8 +154,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Read the list in pages and publish it whole."""
-        found: dict[str, T] = {}
-        skipped = 0
+        listed = _Initial[T]()
         query = {"limit": str(self._page_size)}
         while True:
             body = await self._session.request(
@@ -166,22 +165,18 @@ class Reflector(Generic[T]):
                 page = self._wire.read_page(body)
             except UNREADABLE as error:
                 raise UnreachableError(f"{self._path} did not answer with a list: {error}.") from error
-            async for raw in self._sliced(page.items):
-                item = self._decoded(raw)
-                if item is None:
-                    skipped += 1
-                else:
-                    found[self._identify(item)] = item
+            async for few in sliced(page.items, self._clock):
+                self._gather([("ADDED", raw) for raw in few], listed)
             if not page.following:
                 break
             query["continue"] = page.following
-        await self._publish(found, version=page.resource_version, skipped=skipped)
+        listed.version = page.resource_version
+        await self._publish(listed)
 
     async def _watch_list(self) -> None:
         """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        found: dict[str, T] = {}
-        skipped = 0
+        initial = _Initial[T]()
         try:
             async with (
                 self._stream(query) as stream,
@@ -189,26 +184,18 @@ class Reflector(Generic[T]):
             ):
                 loop = asyncio.get_running_loop()
                 renewed_at = loop.time()
-                async for kind, raw in self._events(aiter(stream)):
+                async for events in self._events(aiter(stream)):
                     if self._version:
-                        self._apply(kind, raw)
+                        self._apply(events)
                         continue
-                    if (now := loop.time()) - renewed_at > 1.0:  # not for every event: it costs as much as decoding
+                    if (now := loop.time()) - renewed_at > 1.0:
                         renewed_at = now
                         patience.reschedule(now + _FIRST_EVENT_SECONDS)
-                    if kind == "BOOKMARK":
-                        meta = self._wire.meta_of(raw)
-                        if ends_initial_events(meta):
-                            patience.reschedule(None)
-                            await self._publish(found, version=meta.resource_version, skipped=skipped)
-                        continue
-                    item = self._decoded(raw)
-                    if item is None:
-                        skipped += 1
-                    elif kind == "DELETED":
-                        found.pop(self._identify(item), None)
-                    else:
-                        found[self._identify(item)] = item
+                    rest = self._gather(events, initial)
+                    if initial.version:
+                        patience.reschedule(None)
+                        await self._publish(initial)
+                        self._apply(rest)
         except TimeoutError as error:
             self._tries_watch_list = False
             raise _WatchListIgnoredError(f"{self._path} does not mark the end of a streamed list.") from error
@@ -222,9 +209,9 @@ class Reflector(Generic[T]):
         count = 0
         async with self._stream(query) as stream:
             self._live()
-            async for kind, raw in self._events(aiter(stream)):
-                self._apply(kind, raw)
-                count += 1
+            async for events in self._events(aiter(stream)):
+                self._apply(events)
+                count += len(events)
         if self._clock.monotonic() - began_at < _SHORT_WATCH_SECONDS:
             self._show(Health.RECONNECTING, "the server ends watches at once")
             if not count:
@@ -245,44 +232,62 @@ class Reflector(Generic[T]):
         else:
             self._wire, self._decode = wire, self._decode_json
 
-    async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[tuple[str, Raw]]:
-        """Events of a stream, the loop handed back between slices.
+    async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+        """Events of a stream, a slice at a time, the loop handed back between slices.
 
         Raises:
             ApiError: The server sent an error event.
         """
         async for frames in self._wire.frames_of(chunks):
             self._current_at = self._clock.monotonic()
-            async for frame in self._sliced(frames):
+            async for few in sliced(frames, self._clock):
+                events: list[Event] = []
                 try:
-                    kind, raw = self._wire.read_event(frame)
+                    for frame in few:
+                        events.append(self._wire.read_event(frame))
+                        if events[-1][0] == "ERROR":
+                            break
                 except UNREADABLE as error:
                     raise UnreachableError(f"{self._path} sent something that is no event.") from error
-                if kind == "ERROR":
+                if events[-1][0] == "ERROR":
+                    _, raw = events.pop()
+                    if events:
+                        yield events
                     status = self._wire.trouble_of(raw)
                     raise error_of(status, asked=f"watch {self._path}", context=self._session.context)
-                yield kind, raw
+                yield events
 
-    async def _sliced(self, things: Sequence[ThingT]) -> AsyncIterator[ThingT]:
-        until = self._clock.monotonic() + _SLICE_SECONDS
-        for thing in things:
-            yield thing
-            if self._clock.monotonic() >= until:
-                await asyncio.sleep(0)
-                until = self._clock.monotonic() + _SLICE_SECONDS
+    def _gather(self, events: list[Event], initial: _Initial[T]) -> list[Event]:
+        """Take the events of a streamed list. Returns those behind its end."""
+        for place, (kind, raw) in enumerate(events):
+            if kind == "BOOKMARK":
+                meta = self._wire.meta_of(raw)
+                if ends_initial_events(meta):
+                    initial.version = meta.resource_version
+                    return events[place + 1 :]
+                continue
+            item = self._decoded(raw)
+            if item is None:
+                initial.skipped += 1
+            elif kind == "DELETED":
+                initial.found.pop(self._identify(item), None)
+            else:
+                initial.found[self._identify(item)] = item
+        return []
 
-    def _apply(self, kind: str, raw: Raw) -> None:
-        self._latest = raw
-        if kind == "BOOKMARK":
-            return
-        item = self._decoded(raw)
-        if item is None:
-            self._skipped += 1
-            self._show(self._health.state, self._health.detail)
-        elif kind == "DELETED":
-            self._sink.remove(item)
-        else:
-            self._sink.upsert(item)
+    def _apply(self, events: Sequence[Event]) -> None:
+        for kind, raw in events:
+            self._latest = raw
+            if kind == "BOOKMARK":
+                continue
+            item = self._decoded(raw)
+            if item is None:
+                self._skipped += 1
+                self._show(self._health.state, self._health.detail)
+            elif kind == "DELETED":
+                self._sink.remove(item)
+            else:
+                self._sink.upsert(item)
 
     def _decoded(self, raw: Raw) -> T | None:
         try:
@@ -302,11 +307,11 @@ class Reflector(Generic[T]):
         lasts = int(self._watch_seconds * (1.0 + random.random()))
         return self._selectors | {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(lasts)}
 
-    async def _publish(self, found: dict[str, T], *, version: str, skipped: int) -> None:
-        await self._sink.replace(list(found.values()))
-        found.clear()
-        self._version, self._latest = version, None
-        self._skipped, self._cuts = skipped, 0
+    async def _publish(self, initial: _Initial[T]) -> None:
+        await self._sink.replace(list(initial.found.values()))
+        initial.found.clear()
+        self._version, self._latest = initial.version, None
+        self._skipped, self._cuts = initial.skipped, 0
         self._live()
 
     async def _recover(self, error: ConsoleError) -> None:
@@ -374,6 +379,15 @@ class Reflector(Generic[T]):
     def _tell(self, health: SourceHealth) -> None:
         self._health = health
         self._sink.health(health)
+
+
+@dataclass(slots=True)
+class _Initial(Generic[T]):
+    """A list while it comes in: objects by uid, how many could not be read, its version once it is whole."""
+
+    found: dict[str, T] = field(default_factory=dict)
+    skipped: int = 0
+    version: str = ""
 
 
 class _WatchListIgnoredError(UnreachableError):

@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import NoReturn, TypeVar
 
 from actions.base.clock import Clock, SystemClock
@@ -13,6 +14,7 @@ from actions.cluster import protopod
 from actions.cluster.changes import ChangeLog
 from actions.cluster.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.health import SourceHealth
+from actions.cluster.podindex import PodIndex
 from actions.cluster.reflector import Raw, Reflector, Sink
 from actions.cluster.scoped import ResourcePath, ScopedReflector
 from actions.cluster.session import KubeSession
@@ -21,7 +23,6 @@ from actions.cluster.store import (
     FactTable,
     HasNamespace,
     HasUid,
-    PodIndex,
     claim_key,
     event_key,
     newest,
@@ -57,6 +58,7 @@ WORKLOADS = (
     WorkloadSource(ResourcePath("ray.io", "v1", "rayjobs"), "RayJob"),
     WorkloadSource(ResourcePath("ray.io", "v1", "rayclusters"), "RayCluster"),
 )
+_uid_of: Callable[[HasUid], str] = attrgetter("uid")
 _PODS = ResourcePath("", "v1", "pods")
 _EVENTS = ResourcePath("", "v1", "events")
 _NODES_PATH = "/api/v1/nodes"
@@ -140,7 +142,7 @@ class ClusterState:
         self,
         name: str,
         key: Callable[[FactT], str],
-        changed: Callable[[FactT | None, FactT | None], None],
+        changed: Callable[[str, FactT | None, FactT | None], None],
         *,
         part: str = "",
     ) -> FactTable[FactT]:
@@ -191,7 +193,7 @@ class ClusterState:
             path,
             decode=decode,
             decode_protobuf=decode_protobuf,
-            identify=lambda fact: fact.uid,
+            identify=_uid_of,
             sink=sink,
             clock=self._clock,
             ends_when_forbidden=ends_when_forbidden,
@@ -205,24 +207,23 @@ class ClusterState:
         self.revision += 1
         self._changed.set()
 
-    def _node_changed(self, before: NodeFacts | None, after: NodeFacts | None) -> None:
-        node = after or before
-        if node is not None:
-            self._log.node(node.name)
+    def _node_changed(self, key: str, before: NodeFacts | None, after: NodeFacts | None) -> None:
+        self._log.node(key)
         self._touch("nodes")
 
-    def _pod_changed(self, before: PodFacts | None, after: PodFacts | None) -> None:
-        self._pod_index.change(before, after)
-        for pod in (before, after):
-            if pod is not None:
-                self._log.pod(pod.key)
-                self._log.node(pod.node)
+    def _pod_changed(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
+        self._pod_index.change(key, before, after)
+        self._log.pod(key)
+        if before is not None:
+            self._log.node(before.node)
+        if after is not None:
+            self._log.node(after.node)
         self._touch("pods")
 
-    def _event_changed(self, before: EventFacts | None, after: EventFacts | None) -> None:
+    def _event_changed(self, key: str, before: EventFacts | None, after: EventFacts | None) -> None:
         self._touch("events")
 
-    def _workload_changed(self, before: WorkloadFacts | None, after: WorkloadFacts | None) -> None:
+    def _workload_changed(self, key: str, before: WorkloadFacts | None, after: WorkloadFacts | None) -> None:
         self._touch("workloads")
 
     def _all_workloads(self) -> dict[str, WorkloadFacts]:

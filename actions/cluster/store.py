@@ -1,8 +1,4 @@
-"""The facts of a cluster with their indexes and sums, changed fact by fact.
-
-The work of a change does not depend on the size of the cluster: per-node sums are carried along, and a fact that says
-the same as before changes nothing at all.
-"""
+"""The facts of one source by key, changed fact by fact: one that says the same as before changes nothing at all."""
 
 from __future__ import annotations
 
@@ -12,9 +8,10 @@ from typing import Generic, Protocol, TypeVar
 
 from actions.base.clock import Clock
 from actions.cluster.health import SourceHealth
-from actions.fleet.facts import NOTHING, EventFacts, NodeClaimFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
+from actions.cluster.slices import SLICE_SECONDS
+from actions.fleet.facts import EventFacts, NodeClaimFacts, NodeFacts, PodFacts, WorkloadFacts
 
-_SLICE_SECONDS = 0.008
+_PORTION = 64
 _MOST_EVENTS = 1000
 
 
@@ -41,7 +38,7 @@ class FactTable(Generic[FactT]):
 
     Args:
         key: Names an object as people do; another uid under the same key is another object, which takes its place.
-        changed: Told of every difference: the fact before and the fact after, `None` for none.
+        changed: Told of every difference: the key, the fact before and the fact after, `None` for none.
         tell_health: Told of the source's health.
         tell_replacing: Told when a complete list begins and ends to be taken: between, the facts are neither the old
             list nor the new.
@@ -52,7 +49,7 @@ class FactTable(Generic[FactT]):
         self,
         *,
         key: Callable[[FactT], str],
-        changed: Callable[[FactT | None, FactT | None], None],
+        changed: Callable[[str, FactT | None, FactT | None], None],
         tell_health: Callable[[SourceHealth], None],
         clock: Clock,
         tell_replacing: Callable[[bool], None] = lambda _: None,
@@ -85,20 +82,21 @@ class FactTable(Generic[FactT]):
     def keep_within(self: FactTable[PlacedT], namespaces: Collection[str]) -> None:
         """Drop what is in other namespaces: it cannot be seen any more."""
         for key in [key for key, fact in self.facts.items() if fact.namespace not in namespaces]:
-            self._changed(self.facts.pop(key), None)
+            self._changed(key, self.facts.pop(key), None)
 
     async def _upsert_all(self, items: Sequence[FactT]) -> None:
-        until = self._clock.monotonic() + _SLICE_SECONDS
-        for item in items:
-            self.upsert(item)
+        until = self._clock.monotonic() + SLICE_SECONDS
+        for begin in range(0, len(items), _PORTION):
+            for item in items[begin : begin + _PORTION]:
+                self.upsert(item)
             if self._clock.monotonic() >= until:
                 await asyncio.sleep(0)
-                until = self._clock.monotonic() + _SLICE_SECONDS
+                until = self._clock.monotonic() + SLICE_SECONDS
 
     def _drop_others(self, known: Iterable[tuple[str, FactT]], items: Sequence[FactT]) -> None:
         kept = {self._key(item) for item in items}
         for key in [key for key, _ in known if key not in kept]:
-            self._changed(self.facts.pop(key), None)
+            self._changed(key, self.facts.pop(key), None)
 
     def upsert(self, item: FactT) -> None:
         """One fact as it is now."""
@@ -107,7 +105,7 @@ class FactTable(Generic[FactT]):
         if before == item:
             return
         self.facts[key] = item
-        self._changed(before, item)
+        self._changed(key, before, item)
 
     def remove(self, item: FactT) -> None:
         """One object is gone, unless another one of its name has taken its place already."""
@@ -115,59 +113,11 @@ class FactTable(Generic[FactT]):
         before = self.facts.get(key)
         if before is not None and before.uid == item.uid:
             del self.facts[key]
-            self._changed(before, None)
+            self._changed(key, before, None)
 
     def health(self, health: SourceHealth) -> None:
         """The source is doing better or worse."""
         self._tell_health(health)
-
-
-class PodIndex:
-    """Pods by node, and what they ask of it, kept up with every change."""
-
-    def __init__(self) -> None:
-        self.usage: dict[str, NodeUsage] = {}
-        self.keys: dict[str, tuple[str, ...]] = {}
-        self._members: dict[str, set[str]] = {}
-        self._touched: set[str] = set()
-
-    def change(self, before: PodFacts | None, after: PodFacts | None) -> None:
-        """Take one pod out as it was and in as it is; either may be `None`."""
-        moved = before is None or after is None or before.node != after.node or before.name != after.name
-        if before is not None and before.node:
-            self._count(before, -1)
-            if moved:
-                self._members[before.node].discard(before.key)
-                self._touched.add(before.node)
-        if after is not None and after.node:
-            self._count(after, 1)
-            if moved:
-                self._members.setdefault(after.node, set()).add(after.key)
-                self._touched.add(after.node)
-
-    def settle(self) -> None:
-        """Bring `keys` up to date for the nodes whose pods have come or gone."""
-        for node in self._touched:
-            members = self._members.get(node)
-            if members:
-                self.keys[node] = tuple(sorted(members))
-            else:
-                self.keys.pop(node, None)
-                self._members.pop(node, None)
-        self._touched.clear()
-
-    def _count(self, pod: PodFacts, sign: int) -> None:
-        if pod.is_done:
-            return
-        usage = self.usage.get(pod.node) or NodeUsage()
-        pods = usage.pods + sign
-        if not pods:
-            self.usage.pop(pod.node, None)
-            return
-        requested = usage.requested
-        if pod.requests is not NOTHING:
-            requested = requested.plus(pod.requests) if sign > 0 else requested.minus(pod.requests)
-        self.usage[pod.node] = NodeUsage(requested, pods)
 
 
 def newest(events: Iterable[EventFacts]) -> tuple[EventFacts, ...]:

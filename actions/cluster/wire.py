@@ -17,6 +17,9 @@ _HEADS = tuple((f'{{"type":"{kind}","object":'.encode(), kind) for kind in ("MOD
 Raw = bytes | memoryview | msgspec.Raw
 """One object, not decoded yet."""
 
+Event = tuple[str, Raw]
+"""The type of a watch event and its object."""
+
 UNREADABLE = (msgspec.MsgspecError, FormatError)
 """What reading raises for bytes that are not what they should be."""
 

@@ -26,7 +26,7 @@ _NOTHING = Decimal(0)
 _MOST_KNOWN = 4096
 
 
-class NodeCost(msgspec.Struct, frozen=True):
+class NodeCost(msgspec.Struct, frozen=True, cache_hash=True):
     """What one node costs."""
 
     price: Price | None

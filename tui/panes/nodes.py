@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
-from actions.fleet.report import has_accelerators
 from tui.keys import Context
 from tui.live.desk import Desk
 from tui.panes.bindings import bindings_of
@@ -25,7 +24,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
         width=17,
         flex=3,
         limit=46,
-        sort_key=lambda row: (not has_accelerators(row.node), row.node.pool, row.node.name),
+        sort_key=lambda row: row.rank,
     ),
     Column("type", "TYPE", lambda row: row.node.instance_type or "?", width=12, flex=1, limit=16),
     Column("pods", "PODS", nodes.pods_cell, width=6, align="right", drop=3, sort_key=lambda row: row.usage.pods),

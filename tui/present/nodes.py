@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.fleet.cost import NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources
 from actions.fleet.nodestate import state_of
 from actions.fleet.quantity import format_bytes, format_cpu
+from actions.fleet.report import has_accelerators
 from tui.present.cells import Cells, CellValue, Span, Tone
 from tui.present.meters import meter
 
@@ -17,13 +19,14 @@ _METER_CELLS = 3
 _DOMAINS = (".compute.internal", ".ec2.internal")
 
 
-@dataclass(frozen=True, slots=True)
-class NodeRow:
+class NodeRow(msgspec.Struct, frozen=True):
     """One node."""
 
     node: NodeFacts
     usage: NodeUsage
     cost: NodeCost
+    rank: tuple[bool, str, str]
+    """Where it stands by default: accelerated ones first, by pool, by name."""
 
     @property
     def accelerators(self) -> int:
@@ -51,9 +54,14 @@ def node_rows(
         cost = costs[node.name]
         row = known.get(node.name)
         if row is None or row.node is not node or row.usage is not use or row.cost is not cost:
-            row = NodeRow(node, use, cost)
+            row = NodeRow(node, use, cost, row.rank if row is not None and row.node is node else rank_of(node))
         rows[node.name] = row
     return rows
+
+
+def rank_of(node: NodeFacts) -> tuple[bool, str, str]:
+    """Where a node stands by default."""
+    return (not has_accelerators(node), node.pool, node.name)
 
 
 def search_text(row: NodeRow) -> str:

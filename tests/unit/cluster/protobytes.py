@@ -55,6 +55,10 @@ def _time(text: str | None) -> Message | None:
     return CLASSES["Time"](seconds=int(datetime.fromisoformat(text).timestamp())) if text else None
 
 
+def _bytes_of(message: Message | None) -> bytes | None:
+    return None if message is None else bytes(message.SerializeToString())
+
+
 def _meta(meta: Document) -> Message:
     labels = [CLASSES["Text"](key=key, value=value) for key, value in (meta.get("labels") or {}).items()]
     owners = [
@@ -65,8 +69,8 @@ def _meta(meta: Document) -> Message:
         name=meta["name"],
         namespace=meta.get("namespace", ""),
         uid=meta.get("uid", ""),
-        created=_time(meta.get("creationTimestamp")),
-        deleted=_time(meta.get("deletionTimestamp")),
+        created=_bytes_of(_time(meta.get("creationTimestamp"))),
+        deleted=_bytes_of(_time(meta.get("deletionTimestamp"))),
         labels=[label.SerializeToString() for label in labels],
         owners=[owner.SerializeToString() for owner in owners],
     )
@@ -129,5 +133,5 @@ def _container_status(entry: Document) -> Message:
         ready=entry.get("ready"),
         started=entry.get("started"),
         restarts=entry.get("restartCount", 0),
-        state=CLASSES["State"](**parts),
+        state=_bytes_of(CLASSES["State"](**parts)),
     )

@@ -271,3 +271,34 @@ async def test_a_server_that_refuses_protobuf_is_asked_for_json(tmp_path: Path, 
     _, script = await _follow(tmp_path, {"a"}, refusal(code, "NotAcceptable"), json_only)
     assert accepted == ["application/json"]
     assert script.kinds == ["stream", "stream"]
+
+
+@pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 300, 16_383, 16_384, 16_500, 70_000])
+@pytest.mark.parametrize("kind", ["ADDED", "MODIFIED", "DELETED", "BOOKMARK"])
+def test_an_object_is_cut_out_of_its_event_whatever_its_size(size: int, kind: str) -> None:
+    inner = bytes(number % 251 for number in range(size))
+    about = b"\x0a\x09\x0a\x02v1\x12\x03Pod"
+    unknown = about + bytes(protobytes.CLASSES["Unknown"](raw=inner).SerializeToString()) + b"\x1a\x00\x22\x00"
+    extension = protobytes.CLASSES["RawExtension"](raw=b"k8s\0" + unknown)
+    event = protobytes.CLASSES["WatchEvent"](type=kind, object=extension).SerializeToString()
+    told, raw = protowire.read_event(event)
+    assert (told, bytes(raw)) == (kind, inner)
+
+
+def test_an_event_that_is_cut_short_is_never_taken_for_a_whole_one() -> None:
+    whole = protobytes.framed("ADDED", b"x" * 1000)[4:]
+    for length in range(len(whole)):
+        with pytest.raises(FormatError):
+            protowire.read_event(whole[:length])
+
+
+async def test_a_frame_longer_than_many_chunks_comes_out_whole() -> None:
+    long, short = protobytes.framed("ADDED", b"l" * 300_000), protobytes.framed("ADDED", b"s")
+    data = short + long + short
+
+    async def chunks() -> AsyncIterator[bytes]:
+        for at in range(0, len(data), 1000):
+            yield data[at : at + 1000]
+
+    frames = [frame async for batch in protowire.frames_of(chunks()) for frame in batch]
+    assert frames == [short[4:], long[4:], short[4:]]
