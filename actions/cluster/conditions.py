@@ -333,6 +333,11 @@ def _namespace(document: Object) -> Verdict:
     )
 
 
+def _volcano_queue(document: Object) -> Verdict:
+    state = str(_status(document).get("state") or "")
+    return _verdict(WorkState.RUNNING if state == "Open" else WorkState.WAITING, reason=state or "NotSeen")
+
+
 def _present(document: Object) -> Verdict:
     """For kinds that are data: that they exist is all there is to say."""
     return _verdict(WorkState.RUNNING, reason="Present")
@@ -350,6 +355,7 @@ _WORK: dict[tuple[str, str], _Rule] = {
     ("jobset.x-k8s.io", "JobSet"): _job_set,
     ("batch.volcano.sh", "Job"): _volcano_job,
     ("scheduling.volcano.sh", "PodGroup"): _pod_group,
+    ("scheduling.volcano.sh", "Queue"): _volcano_queue,
     ("kueue.x-k8s.io", "Workload"): _kueue_workload,
     ("apps", "Deployment"): _deployment,
     ("apps", "StatefulSet"): _stateful_set,

@@ -32,14 +32,33 @@ def prepare(container: Container, _head: RayHead, job: RayJob) -> Program:
     yield from _bar("Running tokenizer on dataset", _EXAMPLES, 24.0, " examples")
     yield from _bar("Grouping texts in chunks of 4096", _EXAMPLES, 14.0, " examples")
     for shard in range(_SHARDS):
-        path = f"{FOLDER}/data-{shard:05d}-of-{_SHARDS:05d}.arrow"
-        container.files.write(path, b"", size_bytes=310_000_000)
         done = (shard + 1) * _BLOCKS // _SHARDS
-        yield Step(1.5, f"\rSaving the dataset ({shard + 1}/{_SHARDS} shards): {_drawn(done, _BLOCKS, shard, '')}")
-    container.files.write(f"{FOLDER}/dataset_info.json", json.dumps({"dataset_name": "wikicorpus"}).encode())
-    container.files.write(f"{FOLDER}/state.json", json.dumps({"_split": "train"}).encode())
+        drawn = _drawn(done, _BLOCKS, shard, " examples")
+        yield Step(1.5, f"\rSaving the dataset ({shard + 1}/{_SHARDS} shards): {drawn}")
+    _save(container, FOLDER, shards=_SHARDS)
     yield Step(0.5, f"\n{_BLOCKS}\n")
     return 0
+
+
+def is_sample(container: Container) -> bool:
+    """Whether this container makes up blocks in the corpus's place."""
+    return "Dataset.from_generator" in container.command_line and "DATA_DIR" in container.environment
+
+
+def make_up(container: Container) -> Program:
+    """Write blocks of made-up tokens, as `Dataset.save_to_disk` lays them out."""
+    folder, blocks = container.environment["DATA_DIR"], int(container.environment.get("BLOCKS", "8192"))
+    yield from _bar("Generating train split", blocks, 8.0, " examples")
+    yield Step(1.0, f"\rSaving the dataset (1/1 shards): {_drawn(blocks, blocks, 1, ' examples')}\n")
+    _save(container, folder, shards=1)
+    return 0
+
+
+def _save(container: Container, folder: str, *, shards: int) -> None:
+    for shard in range(shards):
+        container.files.write(f"{folder}/data-{shard:05d}-of-{shards:05d}.arrow", b"", size_bytes=310_000_000)
+    container.files.write(f"{folder}/dataset_info.json", json.dumps({"dataset_name": "wikicorpus"}).encode())
+    container.files.write(f"{folder}/state.json", json.dumps({"_split": "train"}).encode())
 
 
 def _bar(what: str, total: int, seconds: float, unit: str) -> Program:

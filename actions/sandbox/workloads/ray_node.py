@@ -24,6 +24,7 @@ _POLL_SECONDS = 0.5
 _WAIT_SECONDS = 5.0
 _ADDRESS = re.compile(r"--address (?P<host>[\w.-]+):(?P<port>\d+)")
 _MISSING = 127
+_VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
 _DRIVERS: tuple[tuple[str, Callable[[Container, RayHead, RayJob], Program]], ...] = (
     (ray_dataset.ENTRY, ray_dataset.prepare),
@@ -146,15 +147,16 @@ class _Running:
 
 
 def _driver(container: Container, head: RayHead, job: RayJob) -> Program:
-    """Set up the runtime environment, then run the entry point."""
+    """Set up the runtime environment, then run the entry point in a shell."""
     yield Step(2.0)
     job.begin()
-    words = shlex.split(job.entrypoint)
-    assigned = {}
+    environment = {**container.environment, **job.environment}
+    line = _VARIABLE.sub(lambda found: environment.get(found[1] or found[2], ""), job.entrypoint)
+    words = shlex.split(line)
     while words and re.fullmatch(r"\w+=.*", words[0]):
         name, _, value = words.pop(0).partition("=")
-        assigned[name] = value
-    inside = replace(container, argv=tuple(words), environment={**container.environment, **job.environment, **assigned})
+        environment[name] = value
+    inside = replace(container, argv=tuple(words), environment=environment)
     for word, driver in _DRIVERS:
         if any(word in one for one in words):
             return (yield from driver(inside, head, job))

@@ -6,7 +6,6 @@ Source: Ray 2.22 `dashboard/modules/job/cli.py`, `sdk.py` (texts).
 from __future__ import annotations
 
 import json
-import shlex
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
@@ -36,7 +35,7 @@ def submit(container: Container) -> Program:
     if service is None:
         yield Step(2.0, _unreachable(address), is_error=True)
         return 1
-    body = {"entrypoint": shlex.join(entrypoint), "submission_id": options.get("--submission-id", "")}
+    body = {"entrypoint": _command_line(entrypoint), "submission_id": options.get("--submission-id", "")}
     if "--runtime-env-json" in options:
         body["runtime_env"] = json.loads(options["--runtime-env-json"])
     answer = service.answer("POST", "/api/jobs/", json.dumps(body).encode())
@@ -120,6 +119,11 @@ def _arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:
         entrypoint = given[given.index("--") + 1 :]
         given = given[: given.index("--")]
     return dict(zip(given[::2], given[1::2], strict=False)), entrypoint
+
+
+def _command_line(words: Sequence[str]) -> str:
+    """The words as the tool joins them: quoted for blanks only, so that the head's shell still finds variables."""
+    return " ".join(f'"{word}"' if " " in word or not word else word for word in words)
 
 
 def _unreachable(address: str) -> str:
