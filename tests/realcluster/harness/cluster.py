@@ -23,6 +23,7 @@ from tests.realcluster.harness.crds import install_definitions
 from tests.realcluster.harness.execserver import answering_execs
 from tests.realcluster.harness.kwok import kubelets
 from tests.realcluster.harness.operator import training_operator
+from tests.realcluster.harness.standins import show_operators
 from tests.realcluster.harness.world import account, world
 
 DESCRIPTION = "cluster.json"
@@ -80,6 +81,7 @@ async def cluster(folder: Path) -> AsyncIterator[RunningCluster]:
         await stack.enter_async_context(kubelets(plane, logs=logs, socket=socket))
         await stack.enter_async_context(containers.serving(session))
         await stack.enter_async_context(world(session, OPTIONS, clock, groups))
+        await show_operators(session)
         await stack.enter_async_context(training_operator(plane, session))
         authority = Path(plane.credentials.path("ca.crt")).read_bytes()
         endpoint = await stack.enter_async_context(account(session, OPTIONS, authority, groups))

@@ -52,6 +52,27 @@ async def control_plane(folder: Path) -> AsyncIterator[ControlPlane]:
         UnreachableError: One of them did not become ready.
     """
     logs = private_directory(folder / "logs")
+    async with AsyncExitStack() as stack:
+        plane = await stack.enter_async_context(api_server(folder))
+        managers = running(_controller_manager(plane), name="controller-manager", logs=logs)
+        manager = await stack.enter_async_context(managers)
+        await stack.enter_async_context(running(_scheduler(plane), name="scheduler", logs=logs))
+        session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
+        stack.push_async_callback(session.aclose)
+        account = "/api/v1/namespaces/default/serviceaccounts/default"
+        await manager.until(lambda: _answers(session, account), "the first service account")
+        yield plane
+
+
+@asynccontextmanager
+async def api_server(folder: Path) -> AsyncIterator[ControlPlane]:
+    """Run a store and an API server alone until the context is left: nothing happens there by itself.
+
+    Raises:
+        ToolError: One of its programs ended.
+        UnreachableError: One of them did not become ready.
+    """
+    logs = private_directory(folder / "logs")
     credentials = Credentials.make(folder / "pki")
     client_port, peer_port, server_port = free_ports(3)
     plane = ControlPlane(
@@ -68,21 +89,16 @@ async def control_plane(folder: Path) -> AsyncIterator[ControlPlane]:
         server = await stack.enter_async_context(running(argv, name="api-server", logs=logs))
         session = await KubeSession.connect(ClusterTarget(plane.kubeconfig))
         stack.push_async_callback(session.aclose)
-
-        async def answers(path: str) -> bool:
-            try:
-                await session.request("GET", path)
-            except ConsoleError:
-                return False
-            return True
-
-        await server.until(lambda: answers("/readyz"), "an answer of the API server")
-        managers = running(_controller_manager(plane), name="controller-manager", logs=logs)
-        manager = await stack.enter_async_context(managers)
-        await stack.enter_async_context(running(_scheduler(plane), name="scheduler", logs=logs))
-        account = "/api/v1/namespaces/default/serviceaccounts/default"
-        await manager.until(lambda: answers(account), "the first service account")
+        await server.until(lambda: _answers(session, "/readyz"), "an answer of the API server")
         yield plane
+
+
+async def _answers(session: KubeSession, path: str) -> bool:
+    try:
+        await session.request("GET", path)
+    except ConsoleError:
+        return False
+    return True
 
 
 def _etcd(plane: ControlPlane, peer_port: int) -> list[str]:
@@ -125,6 +141,7 @@ def _api_server(plane: ControlPlane, port: int, authenticator: Path) -> list[str
         "--service-account-issuer=https://kubernetes.default.svc",
         "--service-cluster-ip-range=10.96.0.0/16",
         "--endpoint-reconciler-type=none",
+        "--enable-admission-plugins=ExtendedResourceToleration",
         "--authorization-mode=Node,RBAC",
         f"--authentication-token-webhook-config-file={authenticator}",
         "--anonymous-auth=false",

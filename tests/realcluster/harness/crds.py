@@ -11,8 +11,9 @@ import yaml
 from actions.cluster.apply import apply_all
 from actions.cluster.objects import Discovery
 from actions.cluster.session import KubeSession
-from tests.realcluster.harness.kwok import logs_definition
+from tests.realcluster.harness.kwok import kwok_definitions
 from tests.realcluster.harness.parts import CRD_FOLDERS, HERE, module_folder
+from tests.realcluster.harness.standins import PLAYED, reduced_definitions
 
 _RECORDED = HERE.parents[2] / "shared" / "data" / "crds"
 """Definitions of operators that no Go module has, beside the clone where there are some."""
@@ -29,14 +30,17 @@ async def install_definitions(session: KubeSession) -> int:
 
 
 def _definitions() -> Iterator[dict[str, Any]]:
-    """Of one name, the last wins."""
+    """Of one name, the last wins: of those operators that no module has, the real ones if they are at hand."""
+    for release in PLAYED:
+        yield from reduced_definitions(release)
     for folder, module, below in CRD_FOLDERS:
         for path in sorted((module_folder(folder, module) / below).glob("*_*.yaml")):
             yield from (one for one in _read(path) if one["metadata"]["name"] not in _NOT_WANTED)
     for name in _RECORDED_FILES:
         if (_RECORDED / name).exists():
             yield from _read(_RECORDED / name)
-    yield from _read(logs_definition())
+    for path in kwok_definitions():
+        yield from _read(path)
 
 
 def _read(path: Path) -> list[dict[str, Any]]:

@@ -22,12 +22,14 @@ _THEIR_STAGES = (
     "kustomize/stage/node/heartbeat-with-lease/node-heartbeat-with-lease.yaml",
     "kustomize/stage/pod/fast/pod-delete.yaml",
 )
-_LOGS_DEFINITION = "kustomize/crd/bases/kwok.x-k8s.io_logs.yaml"
+_DEFINITIONS = "kustomize/crd/bases"
+_TOLD = {"Logs": "logs", "PortForward": "portforwards"}
+"""The kinds by which kwok is told about single pods, with their plurals."""
 
 
-def logs_definition() -> Path:
-    """The CRD by which kwok is told where a pod's log files are."""
-    return kwok_folder() / _LOGS_DEFINITION
+def kwok_definitions() -> list[Path]:
+    """The CRDs by which kwok is told where a pod's log files are, and what listens on its ports."""
+    return [kwok_folder() / _DEFINITIONS / f"kwok.x-k8s.io_{plural}.yaml" for plural in _TOLD.values()]
 
 
 def kwok_folder() -> Path:
@@ -37,7 +39,7 @@ def kwok_folder() -> Path:
 
 @asynccontextmanager
 async def kubelets(plane: ControlPlane, *, logs: Path, socket: Path) -> AsyncIterator[None]:
-    """Serve all nodes until the context is left. The CRD of `logs_definition` must be established.
+    """Serve all nodes until the context is left. The CRDs of `kwok_definitions` must be established.
 
     Args:
         plane: Whose nodes.
@@ -54,7 +56,7 @@ async def kubelets(plane: ControlPlane, *, logs: Path, socket: Path) -> AsyncIte
     argv = [
         program("kwok"), "--kubeconfig", str(plane.kubeconfig), "--config", str(config), "--manage-all-nodes",
         "--node-ip", "127.0.0.1", "--node-port", str(gate_port), "--server-address", kwok, "--cidr", POD_CIDR,
-        "--node-lease-duration-seconds", "40", "--enable-crds", "Logs", *certificate,
+        "--node-lease-duration-seconds", "40", "--enable-crds", ",".join(_TOLD), *certificate,
     ]  # fmt: skip
     gate = [
         program("gate"), "-listen", f"127.0.0.1:{gate_port}", "-kwok", kwok, "-authority", of("ca.crt"),
@@ -95,7 +97,7 @@ def _config(service_port: int) -> str:
 
 
 def _forward_everywhere(port: int) -> dict[str, Any]:
-    """Behind every port of every pod is the same service."""
+    """Behind every port that no container declares is the same service."""
     return {
         "apiVersion": "kwok.x-k8s.io/v1alpha1",
         "kind": "ClusterPortForward",

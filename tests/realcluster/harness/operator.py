@@ -8,15 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from actions.base.files import asset
 from actions.cluster.apply import apply_all
 from actions.cluster.objects import Discovery
 from actions.cluster.session import KubeSession
 from tests.realcluster.harness.controlplane import ControlPlane
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import free_ports, listens, running
+from tests.realcluster.harness.standins import TRAINING_OPERATOR, shown
 
 _NAMESPACE = "kubeflow"
 _SECRET = "training-operator-webhook-cert"
@@ -62,10 +60,8 @@ async def _mount_certificates(session: KubeSession) -> None:
 
 def _inside() -> list[dict[str, Any]]:
     """The objects that show it in the cluster, and those that it wants to find."""
-    text = asset("mirror/training-operator/1.8.1/manifest.yaml").read_text(encoding="utf-8")
-    shown = [one for one in yaml.safe_load_all(text) if one["kind"] != "CustomResourceDefinition"]
     return [
-        *shown,
+        *shown(TRAINING_OPERATOR),
         {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": _SECRET, "namespace": _NAMESPACE}},
         {
             "apiVersion": "admissionregistration.k8s.io/v1",

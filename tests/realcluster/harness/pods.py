@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from actions.base.errors import UnreachableError
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, Document, Kind
 from actions.sandbox.kubelet.container import ContainerRun
+from actions.sandbox.kubelet.environment import resolve
 from actions.sandbox.kubelet.inside import inside_of, restarts_after
 from actions.sandbox.kubelet.logfile import LogFile
 from actions.sandbox.kubelet.machine import Machines
@@ -23,6 +25,7 @@ from actions.sandbox.workloads.files import Volume
 from actions.sandbox.workloads.images import program_of
 from actions.sandbox.workloads.program import Step
 from tests.realcluster.harness.crilog import CriLog, RunMarker
+from tests.realcluster.harness.ports import PORT_FORWARDS, open_ports
 
 LOGS = Kind("kwok.x-k8s.io/v1alpha1", "Logs", "logs")
 PREPARED = "realcluster.test/prepared"
@@ -68,29 +71,34 @@ class PodFeed:
 
     async def run(self) -> None:
         """Live until all containers have ended for good."""
-        await self._prepare()
-        await self._is_started.wait()
-        await self._mount()
-        try:
-            async with asyncio.TaskGroup() as group:
+        async with AsyncExitStack() as stack:
+            await self._prepare(stack)
+            await self._is_started.wait()
+            await self._mount()
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for container in self.containers:
+                        group.create_task(self._live(container))
+            finally:
+                self._site.machines.give_back(self.spec.node, self.spec.uid)
                 for container in self.containers:
-                    group.create_task(self._live(container))
-        finally:
-            self._site.machines.give_back(self.spec.node, self.spec.uid)
-            for container in self.containers:
-                container.inside = None
-                self._marker(container).ended(container.restarts)
+                    container.inside = None
+                    self._marker(container).ended(container.restarts)
         failed = any(container.exit_code for container in self.containers)
         await self._report("Failed" if failed else "Succeeded")
 
-    async def _prepare(self) -> None:
-        """Lay out the log files, tell kwok of them, and let it start the pod."""
+    async def _prepare(self, stack: AsyncExitStack) -> None:
+        """Lay out the log files, listen on the ports, tell kwok of both, and let it start the pod."""
         for container in (*self.containers, *(ContainerRun(one) for one in self.spec.init_containers)):
             CriLog(self._path(container)).close()
             self._marker(container).running(0)
         metadata = {"name": self.spec.name, "namespace": self.spec.namespace, "ownerReferences": [self._owner()]}
         await self._client.delete(LOGS, self.spec.key)
         await self._client.create(LOGS, {"metadata": metadata, "spec": self._log_files()})
+        forwards = await open_ports(stack, self.spec, self._site.machines.network)
+        if forwards:
+            await self._client.delete(PORT_FORWARDS, self.spec.key)
+            await self._client.create(PORT_FORWARDS, {"metadata": metadata, "spec": {"forwards": forwards}})
         await self._client.patch(PODS, self.spec.key, {"metadata": {"annotations": {PREPARED: "true"}}})
 
     async def _mount(self) -> None:
@@ -98,9 +106,11 @@ class PodFeed:
             await self._site.clock.sleep(_MOUNT_SECONDS)
         self._volumes = dict(found)
         await self._site.machines.meet(self.spec.node, self._client)
+        await self._site.machines.meet(self.spec.node, self._client)
 
     async def _live(self, container: ContainerRun) -> None:
         while True:
+            await self._configure(container)
             code = await self._run_once(container)
             if not restarts_after(self.spec, container, code):
                 await self._report("Running")
@@ -114,6 +124,13 @@ class PodFeed:
             await self._site.clock.sleep(seconds)
             CriLog(self._path(container)).close()
             await self._client.patch(LOGS, self.spec.key, {"spec": self._log_files()})
+
+    async def _configure(self, container: ContainerRun) -> None:
+        """Wait until the objects are there that hold the container's variables."""
+        references = container.spec.references
+        while isinstance(found := await resolve(references, self.spec.namespace, self._client), str):
+            await self._site.clock.sleep(_MOUNT_SECONDS)
+        container.variables = found
 
     async def _run_once(self, container: ContainerRun) -> int:
         inside = inside_of(
