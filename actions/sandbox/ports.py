@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass
 from enum import IntEnum
 from typing import NamedTuple, Protocol
 
@@ -23,6 +24,35 @@ class TerminalSize(NamedTuple):
 
     columns: int
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class LogSource:
+    """A container (or init container) whose log is asked for."""
+
+    namespace: str
+    pod: str
+    uid: str
+    """Of the pod, so that a new pod of the same name never answers with the old one's log."""
+    container: str
+    previous: bool = False
+    """Whether the terminated instance before the running one is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class LogRequest:
+    """Which part of a log is wanted, and in what form."""
+
+    follow: bool = False
+    """Go on until the container has ended for good; without it, end with what is there."""
+    since_ns: int | None = None
+    """Only lines at or after this moment, nanoseconds since the epoch."""
+    tail_lines: int | None = None
+    """Only the last so many lines (after `since_ns`)."""
+    limit_bytes: int | None = None
+    """End after so many bytes."""
+    timestamps: bool = False
+    """Begin every line with its RFC 3339 time with nanoseconds, and a space."""
 
 
 class NoProcess(Exception):
@@ -65,36 +95,11 @@ class PortStream(Protocol):
 class KubeletPort(Protocol):
     """The part of a kubelet that serves logs, exec and forwarded ports."""
 
-    def log_chunks(
-        self,
-        namespace: str,
-        pod: str,
-        uid: str,
-        container: str,
-        *,
-        previous: bool,
-        follow: bool,
-        since_ns: int | None,
-        tail_lines: int | None,
-        limit_bytes: int | None,
-        timestamps: bool,
-    ) -> AsyncIterator[bytes]:
+    def log_chunks(self, source: LogSource, request: LogRequest) -> AsyncIterator[bytes]:
         """The log of one container, in chunks of any size.
 
         An ordinary function that checks first and then returns an asynchronous iterator, so that a missing log is
         known before the response begins.
-
-        Args:
-            namespace: Of the pod.
-            pod: Its name.
-            uid: Its uid, so that a new pod of the same name never answers with the old one's log.
-            container: Its container (or init container).
-            previous: The log of the terminated instance before the running one.
-            follow: Go on until the container has ended for good; without it, end with what is there.
-            since_ns: Only lines at or after this moment, nanoseconds since the epoch.
-            tail_lines: Only the last so many lines (after `since_ns`).
-            limit_bytes: End after so many bytes.
-            timestamps: Begin every line with its RFC 3339 time with nanoseconds, and a space.
 
         Raises:
             KeyError: There is no such container, or it has no (previous) log. Raised by the call itself.

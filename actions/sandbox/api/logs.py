@@ -15,6 +15,7 @@ from actions.sandbox.api.codec import Object, dig
 from actions.sandbox.api.services import Services
 from actions.sandbox.api.store import Stored
 from actions.sandbox.api.target import Target
+from actions.sandbox.ports import LogRequest, LogSource
 
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
@@ -64,22 +65,18 @@ def open_log(services: Services, pod: Stored, container: str, query: Mapping[str
     """
     if not dig(pod.body, "spec", "nodeName"):
         return _nothing()
-    is_previous = _is_set(query, "previous")
+    source = LogSource(pod.namespace, pod.name, pod.uid, container, previous=_is_set(query, "previous"))
+    wanted = LogRequest(
+        follow=_is_set(query, "follow"),
+        since_ns=_since_ns(query, services.clock),
+        tail_lines=_number(query, "tailLines"),
+        limit_bytes=_number(query, "limitBytes"),
+        timestamps=_is_set(query, "timestamps"),
+    )
     try:
-        return services.kubelet.log_chunks(
-            pod.namespace,
-            pod.name,
-            pod.uid,
-            container,
-            previous=is_previous,
-            follow=_is_set(query, "follow"),
-            since_ns=_since_ns(query, services.clock),
-            tail_lines=_number(query, "tailLines"),
-            limit_bytes=_number(query, "limitBytes"),
-            timestamps=_is_set(query, "timestamps"),
-        )
+        return services.kubelet.log_chunks(source, wanted)
     except KeyError as error:
-        if is_previous:
+        if source.previous:
             why = f'previous terminated container "{container}" in pod "{pod.name}" not found'
         else:
             reason = _waiting_for(pod.body, container)

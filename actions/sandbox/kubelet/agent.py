@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError
@@ -13,12 +14,12 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import NODES, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.watching import watching
 from actions.sandbox.kubelet.listener import answer
-from actions.sandbox.kubelet.logfile import LogFile, LogRequest
+from actions.sandbox.kubelet.logfile import LogFile
 from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.pod import PodRun
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.ports import ExecStreams, NoProcess, PortStream
+from actions.sandbox.ports import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
 from actions.sandbox.workloads.network import pod_host
 
 _RETRY_SECONDS = 0.3
@@ -63,36 +64,17 @@ class Kubelet:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    def log_chunks(
-        self,
-        namespace: str,
-        pod: str,
-        uid: str,
-        container: str,
-        *,
-        previous: bool,
-        follow: bool,
-        since_ns: int | None,
-        tail_lines: int | None,
-        limit_bytes: int | None,
-        timestamps: bool,
-    ) -> AsyncIterator[bytes]:
+    def log_chunks(self, source: LogSource, request: LogRequest) -> AsyncIterator[bytes]:
         """The log of one container; see `KubeletPort`."""
-        run = self._runs.get(uid)
-        found = run.container(container) if run is not None and run.spec.key == f"{namespace}/{pod}" else None
+        run = self._runs.get(source.uid)
+        is_it = run is not None and run.spec.key == f"{source.namespace}/{source.pod}"
+        found = run.container(source.container) if run is not None and is_it else None
         log: LogFile | None = None
         if found is not None:
-            log = found.previous_log if previous else found.log
+            log = found.previous_log if source.previous else found.log
         if log is None:
-            raise KeyError(f"{namespace}/{pod}/{container}")
-        request = LogRequest(
-            follow=follow and not previous,
-            since_ns=since_ns,
-            tail_lines=tail_lines,
-            limit_bytes=limit_bytes,
-            timestamps=timestamps,
-        )
-        return log.read(request)
+            raise KeyError(f"{source.namespace}/{source.pod}/{source.container}")
+        return log.read(replace(request, follow=request.follow and not source.previous))
 
     async def exec(
         self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams

@@ -8,6 +8,8 @@ from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
+from actions.sandbox.ports import LogRequest
+
 _ENTRY_BYTES = 16 * 1024
 _KEPT_ENTRIES = 200_000
 
@@ -20,17 +22,6 @@ class LogEntry:
     data: bytes
     """With its newline, unless the entry is only a part."""
     starts_line: bool
-
-
-@dataclass(frozen=True, slots=True)
-class LogRequest:
-    """Which part of a log is wanted, and in what form."""
-
-    follow: bool = False
-    since_ns: int | None = None
-    tail_lines: int | None = None
-    limit_bytes: int | None = None
-    timestamps: bool = False
 
 
 class LogFile:

@@ -13,11 +13,10 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.watching import watching
 from actions.sandbox.kubelet.container import ContainerRun
-from actions.sandbox.kubelet.logfile import LogRequest
 from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.ports import Channel, ExecStreams, NoProcess
+from actions.sandbox.ports import Channel, ExecStreams, LogRequest, NoProcess
 from tests.realcluster.harness.background import in_background
 from tests.realcluster.harness.pods import PodFeed, Site
 

@@ -13,7 +13,7 @@ from actions.sandbox.api.access import User
 from actions.sandbox.api.application import NO_TOKENS, create_app
 from actions.sandbox.api.store import Store
 from actions.sandbox.faults.seam import NO_FAULTS, Faults
-from actions.sandbox.ports import Channel, ExecStreams, NoProcess, PortStream
+from actions.sandbox.ports import Channel, ExecStreams, LogRequest, LogSource, NoProcess, PortStream
 
 Client = TestClient[Any, Any]
 
@@ -25,23 +25,11 @@ class EchoKubelet:
         for text in texts:
             yield f"{text}\n".encode()
 
-    def log_chunks(
-        self,
-        namespace: str,
-        pod: str,
-        uid: str,
-        container: str,
-        *,
-        previous: bool,
-        follow: bool,
-        since_ns: int | None,
-        tail_lines: int | None,
-        limit_bytes: int | None,
-        timestamps: bool,
-    ) -> AsyncIterator[bytes]:
-        if previous:
-            raise KeyError(container)
-        return self._lines([f"{namespace}/{pod}/{container}", f"tail={tail_lines} since={since_ns}"])
+    def log_chunks(self, source: LogSource, request: LogRequest) -> AsyncIterator[bytes]:
+        if source.previous:
+            raise KeyError(source.container)
+        asked = f"tail={request.tail_lines} since={request.since_ns}"
+        return self._lines([f"{source.namespace}/{source.pod}/{source.container}", asked])
 
     async def exec(
         self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams

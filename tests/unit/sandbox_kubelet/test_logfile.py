@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from actions.sandbox.kubelet.logfile import LogFile, LogRequest
+from actions.sandbox.kubelet.logfile import LogFile
+from actions.sandbox.ports import LogRequest
 
 _START_NS = 1_740_423_095_000_000_000
 
