@@ -104,8 +104,7 @@ def _essence(kind: str, status: Document) -> object:
         ]
         return [status.get("phase"), conditions]
     if kind == "Pod":
-        conditions = [one for one in status.get("conditions") or () if one["type"] == "PodScheduled"]
-        return [one["status"] for one in conditions]
+        return [one["status"] for one in status.get("conditions") or () if one["type"] == "PodScheduled"]
     if kind == "Queue":
         return status.get("state")
     return KUBERAY.essence(kind, status)
