@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actions.sandbox.workloads import (
+    efa_info,
     esm1nv,
     mpirun,
+    nccl_tests,
     nemo_gpt,
     nemo_pile,
     nemo_vocabulary,
@@ -43,6 +45,8 @@ _IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]
     (neuronx_nemo_data.tokenises, neuronx_nemo_data.tokenise),
     (neuronx_nemo_train.is_wanted_by, neuronx_nemo_train.train),
     (tensorboard.is_wanted_by, tensorboard.serve),
+    (efa_info.is_wanted_by, efa_info.list_adapters),
+    (nccl_tests.is_wanted_by, nccl_tests.run),
     (mpirun.is_mpirun, mpirun.launch),
     (mpirun.is_sshd, mpirun.sshd),
 )

@@ -1,0 +1,102 @@
+"""How fast ranks exchange data over what their nodes have: EFA, or TCP sockets.
+
+Source: the captured all-reduce tables of 2 × g5.8xlarge and 2 × p5.48xlarge; sockets at three quarters of EFA's
+bandwidth and three times its latency, as measured on g4dn.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from actions.fleet.instances import InstanceTable
+from actions.sandbox.workloads.program import Container
+
+Curve = tuple[tuple[int, float], ...]
+"""(Message size in bytes, time in µs), by size."""
+
+_G5: Curve = (
+    (8, 67.1), (1 << 10, 72.3), (4 << 10, 80.0), (16 << 10, 95.5), (64 << 10, 112.6), (128 << 10, 142.0),
+    (256 << 10, 281.7), (512 << 10, 382.5), (1 << 20, 475.7), (2 << 20, 779.3), (4 << 20, 1369.3), (8 << 20, 3039.0),
+    (16 << 20, 6375.0), (32 << 20, 12_124.0), (64 << 20, 23_665.0), (128 << 20, 47_018.0), (1 << 30, 372_377.0),
+    (4 << 30, 1_491_861.0),
+)  # fmt: skip
+_P5: Curve = (
+    (8, 78.0), (4 << 10, 83.2), (64 << 10, 101.1), (512 << 10, 108.8), (1 << 20, 119.1), (4 << 20, 163.2),
+    (16 << 20, 282.3), (64 << 20, 597.4), (128 << 20, 872.0), (256 << 20, 1501.2), (1 << 30, 4556.5),
+    (4 << 30, 17_320.0), (16 << 30, 66_988.0),
+)  # fmt: skip
+_CURVES = {"g": (_G5, 2, 1), "p": (_P5, 16, 32)}
+"""Beginning of the instance type → a curve, its ranks, and the EFA interfaces of each node."""
+_SOCKETS = (3.0, 1.33)
+"""How much longer it takes without EFA: the smallest message, the largest."""
+_SMALL, _LARGE = 8, 1 << 30
+
+
+@dataclass(frozen=True, slots=True)
+class Fabric:
+    """What one group of ranks goes over."""
+
+    curve: Curve
+    curve_ranks: int
+    interfaces: int
+    """EFA interfaces of each node that are used; 0 for sockets."""
+    slowdown: float
+    ranks: int
+    reads_remotely: bool
+
+    def time_us(self, size: int) -> float:
+        """How long one all-reduce of a message takes."""
+        time = _interpolated(self.curve, size)
+        if not self.interfaces:
+            share = min(1.0, math.log(max(size, _SMALL) / _SMALL) / math.log(_LARGE / _SMALL))
+            return time * (_SOCKETS[0] + share * (_SOCKETS[1] - _SOCKETS[0]))
+        return (
+            time
+            * (1.0 + share_of_bandwidth(size) * (self.slowdown - 1.0))
+            * _bus_factor(self.ranks)
+            / _bus_factor(self.curve_ranks)
+        )
+
+    def bus_bandwidth(self, size: int, time_us: float) -> float:
+        """GB/s over the links; 0 for one rank alone."""
+        return size / time_us / 1e3 * _bus_factor(self.ranks) if self.ranks > 1 else 0.0
+
+
+def share_of_bandwidth(size: int) -> float:
+    """How much of a message's time is bandwidth rather than latency: 0 for the smallest, 1 from 16 MiB on."""
+    return min(1.0, math.log2(max(size, 8) / 8) / 21)
+
+
+def fabric_of(container: Container, *, ranks: int) -> Fabric:
+    """What a rank's container offers to the group."""
+    family = container.instance_type[:1] if container.instance_type[:1] in _CURVES else "g"
+    curve, curve_ranks, wanted = _CURVES[family]
+    uses_efa = container.environment.get("FI_PROVIDER", "efa") == "efa"
+    interfaces = container.efa_interfaces if uses_efa else 0
+    kind = InstanceTable.load().find(container.instance_type)
+    return Fabric(
+        curve=curve,
+        curve_ranks=curve_ranks,
+        interfaces=interfaces,
+        slowdown=max(1.0, wanted / interfaces) if interfaces else 1.0,
+        ranks=ranks,
+        reads_remotely=kind is not None and kind.efa_reads_remotely,
+    )
+
+
+def _bus_factor(ranks: int) -> float:
+    return 2 * (ranks - 1) / ranks if ranks > 1 else 1.0
+
+
+def _interpolated(curve: Curve, size: int) -> float:
+    """Along straight lines between the points, sizes and times both on logarithmic axes."""
+    before = [point for point in curve if point[0] <= size]
+    after = [point for point in curve if point[0] > size]
+    if not before:
+        return curve[0][1]
+    if not after:
+        return curve[-1][1] * size / curve[-1][0]
+    (low, slow), (high, fast) = before[-1], after[0]
+    share = math.log(size / low) / math.log(high / low)
+    return math.exp(math.log(slow) + share * (math.log(fast) - math.log(slow)))
