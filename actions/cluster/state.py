@@ -14,6 +14,7 @@ from actions.cluster import protopod
 from actions.cluster.changes import ChangeLog
 from actions.cluster.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.health import SourceHealth
+from actions.cluster.layers import Pictures
 from actions.cluster.podindex import PodIndex
 from actions.cluster.reflector import Raw, Reflector, Sink
 from actions.cluster.scoped import ResourcePath, ScopedReflector
@@ -85,6 +86,7 @@ class ClusterState:
         self._held: Counter[str] = Counter()
         self._nodes = self._table("nodes", node_key, self._node_changed)
         self._pods = self._table("pods", pod_key, self._pod_changed)
+        self._pod_pictures = Pictures(self._pods.facts)
         self._events = self._table("events", event_key, self._event_changed)
         self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
@@ -123,7 +125,7 @@ class ClusterState:
         self._snapshot = ClusterSnapshot(
             revision=self.revision,
             nodes=dict(self._nodes.facts) if "nodes" in stale else last.nodes,
-            pods=dict(self._pods.facts) if "pods" in stale else last.pods,
+            pods=self._pod_pictures.take() if "pods" in stale else last.pods,
             usage=dict(index.usage) if "pods" in stale else last.usage,
             pods_by_node=dict(index.keys) if "pods" in stale else last.pods_by_node,
             workloads=self._all_workloads() if "workloads" in stale else last.workloads,
@@ -213,6 +215,7 @@ class ClusterState:
 
     def _pod_changed(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
         self._pod_index.change(key, before, after)
+        self._pod_pictures.changed(key, after)
         self._log.pod(key)
         if before is not None:
             self._log.node(before.node)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
 from tui.keys import Context
@@ -16,17 +17,11 @@ from tui.widgets.columns import Column
 if TYPE_CHECKING:
     from actions.cluster.snapshot import ClusterSnapshot
 
+_node, _cost = attrgetter("node"), attrgetter("cost")
+
 COLUMNS: tuple[Column[NodeRow], ...] = (
-    Column(
-        "name",
-        "NAME",
-        nodes.name_cell,
-        width=17,
-        flex=3,
-        limit=46,
-        sort_key=lambda row: row.rank,
-    ),
-    Column("type", "TYPE", lambda row: row.node.instance_type or "?", width=12, flex=1, limit=16),
+    Column("name", "NAME", nodes.name_cell, width=17, flex=3, limit=46, sort_key=lambda row: row.rank, source=_node),
+    Column("type", "TYPE", lambda row: row.node.instance_type or "?", width=12, flex=1, limit=16, source=_node),
     Column("pods", "PODS", nodes.pods_cell, width=6, align="right", drop=3, sort_key=lambda row: row.usage.pods),
     Column("cpu", "CPU", nodes.cpu_cell, width=13, drop=2, sort_key=lambda row: row.usage.requested.cpu_milli),
     Column(
@@ -34,7 +29,7 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
     ),
     Column("accel", "ACCEL", nodes.accelerator_cell, width=9, sort_key=lambda row: row.accelerators),
     Column("efa", "EFA", nodes.efa_cell, width=5, drop=8, sort_key=lambda row: row.node.allocatable.efa),
-    Column("price", "$/H", nodes.price_cell, width=6, align="right", sort_key=nodes.price_key),
+    Column("price", "$/H", nodes.price_cell, width=6, align="right", sort_key=nodes.price_key, source=_cost),
     Column(
         "idle",
         "IDLE $/H",
@@ -43,11 +38,12 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
         align="right",
         drop=4,
         sort_key=lambda row: row.cost.idle_accelerators,
+        source=_cost,
     ),
-    Column("capacity", "BOUGHT", nodes.capacity_cell, width=10, drop=7),
-    Column("zone", "ZONE", lambda row: row.node.zone or "-", width=11, drop=9),
-    Column("pool", "POOL", lambda row: row.node.pool or "-", width=12, flex=1, limit=24, drop=10),
-    Column("state", "STATE", nodes.state_cell, width=8, flex=1, limit=18),
+    Column("capacity", "BOUGHT", nodes.capacity_cell, width=10, drop=7, source=_node),
+    Column("zone", "ZONE", lambda row: row.node.zone or "-", width=11, drop=9, source=_node),
+    Column("pool", "POOL", lambda row: row.node.pool or "-", width=12, flex=1, limit=24, drop=10, source=_node),
+    Column("state", "STATE", nodes.state_cell, width=8, flex=1, limit=18, source=_node),
 )
 
 

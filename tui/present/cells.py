@@ -7,10 +7,10 @@ word says too.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
 
+import msgspec
 from rich.cells import cell_len, set_cell_size
 
 
@@ -27,8 +27,7 @@ class Tone(StrEnum):
     ACCENT = "accent"
 
 
-@dataclass(frozen=True, slots=True)
-class Span:
+class Span(msgspec.Struct, frozen=True, gc=False):
     """A piece of text with one tone. The text is plain: no markup, no controls."""
 
     text: str

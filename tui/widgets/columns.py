@@ -37,6 +37,9 @@ class Column(Generic[RowT]):
     sort_key: Callable[[RowT], SortKey] | None = None
     """Defaults to the text of the cell."""
 
+    source: Callable[[RowT], object] | None = None
+    """Of a row, the one object that `cell` looks at: while it is the same, the cell is not asked again."""
+
     def key_of(self, row: RowT) -> SortKey:
         """What `row` is ordered by in this column."""
         return text_of(self.cell(row)) if self.sort_key is None else self.sort_key(row)

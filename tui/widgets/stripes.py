@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
+from textual.filter import ANSIToTruecolor, LineFilter
 from textual.strip import Strip
 from textual.widget import Widget
 
-from tui.present.cells import Cells, Tone, merged
+from tui.present.cells import Cells, Span, Tone, merged
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +34,8 @@ class StripWidget(Widget):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in Tone}
+    HAS_TERMINAL_COLOURS: ClassVar[bool] = True
+    """Whether its text may be in the terminal's own colours, which have to be translated in every line."""
     PARTS: ClassVar[tuple[str, ...]] = ()
     DEFAULT_CSS = """
     StripWidget > .tone--muted { color: $foreground 60%; }
@@ -63,18 +66,25 @@ class StripWidget(Widget):
         self._skin = None
         super().notify_style_update()
 
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line passes on its way to the terminal."""
+        filters = super().get_line_filters()
+        if self.HAS_TERMINAL_COLOURS:
+            return filters
+        return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
+
     def restyled(self) -> None:
         """Called when styles changed: forget finished strips."""
 
     def paint(self, cells: Cells, width: int, base: Style | None = None) -> Strip:
         """Draw `cells` on `base`, cut or padded to `width` columns."""
-        skin = self.skin
-        ground = skin.base if base is None else base
-        tones = skin.tones
-        segments = [
-            Segment(text, ground if tone is Tone.PLAIN else ground + tones[tone]) for text, tone in merged(cells)
-        ]
-        return Strip(segments).adjust_cell_length(width, ground)
+        ground = self.skin.base if base is None else base
+        return Strip(self.segments(cells, ground)).adjust_cell_length(width, ground)
+
+    def segments(self, cells: Iterable[Span], ground: Style) -> list[Segment]:
+        """Draw `cells` on `ground`, as wide as they are."""
+        tones = self.skin.tones
+        return [Segment(text, ground if tone is Tone.PLAIN else ground + tones[tone]) for text, tone in merged(cells)]
 
 
 def _foreground(style: Style) -> Style:

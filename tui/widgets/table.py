@@ -53,6 +53,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         empty: Shown while there is no row at all.
     """
 
+    HAS_TERMINAL_COLOURS = False
     PARTS = (*SteeredWidget.PARTS, "table--header", "table--cursor", "table--footer")
     COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
     DEFAULT_CSS = """
@@ -172,8 +173,13 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
     def step(self, lines: int) -> None:
         """Move the cursor."""
         self._moved_at = _loop_seconds()
+        before, top = self._cursor.index, self._cursor.top
         self._cursor.place(self._cursor.index + lines)
-        self._show_cursor()
+        if self._cursor.top == top:
+            width, places = self.size.width, (before - top + 1, self._cursor.index - top + 1, self.size.height - 1)
+            self._show_cursor(*(Region(0, y, width, 1) for y in dict.fromkeys(places)))
+        else:
+            self._show_cursor()
 
     def jump(self, *, to_end: bool) -> None:
         """Move the cursor to the first or the last row."""
@@ -254,10 +260,9 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
             self._cursor.follow(self._order.keys)
             self.refresh()
         else:
-            width, visible = self.size.width, enumerate(self._cursor.visible(), start=1)
-            lines = [Region(0, y, width, 1) for y, key in visible if key in changes.updated]
-            if lines:
-                self.refresh(*lines)
+            regions = self._face.differences(self._cursor.visible(), changes.updated, self._order.rows)
+            if regions:
+                self.refresh(*regions)
         if changes.is_disordered:
             self._sort_when_due()
 
@@ -283,8 +288,8 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
 
         self._resort_timer = self.set_timer(wait, fired)
 
-    def _show_cursor(self) -> None:
-        self.refresh()
+    def _show_cursor(self, *regions: Region) -> None:
+        self.refresh(*regions)
         if self._cursor.key != self._announced:
             self._announced = self._cursor.key
             self.post_message(self.Highlighted(self, self._announced))

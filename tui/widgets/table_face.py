@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
 
+from rich.segment import Segment
 from rich.style import Style
+from textual.geometry import Region
 from textual.strip import Strip
 
 from tui.present.cells import Cells, CellValue, Span, Tone, fit
@@ -16,8 +19,16 @@ from tui.widgets.stripes import StripWidget
 
 RowT = TypeVar("RowT")
 
-KEPT_STRIPS = 500
+KEPT_ROWS = 500
 _GAP = Span(" " * GAP)
+
+
+@dataclass(frozen=True, slots=True)
+class _Laid(Generic[RowT]):
+    """One row with what each of its columns says, and how that was laid out."""
+
+    row: RowT
+    columns: list[tuple[CellValue, Cells]]
 
 
 class TableFace(Generic[RowT]):
@@ -30,20 +41,22 @@ class TableFace(Generic[RowT]):
         self.columns = tuple(columns)
         self.fitted: tuple[Fitted[RowT], ...] = ()
         self._width = -1
-        self._strips: dict[tuple[str, Style], tuple[RowT, Strip]] = {}
-        self._cells: dict[str, list[tuple[CellValue, Cells]]] = {}
+        self._used = 0
+        self._drawn: dict[tuple[str, Style], tuple[RowT, list[Segment]]] = {}
+        self._laid: dict[str, _Laid[RowT]] = {}
 
     def fit_to(self, width: int) -> None:
         """Choose the columns for `width` terminal columns."""
         if width != self._width:
             self._width = width
             self.fitted = fit_columns(self.columns, width)
+            self._used = sum(fitted.width + GAP for fitted in self.fitted)
             self.forget()
 
     def forget(self) -> None:
         """Drop finished rows."""
-        self._strips.clear()
-        self._cells.clear()
+        self._drawn.clear()
+        self._laid.clear()
 
     def column_named(self, column_id: str) -> Column[RowT] | None:
         """The column with that id, fitting or not."""
@@ -58,27 +71,59 @@ class TableFace(Generic[RowT]):
                 return fitted.column
         return None
 
-    def row(self, painter: StripWidget, key: str, row: RowT, base: Style) -> Strip:
-        """The line of one row on `base`."""
-        known = self._strips.get((key, base))
+    def row(self, painter: StripWidget, key: str, row: RowT, base: Style) -> list[Segment]:
+        """The line of one row on `base`, as wide as was fitted to."""
+        known = self._drawn.get((key, base))
         if known is not None and known[0] is row:
             return known[1]
-        if len(self._strips) > KEPT_STRIPS:
+        if len(self._drawn) > KEPT_ROWS:
             self.forget()
-        strip = painter.paint(self._cells_of(key, row), self._width, base)
-        self._strips[key, base] = (row, strip)
-        return strip
+        segments = painter.segments(chain.from_iterable(cells for _, cells in self._lay(key, row).columns), base)
+        if self._used < self._width:
+            segments.append(Segment(" " * (self._width - self._used), base))
+        elif self._used > self._width:
+            segments = list(Strip(segments).adjust_cell_length(self._width, base))
+        self._drawn[key, base] = (row, segments)
+        return segments
 
-    def _cells_of(self, key: str, row: RowT) -> Cells:
+    def differences(self, visible: Sequence[str], updated: Collection[str], rows: Mapping[str, RowT]) -> list[Region]:
+        """Which parts of the table look different, of the visible rows that were updated; the header is line 0."""
+        spans = [(y, self._difference(key, rows[key])) for y, key in enumerate(visible, start=1) if key in updated]
+        return [Region(left, y, right - left, 1) for y, (left, right) in spans if right > left]
+
+    def _difference(self, key: str, row: RowT) -> tuple[int, int]:
+        """Where a changed row begins and ends to look different from the last one under its key."""
+        known = self._laid.get(key)
+        if known is None:
+            return 0, self._width
+        left = right = x = 0
+        for fitted, (before, _), (after, _) in zip(
+            self.fitted, known.columns, self._lay(key, row).columns, strict=True
+        ):
+            if before != after:
+                left = left if right else x
+                right = x + fitted.width
+            x += fitted.width + GAP
+        return left, right
+
+    def _lay(self, key: str, row: RowT) -> _Laid[RowT]:
         """The cells of one row; of a row that changed, those that say the same are not laid out again."""
-        known = self._cells.get(key) or [("", ())] * len(self.fitted)
-        laid: list[tuple[CellValue, Cells]] = []
-        for fitted, (before, there) in zip(self.fitted, known, strict=True):
+        known = self._laid.get(key)
+        if known is not None and known.row is row:
+            return known
+        columns: list[tuple[CellValue, Cells]] = []
+        for place, fitted in enumerate(self.fitted):
+            source = fitted.column.source
+            if known is not None and source is not None and source(known.row) is source(row):
+                columns.append(known.columns[place])
+                continue
             value = fitted.column.cell(row)
-            is_there = there and value == before
-            laid.append((value, there if is_there else self._laid_out(fitted, value)))
-        self._cells[key] = laid
-        return tuple(chain.from_iterable(cells for _, cells in laid))
+            if known is not None and known.columns[place][0] == value:
+                columns.append(known.columns[place])
+            else:
+                columns.append((value, self._laid_out(fitted, value)))
+        self._laid[key] = laid = _Laid(row, columns)
+        return laid
 
     def _laid_out(self, fitted: Fitted[RowT], value: CellValue) -> Cells:
         return (*fit(value, fitted.width, align_right=fitted.column.align == "right"), _GAP)
