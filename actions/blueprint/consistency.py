@@ -63,7 +63,7 @@ def _derived(blueprint: Blueprint) -> Iterator[Finding]:
         if name in blueprint.parameters:
             yield Finding(where, f"{name} is a parameter already.", "Give it another name.")
         if len(operations_of(item)) != 1 or (item.ceil_div and len(item.ceil_div) != 2):
-            yield Finding(where, f"{name} needs exactly one of product, sum, ceil_div (of two) and lookup.")
+            yield Finding(where, f"{name} needs exactly one of product, sum, ceil_div (of two), lookup and choose.")
         for operand in _operands(item):
             if isinstance(operand, str) and operand not in known:
                 yield Finding(where, f"{name} uses {operand!r}, which is not defined before it.", known_names(known))
@@ -72,7 +72,8 @@ def _derived(blueprint: Blueprint) -> Iterator[Finding]:
 
 def _operands(item: Derived) -> tuple[Operand, ...]:
     looked_up = (item.lookup.instance,) if item.lookup is not None else ()
-    return (*item.product, *item.sum, *item.ceil_div, *looked_up)
+    chosen = (item.choose.by, *item.choose.among.values()) if item.choose is not None else ()
+    return (*item.product, *item.sum, *item.ceil_div, *looked_up, *chosen)
 
 
 def _rules(blueprint: Blueprint) -> Iterator[Finding]:

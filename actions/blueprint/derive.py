@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping
 
 from actions.base.errors import ParameterError
-from actions.blueprint.model import Derived, Lookup, Operand, Rule
+from actions.blueprint.model import Choice, Derived, Lookup, Operand, Rule
 from actions.blueprint.parts import REFERENCE, Scalar
 from actions.blueprint.targets import text_of
 from actions.fleet.instances import GIB, InstanceTable, InstanceType
@@ -38,8 +38,10 @@ def fill(text: str, values: Values) -> str:
 
 def operations_of(item: Derived) -> list[str]:
     """Which operations a derived value names; exactly one is right."""
-    given = {"product": item.product, "sum": item.sum, "ceil_div": item.ceil_div, "lookup": item.lookup}
-    return [name for name, operands in given.items() if operands]
+    given = {"product": item.product, "sum": item.sum, "ceil_div": item.ceil_div}
+    objects = {"lookup": item.lookup, "choose": item.choose}
+    named = [name for name, operands in given.items() if operands]
+    return named + [name for name, found in objects.items() if found is not None]
 
 
 def relations_of(rule: Rule) -> list[str]:
@@ -51,6 +53,8 @@ def relations_of(rule: Rule) -> list[str]:
 def _value_of(name: str, item: Derived, values: Values, instances: InstanceTable) -> Scalar:
     if item.lookup is not None:
         return _looked_up(item.lookup, values, instances)
+    if item.choose is not None:
+        return _chosen(name, item.choose, values)
     if item.product:
         return math.prod(_number(operand, values) for operand in item.product)
     if item.sum:
@@ -59,6 +63,16 @@ def _value_of(name: str, item: Derived, values: Values, instances: InstanceTable
     if not divisor:
         raise ParameterError(f"{name} cannot be computed: {item.ceil_div[1]} is 0.", hint="Choose another value.")
     return math.ceil(dividend / divisor)
+
+
+def _chosen(name: str, choice: Choice, values: Values) -> Scalar:
+    said = text_of(values[choice.by])
+    if said not in choice.among:
+        raise ParameterError(
+            f"{name} cannot be computed: {choice.by} is {said!r}.",
+            hint=f"Choose one of {', '.join(choice.among)}.",
+        )
+    return _resolved(choice.among[said], values)
 
 
 def _looked_up(lookup: Lookup, values: Values, instances: InstanceTable) -> int:
@@ -80,6 +94,8 @@ def _column(instance: InstanceType, lookup: Lookup) -> int:
             return instance.neuron_devices
         case "efa":
             return instance.efa_interfaces or 0
+        case "efa_rdma":
+            return int(instance.efa_reads_remotely)
         case "vcpu":
             return instance.vcpu
         case "memory_gib":

@@ -64,11 +64,20 @@ class Lookup(Part, frozen=True, kw_only=True):
 
     instance: str
     """Name of a parameter that holds an instance type."""
-    column: Literal["gpu", "neuron", "efa", "vcpu", "memory_gib"]
+    column: Literal["gpu", "neuron", "efa", "efa_rdma", "vcpu", "memory_gib"]
+
+
+class Choice(Part, frozen=True, kw_only=True):
+    """One of several operands, by the value of a parameter: what a person says instead of what follows."""
+
+    by: str
+    """Name of the parameter."""
+    among: dict[str, Operand]
+    """Value of the parameter, as text → operand."""
 
 
 class Derived(Part, frozen=True, kw_only=True):
-    """A value that follows from others: exactly one of the four operations."""
+    """A value that follows from others: exactly one of the five operations."""
 
     title: str
     product: tuple[Operand, ...] = ()
@@ -76,6 +85,7 @@ class Derived(Part, frozen=True, kw_only=True):
     ceil_div: tuple[Operand, ...] = ()
     """Two operands: the first divided by the second, rounded up."""
     lookup: Lookup | None = None
+    choose: Choice | None = None
     unit: str = ""
     sets: tuple[Target, ...] = ()
 

@@ -25,9 +25,12 @@ from actions.blueprint.stages import (
     CheckStage,
     HelmStage,
     ImageStage,
+    JobStage,
     KubeconfigStage,
     NetworkStage,
+    Watch,
 )
+from actions.blueprint.verdicts import AdaptersVerdict, AnyVerdict, BandwidthVerdict
 
 
 def reference_findings(blueprint: Blueprint) -> Iterator[Finding]:
@@ -82,11 +85,26 @@ def _texts(stage: AnyStage) -> Iterator[str]:
             yield stage.security_group
         case ImageStage():
             yield from (stage.repository, stage.tag, *stage.build_args.values())
+        case JobStage() if stage.verdict is not None:
+            yield from _texts_of_verdict(stage.verdict)
     if stage.watch is not None:
-        if stage.watch.progress is not None:
-            yield stage.watch.progress.total
-        if stage.watch.logs is not None:
-            yield stage.watch.logs.file
+        yield from _texts_of_watch(stage.watch)
+
+
+def _texts_of_watch(watch: Watch) -> Iterator[str]:
+    if watch.progress is not None:
+        yield watch.progress.total
+    if watch.logs is not None:
+        yield watch.logs.file
+
+
+def _texts_of_verdict(verdict: AnyVerdict) -> Iterator[str]:
+    match verdict:
+        case AdaptersVerdict():
+            yield from (str(verdict.ranks), str(verdict.adapters))
+        case BandwidthVerdict():
+            counts = (verdict.nodes, verdict.ranks_per_node, verdict.at_least_percent, verdict.from_bytes)
+            yield from (verdict.instance_type, *map(str, counts))
 
 
 def _texts_of_check(check: AnyCheck) -> Iterator[str]:

@@ -11,6 +11,7 @@ import msgspec
 
 from actions.blueprint.checks import AnyCheck
 from actions.blueprint.parts import Condition, Expectation, ObjectName, Part, Scalar, StageId, Wire
+from actions.blueprint.verdicts import AnyVerdict
 
 
 class StageKind(StrEnum):
@@ -238,6 +239,8 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
     """The Job, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
     gone_is_success: bool = False
     """Its time to live removes it after the end: gone, once seen running and not failed, means it succeeded."""
+    verdict: AnyVerdict | None = None
+    """What its log must say for it to have succeeded, beside its exit code."""
 
     @property
     def files(self) -> tuple[str, ...]:

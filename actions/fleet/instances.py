@@ -56,6 +56,15 @@ class InstanceType(msgspec.Struct, frozen=True):
         return self.accelerators if self.accelerator is Accelerator.NEURON else 0
 
 
+    @property
+    def efa_reads_remotely(self) -> bool:
+        """Whether its EFA devices can read the memory of others (RDMA read), as GPUDirect needs it.
+
+        Source: aws-ofi-nccl and libfabric's efa provider: P4d and later P types and Trainium; not G types.
+        """
+        return bool(self.efa_interfaces) and self.name.startswith(("p4d", "p5", "p6", "trn"))
+
+
 class InstanceTable:
     """Instance types by name.
 

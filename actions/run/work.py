@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from actions.base.clock import Clock
-from actions.base.errors import BlueprintError
+from actions.base.errors import BlueprintError, ParameterError
 from actions.blueprint.derive import fill
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding
@@ -77,6 +77,22 @@ class StageWork:
             return value
 
         return OUTPUT_REFERENCE.sub(output, fill(text, self.binding.everything))
+
+    def number(self, amount: int | str) -> float:
+        """An amount of the blueprint: a number, or a text whose `${name}` make one.
+
+        Raises:
+            ParameterError: They do not.
+        """
+        text = self.text(str(amount))
+        try:
+            return float(text)
+        except ValueError as error:
+            raise ParameterError(f"{text!r} is no number.", hint="Correct the amount in the blueprint.") from error
+
+    def whole(self, amount: int | str) -> int:
+        """The same as a whole number."""
+        return round(self.number(amount))
 
     async def secrets(self) -> list[dict[str, Any]]:
         """The stage's Secrets. They hold the secrets: apply them, and store them nowhere.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import assert_never
 
-from actions.base.errors import ConsoleError, ParameterError
+from actions.base.errors import ConsoleError
 from actions.blueprint.checks import (
     AnyCheck,
     CapacityCheck,
@@ -70,7 +70,7 @@ async def _ask_cluster(
                 connection,
                 check,
                 selector=work.text(check.selector),
-                at_least=_whole(work, check.at_least),
+                at_least=work.whole(check.at_least),
                 amount=work.text(str(check.amount)),
             )
         case ObjectCheck():
@@ -86,13 +86,13 @@ async def _ask_cluster(
 async def _ask_account(work: StageWork, check: QuotaCheck | CapacityCheck) -> Seen:
     region = work.view.cluster.region
     if isinstance(check, QuotaCheck):
-        return await see_quota(check, region=region, wanted=_number(work, check.amount))
+        return await see_quota(check, region=region, wanted=work.number(check.amount))
     return await see_capacity(
         region=region,
         capacity_type=work.text(check.capacity_type),
         reservation_id=work.text(check.reservation),
         instance_type=work.text(check.instance_type),
-        count=_whole(work, check.count),
+        count=work.whole(check.count),
     )
 
 
@@ -122,23 +122,11 @@ async def _ask_secret(work: StageWork, check: SecretCheck) -> Seen:
 async def _ask_volume(work: StageWork, check: DiskCheck | FilesCheck) -> Seen:
     volume = Volume(work.namespace, check.claim, check.mount)
     if isinstance(check, DiskCheck):
-        return await see_disk(work, volume, _number(work, check.free_gib))
+        return await see_disk(work, volume, work.number(check.free_gib))
     return await see_files(
         work,
         volume,
         folder=work.text(check.folder),
         pattern=check.pattern,
-        at_least=_whole(work, check.at_least),
+        at_least=work.whole(check.at_least),
     )
-
-
-def _number(work: StageWork, amount: int | str) -> float:
-    text = work.text(str(amount))
-    try:
-        return float(text)
-    except ValueError as error:
-        raise ParameterError(f"{text!r} is no number.", hint="Correct the check in the blueprint.") from error
-
-
-def _whole(work: StageWork, amount: int | str) -> int:
-    return round(_number(work, amount))

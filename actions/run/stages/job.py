@@ -24,6 +24,7 @@ from actions.run.stages.objects import (
     ref_of_owned,
     uid_of,
 )
+from actions.run.stages.verdict import judged
 from actions.run.work import StageWork
 
 LOOK_SECONDS = 1.0
@@ -69,7 +70,7 @@ class JobHandler:
         return ""
 
     async def _clear_the_way(self, connection: Connection) -> None:
-        """Refuse somebody else's workload; remove our own of an earlier attempt that has failed."""
+        """Refuse somebody else's workload; remove our own of an earlier attempt that has failed, or was judged so."""
         found = await self._fetch(connection)
         if found is None:
             return
@@ -79,7 +80,8 @@ class JobHandler:
                 f"{self._target.describe()} is there already" + (f", of the run {owner}." if owner else "."),
                 hint="Delete it, or use another namespace.",
             )
-        if verdict_of(found).state is WorkState.FAILED:
+        state = verdict_of(found).state
+        if state is WorkState.FAILED or (state is WorkState.FINISHED and self._stage.verdict is not None):
             await delete_objects(self._work, connection)
 
     async def _follow(self, connection: Connection) -> Performed:
@@ -93,7 +95,8 @@ class JobHandler:
                 return await self._gone(connection)
             self._last = verdict = verdict_of(found)
             if verdict.state is WorkState.FINISHED:
-                return Performed(verdict.message or f"{self._target.describe()} finished.")
+                said = verdict.message or f"{self._target.describe()} finished."
+                return await judged(self._work, connection, self._stage, said)
             if verdict.state is WorkState.FAILED:
                 raise StageFailedError(await self._failure(connection, verdict))
             if self._work.clock.monotonic() >= deadline:

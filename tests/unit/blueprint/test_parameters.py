@@ -10,10 +10,12 @@ from hypothesis import strategies as st
 
 from actions.base.errors import MissingError, ParameterError
 from actions.base.files import shipped_blueprints
+from actions.blueprint.derive import derive
 from actions.blueprint.load import load_blueprint
-from actions.blueprint.model import Parameter, ParameterType
+from actions.blueprint.model import Choice, Derived, Lookup, Parameter, ParameterType
 from actions.blueprint.parameters import bind, read_value
 from actions.blueprint.parts import Scalar
+from actions.fleet.instances import InstanceTable
 from tests.unit.blueprint.builders import a_blueprint
 
 A_NUMBER = Parameter(type=ParameterType.INTEGER, title="N", default=1, minimum=1, maximum=64)
@@ -101,3 +103,17 @@ def test_any_value_is_read_or_refused_with_a_sentence(value: Scalar, kind: Param
         said = error.sentence()
 
     assert "\n" not in said
+
+
+@pytest.mark.parametrize(("instance_type", "said", "wanted"), [("g5.8xlarge", "auto", 0), ("p5.48xlarge", "auto", 1)])
+def test_a_choice_follows_the_instance_type_unless_somebody_says_otherwise(
+    instance_type: str, said: str, wanted: int
+) -> None:
+    instances = InstanceTable.load()
+    by_type = Derived(title="", lookup=Lookup(instance="instance_type", column="efa_rdma"))
+    chosen = Derived(title="", choose=Choice(by="rdma", among={"auto": "by_type", "off": 0, "on": 1}))
+    derived = {"by_type": by_type, "rdma_used": chosen}
+    assert derive(derived, {"instance_type": instance_type, "rdma": said}, instances)["rdma_used"] == wanted
+    assert derive(derived, {"instance_type": instance_type, "rdma": "on"}, instances)["rdma_used"] == 1
+    with pytest.raises(ParameterError, match="rdma is 'maybe'"):
+        derive(derived, {"instance_type": instance_type, "rdma": "maybe"}, instances)

@@ -1,0 +1,93 @@
+"""The verdict on a finished job: what its log says, against what its stage expects."""
+
+from __future__ import annotations
+
+from typing import assert_never
+
+from actions.blueprint.stages import JobStage
+from actions.blueprint.verdicts import AdaptersVerdict, AnyVerdict, BandwidthVerdict
+from actions.cluster.logs import LogSource, read_log
+from actions.cluster.objects import list_objects
+from actions.run.access import Connection
+from actions.run.handler import Performed, StageFailedError
+from actions.run.patience import patiently
+from actions.run.records import CheckResult, Finding
+from actions.run.work import StageWork
+from actions.telemetry.bandwidth import Judgement, judge_adapters, judge_bandwidth, load_references
+from actions.telemetry.efa import read_fi_info
+from actions.telemetry.nccl import read_nccl
+
+_RESULTS = {True: CheckResult.PASSED, False: CheckResult.FAILED, None: CheckResult.UNKNOWN}
+
+
+async def judged(work: StageWork, connection: Connection, stage: JobStage, said: str) -> Performed:
+    """How a stage ends whose job has succeeded.
+
+    Args:
+        work: The stage.
+        connection: To read the job's log.
+        stage: With a verdict or without.
+        said: What there is to say of the job itself.
+
+    Raises:
+        StageFailedError: The log says something else than it should.
+    """
+    if stage.verdict is None:
+        return Performed(said)
+    log = await _log_of(work, connection, stage)
+    judgements = _judgements(work, stage.verdict, log)
+    findings = tuple(_finding(one, stage.verdict.hint) for one in judgements)
+    worst = next((one for one in judgements if one.is_good is False), None)
+    if worst is not None:
+        raise StageFailedError(f"{worst.subject}: {worst.detail}", findings=findings, hint=stage.verdict.hint)
+    return Performed(f"{said} {_capital(judgements[-1])}", findings=findings)
+
+
+def _judgements(work: StageWork, verdict: AnyVerdict, log: str) -> tuple[Judgement, ...]:
+    match verdict:
+        case AdaptersVerdict():
+            ranks, adapters = work.whole(verdict.ranks), work.whole(verdict.adapters)
+            return judge_adapters(read_fi_info(log), ranks=ranks, adapters=adapters)
+        case BandwidthVerdict():
+            nodes = (work.text(verdict.instance_type), work.whole(verdict.nodes), work.whole(verdict.ranks_per_node))
+            known = {(one.instance_type, one.nodes, one.ranks_per_node): one for one in load_references()}
+            return judge_bandwidth(
+                read_nccl(log),
+                known.get(nodes),
+                at_least_percent=work.number(verdict.at_least_percent),
+                from_bytes=work.whole(verdict.from_bytes),
+            )
+        case _ as never:
+            assert_never(never)
+
+
+async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> str:
+    """The log of the newest pod that the stage watches; empty if there is none any more."""
+    logs = stage.watch.logs if stage.watch is not None else None
+    if logs is None or not logs.pods:
+        return ""
+    selector, container = logs.pods, logs.container
+
+    async def read() -> str:
+        pods = await list_objects(
+            connection.session, connection.discovery, "v1", "Pod", namespace=work.namespace, label_selector=selector
+        )
+        if not pods:
+            return ""
+        newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        metadata = newest["metadata"]
+        name = container or newest["spec"]["containers"][0]["name"]
+        source = LogSource(metadata["namespace"], metadata["name"], name, metadata["uid"])
+        return "\n".join(line.text for line in await read_log(connection.session, source))
+
+    return await patiently(read, clock=work.clock, note=work.journal.note)
+
+
+def _finding(judgement: Judgement, hint: str) -> Finding:
+    fix = hint if judgement.is_good is False else ""
+    return Finding(_RESULTS[judgement.is_good], judgement.subject, judgement.detail, fix)
+
+
+def _capital(judgement: Judgement) -> str:
+    text = f"{judgement.subject}: {judgement.detail}"
+    return text[:1].upper() + text[1:]
