@@ -29,6 +29,7 @@ OnLines = Callable[[list[LogLine]], Awaitable[None] | None]
 _SILENCE_SECONDS = 90.0
 _SLICE_LINES = 512
 _GAP_LOOKS = 3
+_MOST_LAST_READS = 5
 _GAP_LOOK_SECONDS = 0.4
 _NANOSECONDS = 1_000_000_000
 
@@ -118,10 +119,11 @@ class LogFollower:
                 await self._backoff.wait()
                 continue
             try:
-                if look.has_started or look.end is not None:
-                    await self._read(follow=look.end is None)
                 if look.end is not None:
+                    await self._read_to_end()
                     return look.end
+                if look.has_started:
+                    await self._read(follow=True)
             except (MissingError, ApiRefusedError):
                 if look.end is not None:
                     await self._mark("the log is not available any more")
@@ -138,7 +140,7 @@ class LogFollower:
             before = look.restarts - is_behind
         if look.restarts > before:
             try:
-                await self._read(follow=False, previous=True)
+                await self._read_to_end(previous=True)
             except (ApiRefusedError, MissingError):
                 await self._mark("the log of the container before the restart is gone")
             times = look.restarts - before
@@ -147,8 +149,26 @@ class LogFollower:
             self._has_place = False
         self._restarts = look.restarts
 
-    async def _read(self, *, follow: bool, previous: bool = False) -> None:
-        """Read one stream to its end."""
+    async def _read_to_end(self, *, previous: bool = False) -> None:
+        """Read what an ended container has said, until it is asked for once more and there is nothing new.
+
+        An answer that was cut short may end as cleanly as a whole one.
+        """
+        known: tuple[LogCursor, bytes] | None = None
+        for _ in range(_MOST_LAST_READS):
+            resume, rest = await self._read(follow=False, previous=previous)
+            if (self.cursor, rest) == known:
+                break
+            known = self.cursor, rest
+        if rest:
+            await self._take([rest], resume)
+
+    async def _read(self, *, follow: bool, previous: bool = False) -> tuple[_Resume, bytes]:
+        """Read one stream to its end.
+
+        Returns:
+            What sees which lines are new, and what stands behind the last newline: a line, or a part of one.
+        """
         query = {"container": self._source.container, "timestamps": "true"}
         if follow:
             query["follow"] = "true"
@@ -165,8 +185,7 @@ class LogFollower:
         ) as stream:
             async for chunk in stream:
                 await self._take(cutter.feed(chunk), resume)
-        if not follow:
-            await self._take(cutter.finish(), resume)
+        return resume, b"".join(cutter.finish())
 
     async def _take(self, lines: list[bytes], resume: _Resume) -> None:
         for start in range(0, len(lines), _SLICE_LINES):

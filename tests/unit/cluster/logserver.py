@@ -23,13 +23,15 @@ def stamped(index: int, text: str, *, per_second: int = 10) -> bytes:
 class LogServer:
     """One container. `cuts` gives, for each follow request, after how many bytes its connection is aborted.
 
-    `previous_cuts` does so for requests of the log before the restart.
+    `previous_cuts` does so for requests of the log before the restart. `ends` gives, for each request of an ended log,
+    after how many bytes the answer ends as if it were whole.
     """
 
     lines: list[bytes] = field(default_factory=list)
     previous: list[bytes] = field(default_factory=list)
     cuts: Iterator[int] = field(default_factory=lambda: iter(()))
     previous_cuts: Iterator[int] = field(default_factory=lambda: iter(()))
+    ends: Iterator[int] = field(default_factory=lambda: iter(()))
     chunk: int = 1 << 16
     uid: str = "u1"
     restarts: int = 0
@@ -74,7 +76,8 @@ class LogServer:
             cut = next(self.previous_cuts, None)
         response = web.StreamResponse(headers={"Content-Type": "text/plain"})
         await response.prepare(request)
-        sent = body if cut is None else body[:cut]
+        end = next(self.ends, None) if query.get("follow") != "true" else None
+        sent = body[:end] if cut is None else body[:cut]
         for start in range(0, len(sent), self.chunk):
             await response.write(sent[start : start + self.chunk])
         self.began.set()

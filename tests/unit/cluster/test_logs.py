@@ -92,6 +92,23 @@ async def test_it_goes_on_from_a_cursor(tmp_path: Path) -> None:
     assert cursor.seen == 1
 
 
+@pytest.mark.parametrize("end", [0, 10, 31, 500, 1333])
+async def test_a_last_answer_that_is_cut_short_without_a_word_is_asked_for_again(tmp_path: Path, end: int) -> None:
+    lines = [stamped(index, f"step {index}") for index in range(100)]
+    got, _ = await _follow(tmp_path, LogServer(lines, ends=iter([end, end + 7])))
+    assert _texts(got) == [f"step {index}" for index in range(100)]
+
+
+async def test_a_last_line_without_a_newline_comes_once_also_when_read_again(tmp_path: Path) -> None:
+    lines = [stamped(0, "a"), stamped(1, "b"), stamped(1, "c").rstrip(b"\n")]
+    got: list[LogLine] = []
+    async with session_to(LogServer(lines), tmp_path) as session, asyncio.timeout(10):
+        follower = LogFollower(session, SOURCE, on_lines=got.extend, clock=HastyClock())
+        await follower.run()
+        await LogFollower(session, SOURCE, on_lines=got.extend, since=follower.cursor, clock=HastyClock()).run()
+    assert _texts(got) == ["a", "b", "c"]
+
+
 async def test_a_live_follower_shows_lines_before_the_end(tmp_path: Path) -> None:
     server = LogServer(_lines(5), exit_code=None)
     got: list[LogLine] = []
@@ -190,7 +207,7 @@ async def test_a_container_that_has_not_started_is_waited_for(tmp_path: Path) ->
     async with session_to(not_yet, tmp_path) as session, asyncio.timeout(10):
         await follow(session, SOURCE, on_lines=got.extend, clock=HastyClock())
     assert len(got) == 3
-    assert len(server.queries) == 1
+    assert [query.get("sinceTime") for query in server.queries] == [None, "2026-11-21T10:00:00Z"]
 
 
 async def test_no_right_to_read_logs_is_an_error(tmp_path: Path) -> None:
