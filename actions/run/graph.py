@@ -44,14 +44,14 @@ def _impossible(needs: Mapping[str, Sequence[str]], placed: Mapping[str, None]) 
 def teardown_order(stages: Sequence[StageView], *, deletes_data: bool) -> list[tuple[Action, str]]:
     """What a teardown does: stages that were begun, last first; the nodes in between; the audit at the end.
 
-    Nodes are let go when all jobs are, and before anything that a node still needs to leave in good order.
+    Nodes are let go when all that works on them is, and before anything that a node still needs to leave in good order.
     """
     kept = frozenset() if deletes_data else kept_stages(stages)
     begun = [stage for stage in reversed(stages) if _was_begun(stage) and stage.id not in kept]
-    jobs = [stage for stage in begun if stage.kind in JOB_KINDS]
-    others = [stage for stage in begun if stage.kind not in JOB_KINDS]
-    steps = [(Action.UNDO, stage.id) for stage in jobs]
-    if jobs:
+    working = [stage for stage in begun if _works_on_nodes(stage)]
+    others = [stage for stage in begun if not _works_on_nodes(stage)]
+    steps = [(Action.UNDO, stage.id) for stage in working]
+    if working:
         steps.append((Action.DRAIN, ""))
     steps.extend((Action.UNDO, stage.id) for stage in others)
     steps.append((Action.AUDIT, ""))
@@ -59,10 +59,21 @@ def teardown_order(stages: Sequence[StageView], *, deletes_data: bool) -> list[t
 
 
 def parking_order(stages: Sequence[StageView]) -> list[tuple[Action, str]]:
-    """What parking does: jobs that are half done, the nodes that came for pods, then stages that hold accelerators."""
-    steps = [(Action.UNDO, stage.id) for stage in half_done_jobs(stages)]
+    """What parking does: jobs that are half done, the nodes that came for pods, then stages that hold accelerators.
+
+    What holds accelerators by its pods goes before the nodes do: its controller would only ask for new ones.
+    """
+    half_done = half_done_jobs(stages)
     held = [stage for stage in reversed(stages) if stage.holds_accelerators and _was_begun(stage)]
-    return [*steps, (Action.DRAIN, ""), *((Action.UNDO, stage.id) for stage in held)]
+    working = [stage for stage in held if _works_on_nodes(stage) and stage not in half_done]
+    rest = [stage for stage in held if not _works_on_nodes(stage)]
+    first = [(Action.UNDO, stage.id) for stage in (*half_done, *working)]
+    return [*first, (Action.DRAIN, ""), *((Action.UNDO, stage.id) for stage in rest)]
+
+
+def _works_on_nodes(stage: StageView) -> bool:
+    """Whether what the stage makes has pods that keep nodes: a job, or whatever says that it holds accelerators."""
+    return stage.kind in JOB_KINDS or (stage.holds_accelerators and stage.kind != "terraform")
 
 
 def half_done_jobs(stages: Sequence[StageView]) -> list[StageView]:

@@ -56,6 +56,8 @@ class SpooledSource:
     def __init__(self, line: SourceLine) -> None:
         self.line = line
         self.cursor: LogCursor = START
+        self.offset = 0
+        """Of a source that is a file: how many of its bytes are in the spool."""
         self.is_ended = False
         self.reader = LogReader(line.rank)
         self.known_findings = 0
@@ -114,6 +116,21 @@ class SpoolWriter:
         findings: list[Finding] = []
         for line in lines:
             findings += self._take(source, line)
+        self.write_findings(source, findings)
+
+    def write_file_lines(self, source: SpooledSource, lines: Sequence[tuple[LogLine, int]]) -> None:
+        """Append lines of a file, in order, each with the offset of its end, and what is read in them.
+
+        Raises:
+            OSError: The disk is full; nothing of these lines is kept.
+        """
+        if self._lines_file.size < MAX_LINES_BYTES:
+            number = source.line.number
+            self._lines_file.append(b"".join(_line(number, line, end) for line, end in lines))
+        findings: list[Finding] = []
+        for line, end in lines:
+            findings += self._take(source, line)
+            source.offset = end
         self.write_findings(source, findings)
 
     def write_findings(self, source: SpooledSource, findings: Sequence[Finding]) -> None:
@@ -180,6 +197,7 @@ class SpoolWriter:
             for raw in lines:
                 line, number = read_spooled(raw, self._lines_file.path)
                 source = self._sources[number]
+                source.offset = file_offset_of(raw)
                 self.write_findings(source, self._take(source, line))
 
     def _take(self, source: SpooledSource, line: LogLine) -> list[Finding]:
@@ -203,13 +221,20 @@ def read_spooled(raw: bytes, path: Path) -> tuple[LogLine, int]:
     head, _, rest = raw.partition(b"\t")
     number, _, text = rest.partition(b"\t")
     try:
-        return LogLine(int(head[1:]), text.decode("utf-8"), is_marker=head[:1] == b"M"), int(number)
+        return LogLine(int(head[1:].partition(b"+")[0]), text.decode("utf-8"), is_marker=head[:1] == b"M"), int(number)
     except ValueError as error:
         raise FormatError(f"{path} holds a line that is none of the spool's.") from error
 
 
-def _line(number: int, line: LogLine) -> bytes:
-    return f"{'M' if line.is_marker else 'L'}{line.at_ns}\t{number}\t{line.text}\n".encode("utf-8", "replace")
+def file_offset_of(raw: bytes) -> int:
+    """Where in its file a line of `lines.log` ends; 0 for a line that is of no file."""
+    end = raw.partition(b"\t")[0].partition(b"+")[2]
+    return int(end) if end.isdigit() else 0
+
+
+def _line(number: int, line: LogLine, end: int | None = None) -> bytes:
+    kind, place = "M" if line.is_marker else "L", "" if end is None else f"+{end}"
+    return f"{kind}{line.at_ns}{place}\t{number}\t{line.text}\n".encode("utf-8", "replace")
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes, path: Path) -> T:

@@ -1,7 +1,8 @@
 """The spool's files: one record a line, appended only, readable up to the last whole line.
 
 `logs/STAGE/sources.jsonl`  which container a number stands for, and how it ended
-`logs/STAGE/lines.log`      `L` or `M` (marker), time in ns, TAB, source number, TAB, text
+`logs/STAGE/lines.log`      `L` or `M` (marker), time in ns, TAB, source number, TAB, text; for a line of a file, the
+                            time is followed by `+` and where in the file the line ends
 `series/STAGE/points.jsonl` what was read in those lines
 `series/STAGE/accelerators.json` the newest sample of each pod
 """

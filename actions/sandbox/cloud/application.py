@@ -6,6 +6,7 @@ Source: botocore's service models `eks` (2017-11-01) and `sts` (2011-06-15); com
 from __future__ import annotations
 
 import secrets
+from collections.abc import Awaitable, Callable
 
 from aiohttp import web
 
@@ -40,13 +41,7 @@ def create_app(
     time = clock or SystemClock()
     created_at = time.now().timestamp()
     node_groups = groups if groups is not None else NodeGroups.of(options, time)
-    rules = ec2.SecurityGroups()
-    json_calls: dict[str, JsonCall] = {
-        quotas.TARGET: quotas.service_quota,
-        secretsmanager.TARGET: secretsmanager.secret_value,
-        tagging.TARGET: lambda asked: tagging.tagged(asked, node_groups, rules, options),
-        **ecr.calls_of(options.account),
-    }
+    query = _queries(node_groups, options)
 
     async def clusters(_request: web.Request) -> web.Response:
         return web.json_response(list_clusters(options))
@@ -61,18 +56,6 @@ def create_app(
         )
         return web.json_response(answer)
 
-    async def query(request: web.Request) -> web.Response:
-        if "X-Amz-Target" in request.headers:  # a JSON protocol, spoken at the same path
-            return await answer_json(request, json_calls)
-        form = {key: str(value) for key, value in (await request.post()).items()}
-        action, request_id = form.get("Action", ""), _request_id()
-        if form.get("Version") == ec2.VERSION:
-            status, text = rules.answer(form, request_id)
-            return web.Response(text=text, status=status, content_type="text/xml")
-        if action == "GetCallerIdentity":
-            return web.Response(text=caller_identity(options.account, request_id), content_type="text/xml")
-        return web.Response(text=refusal(action, request_id), status=400, content_type="text/xml")
-
     async def unknown(request: web.Request) -> web.Response:
         answer = {"__type": "UnknownOperationException", "message": f"The sandbox does not serve {request.path}."}
         return web.json_response(answer, status=400, headers={"x-amzn-ErrorType": "UnknownOperationException"})
@@ -85,6 +68,31 @@ def create_app(
     app.router.add_post("/", query)
     app.router.add_route("*", "/{path:.*}", unknown)
     return app
+
+
+def _queries(node_groups: NodeGroups, options: SandboxOptions) -> Callable[[web.Request], Awaitable[web.Response]]:
+    """What answers at the root: the query protocols, and JSON protocols spoken at the same path."""
+    rules = ec2.SecurityGroups()
+    json_calls: dict[str, JsonCall] = {
+        quotas.TARGET: quotas.service_quota,
+        secretsmanager.TARGET: secretsmanager.secret_value,
+        tagging.TARGET: lambda asked: tagging.tagged(asked, node_groups, rules, options),
+        **ecr.calls_of(options.account),
+    }
+
+    async def query(request: web.Request) -> web.Response:
+        if "X-Amz-Target" in request.headers:
+            return await answer_json(request, json_calls)
+        form = {key: str(value) for key, value in (await request.post()).items()}
+        action, request_id = form.get("Action", ""), _request_id()
+        if form.get("Version") == ec2.VERSION:
+            status, text = rules.answer(form, request_id)
+            return web.Response(text=text, status=status, content_type="text/xml")
+        if action == "GetCallerIdentity":
+            return web.Response(text=caller_identity(options.account, request_id), content_type="text/xml")
+        return web.Response(text=refusal(action, request_id), status=400, content_type="text/xml")
+
+    return query
 
 
 def _request_id() -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Coroutine, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -13,6 +13,7 @@ from actions.cluster.session import KubeSession
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import NODES, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.watching import watching
+from actions.sandbox.kubelet.container import ContainerRun
 from actions.sandbox.kubelet.listener import answer
 from actions.sandbox.kubelet.logfile import LogFile
 from actions.sandbox.kubelet.machine import Machines
@@ -23,6 +24,8 @@ from actions.sandbox.ports import ExecStreams, LogRequest, LogSource, NoProcess,
 from actions.sandbox.workloads.network import pod_host
 
 _RETRY_SECONDS = 0.3
+_LOOK_SECONDS = 0.2
+_KILLED = 137
 
 
 class Kubelet:
@@ -85,7 +88,8 @@ class Kubelet:
         for run in reversed(candidates):
             found = run.container(container)
             if found is not None and found.inside is not None:
-                return await RemoteCommand(found.inside, streams, tty=tty, clock=self._clock).run(argv)
+                command = RemoteCommand(found.inside, streams, tty=tty, clock=self._clock)
+                return await _while_it_runs(found, command.run(argv))
         raise NoProcess(f"container {container} of pod {key} does not run")
 
     async def forward(self, namespace: str, pod: str, port: int, stream: PortStream) -> None:
@@ -158,3 +162,17 @@ async def _guarded(run: PodRun) -> None:
 
 def _is_over(pod: Document) -> bool:
     return (pod.get("status") or {}).get("phase") in ("Succeeded", "Failed")
+
+
+async def _while_it_runs(container: ContainerRun, command: Coroutine[None, None, int]) -> int:
+    """The exit code of a command in a container; it is killed when the container's own process ends."""
+    inside, task = container.inside, asyncio.create_task(command)
+    try:
+        while not task.done():
+            await asyncio.wait({task}, timeout=_LOOK_SECONDS)
+            if container.inside is not inside and not task.done():
+                return _KILLED
+        return task.result()
+    finally:
+        task.cancel()
+        await asyncio.gather(task, return_exceptions=True)

@@ -6,6 +6,8 @@ import posixpath
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from actions.base.clock import Clock, SystemClock
+
 
 @dataclass(frozen=True, slots=True)
 class File:
@@ -13,12 +15,15 @@ class File:
 
     content: bytes
     size_bytes: int
+    changed_at: float = 0.0
+    """Seconds since the epoch."""
 
 
 class Volume:
     """One file system. Paths in it are absolute and normalised; folders exist because files are in them."""
 
-    def __init__(self) -> None:
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
         self.files: dict[str, File] = {}
         self.folders: set[str] = {"/"}
 
@@ -31,7 +36,8 @@ class Volume:
     def put(self, path: str, content: bytes, *, size_bytes: int | None = None) -> None:
         """Put a file, its folders included."""
         self.add_folder(posixpath.dirname(path))
-        self.files[path] = File(content, len(content) if size_bytes is None else size_bytes)
+        size = len(content) if size_bytes is None else size_bytes
+        self.files[path] = File(content, size, self._clock.now().timestamp())
 
 
 class FileView:

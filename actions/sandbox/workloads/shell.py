@@ -250,10 +250,23 @@ def _glob(inside: Inside, word: str) -> list[str]:
     raw = _VARIABLE.sub(lambda found: inside.value(found.group(1) or found.group(2)), word)
     if "*" not in raw:
         return [_unmark(raw)]
-    folder, pattern = posixpath.split(raw)
+    found = [""]
+    for part in raw.split("/"):
+        found = [posixpath.join(path, name) for path in found for name in _matching(inside, path, part)]
+    return [path for path in found if _is_there(inside, path)] or [_unmark(raw)]
+
+
+def _is_there(inside: Inside, path: str) -> bool:
+    place, files = posixpath.normpath(posixpath.join(inside.folder, path)), inside.container.files
+    return files.is_folder(place) or files.file(place) is not None
+
+
+def _matching(inside: Inside, folder: str, part: str) -> list[str]:
+    """What one step of a path with `*` stands for, below a folder that is there."""
+    if "*" not in part:
+        return [part or "/"]
     names = inside.container.files.names(posixpath.join(inside.folder, folder))
-    found = [posixpath.join(folder, name) for name in names if fnmatch.fnmatch(name, pattern)]
-    return found or [_unmark(raw)]
+    return [name for name in names if fnmatch.fnmatch(name, part)]
 
 
 def _run_command(inside: Inside, argv: list[str], given: str) -> Program:

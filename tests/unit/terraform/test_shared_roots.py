@@ -21,7 +21,7 @@ from tests.unit.terraform.support import PROGRAM, needs_terraform
 
 HOME = shipped_blueprints() / SHARED
 ROOTS = sorted(path.name for path in (HOME / "terraform").iterdir())
-VARIABLES = {
+VARIABLES: dict[str, str | int | float | bool] = {
     "run_id": "r",
     "cluster_name": "c",
     "region": "us-west-2",

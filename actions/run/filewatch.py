@@ -1,0 +1,152 @@
+"""Following a log that is a file in a pod, or what a program in it prints, into a stage's spool: each line once.
+
+Where reading goes on after a cut, a crash or in another pod follows from the lines that are in the spool, which know
+where in the file they end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from typing import Any
+
+from actions.base.errors import ConsoleError
+from actions.cluster.filelines import FileCutter, FileLine
+from actions.cluster.loglines import LogLine
+from actions.cluster.podfile import (
+    CHOICE_SECONDS,
+    IDLE_SECONDS,
+    FileState,
+    Place,
+    find_file,
+    follow_output,
+    is_choice,
+    read_file,
+)
+from actions.run.access import Connection
+from actions.run.spool import SpooledSource, SpoolWriter
+from actions.run.work import StageWork
+
+Pod = Mapping[str, Any]
+
+
+class FileWatch:
+    """One log of one stage.
+
+    Args:
+        work: The stage.
+        writer: Its spool.
+        path: Of the file, or empty.
+        argv: Prints the log from its beginning; empty if it is a file.
+    """
+
+    def __init__(self, work: StageWork, writer: SpoolWriter, *, path: str, argv: tuple[str, ...]) -> None:
+        self._work = work
+        self._writer = writer
+        self._path = path
+        self._argv = argv
+        self._source: SpooledSource | None = None
+        self._cutter: FileCutter | None = None
+        self._is_last = False
+
+    def end_soon(self) -> None:
+        """The stage has ended: read what is left, once, and be done."""
+        self._is_last = True
+
+    async def follow(self, connection: Connection, pod: Pod, container: str) -> None:
+        """Read in one pod until the connection breaks, the file is silent, or another one has taken its place.
+
+        Raises:
+            ConsoleError: The container cannot be asked.
+        """
+        place = Place(pod["metadata"]["namespace"], pod["metadata"]["name"], container)
+        if self._argv:
+            await self._follow_program(connection, place, str(pod["metadata"]["uid"]))
+            return
+        state = await find_file(connection.session, place, self._path)
+        if state is not None:
+            await self._follow_file(connection, place, pod, state)
+
+    async def _follow_file(self, connection: Connection, place: Place, pod: Pod, state: FileState) -> None:
+        source = self._taken_up(place, state.path, f"{state.path}#{state.inode}{_owner_of(pod, place, state.path)}")
+        if state.size_bytes < source.offset:
+            self._writer.write_file_lines(source, [(self._marker("the file was cut short: reading it anew"), 0)])
+        if state.size_bytes == source.offset and self._is_last:
+            return
+        idle = CHOICE_SECONDS if is_choice(self._path) else IDLE_SECONDS
+        chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
+        await self._spool(chunks, FileCutter(source.offset), end=state.size_bytes)
+
+    async def _follow_program(self, connection: Connection, place: Place, pod_uid: str) -> None:
+        source = self._taken_up(place, self._argv[0], f"{' '.join(self._argv)}#{pod_uid}")
+        chunks = _behind(follow_output(connection.session, place, self._argv), source.offset)
+        await self._spool(chunks, FileCutter(source.offset), end=None)
+
+    async def _spool(self, chunks: AsyncIterator[bytes], cutter: FileCutter, *, end: int | None) -> None:
+        """Keep lines as they come; at the stage's end, stop where the file ended when it was last looked at."""
+        self._cutter = cutter
+        async for chunk in chunks:
+            self._keep(cutter.feed(chunk))
+            if self._is_last and end is not None and cutter.position >= end:
+                return
+
+    def finish(self) -> None:
+        """Keep the last line even if it has no newline: nobody writes to the file any more."""
+        if self._cutter is not None:
+            self._keep(self._cutter.finish())
+        if self._source is not None and not self._source.is_ended:
+            self._writer.write_end(self._source, None, "Ended")
+
+    def _keep(self, lines: list[FileLine]) -> None:
+        if lines and self._source is not None:
+            now = int(self._work.clock.now().timestamp() * 1e9)
+            self._writer.write_file_lines(self._source, [(LogLine(now, line.text), line.end) for line in lines])
+
+    def _taken_up(self, place: Place, shown: str, uid: str) -> SpooledSource:
+        self._source = self._writer.source(place.namespace, place.pod, shown, uid)
+        return self._source
+
+    def _marker(self, text: str) -> LogLine:
+        now = int(self._work.clock.now().timestamp() * 1e9)
+        return LogLine(now, f"-- {text} --", is_marker=True)
+
+
+def newest_running(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Of the pods that a selector finds, the one to read in: the youngest that runs."""
+    running = [
+        pod
+        for pod in pods
+        if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+    ]
+    return max(running, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
+
+
+async def follow_once(watch: FileWatch, connection: Connection, pods: list[dict[str, Any]], container: str) -> bool:
+    """Follow in the pod to read in, if there is one. False if nothing could be read now."""
+    pod = newest_running(pods)
+    if pod is None:
+        return False
+    try:
+        await watch.follow(connection, pod, container or pod["spec"]["containers"][0]["name"])
+    except (ConsoleError, OSError):
+        return False
+    return True
+
+
+async def _behind(chunks: AsyncIterator[bytes], offset: int) -> AsyncIterator[bytes]:
+    """What comes behind the first `offset` bytes."""
+    async for chunk in chunks:
+        skipped = min(offset, len(chunk))
+        offset -= skipped
+        if skipped < len(chunk):
+            yield chunk[skipped:]
+
+
+def _owner_of(pod: Pod, place: Place, path: str) -> str:
+    """The pod's uid for a file of its own; empty for one on a claim, which is the same file in every pod."""
+    claims = {entry["name"] for entry in pod["spec"].get("volumes") or () if (entry.get("persistentVolumeClaim") or {})}
+    for container in pod["spec"]["containers"]:
+        for mount in container.get("volumeMounts") or ():
+            is_under = path.startswith(str(mount["mountPath"]).rstrip("/") + "/")
+            if container["name"] == place.container and mount["name"] in claims and is_under:
+                return ""
+    return f"@{pod['metadata']['uid']}"

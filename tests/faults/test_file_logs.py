@@ -1,0 +1,138 @@
+"""Logs that are files in pods, on the sandbox: each line once, whatever happens to pods, runners and connections."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.session import ClusterTarget
+from actions.run.launch import create_run
+from actions.run.spoolreader import SpoolReader
+from actions.run.view import RunState
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import a_sandbox, begin, kill
+from tests.faults.test_stages import BLUEPRINT, Cluster, carry_out, cluster, torn_down
+
+__all__ = ["cluster"]
+
+STAGE = """
+  - id: work
+    kind: job
+    title: Work
+    needs: [objects]
+    expect: 1s..5s
+    manifests: [work.yaml]
+    target: {api_version: batch/v1, kind: Job, name: NAME}
+    watch:
+      logs: {SOURCE, pod: batch.kubernetes.io/job-name=NAME}
+"""
+
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: NAME}
+spec:
+  backoffLimit: RETRIES
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: example.com/work
+          command: [sh, -c, "COMMAND"]
+          volumeMounts: [{name: data, mountPath: /data}]
+      volumes: [{name: data, emptyDir: {}}]
+"""
+
+NOTHING = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with a_sandbox("files", speed=1.0) as running:
+            yield running
+
+
+def a_run(tmp_path: Path, sandbox: RunningSandbox, command: str, *, source: str, retries: int = 0) -> Path:
+    blueprint_folder = tmp_path / "small"
+    blueprint_folder.mkdir()
+    name = tmp_path.name.replace("_", "-")[:40].strip("-")
+    stage = STAGE.replace("NAME", name).replace("SOURCE", source)
+    (blueprint_folder / "blueprint.yaml").write_text(BLUEPRINT + stage)
+    (blueprint_folder / "objects.yaml").write_text(NOTHING.replace("NAME", name))
+    job = JOB.replace("NAME", name).replace("COMMAND", command).replace("RETRIES", str(retries))
+    (blueprint_folder / "work.yaml").write_text(job)
+    blueprint = load_blueprint(blueprint_folder)
+    return create_run(
+        blueprint,
+        bind(blueprint, {}),
+        target=ClusterTarget(sandbox.kubeconfig),
+        environment={},
+        clock=SystemClock(),
+        home=tmp_path / "runs",
+    )
+
+
+def texts(folder: Path) -> list[str]:
+    return [line.text for line in SpoolReader(folder, "work").lines()[0]]
+
+
+def writing(*lines: str, pause: float = 0.4) -> str:
+    return f"; sleep {pause}; ".join(f"echo {line} >> /data/log" for line in lines)
+
+
+async def test_a_file_that_comes_late_is_kept_whole_and_in_order(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    command = f"sleep 1.5; {writing(*(f'step-{n}' for n in range(6)))}; sleep 3"
+    folder = a_run(tmp_path, sandbox, command, source="file: /data/log")
+    assert (await carry_out(folder)).state is RunState.SUCCEEDED
+    assert texts(folder) == [f"step-{n}" for n in range(6)]
+    await torn_down(folder)
+
+
+async def test_the_newest_file_that_matches_is_the_one(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    command = "mkdir -p /data/a /data/b; echo old > /data/a/log; sleep 2; echo new > /data/b/log; sleep 9"
+    folder = a_run(tmp_path, sandbox, command, source="file: /data/*/log")
+    await carry_out(folder)
+    assert texts(folder) == ["old", "new"]
+    await torn_down(folder)
+
+
+async def test_what_a_program_prints_can_be_the_log(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    command = f"{writing('one', 'two', 'three')}; sleep 4"
+    folder = a_run(tmp_path, sandbox, command, source="exec: [cat, /data/log]")
+    await carry_out(folder)
+    assert texts(folder) == ["one", "two", "three"]
+    await torn_down(folder)
+
+
+async def test_a_runner_that_dies_leaves_no_gap_and_no_line_twice(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    lines = [f"step-{n}" for n in range(12)]
+    folder = a_run(tmp_path, sandbox, f"{writing(*lines)}; sleep 4", source="file: /data/log")
+    runner = begin(folder)
+    assert runner is not None
+    async with asyncio.timeout(30):
+        while len(texts(folder)) < 4:
+            await asyncio.sleep(0.05)
+    kill(runner)
+    assert (await carry_out(folder)).state is RunState.SUCCEEDED
+    assert texts(folder) == lines
+    await torn_down(folder)
+
+
+async def test_a_pod_that_is_replaced_brings_a_file_of_its_own(
+    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster
+) -> None:
+    command = f"{writing('first', 'second')}; sleep 3; exit 1"
+    folder = a_run(tmp_path, sandbox, command, source="file: /data/log", retries=1)
+    await carry_out(folder)
+    assert texts(folder) == ["first", "second", "first", "second"]
+    await torn_down(folder)
