@@ -29,14 +29,11 @@ from tui.live.ticker import Ticker
 from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
 from tui.modals.viewer import Viewer
 from tui.palette import ConsoleCommands
-from tui.screens.carrier import Carrier
+from tui.screens.carrier import Carrier, Verb
 from tui.screens.console import ConsoleScreen
-from tui.screens.object_verbs import ObjectVerbs
 from tui.screens.pulling import PullingScreen
 from tui.screens.questions import Questioner
-from tui.screens.run_verbs import RunVerbs
-from tui.screens.view_verbs import ScreenHands, ViewVerbs
-from tui.screens.watch_verb import WatchVerb
+from tui.screens.verbs import ScreenHands, verbs_of
 from tui.screens.workspace import Workspace
 from tui.theme import NAME, console_theme
 from tui.typeahead import PatientApp
@@ -142,14 +139,9 @@ class ConsoleApp(PatientApp[Any]):
     async def _ask(self, question: Question) -> bool:
         return await self.put_in_front(TypeNameModal(question) if question.word else ConfirmModal(question))
 
-    def _verbs(self) -> dict[str, Any]:
-        hands = ScreenHands(self._show, self.notify_plainly, self._save, self.exit, self._leave_front)
-        return {
-            **ViewVerbs(self.workspace, self.desk, hands).verbs(),
-            **ObjectVerbs(self.workspace, self.desk, show=self._show, open_shell=self._open_shell).verbs(),
-            **WatchVerb(self.workspace, self.desk).verbs(),
-            **RunVerbs(self.workspace, self.desk, self._actions).verbs(),
-        }
+    def _verbs(self) -> dict[str, Verb]:
+        hands = ScreenHands(self._show, self.notify_plainly, self._save, self.exit, self._leave_front, self._open_shell)
+        return verbs_of(self.workspace, self.desk, self._actions, hands)
 
     def notify_plainly(self, text: str) -> None:
         """Tell one sentence; markup in it means nothing."""
@@ -188,6 +180,8 @@ class ConsoleApp(PatientApp[Any]):
         self.desk.start()
         if self.desk.settings.open_run:
             self.workspace.open("run", "")
+        if self.desk.settings.watch:
+            self.call_later(self.carry_line, f"watch {self.desk.settings.watch}")
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)
         elif not self.desk.settings.readonly:

@@ -98,6 +98,7 @@ KEYS: tuple[Key, ...] = (
     Key(Context.PANES, ("s",), "layout quad", "four panes"),
     Key(Context.PANES, ("z",), "zoom", "zoom"),
     Key(Context.PODS, ("l",), "logs", "logs", in_footer=True),
+    Key(Context.PODS, ("v",), "watch", "watch job"),
     Key(Context.PODS, ("s",), "shell", "shell", in_footer=True),
     Key(Context.ACCELERATORS, ("l",), "logs", "logs", in_footer=True),
     Key(Context.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),

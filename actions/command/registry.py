@@ -10,7 +10,7 @@ from actions.base.errors import MissingError
 from actions.command.model import Arguments, Command, Danger
 
 PaneName = Literal["nodes", "pods", "blueprints", "runs", "run", "logs", "accelerators", "charts", "events", "cost"]
-LayoutName = Literal["single", "watch", "quad"]
+LayoutName = Literal["single", "watch", "job", "quad"]
 ParameterValue = bool | int | float | str
 
 
@@ -41,7 +41,7 @@ class Sort(Arguments, frozen=True):
 class Layout(Arguments, frozen=True):
     """Arrange the panes."""
 
-    name: Annotated[LayoutName, Meta(description="single, watch (rail, logs, charts) or quad.")]
+    name: Annotated[LayoutName, Meta(description="single, watch (a run), job (of the cluster) or quad.")]
 
 
 class Focus(Arguments, frozen=True):
@@ -55,6 +55,15 @@ class OnObject(Arguments, frozen=True):
 
     object: Annotated[str, Meta(description="`namespace/name` of a pod, or `kind/name`. Empty: the selected one.")] = ""
     container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
+
+
+class Watch(Arguments, frozen=True):
+    """Look at a job of the cluster as at a stage of a run."""
+
+    job: Annotated[
+        str,
+        Meta(description="`kind/name` of a Job, PyTorchJob, MPIJob, RayJob. Empty: the selected pod's. `run`: back."),
+    ] = ""
 
 
 class Launch(Arguments, frozen=True):
@@ -130,10 +139,11 @@ COMMANDS: tuple[Command, ...] = (
     Command("yaml", "Show YAML", "The object as the API has it.", OnObject),
     Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", OnObject),
     Command("logs", "Show logs", "Follow the object's log.", OnObject),
+    Command("watch", "Watch a job", "Logs, accelerators and curves of any job of the cluster.", Watch),
     Command("shell", "Open a shell", "A shell in the container.", OnObject, is_mutation=True),
     Command("filter", "Filter", "Narrow the focused pane.", Filter),
     Command("sort", "Sort", "Order the focused table by a column.", Sort),
-    Command("layout", "Arrange panes", "One pane, three to watch a run, or four.", Layout),
+    Command("layout", "Arrange panes", "One pane, four to watch a run or a job, or an overview.", Layout),
     Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", Nothing),
     Command("focus", "Go to a pane", "Move the focus.", Focus),
     Command("context", "Change cluster", "Look at another context of the kubeconfig.", Context),

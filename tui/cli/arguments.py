@@ -61,6 +61,7 @@ def parser() -> argparse.ArgumentParser:
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _nodes(commands, cluster)
     _why(commands, cluster)
+    _watch(commands, cluster)
     _read(commands)
     _blueprints(commands)
     _validate(commands)
@@ -129,6 +130,13 @@ def _why(commands: Commands, cluster: _Options) -> None:
     )
     _add_options(why, cluster, suppress=True)
     why.add_argument("--output", "-o", choices=("table", "json"), default="table")
+
+
+def _watch(commands: Commands, cluster: _Options) -> None:
+    watch = commands.add_parser("watch", help="watch any job of the cluster: logs, accelerators, curves")
+    watch.add_argument("job", metavar="JOB", help="pytorchjob/NAME, mpijob/NS/NAME, job/NAME, rayjob/NAME")
+    _add_options(watch, cluster, suppress=True)
+    watch.add_argument("--plain", action="store_true", help="only its log, also on a terminal; ends with the job")
 
 
 def _read(commands: Commands) -> None:

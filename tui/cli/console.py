@@ -69,10 +69,17 @@ def _need_kubeconfig(chosen: ChosenTarget) -> None:
         return
 
 
-def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None) -> int:
+def watch_job(options: Namespace, chosen: ChosenTarget) -> int:
+    """Open the console on a job of the cluster."""
+    _need_kubeconfig(chosen)
+    os.environ.update(chosen.environment)
+    return _open(options, chosen, None, watch=options.job)
+
+
+def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> int:
     from tui.app import ConsoleApp
 
-    app = ConsoleApp(_settings(options, chosen, run_id))
+    app = ConsoleApp(_settings(options, chosen, run_id, watch=watch))
     app.run(mouse=True)
     return app.return_code or 0
 
@@ -120,7 +127,7 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
         loop.add_signal_handler(number, stop)
 
 
-def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None) -> ConsoleSettings:
+def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
     from actions.blueprint.catalogue import Catalogue
     from tui.live.settings import ConsoleSettings, DemoBadge
 
@@ -133,4 +140,5 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None) -> C
         region=chosen.region,
         profile=chosen.profile,
         open_run=run_id,
+        watch=watch,
     )

@@ -20,6 +20,7 @@ _COMMANDS = {
     "nodes": "tui.cli.nodes",
     "why": "tui.cli.why",
     "read": "tui.cli.read",
+    "watch": "tui.cli.watch",
     "blueprints": "tui.cli.catalogue",
     "validate": "tui.cli.catalogue",
     "plan": "tui.cli.catalogue",

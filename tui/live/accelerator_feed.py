@@ -1,27 +1,33 @@
-"""What nvidia-smi says in each worker of a stage, asked while somebody looks."""
+"""What the accelerators of some pods are doing, asked while somebody looks, or taken from what a run has sampled."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line
 from actions.fleet.facts import PodFacts
-from actions.telemetry.smi_reading import SmiReading
 from tui.live.cluster_feed import ClusterFeed
 
 if TYPE_CHECKING:
     from actions.cluster.session import KubeSession
+    from actions.run.spoolformat import AcceleratorSample
+    from actions.telemetry.devices import DeviceReading
 
 ASK_EVERY_SECONDS = 2.0
 AT_ONCE = 8
 """Most pods asked at the same time; the API server allows few exec sessions."""
-_TOOL = ("nvidia-smi",)
-_DEADLINE_SECONDS = 10.0
+FRESH_SECONDS = 12.0
+"""A sample of the run that is no older need not be asked for again."""
+_NVIDIA = ("nvidia-smi",)
+_NEURON = ("sh", "-c", "neuron-monitor | head -n 2")
+"""Its first record has nothing of the runtimes yet, and it never ends by itself."""
+_DEADLINE_SECONDS = 15.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +41,16 @@ class WorkerReading:
     """
 
     pod: PodFacts
-    reading: SmiReading
+    reading: DeviceReading
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Sampled:
+    """Where a run keeps the samples of a stage."""
+
+    folder: Path
+    stage: str
 
 
 class AcceleratorFeed:
@@ -50,44 +64,75 @@ class AcceleratorFeed:
 
     def __init__(self, cluster: ClusterFeed, clock: Clock, changed: Callable[[], None]) -> None:
         self.readings: tuple[WorkerReading, ...] = ()
-        """Newest answers, by pod name."""
+        """Newest answers, in the order in which the pods were chosen."""
         self.revision = 0
         self._cluster = cluster
         self._clock = clock
         self._changed = changed
 
-    async def run(self, choose: Callable[[], Iterable[PodFacts]], live: Callable[[], None]) -> None:
+    async def run(
+        self,
+        choose: Callable[[], Iterable[PodFacts]],
+        live: Callable[[], None],
+        *,
+        sampled: Callable[[], Sampled | None] = lambda: None,
+    ) -> None:
         """Ask, for ever.
 
         Args:
             choose: The pods to ask, looked up before every round.
             live: Called after a round that had an answer, or nobody to ask.
+            sampled: Where fresh answers may be already.
 
         Raises:
             UnreachableError: The cluster is not connected.
         """
         while True:
-            pods = sorted(choose(), key=lambda pod: pod.name)
+            pods = list(choose())
             gate = asyncio.Semaphore(AT_ONCE)
-            self.readings = tuple(await asyncio.gather(*(self._ask(gate, self._cluster.session, pod) for pod in pods)))
+            kept = self._samples(sampled())
+            self.readings = tuple(await asyncio.gather(*(self._read(gate, pod, kept) for pod in pods)))
             self.revision += 1
             if not self.readings or any(not worker.reading.error for worker in self.readings):
                 live()
             self._changed()
             await self._clock.sleep(ASK_EVERY_SECONDS)
 
-    async def _ask(self, gate: asyncio.Semaphore, session: KubeSession, pod: PodFacts) -> WorkerReading:
-        from actions.cluster.exec import run_in_pod
+    def _samples(self, sampled: Sampled | None) -> Mapping[str, AcceleratorSample]:
+        """Fresh samples by pod name."""
+        if sampled is None:
+            return {}
+        from actions.run.spoolreader import SpoolReader
 
-        container = pod.containers[0] if pod.containers else ""
+        now = self._clock.now().timestamp()
+        found = SpoolReader(sampled.folder, sampled.stage).accelerators()
+        return {name: sample for name, sample in found.items() if now - sample.at <= FRESH_SECONDS}
+
+    async def _read(
+        self, gate: asyncio.Semaphore, pod: PodFacts, kept: Mapping[str, AcceleratorSample]
+    ) -> WorkerReading:
+        from actions.telemetry.devices import (  # many expressions to compile: after the first frame
+            DeviceReading,
+            read_devices,
+        )
+
+        sample = kept.get(pod.name)
+        if sample is not None:
+            reading = read_devices(sample.text)
+            if not reading.error:
+                return WorkerReading(pod, reading, self._clock.monotonic())
         async with gate:
             try:
-                answer = await run_in_pod(
-                    session, pod.namespace, pod.name, container, _TOOL, deadline_seconds=_DEADLINE_SECONDS
-                )
+                text = await self._ask(self._cluster.session, pod)
             except ConsoleError as error:
-                return WorkerReading(pod, SmiReading(error=one_line(error.sentence())), self._clock.monotonic())
-        from actions.telemetry.nvidia_smi import read  # many expressions to compile: after the first frame
+                failed = DeviceReading(error=one_line(error.sentence()))
+                return WorkerReading(pod, failed, self._clock.monotonic())
+        return WorkerReading(pod, read_devices(text), self._clock.monotonic())
 
-        text = (answer.stdout or answer.stderr).decode("utf-8", "replace")
-        return WorkerReading(pod, read(text), self._clock.monotonic())
+    async def _ask(self, session: KubeSession, pod: PodFacts) -> str:
+        from actions.cluster.exec import run_in_pod
+
+        tool = _NEURON if pod.requests.neuron and not pod.requests.gpu else _NVIDIA
+        container = pod.containers[0] if pod.containers else ""
+        answer = await run_in_pod(session, pod.namespace, pod.name, container, tool, deadline_seconds=_DEADLINE_SECONDS)
+        return (answer.stdout or answer.stderr).decode("utf-8", "replace")

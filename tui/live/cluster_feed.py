@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from actions.cluster.session import ClusterIdentity, ClusterTarget, KubeSession, TokenSource
     from actions.cluster.state import ClusterSnapshot, ClusterState
 
+CONNECT_SECONDS = 15.0
 _HEAVY = ("aiohttp", "actions.cluster.session", "actions.cluster.transport", "actions.cluster.state")
 
 
@@ -58,6 +59,7 @@ class ClusterFeed:
         self._session: KubeSession | None = None
         self._state: ClusterState | None = None
         self._settled = asyncio.Event()
+        self._connected = asyncio.Event()
 
     @property
     def session(self) -> KubeSession:
@@ -120,6 +122,7 @@ class ClusterFeed:
             self.target, readonly=self._readonly, clock=self._clock, token_factory=self._token_source
         )
         self._session = session
+        self._connected.set()
         self._state = state = ClusterState(session, clock=self._clock)
         painter = asyncio.create_task(self._tell_changes(state), name="feed painter")
         try:
@@ -128,9 +131,22 @@ class ClusterFeed:
             await state.run()
         finally:
             painter.cancel()
+            self._connected.clear()
             self._session = None
             self.identity = None
             await session.aclose()
+
+    async def wait_connected(self) -> None:
+        """Wait a little for the session, right after the start.
+
+        Raises:
+            UnreachableError: It does not come.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._connected.wait()
+        except TimeoutError:
+            raise UnreachableError("The cluster is not connected.", hint="Look at the nodes pane for why.") from None
 
     async def identify(self) -> None:
         """Ask the cluster who it is.

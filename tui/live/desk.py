@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from actions.base.clock import Clock
 from actions.fleet.cost import CostModel, FleetCost
 from tui.live.blueprint_feed import BlueprintFeed
@@ -9,16 +11,21 @@ from tui.live.cluster_feed import ClusterFeed
 from tui.live.credentials_feed import CredentialsFeed
 from tui.live.fleet_view import FleetView
 from tui.live.health import FeedHealth
+from tui.live.job_feed import JobFeed
 from tui.live.run_feed import RunFeed
 from tui.live.settings import ConsoleSettings
 from tui.live.supervisor import Supervisor
 from tui.live.ticker import Ticker
+
+if TYPE_CHECKING:
+    from actions.cluster.members import JobRef
 
 CLUSTER = "cluster"
 IDENTITY = "identity"
 CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
+WATCH = "watch"
 _HEAD_START_SECONDS = 10.0
 """For the cluster, before the catalogue is read and AWS is asked: who opens the console wants to see nodes first."""
 
@@ -51,6 +58,8 @@ class Desk:
         self.fleet = FleetView(CostModel.load(region=settings.region))
         self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.poke)
         self.runs = RunFeed(clock, ticker.poke, open_run=settings.open_run)
+        self.watched: JobFeed | None = None
+        """The job that log, accelerators and curves are of; `None` while they go along with the run."""
 
     def start(self) -> None:
         """Begin to follow the cluster and the runs."""
@@ -63,6 +72,24 @@ class Desk:
         self.supervisor.drop(IDENTITY)
         self.supervisor.drop(CREDENTIALS)
         self.supervisor.keep(CLUSTER, lambda: self.cluster.run(self._connected))
+
+    async def watch(self, job: JobRef) -> None:
+        """Have the panes show a job of the cluster instead of the run.
+
+        Raises:
+            ConsoleError: There is no such job, or it cannot be looked at.
+        """
+        feed = JobFeed(job, self.cluster, clock=self.clock, changed=self.ticker.poke)
+        await feed.require()
+        self.watched = feed
+        self.supervisor.keep(WATCH, lambda: feed.run(lambda: self.supervisor.mark_live(WATCH)))
+        self.ticker.poke()
+
+    def unwatch(self) -> None:
+        """Let the panes go along with the run again."""
+        self.watched = None
+        self.supervisor.drop(WATCH)
+        self.ticker.poke()
 
     def health(self, resource: str) -> FeedHealth:
         """How the source of one of the cluster's resources is doing."""

@@ -41,6 +41,7 @@ class ConsoleSettings:
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
         open_run: Id of the run to show first; `None` for the latest active one.
+        watch: A job of the cluster to watch first, as it is typed; empty for none.
     """
 
     target: ClusterTarget
@@ -51,6 +52,7 @@ class ConsoleSettings:
     region: str = ""
     profile: str = ""
     open_run: str | None = None
+    watch: str = ""
 
     def preferred_preset(self, known: Iterable[str]) -> str:
         """The preset that a launch form begins with: on the embedded cluster the one made for it, else none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,6 +10,7 @@ from actions.run.view import RunView, StageState
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Progress
 from tui.live.log_feeds import Gathered
+from tui.live.time_order import TimeOrder
 
 if TYPE_CHECKING:
     from actions.run.spoolreader import SpoolReader
@@ -19,7 +19,6 @@ CHUNK_BYTES = 256 * 1024
 LOG_CHUNK_BYTES = 1024 * 1024
 """Read at once: some milliseconds of the loop."""
 BACKLOG_LINES = 200_000
-HOLD_NS = 1_000_000_000
 _AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
 
 
@@ -50,9 +49,7 @@ class SpoolLogFeed:
         self.has_more = True
         self._reader = _reader_of(folder, stage)
         self._offset = 0
-        self._held: list[tuple[int, int, Gathered]] = []
-        self._count = 0
-        self._newest = 0
+        self._order = TimeOrder()
         self._is_backlog = True
 
     def take(self, limit: int) -> Sequence[Gathered]:
@@ -65,21 +62,10 @@ class SpoolLogFeed:
         is_end = offset - self._offset < LOG_CHUNK_BYTES // 2
         self._offset = offset
         for line in lines:
-            self._count += 1
-            gathered = Gathered(line.text, line.pod, line.at_ns, line.is_marker)
-            heapq.heappush(self._held, (line.at_ns, self._count, gathered))
-            self._newest = max(self._newest, line.at_ns)
-        self._is_backlog = self._is_backlog and not is_end and len(self._held) < BACKLOG_LINES
-        taken = [] if self._is_backlog else self._ripe(limit, is_quiet=not lines)
-        self.has_more = bool(self._held) or not is_end
-        return taken
-
-    def _ripe(self, limit: int, *, is_quiet: bool) -> list[Gathered]:
-        """Take from the front what nothing earlier can come before any more, as far as one can know."""
-        before = self._newest + 1 if is_quiet else self._newest - HOLD_NS
-        taken: list[Gathered] = []
-        while self._held and len(taken) < limit and self._held[0][0] < before:
-            taken.append(heapq.heappop(self._held)[2])
+            self._order.put(Gathered(line.text, line.pod, line.at_ns, line.is_marker))
+        self._is_backlog = self._is_backlog and not is_end and len(self._order) < BACKLOG_LINES
+        taken = [] if self._is_backlog else self._order.take(limit, is_quiet=not lines)
+        self.has_more = len(self._order) > 0 or not is_end
         return taken
 
 
@@ -92,6 +78,7 @@ class SpoolCurves:
     """
 
     def __init__(self, folder: Path, stage: str) -> None:
+        self.title = stage
         self.folder = folder
         self.stage = stage
         self.curves = Curves()

@@ -7,23 +7,25 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
+from actions.cluster.members import role_of
 from actions.fleet.facts import PodFacts
 from tui.keys import Context
-from tui.live.accelerator_feed import AcceleratorFeed
+from tui.live.accelerator_feed import AcceleratorFeed, Sampled
 from tui.live.desk import Desk
+from tui.live.spool_feeds import watched_stage
 from tui.panes.bindings import bindings_of
 from tui.panes.table_pane import TablePane
 from tui.present import accelerators
-from tui.present.accelerators import GpuRow
+from tui.present.accelerators import DeviceRow
 from tui.present.subject import Subject
 from tui.widgets.columns import Column
 from tui.widgets.lines import Lines
 
 _WORK = "accelerators"
 
-COLUMNS: tuple[Column[GpuRow], ...] = (
+COLUMNS: tuple[Column[DeviceRow], ...] = (
     Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30),
-    Column("gpu", "GPU", accelerators.index_cell, width=4, align="right", sort_key=lambda row: row.key),
+    Column("gpu", "DEV", accelerators.index_cell, width=4, align="right", sort_key=lambda row: row.key),
     Column("load", "BUSY", accelerators.load_cell, width=13, sort_key=accelerators.load_key),
     Column("memory", "MEMORY", accelerators.memory_cell, width=16),
     Column("power", "POWER", accelerators.power_cell, width=9, align="right", drop=2),
@@ -32,14 +34,14 @@ COLUMNS: tuple[Column[GpuRow], ...] = (
 )
 
 
-class AcceleratorsPane(TablePane[GpuRow]):
-    """`nvidia-smi` of every pod that runs on GPUs: of the run on screen, or of all if none is."""
+class AcceleratorsPane(TablePane[DeviceRow]):
+    """What the accelerators of running pods do: of the watched job, of the run on screen, or of all if none is."""
 
     CONTEXT = Context.ACCELERATORS
     BINDINGS: ClassVar = bindings_of(Context.ACCELERATORS)
-    NOUN = "GPUs"
+    NOUN = "accelerators"
     SORT = "gpu"
-    EMPTY = "No running pod has asked for a GPU."
+    EMPTY = "No running pod has asked for an accelerator."
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
@@ -55,7 +57,10 @@ class AcceleratorsPane(TablePane[GpuRow]):
     def on_show(self) -> None:
         """Ask while somebody looks."""
         supervisor = self.desk.supervisor
-        supervisor.keep(_WORK, lambda: self._feed.run(self._workers, lambda: supervisor.mark_live(_WORK)))
+        supervisor.keep(
+            _WORK,
+            lambda: self._feed.run(self._workers, lambda: supervisor.mark_live(_WORK), sampled=self._sampled),
+        )
 
     def on_hide(self) -> None:
         """Nobody looks: leave the workers in peace."""
@@ -67,7 +72,7 @@ class AcceleratorsPane(TablePane[GpuRow]):
         if self._shown == self._feed.revision:
             return
         self._shown = self._feed.revision
-        rows = accelerators.gpu_rows(self._feed.readings)
+        rows = accelerators.device_rows(self._feed.readings)
         self._summary.show(accelerators.summary(rows))
         self.show_rows(rows)
 
@@ -79,7 +84,7 @@ class AcceleratorsPane(TablePane[GpuRow]):
         namespace, _, name = row.pod.partition("/")
         return Subject("Pod", name, namespace)
 
-    def line_of(self, row: GpuRow) -> str:
+    def line_of(self, row: DeviceRow) -> str:
         """Into a worker: its log."""
         return f"logs {row.pod}"
 
@@ -87,7 +92,21 @@ class AcceleratorsPane(TablePane[GpuRow]):
         snapshot = self.desk.cluster.snapshot()
         if snapshot is None:
             return []
-        run = self.desk.runs.view
-        busy = [pod for pod in snapshot.pods.values() if pod.requests.gpu and pod.phase == "Running"]
+        run, watched = self.desk.runs.view, self.desk.watched
+        busy = [pod for pod in snapshot.pods.values() if _has_accelerators(pod) and pod.phase == "Running"]
+        if watched is not None:
+            return [pod for pod in busy if role_of(watched.job, pod)]
         own = [pod for pod in busy if run is not None and pod.run == run.id]
         return own or busy
+
+    def _sampled(self) -> Sampled | None:
+        """What the runner has asked already: it needs no second exec, nor the right to one."""
+        view, folder = self.desk.runs.view, self.desk.runs.folder
+        if view is None or folder is None or self.desk.watched is not None:
+            return None
+        stage = watched_stage(view, folder)
+        return Sampled(folder, stage) if stage is not None else None
+
+
+def _has_accelerators(pod: PodFacts) -> bool:
+    return bool(pod.requests.gpu or pod.requests.neuron)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Mapping
+from typing import ClassVar, Protocol
 
 from textual.app import ComposeResult
 
+from actions.telemetry.curves import Curves
+from actions.telemetry.points import Progress
 from tui.keys import Context
-from tui.live.desk import Desk
+from tui.live.desk import WATCH, Desk
 from tui.live.health import FeedHealth, FeedState
 from tui.live.spool_feeds import SpoolCurves, watched_stage
 from tui.panes.bindings import bindings_of
@@ -21,6 +24,22 @@ _PROGRESS_LINES = 2
 _LOSS = "loss"
 
 
+class CurveSource(Protocol):
+    """Where curves and progress come from: a stage's spool, or a watched job."""
+
+    title: str
+    curves: Curves
+
+    @property
+    def progress(self) -> Mapping[tuple[str, str], Progress]:
+        """The newest state by pod and label, what moved last at the end."""
+        ...
+
+    def read_on(self) -> bool:
+        """Take up what has come; whether more may be waiting."""
+        ...
+
+
 class ChartsPane(Pane):
     """The loss curves (all curves, where none is a loss) of the stage at work, or of a chosen one."""
 
@@ -31,7 +50,7 @@ class ChartsPane(Pane):
         super().__init__(desk)
         self._progress = Lines(classes="totals")
         self._plot = PlotView(_LOSS)
-        self._source: SpoolCurves | None = None
+        self._source: CurveSource | None = None
         self._chosen = ""
 
     def compose(self) -> ComposeResult:
@@ -43,15 +62,13 @@ class ChartsPane(Pane):
         """Read on and draw what is new."""
         self._choose()
         source = self._source
-        is_live = self.desk.runs.is_busy
-        word = "from the run's spool" if source else "no run on screen"
-        self.show_health(FeedHealth(FeedState.LIVE if source and is_live else FeedState.ENDED, word))
+        self.show_health(self._health())
         if source is None:
             return
         if source.read_on():
             self.desk.ticker.poke()
         self._progress.show(progress_lines(source.progress, limit=_PROGRESS_LINES))
-        self._plot.show(curves_of(source), version=(source.folder, source.stage, source.curves.revision))
+        self._plot.show(curves_of(source), version=(id(source), source.curves.revision))
 
     def point_at(self, of: str) -> None:
         """Show the curves of one stage, or of the one at work (empty)."""
@@ -62,18 +79,34 @@ class ChartsPane(Pane):
         """Put the focus on the plot."""
         self._plot.focus()
 
+    def _health(self) -> FeedHealth:
+        if self._source is not None and self._source is self.desk.watched:
+            return self.desk.supervisor.health(WATCH)
+        word = "from the run's spool" if self._source else "no run on screen"
+        is_live = self._source is not None and self.desk.runs.is_busy
+        return FeedHealth(FeedState.LIVE if is_live else FeedState.ENDED, word)
+
     def _choose(self) -> None:
+        watched = self.desk.watched
+        if watched is not None and not self._chosen:
+            self._take(watched)
+            return
         view, folder = self.desk.runs.view, self.desk.runs.folder
         if view is None or folder is None:
             return
         stage = self._chosen or watched_stage(view, folder)
         known = self._source
-        if stage is not None and (known is None or (known.folder, known.stage) != (folder, stage)):
-            self._source = SpoolCurves(folder, stage)
-            self.border_title = f"curves of {stage}"
+        if stage is None or (isinstance(known, SpoolCurves) and (known.folder, known.stage) == (folder, stage)):
+            return
+        self._take(SpoolCurves(folder, stage))
+
+    def _take(self, source: CurveSource) -> None:
+        if source is not self._source:
+            self._source = source
+            self.border_title = f"curves of {source.title}"
 
 
-def curves_of(source: SpoolCurves) -> list[Curve]:
+def curves_of(source: CurveSource) -> list[Curve]:
     """What is drawn: the losses, or everything where there is none."""
     metrics = source.curves.metrics()
     losses = [metric for metric in metrics if metric.endswith("_loss")]

@@ -9,8 +9,9 @@ from textual.app import ComposeResult
 from actions.base.errors import MissingError
 from actions.fleet.facts import PodFacts
 from tui.keys import Context
-from tui.live.desk import Desk
+from tui.live.desk import WATCH, Desk
 from tui.live.health import FeedHealth, FeedState
+from tui.live.job_feed import JobFeed
 from tui.live.log_feeds import LogFeed, PodLogFeed
 from tui.live.spool_feeds import SpoolLogFeed, watched_stage
 from tui.panes.bindings import bindings_of
@@ -24,7 +25,7 @@ _LINES_PER_PULL = 5_000
 
 
 class LogsPane(Pane):
-    """One log at a time; by itself it goes along with the run's stage that is at work.
+    """One log at a time; by itself it goes along with the run's stage that is at work, or with a watched job.
 
     Lines are taken up only while the pane is seen: what is not looked at waits on disk or in the API.
     """
@@ -93,6 +94,13 @@ class LogsPane(Pane):
         self._view.focus()
 
     def _go_along(self) -> None:
+        watched = self.desk.watched
+        if watched is not None:
+            if self._feed is not watched:
+                self.desk.supervisor.drop(_WORK)
+                self._pod = None
+                self._show(watched)
+            return
         view, folder = self.desk.runs.view, self.desk.runs.folder
         stage = watched_stage(view, folder) if view is not None and folder is not None else None
         if stage is not None and folder is not None:
@@ -115,6 +123,8 @@ class LogsPane(Pane):
     def _health(self) -> FeedHealth:
         if isinstance(self._feed, PodLogFeed):
             return self.desk.supervisor.health(_WORK)
+        if isinstance(self._feed, JobFeed):
+            return self.desk.supervisor.health(WATCH)
         if self._feed is None:
             return FeedHealth(FeedState.ENDED, "no log chosen")
         return FeedHealth(FeedState.LIVE if self.desk.runs.is_busy else FeedState.ENDED, "from the run's spool")

@@ -69,10 +69,15 @@ class PodsPane(TablePane[PodFacts]):
         self.amend_rows(rows.values(), changes.pods - rows.keys())
 
     def point_at(self, of: str) -> None:
-        """Show the pods of a node (its name), of the run on screen (`run`), of one of its stages, or all (empty)."""
+        """Show the pods of a node (its name), of the run on screen (`run`), of one of its stages, or all (empty).
+
+        `job` stands for the job that is watched.
+        """
         run = self.desk.runs.view
         if run is not None and of == "run":
             self._scope = PodScope(run=run.id)
+        elif of == "job" and self.desk.watched is not None:
+            self._scope = PodScope(job=self.desk.watched.job)
         elif run is not None and of in {stage.id for stage in run.stages}:
             self._scope = PodScope(run=run.id, stage=of)
         else:

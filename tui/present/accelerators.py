@@ -1,132 +1,184 @@
-"""GPUs of all workers as rows of a table, the slowest rank named."""
+"""Accelerators of all workers as rows of a table, the rank that holds the others up named."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from statistics import median
+from typing import TYPE_CHECKING
 
-from actions.telemetry.smi_reading import Gpu
 from tui.live.accelerator_feed import WorkerReading
 from tui.present.cells import Cells, CellValue, Span, Tone
 from tui.present.meters import meter
 from tui.present.names import short_names
 
+if TYPE_CHECKING:
+    from actions.telemetry.devices import Device
+
 _ABSENT = Span("-", Tone.MUTED)
+_GIB = 1 << 30
 _IDLE_PERCENT = 5
 _LAGS_BY_PERCENT = 20
 _HOT_CELSIUS = 85
+_STARVED = 0.8
+"""Share of the others' power below which a device that claims to be busy is waiting, or throttled."""
+_NUMBER = re.compile(r"(\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class GpuRow:
-    """One GPU of one worker, or a worker that gave no answer.
+class DeviceRow:
+    """One accelerator of one worker, or a worker that gave no answer.
 
     Args:
         pod: `namespace/name` of the worker.
         worker: Its name, shortened to what tells it apart.
-        gpu: `None` if there was no answer.
-        error: Why there was none.
+        device: `None` if there was no answer.
+        rank: Its place among all accelerators of all workers; -1 without an answer.
+        noun: What it is: `GPU`, `Neuron device`.
+        error: Why there was no answer.
     """
 
     pod: str
     worker: str
-    gpu: Gpu | None
+    device: Device | None
+    rank: int = -1
+    noun: str = "GPU"
     error: str = ""
 
     @property
     def key(self) -> str:
-        """Identity of the row."""
-        return f"{self.pod}#{self.gpu.index:03}" if self.gpu else self.pod
+        """Identity of the row, in the order of the ranks."""
+        return f"{_sortable(self.pod)}#{self.device.index:03}" if self.device else _sortable(self.pod)
 
 
-def gpu_rows(readings: Iterable[WorkerReading]) -> list[GpuRow]:
-    """One row for each GPU, and one for each worker without an answer."""
-    workers = list(readings)
+def device_rows(readings: Iterable[WorkerReading]) -> list[DeviceRow]:
+    """One row for each accelerator, and one for each worker without an answer."""
+    workers = sorted(readings, key=lambda worker: _sortable(worker.pod.name))
     names = short_names([worker.pod.name for worker in workers])
-    rows: list[GpuRow] = []
+    rows: list[DeviceRow] = []
     for worker in workers:
-        pod, short = worker.pod.key, names[worker.pod.name]
-        if worker.reading.gpus:
-            rows += [GpuRow(pod, short, gpu) for gpu in worker.reading.gpus]
-        else:
-            rows.append(GpuRow(pod, short, None, worker.reading.error or "No GPU."))
+        pod, short, reading = worker.pod.key, names[worker.pod.name], worker.reading
+        first = sum(row.device is not None for row in rows)
+        rows += [
+            DeviceRow(pod, short, device, first + place, reading.noun) for place, device in enumerate(reading.devices)
+        ]
+        if not reading.devices:
+            rows.append(DeviceRow(pod, short, None, error=reading.error or "No accelerator."))
     return rows
 
 
-def search_text(row: GpuRow) -> str:
+def search_text(row: DeviceRow) -> str:
     """What a filter looks at."""
-    return f"{row.pod} {row.gpu.name if row.gpu else row.error}"
+    return f"{row.pod} {row.device.model if row.device else row.error}"
 
 
-def name_cell(row: GpuRow) -> CellValue:
-    """Model of the GPU, or why there is no answer."""
-    return row.gpu.name if row.gpu else Span(row.error, Tone.WARN)
+def name_cell(row: DeviceRow) -> CellValue:
+    """Model of a GPU, load of each core of a Neuron device, or why there is no answer."""
+    if row.device is None:
+        return Span(row.error, Tone.WARN)
+    cores = " ".join(f"{load:.0f}%" for load in row.device.core_pcts)
+    return f"{cores} {row.device.model}" if cores else row.device.model
 
 
-def index_cell(row: GpuRow) -> CellValue:
+def index_cell(row: DeviceRow) -> CellValue:
     """Its number in the worker."""
-    return str(row.gpu.index) if row.gpu else _ABSENT
+    return row.device.label if row.device else _ABSENT
 
 
-def load_cell(row: GpuRow) -> CellValue:
-    """Share of time in which a kernel ran."""
-    load = row.gpu.util_pct if row.gpu else None
+def load_cell(row: DeviceRow) -> CellValue:
+    """Share of time in which it worked."""
+    load = row.device.load_pct if row.device else None
     if load is None:
         return _ABSENT
-    text = Span(f" {load:>3}%", Tone.WARN if load < _IDLE_PERCENT else Tone.PLAIN)
+    text = Span(f" {load:>3.0f}%", Tone.WARN if load < _IDLE_PERCENT else Tone.PLAIN)
     return (*meter(load, 100, cells=8), text)
 
 
-def memory_cell(row: GpuRow) -> CellValue:
+def memory_cell(row: DeviceRow) -> CellValue:
     """Memory used of all, in GiB."""
-    gpu = row.gpu
-    if gpu is None or gpu.mem_used_mib is None or not gpu.mem_total_mib:
+    device = row.device
+    if device is None or device.mem_used_bytes is None or not device.mem_total_bytes:
         return _ABSENT
-    text = f" {gpu.mem_used_mib / 1024:.1f}/{gpu.mem_total_mib / 1024:.0f}Gi"
-    return (*meter(gpu.mem_used_mib, gpu.mem_total_mib), Span(text))
+    text = f" {device.mem_used_bytes / _GIB:.1f}/{device.mem_total_bytes / _GIB:.0f}Gi"
+    return (*meter(device.mem_used_bytes, device.mem_total_bytes), Span(text))
 
 
-def power_cell(row: GpuRow) -> CellValue:
+def power_cell(row: DeviceRow) -> CellValue:
     """Watts of the cap."""
-    gpu = row.gpu
-    if gpu is None or gpu.power_w is None:
+    device = row.device
+    if device is None or device.power_w is None:
         return _ABSENT
-    return f"{gpu.power_w:.0f}/{gpu.power_cap_w:.0f}W" if gpu.power_cap_w else f"{gpu.power_w:.0f}W"
+    return f"{device.power_w:.0f}/{device.power_cap_w:.0f}W" if device.power_cap_w else f"{device.power_w:.0f}W"
 
 
-def temperature_cell(row: GpuRow) -> CellValue:
+def temperature_cell(row: DeviceRow) -> CellValue:
     """Degrees Celsius."""
-    degrees = row.gpu.temp_c if row.gpu else None
+    degrees = row.device.temp_c if row.device else None
     if degrees is None:
         return _ABSENT
     return Span(f"{degrees}°C!", Tone.BAD) if degrees >= _HOT_CELSIUS else f"{degrees}°C"
 
 
-def load_key(row: GpuRow) -> int:
+def load_key(row: DeviceRow) -> float:
     """For sorting: workers without an answer first, because somebody has to look."""
-    return -1 if row.gpu is None or row.gpu.util_pct is None else row.gpu.util_pct
+    return -1 if row.device is None or row.device.load_pct is None else row.device.load_pct
 
 
-def summary(rows: Sequence[GpuRow]) -> list[Cells]:
-    """Two lines: mean load and memory of all, and who lags behind."""
-    gpus = [row for row in rows if row.gpu is not None]
-    loads = [row.gpu.util_pct for row in gpus if row.gpu is not None and row.gpu.util_pct is not None]
+def summary(rows: Sequence[DeviceRow]) -> list[Cells]:
+    """Two lines: mean load of all, and who holds the others up."""
+    known = [row for row in rows if row.device is not None]
+    loads = [row.device.load_pct for row in known if row.device is not None and row.device.load_pct is not None]
     if not rows:
         return []
     if not loads:
         return [(Span("No worker has answered yet.", Tone.MUTED),)]
     mean = sum(loads) / len(loads)
-    silent = len(rows) - len(gpus)
-    head: list[Span] = [Span(f"{len(gpus)} GPUs, {mean:.0f}% busy on average", Tone.STRONG)]
+    silent = len(rows) - len(known)
+    head: list[Span] = [Span(f"{len(known)} {known[0].noun}s, {mean:.0f}% busy on average", Tone.STRONG)]
     if silent:
         head.append(Span(f"   ✗ {silent} workers gave no answer", Tone.BAD))
-    return [tuple(head), _laggard(gpus, mean)]
+    return [tuple(head), _laggard(known, mean)]
 
 
-def _laggard(gpus: Sequence[GpuRow], mean: float) -> Cells:
-    slowest = min(gpus, key=load_key)
+def _laggard(rows: Sequence[DeviceRow], mean: float) -> Cells:
+    """The least busy; or, where all wait busily for one another, the one that is hot or takes little power."""
+    slowest = min(rows, key=load_key)
     load = load_key(slowest)
-    where = f"{slowest.worker} GPU {slowest.gpu.index if slowest.gpu else '?'}"
     if mean - load >= _LAGS_BY_PERCENT:
-        return (Span(f"▲ slowest: {where} at {load}%, {mean - load:.0f} points below the mean", Tone.WARN),)
-    return (Span(f"slowest: {where} at {load}%; no rank lags behind", Tone.MUTED),)
+        return (
+            Span(f"▲ slowest: {_place(slowest)} at {load:.0f}%, {mean - load:.0f} points below the mean", Tone.WARN),
+        )
+    suspect = _suspect(rows)
+    if suspect:
+        return (Span(f"▲ {suspect}", Tone.WARN),)
+    return (Span(f"slowest: {_place(slowest)} at {load:.0f}%; no rank lags behind", Tone.MUTED),)
+
+
+def _suspect(rows: Sequence[DeviceRow]) -> str:
+    powers = [row.device.power_w for row in rows if row.device is not None and row.device.power_w is not None]
+    usual = median(powers) if len(powers) > 1 else 0.0
+    for row in sorted(rows, key=lambda row: row.device.power_w or 0.0 if row.device else 0.0):
+        device = row.device
+        if device is None:
+            continue
+        is_hot = device.temp_c is not None and device.temp_c >= _HOT_CELSIUS
+        is_starved = device.power_w is not None and device.power_w < _STARVED * usual
+        if (is_starved or is_hot) and (device.load_pct or 0) >= _IDLE_PERCENT:
+            says = [f"{device.power_w:.0f} W where others take {usual:.0f} W"] if is_starved and device.power_w else []
+            says += [f"{device.temp_c} °C"] if is_hot else []
+            return f"{_place(row)} is as busy as the others, but {', '.join(says)}"
+    return ""
+
+
+def _place(row: DeviceRow) -> str:
+    device = row.device
+    label = device.label if device is not None else "?"
+    if row.noun == "GPU":
+        return f"rank {row.rank}, {row.worker} GPU {label}"
+    return f"{row.worker} {label}"
+
+
+def _sortable(name: str) -> str:
+    """Numbers by size: `worker-2` before `worker-10`."""
+    return _NUMBER.sub(lambda match: match[1].zfill(8), name)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from actions.cluster.members import JobRef, role_of
 from actions.fleet.facts import PodFacts
 from actions.fleet.quantity import format_bytes, format_cpu
 from tui.present.cells import Cells, CellValue, Span, Tone
@@ -28,11 +29,13 @@ class PodScope:
         node: Only those of this node.
         run: Only those of this run.
         stage: Only those of this stage of the run.
+        job: Only those of this job, whoever made it.
     """
 
     node: str = ""
     run: str = ""
     stage: str = ""
+    job: JobRef | None = None
 
     def holds(self, pod: PodFacts) -> bool:
         """Whether the pod is to be shown."""
@@ -40,10 +43,13 @@ class PodScope:
             (not self.node or pod.node == self.node)
             and (not self.run or pod.run == self.run)
             and (not self.stage or pod.stage == self.stage)
+            and (self.job is None or role_of(self.job, pod) != "")
         )
 
     def title(self) -> str:
         """For the border of the pane."""
+        if self.job is not None:
+            return f"pods of {self.job.key}"
         if self.node:
             return f"pods of {self.node}"
         if self.stage:

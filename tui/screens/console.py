@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
 from textual.app import ComposeResult
@@ -23,6 +23,9 @@ from tui.widgets.lines import Lines
 from tui.widgets.prompt import PromptLine
 from tui.widgets.split import Split
 from tui.widgets.split_tree import leaves
+
+if TYPE_CHECKING:
+    from actions.cluster.snapshot import ClusterSnapshot
 
 
 class ConsoleScreen(PullingScreen[None]):
@@ -149,12 +152,18 @@ class ConsoleScreen(PullingScreen[None]):
             {
                 "blueprint": [blueprint.id for blueprint in self._desk.blueprints.found],
                 "pane": list(PANES),
-                "name": ["single", "watch", "quad"],
+                "name": ["single", "watch", "job", "quad"],
                 "object": list(snapshot.pods) if snapshot else [],
+                "job": _jobs_in(snapshot),
                 "run": [run.id for run in self._desk.runs.summaries],
                 "stage": [stage.id for stage in view.stages] if view else [],
             },
         )
+
+
+def _jobs_in(snapshot: ClusterSnapshot | None) -> list[str]:
+    jobs = snapshot.workloads.values() if snapshot else ()
+    return [f"{job.kind.lower()}/{job.namespace}/{job.name}" for job in jobs]
 
 
 def _quoted(text: str) -> str:

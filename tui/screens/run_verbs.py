@@ -51,6 +51,7 @@ class RunVerbs:
         preset = arguments.preset or self._desk.settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
         await self._actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
+        self._desk.unwatch()
         self._workspace.arrange("watch")
         self._workspace.open("run", "")
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 from actions.command import registry
@@ -11,26 +10,8 @@ from tui.live.desk import Desk
 from tui.modals.viewer import Viewer
 from tui.present.help import help_page
 from tui.screens.carrier import Verb
+from tui.screens.hands import ScreenHands
 from tui.screens.workspace import Workspace
-
-
-@dataclass(frozen=True, slots=True)
-class ScreenHands:
-    """What verbs may do with the app, handed in so that they need not know it.
-
-    Args:
-        show: Put a viewer in front.
-        say: Tell the operator one sentence.
-        save: Write the settled screen to a file.
-        leave: End the console.
-        leave_front: Close what is in front of the console; `False` if nothing is.
-    """
-
-    show: Callable[[Viewer], None]
-    say: Callable[[str], None]
-    save: Callable[[Path], None]
-    leave: Callable[[], None]
-    leave_front: Callable[[], bool]
 
 
 class ViewVerbs:

@@ -38,6 +38,9 @@ def layout_of(name: LayoutName, current: str) -> Tree:
     match name:
         case "watch":
             return side_by_side("run", stacked("logs", side_by_side("accelerators", "charts"), share=0.55), share=0.38)
+        case "job":
+            panels = side_by_side("accelerators", "charts")
+            return side_by_side("pods", stacked("logs", panels, share=0.55), share=0.38)
         case "quad":
             return quad("nodes", "run", "pods", "events")
         case "single":

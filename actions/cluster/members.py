@@ -1,0 +1,98 @@
+"""Which pods belong to a job, whatever stands between: what each does there, in the order in which one looks at them.
+
+Source: recordings of training-operator 1.8.1, mpi-operator 0.6.0 and KubeRay 1.1.1: an MPIJob's launcher belongs to a
+Job `NAME-launcher`; a RayJob's submitter to a Job of its own name, its Ray pods to a RayCluster `NAME-raycluster-…`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from actions.fleet.facts import PodFacts, WorkloadFacts
+
+WATCHABLE = ("Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster")
+"""Kinds of jobs that are known."""
+
+_ROLES = ("launcher", "submitter", "head", "master", "worker")
+_NUMBER = re.compile(r"(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class JobRef:
+    """One job. `kind` is one of `WATCHABLE`."""
+
+    kind: str
+    namespace: str
+    name: str
+
+    @property
+    def key(self) -> str:
+        """As snapshots name it: `Kind namespace/name`."""
+        return f"{self.kind} {self.namespace}/{self.name}"
+
+
+class Member(NamedTuple):
+    """One pod of a job."""
+
+    pod: PodFacts
+    role: str
+    """`launcher`, `submitter`, `head`, `master` or `worker`."""
+    rank: int
+    """Its place among all: 0 is the one that tells of the job as a whole."""
+
+
+def members_of(job: JobRef, pods: Mapping[str, PodFacts]) -> list[Member]:
+    """The pods of a job, the one that tells of it as a whole first."""
+    found = [(role, pod) for pod in pods.values() if (role := role_of(job, pod))]
+    found.sort(key=lambda one: (_ROLES.index(one[0]), _natural(one[1].name), one[1].created_at))
+    return [Member(pod, role, rank) for rank, (role, pod) in enumerate(found)]
+
+
+def job_of(pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> JobRef | None:
+    """The job that a person made and that the pod is a part of; `None` if it is of none that is known."""
+    for kind in ("MPIJob", "RayJob"):
+        for workload in workloads.values():
+            job = JobRef(workload.kind, workload.namespace, workload.name)
+            if workload.kind == kind and role_of(job, pod):
+                return job
+    if pod.owner_kind not in WATCHABLE:
+        return None
+    return JobRef(pod.owner_kind, pod.namespace, pod.owner_name)
+
+
+def job_named(namespace: str, name: str, workloads: Mapping[str, WorkloadFacts]) -> JobRef | None:
+    """The job of that name, whatever its kind; `None` if there is none, or more than one that a person made."""
+    named = [one for one in workloads.values() if (one.namespace, one.name) == (namespace, name)]
+    made = [one for one in named if one.kind != "Job"] or named  # a RayJob's submitter has the name of its RayJob
+    return JobRef(made[0].kind, namespace, name) if len(made) == 1 else None
+
+
+def role_of(job: JobRef, pod: PodFacts) -> str:
+    """What the pod does in the job; empty if it is of another one."""
+    if pod.namespace != job.namespace:
+        return ""
+    owner = (pod.owner_kind, pod.owner_name)
+    match job.kind:
+        case "MPIJob" if owner == ("Job", f"{job.name}-launcher"):
+            return "launcher"
+        case "RayJob" if owner == ("Job", job.name):
+            return "submitter"
+        case "RayJob" if pod.owner_kind == "RayCluster" and pod.owner_name.startswith(f"{job.name}-raycluster-"):
+            return _ray_role(pod)
+        case "RayCluster" if owner == ("RayCluster", job.name):
+            return _ray_role(pod)
+        case _ if owner == (job.kind, job.name) and job.kind != "RayJob":
+            return "master" if "-master-" in pod.name else "worker"
+    return ""
+
+
+def _ray_role(pod: PodFacts) -> str:
+    return "head" if "-head" in pod.name.removeprefix(pod.owner_name) else "worker"
+
+
+def _natural(name: str) -> list[tuple[int, str]]:
+    """Numbers in order of size: `worker-10` behind `worker-9`."""
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name) if part]

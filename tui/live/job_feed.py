@@ -1,0 +1,146 @@
+"""A job of the cluster that is watched without a run: its logs, its curves, its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from actions.base.clock import Clock
+from actions.telemetry.curves import Curves
+from actions.telemetry.points import Point, Progress
+from tui.live.cluster_feed import ClusterFeed
+from tui.live.log_feeds import Gathered
+from tui.live.time_order import TimeOrder
+
+if TYPE_CHECKING:
+    from actions.cluster.jobwatch import JobEnd, JobWatch
+    from actions.cluster.loglines import LogLine
+    from actions.cluster.members import JobRef, Member
+    from actions.telemetry.log_reader import LogReader
+
+MOST_LINES = 200_000
+"""Lines kept for a log pane that nobody looks at."""
+QUIET_SECONDS = 1.0
+_WHOLE_LOGS = 8
+"""So many pods are read from their first line on, so that their curves are whole; of the others the end."""
+_TAIL_LINES = 2_000
+
+
+class JobFeed:
+    """What the log, accelerator and curve panes show of one job. `run` is work for the supervisor.
+
+    It reads on while no pane looks, so that no curve has a hole. Used on the loop only.
+
+    Args:
+        job: Which.
+        cluster: Whose.
+        clock: Time.
+        changed: Called when something has come.
+    """
+
+    def __init__(self, job: JobRef, cluster: ClusterFeed, *, clock: Clock, changed: Callable[[], None]) -> None:
+        self.job = job
+        self.title = job.key
+        self.curves = Curves()
+        self.progress: dict[tuple[str, str], Progress] = {}
+        """The newest state by pod and label, what moved last at the end."""
+        self.revision = 0
+        self.end: JobEnd | None = None
+        """How it ended; `None` before."""
+        self._cluster = cluster
+        self._clock = clock
+        self._changed = changed
+        self._order = TimeOrder(MOST_LINES)
+        self._arrived_at = 0.0
+        self._readers: dict[tuple[str, str], LogReader] = {}
+        self._watch: JobWatch | None = None
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """Its pods, the one that tells of it as a whole first."""
+        return self._watch.members if self._watch is not None else ()
+
+    @property
+    def has_more(self) -> bool:
+        """Whether lines wait."""
+        return len(self._order) > 0
+
+    def take(self, limit: int) -> Sequence[Gathered]:
+        """The next lines whose turn it is."""
+        is_quiet = self._clock.monotonic() - self._arrived_at >= QUIET_SECONDS
+        taken = self._order.take(limit, is_quiet=is_quiet)
+        if taken and self._order.dropped:
+            said = f"-- {self._order.dropped:,} lines before this one were not kept --"
+            self._order.dropped = 0
+            taken.insert(0, Gathered(said, "", taken[0].at_ns, is_marker=True))
+        return taken
+
+    def read_on(self) -> bool:
+        """Curves grow by themselves: nothing more is waiting."""
+        return False
+
+    async def require(self) -> None:
+        """Make sure that there is such a job.
+
+        Raises:
+            ConsoleError: There is none, or it cannot be looked at.
+        """
+        await self._followed().require()
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Follow until the job has ended, or is gone.
+
+        Args:
+            live: Called when the job has been found.
+
+        Raises:
+            ConsoleError: It cannot be followed.
+        """
+        watch = self._followed()
+        await watch.require()
+        live()
+        self.end = await watch.run()
+        words = {"finished": "has finished", "failed": "has failed"}.get(self.end.state, "is gone")
+        self._put(Gathered(f"-- {self.title} {words} --", "", self._order.newest_ns, is_marker=True))
+
+    def _followed(self) -> JobWatch:
+        if self._watch is None:
+            from actions.cluster.jobwatch import JobWatch  # brings the API client along: after the first frame
+
+            self._watch = JobWatch(
+                self.job,
+                session=lambda: self._cluster.session,
+                look=self._cluster.snapshot,
+                on_lines=self._take_lines,
+                tail_lines=lambda member: None if member.rank < _WHOLE_LOGS else _TAIL_LINES,
+                clock=self._clock,
+            )
+        return self._watch
+
+    def _take_lines(self, member: Member, container: str, lines: list[LogLine]) -> None:
+        source = member.pod.name if len(member.pod.containers) < 2 else f"{member.pod.name}/{container}"
+        for line in lines:
+            self._order.put(Gathered(line.text, source, line.at_ns, line.is_marker))
+            if not line.is_marker:
+                self._read(member, container, line)
+        self._arrived_at = self._clock.monotonic()
+        self._changed()
+
+    def _put(self, line: Gathered) -> None:
+        self._order.put(line)
+        self._changed()
+
+    def _read(self, member: Member, container: str, line: LogLine) -> None:
+        key = (member.pod.uid, container)
+        if key not in self._readers:
+            from actions.telemetry.log_reader import LogReader
+
+            self._readers[key] = LogReader(rank=member.rank)
+        for finding in self._readers[key].feed(line.text, line.at_ns / 1e9):
+            self.revision += 1
+            if isinstance(finding, Point):
+                self.curves.add(finding)
+                continue
+            name = member.pod.name, finding.label
+            self.progress.pop(name, None)
+            self.progress[name] = finding

@@ -1,0 +1,31 @@
+"""What verbs may do with the app."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from actions.fleet.facts import PodFacts
+from tui.modals.viewer import Viewer
+
+
+@dataclass(frozen=True, slots=True)
+class ScreenHands:
+    """What verbs may do with the app, handed in so that they need not know it.
+
+    Args:
+        show: Put a viewer in front.
+        say: Tell the operator one sentence.
+        save: Write the settled screen to a file.
+        leave: End the console.
+        leave_front: Close what is in front of the console; `False` if nothing is.
+        open_shell: Put a shell in a container in front.
+    """
+
+    show: Callable[[Viewer], None]
+    say: Callable[[str], None]
+    save: Callable[[Path], None]
+    leave: Callable[[], None]
+    leave_front: Callable[[], bool]
+    open_shell: Callable[[PodFacts, str], None]
