@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import fnmatch
-import itertools
 import posixpath
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from actions.sandbox.workloads import ends, mpirun, neuron_ls, neuron_monitor, neuron_top, nvidia_smi
+from actions.sandbox.workloads import ends, finding, mpirun, neuron_ls, neuron_monitor, neuron_top, nvidia_smi
 from actions.sandbox.workloads.program import Program, Step
 from actions.sandbox.workloads.terminal import Inside
 
@@ -111,16 +109,6 @@ def _grep(inside: Inside, arguments: Sequence[str], given: str) -> Program:
     return 0 if found else 1
 
 
-def _find(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    roots = [argument for argument in arguments[:1] if not argument.startswith("-")] or ["."]
-    pattern = next((after for before, after in itertools.pairwise(arguments) if before == "-name"), "*")
-    root = _path(inside, roots[0])
-    if not inside.container.files.is_folder(root):
-        return (yield from _complain(f"find: '{roots[0]}': No such file or directory", 1))
-    paths = (path for path in inside.container.files.walk(root) if fnmatch.fnmatch(posixpath.basename(path), pattern))
-    return (yield from _say("".join(path + "\n" for path in paths)))
-
-
 def _test(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
     """`test -f`, `-d`, `-e`, `-s`, `-n`, `-z`, `=`, `-eq`, `-ge`, with `!`."""
     yield Step()
@@ -182,13 +170,6 @@ def _rm(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
             continue
         code = yield from _complain(f"rm: cannot remove '{path}': No such file or directory", 1)
     return code
-
-
-def _df(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    rows = [f"{'Filesystem':<20} {'Size':>6} Mounted on\n"]
-    for point in inside.container.files.mount_points():
-        rows.append(f"{'overlay' if point == '/' else 'shared':<20} {'100G' if point == '/' else '2.4T':>6} {point}\n")
-    return (yield from _say("".join(rows)))
 
 
 def _sleep(_inside: Inside, arguments: Sequence[str], _given: str) -> Program:
@@ -266,8 +247,8 @@ def _mpirun(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
 
 _EVERYWHERE: dict[str, Command] = {
     "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": ends.head, "tail": ends.tail, "grep": _grep,
-    "find": _find,
-    "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": _df, "sleep": _sleep,
+    "find": finding.find, "stat": finding.stat,
+    "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": finding.df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
     "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
     "mpirun": _mpirun, "mpiexec": _mpirun,
