@@ -14,6 +14,7 @@ from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, Finding
 from actions.telemetry.dialects.huggingface import HuggingFace
 from actions.telemetry.dialects.lightning import LightningBars
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
+from actions.telemetry.dialects.nccl_rows import NcclRows, may_be_row
 from actions.telemetry.dialects.own_loops import JsonLines, OwnLoops
 from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
@@ -71,6 +72,7 @@ class LogReader:
             Composer(),
             Preprocessing(),
             JsonLines(),
+            NcclRows(),
         )
         self._last: dict[tuple[str, int, str], tuple[int | None, float | None, float | None]] = {}
         self.notices: set[str] = set()
@@ -148,7 +150,7 @@ def _is_interesting(text: str) -> bool:
     for mark in _MARKS:
         if mark in text:
             return True
-    return " [" in text and _BAR.search(text) is not None
+    return (" [" in text and _BAR.search(text) is not None) or may_be_row(text)
 
 
 def read_log(data: bytes, *, rank: int = 0) -> list[Point]:

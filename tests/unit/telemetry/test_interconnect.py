@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.telemetry.efa import read_fi_info
+from actions.telemetry.log_reader import read_log
 from actions.telemetry.nccl import Bandwidth, NcclReader, NcclReading, OutOfBounds, read_nccl, row_of
 from actions.telemetry.nccom import is_nccom, read_nccom
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
@@ -165,3 +166,14 @@ def test_an_adapter_that_is_listed_for_each_endpoint_type_counts_once() -> None:
 def test_no_text_makes_the_readers_fail(text: str) -> None:
     assert isinstance(read_nccl(text), NcclReading)
     assert read_nccom(f"size(B) count(elems) busbw(GB/s)\n{text}").error is None
+
+
+def test_rows_of_a_running_test_are_points_by_message_size() -> None:
+    row = "[1,0]<stdout>:     4194304       1048576     float     sum      -1   1369.3    3.06    3.06      0   1356.9"
+    text = (
+        "[1,0]<stdout>:#  size  count  type  redop\n" + row + "    3.09    3.09      0\n# Avg bus bandwidth    : 1.3\n"
+    )
+    points = read_log(text.encode())
+    assert [(point.metric, point.step, point.value, point.rank) for point in points] == [
+        ("busbw_gbs", 4194304, 3.06, 0)
+    ]
