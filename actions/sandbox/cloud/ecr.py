@@ -11,9 +11,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from actions.sandbox.cloud.jsoncalls import JsonRefusalError
+from actions.sandbox.registry import is_there
 
 TARGET = "AmazonEC2ContainerRegistry_V20150921"
-MISSING_PREFIX = "missing"
 _SIZE_BYTES = 21_474_836_480
 _MEDIA_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
 
@@ -60,7 +60,7 @@ def calls_of(account: str) -> dict[str, Callable[[Asked], dict[str, Any]]]:
 
 def _detail(account: str, asked: Asked, image: Mapping[str, str]) -> dict[str, Any]:
     repository, tag = str(asked["repositoryName"]), image.get("imageTag", "")
-    if tag.startswith(MISSING_PREFIX):
+    if not is_there(tag):
         where = f"in the repository with name '{repository}' in the registry with id '{account}'"
         message = f"The image with imageId {{imageDigest:'null', imageTag:'{tag}'}} does not exist within {where}"
         raise JsonRefusalError("ImageNotFoundException", message)

@@ -19,6 +19,7 @@ from actions.sandbox.kubelet.podspec import spec_of
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.status import note_transitions, pod_status
 from actions.sandbox.options import SandboxOptions
+from actions.sandbox.registry import refusal_of
 from actions.sandbox.workloads.files import Volume
 from actions.sandbox.workloads.images import program_of
 from actions.sandbox.workloads.program import Step
@@ -142,8 +143,25 @@ class PodRun:
         await self._event("Pulling", f'Pulling image "{image}"')
         if not is_there:
             await self._clock.sleep(self._options.image_pull_seconds)
+            await self._insist(container)
             self._machines.keep_image(node, image)
         await self._event("Pulled", f'Successfully pulled image "{image}"')
+
+    async def _insist(self, container: ContainerRun) -> None:
+        """Pull again and again an image that is not there, ever more seldom."""
+        image, seconds = container.spec.image, self._options.restart_backoff_seconds
+        while problem := refusal_of(image):
+            container.state = {"waiting": {"reason": "ErrImagePull", "message": problem}}
+            await self._report()
+            await self._event("Failed", f'Failed to pull image "{image}": {problem}', is_warning=True)
+            await self._event("Failed", "Error: ErrImagePull", is_warning=True)
+            message = f'Back-off pulling image "{image}": ErrImagePull: {problem}'
+            container.state = {"waiting": {"reason": "ImagePullBackOff", "message": message}}
+            await self._report()
+            await self._event("BackOff", f'Back-off pulling image "{image}"')
+            await self._event("Failed", "Error: ImagePullBackOff", is_warning=True)
+            await self._clock.sleep(seconds)
+            seconds = min(2 * seconds, _LONGEST_BACKOFF_SECONDS)
 
     async def _configure(self, container: ContainerRun) -> None:
         """Read the variables that other objects hold; wait for those that are not there."""
