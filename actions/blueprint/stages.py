@@ -51,6 +51,8 @@ class LogWatch(Part, frozen=True, kw_only=True):
     """Argument list that prints the log, run in the pod that `pod` selects."""
     pod: str = ""
     """Label selector that finds one pod."""
+    uid_of: str = ""
+    """With `file`: label selector of the pod, the newest one, whose UID stands in the path where it says `{uid}`."""
 
 
 class FileProgress(Part, frozen=True, kw_only=True):
@@ -156,6 +158,8 @@ class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     """If this was there before the run, nothing is applied, and nothing deleted on teardown."""
     ready: tuple[ObjectName, ...] = ()
     """Objects that must be ready before the stage has succeeded."""
+    makes: tuple[ObjectName, ...] = ()
+    """What an operator makes by itself once it runs: no reason to keep its definitions on teardown."""
 
     @property
     def files(self) -> tuple[str, ...]:

@@ -13,6 +13,7 @@ Manifest = dict[str, Any]
 """One Kubernetes object as plain data."""
 
 _STEP = re.compile(r'\.?(?:"(?P<quoted>[^"]+)"|\[(?P<index>[0-9]+)\]|(?P<key>[^."\[\]]+))')
+_TEMPLATE_KEYS = ("template", "submitterPodTemplate")
 _FORMAT = re.compile(r"%(?:%|s|d|0[1-9]d)")
 
 
@@ -147,11 +148,11 @@ def pod_specs_of(manifest: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
 
 
 def templates_of(node: Any) -> Iterator[dict[str, Any]]:
-    """Every pod template below `node`: a mapping under the key `template` whose spec has containers."""
+    """Every pod template below `node`: a mapping under a key that says so, whose spec has containers."""
     if isinstance(node, dict):
         for key, value in node.items():
-            is_template = key == "template" and isinstance(value, dict) and "containers" in (value.get("spec") or {})
-            if is_template:
+            says_so = key in _TEMPLATE_KEYS and isinstance(value, dict)
+            if says_so and "containers" in (value.get("spec") or {}):
                 yield value
             else:
                 yield from templates_of(value)

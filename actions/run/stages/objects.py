@@ -8,6 +8,7 @@ from typing import Any
 
 from actions.base.errors import ConflictError, ConsoleError, MissingError
 from actions.blueprint.render import RUN_LABEL
+from actions.blueprint.stages import ManifestsStage
 from actions.cluster.apply import apply
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.objects import ObjectRef, delete, fetch, ref_of
@@ -227,16 +228,25 @@ async def _foreign_instances(work: StageWork, connection: Connection, item: Owne
     spec = definition["spec"]
     version = next(entry["name"] for entry in spec["versions"] if entry.get("storage"))
     path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
+    made = _made_by_operator(work, spec["names"]["kind"])
 
     async def count() -> int:
         try:
             items = (await connection.session.get(path)).get("items") or []
         except MissingError:
             return 0
-        return sum(not is_of_run(entry, work.view.id) for entry in items)
+        names = [entry["metadata"] for entry in items if not is_of_run(entry, work.view.id)]
+        return sum((str(name.get("namespace") or ""), name["name"]) not in made for name in names)
 
     foreign = await patiently(count, clock=work.clock, note=work.journal.note)
     return f"{foreign} objects of its kind are not the run's" if foreign else ""
+
+
+def _made_by_operator(work: StageWork, kind: str) -> set[tuple[str, str]]:
+    """Namespace and name of what the stage's operator makes of a kind by itself."""
+    stage = work.blueprint.stage(work.stage.id)
+    makes = stage.makes if isinstance(stage, ManifestsStage) else ()
+    return {(name.namespace, name.name) for name in makes if name.kind == kind}
 
 
 async def _unready(connection: Connection, ref: ObjectRef) -> str:
