@@ -11,6 +11,7 @@ import random
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from zlib import crc32
 
 from actions.sandbox.workloads.gpu_models import A10G, GpuModel, model_of
 from actions.sandbox.workloads.program import Container, GpuLoad, Load, Program, Step
@@ -56,7 +57,7 @@ def read(container: Container, load: Load, moment: float) -> list[Reading]:
     load = load if isinstance(load, GpuLoad) else GpuLoad()
     model, readings = model_of(container.instance_type), []
     for index, node_index in enumerate(container.gpus):
-        jitter = random.Random(int(moment) * 31 + node_index)
+        jitter = random.Random(int(moment) * 31 + node_index + crc32(container.pod.encode()))
         busy = load.utilisation_percent
         shown = min(100, max(0, busy + jitter.randint(-3, 3))) if busy else 0
         readings.append(
@@ -65,7 +66,7 @@ def read(container: Container, load: Load, moment: float) -> list[Reading]:
                 node_index=node_index,
                 utilisation_percent=shown,
                 memory_mib=load.memory_mib,
-                temperature=23 + shown // 9 + jitter.randint(0, 1),
+                temperature=model.celsius(shown) + jitter.randint(0, 1),
                 power_watts=round(model.power_watts(shown) + jitter.random() * 3, 2),
                 model=model,
             )
