@@ -73,6 +73,8 @@ def _derived(blueprint: Blueprint) -> Iterator[Finding]:
 def _operands(item: Derived) -> tuple[Operand, ...]:
     looked_up = (item.lookup.instance,) if item.lookup is not None else ()
     chosen = (item.choose.by, *item.choose.among.values()) if item.choose is not None else ()
+    if item.choose is not None and item.choose.otherwise != "":
+        chosen = (*chosen, item.choose.otherwise)
     return (*item.product, *item.sum, *item.ceil_div, *looked_up, *chosen)
 
 

@@ -67,12 +67,12 @@ def _value_of(name: str, item: Derived, values: Values, instances: InstanceTable
 
 def _chosen(name: str, choice: Choice, values: Values) -> Scalar:
     said = text_of(values[choice.by])
-    if said not in choice.among:
+    if said not in choice.among and choice.otherwise == "":
         raise ParameterError(
             f"{name} cannot be computed: {choice.by} is {said!r}.",
             hint=f"Choose one of {', '.join(choice.among)}.",
         )
-    return _resolved(choice.among[said], values)
+    return _resolved(choice.among.get(said, choice.otherwise), values)
 
 
 def _looked_up(lookup: Lookup, values: Values, instances: InstanceTable) -> int:

@@ -74,6 +74,8 @@ class Choice(Part, frozen=True, kw_only=True):
     """Name of the parameter."""
     among: dict[str, Operand]
     """Value of the parameter, as text → operand."""
+    otherwise: Operand = ""
+    """For any other value; empty if there must be none."""
 
 
 class Derived(Part, frozen=True, kw_only=True):
