@@ -28,6 +28,8 @@ from actions.run.work import StageWork
 
 Pod = Mapping[str, Any]
 
+_UID = "{uid}"
+
 
 class FileWatch:
     """One log of one stage.
@@ -35,18 +37,23 @@ class FileWatch:
     Args:
         work: The stage.
         writer: Its spool.
-        path: Of the file, or empty.
+        path: Of the file, or empty. Where it says `{uid}`, it is not known before `belong_to`.
         argv: Prints the log from its beginning; empty if it is a file.
     """
 
     def __init__(self, work: StageWork, writer: SpoolWriter, *, path: str, argv: tuple[str, ...]) -> None:
         self._work = work
         self._writer = writer
-        self._path = path
+        self._pattern = path
+        self._path = "" if _UID in path else path
         self._argv = argv
         self._source: SpooledSource | None = None
         self._cutter: FileCutter | None = None
         self._is_last = False
+
+    def belong_to(self, uid: str) -> None:
+        """The log is that of the pod with this UID; empty while there is no such pod."""
+        self._path = self._pattern.replace(_UID, uid) if uid else ""
 
     def end_soon(self) -> None:
         """The stage has ended: read what is left, once, and be done."""
@@ -62,7 +69,7 @@ class FileWatch:
         if self._argv:
             await self._follow_program(connection, place, str(pod["metadata"]["uid"]))
             return
-        state = await find_file(connection.session, place, self._path)
+        state = await find_file(connection.session, place, self._path) if self._path else None
         if state is not None:
             await self._follow_file(connection, place, pod, state)
 
@@ -72,7 +79,7 @@ class FileWatch:
             self._writer.write_file_lines(source, [(self._marker("the file was cut short: reading it anew"), 0)])
         if state.size_bytes == source.offset and self._is_last:
             return
-        idle = CHOICE_SECONDS if is_choice(self._path) else IDLE_SECONDS
+        idle = CHOICE_SECONDS if is_choice(self._path) or _UID in self._pattern else IDLE_SECONDS
         chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
         await self._spool(chunks, FileCutter(source.offset), end=state.size_bytes)
 
@@ -112,12 +119,18 @@ class FileWatch:
 
 def newest_running(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
     """Of the pods that a selector finds, the one to read in: the youngest that runs."""
-    running = [
-        pod
-        for pod in pods
-        if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
-    ]
-    return max(running, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
+    return newest(
+        [
+            pod
+            for pod in pods
+            if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+        ]
+    )
+
+
+def newest(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The youngest of some pods."""
+    return max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
 
 
 async def follow_once(watch: FileWatch, connection: Connection, pods: list[dict[str, Any]], container: str) -> bool:

@@ -14,7 +14,7 @@ from actions.cluster.loglines import LogLine
 from actions.cluster.logs import ContainerEnd, LogFollower, LogSource
 from actions.cluster.objects import list_objects
 from actions.run.access import Connection
-from actions.run.filewatch import FileWatch, follow_once
+from actions.run.filewatch import FileWatch, follow_once, newest
 from actions.run.patience import Pace
 from actions.run.sampler import Sampler
 from actions.run.spool import SpooledSource, SpoolWriter
@@ -116,6 +116,9 @@ class _Watcher:
             return
         try:
             connection = await self._work.connect()
+            if self._logs.uid_of:
+                named = newest(await pods_of(self._work, connection, self._logs.uid_of))
+                self._file.belong_to(str(named["metadata"]["uid"]) if named else "")
             pods = await pods_of(self._work, connection, self._logs.pod)
             await follow_once(self._file, connection, pods, self._logs.container)
         except ConsoleError:

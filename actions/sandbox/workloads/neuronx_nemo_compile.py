@@ -12,8 +12,8 @@ from actions.sandbox.workloads.neuronx_nemo import CACHE, LOADED, Node
 from actions.sandbox.workloads.program import NeuronLoad, Program, Step
 
 GRAPHS = 22
-_TRACE_SECONDS = 12.0
-_COMPILE_SECONDS = 1.2
+_TRACE_SECONDS = 8.0
+_COMPILE_SECONDS = 0.7
 """For each graph."""
 _TRACED_STEPS = 4
 _PROCESS_ID = 2101

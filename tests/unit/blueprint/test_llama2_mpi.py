@@ -80,6 +80,16 @@ def test_both_jobs_run_the_same_but_for_compiling() -> None:
     assert container_of("precompile", "Worker") == container_of("train", "Worker")
 
 
+def test_the_log_can_be_read_while_workers_are_there_and_when_they_are_gone() -> None:
+    watch = blueprint().stage("train").watch
+    assert watch is not None
+    assert watch.logs is not None
+    name, _, value = watch.logs.pod.partition("=")
+    worker = rendered("train", "MPIJob")["spec"]["mpiReplicaSpecs"]["Worker"]["template"]["metadata"]
+    assert rendered("shell", "Pod")["metadata"]["labels"][name] == worker["labels"][name] == value
+    assert "shell" in blueprint().stage("train").needs
+
+
 def test_they_never_run_at_once() -> None:
     assert "precompile" in blueprint().stage("train").needs
     assert rendered("precompile", "MPIJob")["spec"]["runPolicy"]["cleanPodPolicy"] == "Running"
@@ -112,7 +122,8 @@ def test_the_launchers_pod_uid_names_the_log_that_is_watched() -> None:
     watch = blueprint().stage("train").watch
     assert watch is not None
     assert watch.logs is not None
-    assert watch.logs.file == "/shared/nemo_experiments/*/0/log"
+    assert watch.logs.file == "/shared/nemo_experiments/{uid}/0/log"
+    assert watch.logs.uid_of.endswith("job-name=test-mpi-train,training.kubeflow.org/job-role=launcher")
 
 
 def test_the_token_is_a_reference_everywhere() -> None:
