@@ -1,80 +1,74 @@
-"""The BioNeMo rehearsal on a real control plane, its jobs run by the real training-operator."""
+"""The rehearsals on a real control plane: PyTorchJobs by the real training-operator, the other kinds by our actors."""
 
 from __future__ import annotations
 
 import json
 import shutil
-from dataclasses import dataclass
+from collections.abc import Iterator
+from concurrent.futures import Future
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
+from tests.realcluster.rehearsals import SCRIPTS, Played, playing
 from tests.realcluster.running import FOLDER, real_cluster
-from tests.support.program import Program
 
 pytestmark = pytest.mark.skipif(not FOLDER, reason="not started by `make realcluster`")
-SCRIPT = Path(__file__).parents[2] / "assets" / "scripts" / "bionemo.yaml"
-
-
-@dataclass(frozen=True)
-class ProgramOnAws(Program):
-    """The program, in an account that has the cluster."""
-
-    @property
-    def environment(self) -> dict[str, str]:
-        account = {
-            "AWS_ENDPOINT_URL": real_cluster().aws_endpoint_url,
-            "AWS_REGION": "us-west-2",
-            "AWS_ACCESS_KEY_ID": "realcluster",
-            "AWS_SECRET_ACCESS_KEY": "realcluster",
-        }
-        return {**super().environment, **account}
+_LEFT_PATHS = (
+    "/api/v1/pods", "/api/v1/services", "/api/v1/secrets", "/api/v1/persistentvolumes",
+    "/api/v1/persistentvolumeclaims", "/apis/batch/v1/jobs", "/apis/kubeflow.org/v1/pytorchjobs",
+    "/apis/kubeflow.org/v2beta1/mpijobs", "/apis/ray.io/v1/rayclusters", "/apis/ray.io/v1/rayjobs",
+    "/apis/scheduling.volcano.sh/v1beta1/queues", "/apis/scheduling.volcano.sh/v1beta1/podgroups",
+    "/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.sh/v1/nodeclaims",
+)  # fmt: skip
+every_script = pytest.mark.parametrize("script", SCRIPTS, ids=[script.stem for script in SCRIPTS])
 
 
 @pytest.fixture(scope="module")
-def played(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    program = ProgramOnAws(tmp_path_factory.mktemp("rehearsal"))
-    report = program.home / "report.json"
-    done = program.run(
-        "--kubeconfig", real_cluster().kubeconfig, "--script", str(SCRIPT), "--report", str(report),
-        "--artifacts", str(program.home), seconds=600,
-    )  # fmt: skip
-    program.end_all()
-    assert done.returncode == 0, done.stdout + done.stderr
-    return dict(json.loads(report.read_text()))
+def rehearsals(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[
+    dict[Path, Future[Played]]
+]:  # fmt: skip
+    """All that were asked for, on their way."""
+    calls = [item.callspec for item in request.session.items if isinstance(item, pytest.Function)
+             and hasattr(item, "callspec")]  # fmt: skip
+    wanted = {call.params["script"] for call in calls if isinstance(call.params.get("script"), Path)}
+    with playing(wanted, tmp_path_factory.mktemp("rehearsals")) as results:
+        yield results
 
 
-def test_it_plays_from_launch_to_audited_teardown(played: dict[str, Any]) -> None:
-    assert {step["result"] for step in played["steps"]} == {"passed"}
-    assert played["exit_code"] == 0
+@every_script
+def test_it_plays_from_launch_to_audited_teardown(rehearsals: dict[Path, Future[Played]], script: Path) -> None:
+    played = rehearsals[script].result()
+    assert played.exit_code == 0, played.output
+    assert {step["result"] for step in played.report["steps"]} == {"passed"}
 
 
-async def test_nothing_of_the_run_is_left(played: dict[str, Any]) -> None:
+@every_script
+async def test_nothing_of_the_run_is_left(rehearsals: dict[Path, Future[Played]], script: Path) -> None:
+    label = f"eksml.dev/run={rehearsals[script].result().run}"
     session = await KubeSession.connect(ClusterTarget(Path(real_cluster().kubeconfig)))
-    label = f"eksml.dev/run={played['run']['id']}"
-    paths = (
-        "/api/v1/pods", "/api/v1/persistentvolumes", "/api/v1/persistentvolumeclaims", "/apis/batch/v1/jobs",
-        "/apis/kubeflow.org/v1/pytorchjobs", "/apis/karpenter.sh/v1/nodepools", "/apis/karpenter.sh/v1/nodeclaims",
-    )  # fmt: skip
-    left = [await session.get(path, {"labelSelector": label}) for path in paths]
-    await session.aclose()
-    assert [found["items"] for found in left] == [[]] * len(paths)
+    try:
+        left = {path: (await session.get(path, {"labelSelector": label}))["items"] for path in _LEFT_PATHS}
+    finally:
+        await session.aclose()
+    assert not any(left.values()), left
 
 
-def test_pods_were_made_by_the_real_operator(played: dict[str, Any]) -> None:
+@pytest.mark.parametrize("script", [one for one in SCRIPTS if one.stem == "bionemo-esm1nv"], ids=["bionemo-esm1nv"])
+def test_pods_were_made_by_the_real_operator(rehearsals: dict[Path, Future[Played]], script: Path) -> None:
+    assert rehearsals[script].result().run
     audited = Path(real_cluster().audit_log).read_text(encoding="utf-8").splitlines()
     made = [
         event
         for event in map(json.loads, audited)
         if event["verb"] == "create" and (event.get("objectRef") or {}).get("name", "").startswith("esm1nv-pretraining")
     ]
-    assert played["run"]["id"]
     assert any(event["userAgent"].startswith("training-operator") for event in made)
 
 
-def test_terraform_is_the_real_one_where_there_is_one(played: dict[str, Any]) -> None:
-    told = json.dumps(played)
+@every_script
+def test_terraform_is_the_real_one_where_there_is_one(rehearsals: dict[Path, Future[Played]], script: Path) -> None:
+    told = json.dumps(rehearsals[script].result().report)
     assert ("simulated" in told) == (shutil.which("terraform") is None)
