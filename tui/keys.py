@@ -106,6 +106,7 @@ KEYS: tuple[Key, ...] = (
     *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
     Key(Context.EVENTS, ("d",), "describe", "describe", in_footer=True),
     *(Key(context, ("w",), "why", "why", in_footer=True) for context in _WHY_CONTEXTS),
+    Key(Context.CHARTS, ("m",), "chart", "next curve", in_footer=True),
     Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
     Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
     Key(Context.RUN, ("p",), "pause", "pause"),

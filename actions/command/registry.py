@@ -57,6 +57,12 @@ class OnObject(Arguments, frozen=True):
     container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
 
 
+class Chart(Arguments, frozen=True):
+    """Choose what the chart shows."""
+
+    metric: Annotated[str, Meta(description="loss, lr, grad_norm, throughput, busbw_gbs… Empty: the next one.")] = ""
+
+
 class Watch(Arguments, frozen=True):
     """Look at a job of the cluster as at a stage of a run."""
 
@@ -141,6 +147,7 @@ COMMANDS: tuple[Command, ...] = (
     Command("logs", "Show logs", "Follow the object's log.", OnObject),
     Command("watch", "Watch a job", "Logs, accelerators and curves of any job of the cluster.", Watch),
     Command("shell", "Open a shell", "A shell in the container.", OnObject, is_mutation=True),
+    Command("chart", "Choose the curve", "The losses, or another metric of the log.", Chart),
     Command("filter", "Filter", "Narrow the focused pane.", Filter),
     Command("sort", "Sort", "Order the focused table by a column.", Sort),
     Command("layout", "Arrange panes", "One pane, four to watch a run or a job, or an overview.", Layout),

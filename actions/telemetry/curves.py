@@ -24,11 +24,13 @@ class Curves:
         self._epoch: dict[str, float] = {}
         self._offset: dict[str, float] = {}
         self._reached = 0.0
+        self._latest: dict[str, dict[int, float]] = {}
         self.revision = 0
         """Rises with every change."""
 
     def add(self, point: Point) -> None:
         """Take one point."""
+        self._latest.setdefault(point.metric, {})[point.rank] = point.value
         known = self._rank.setdefault(point.metric, point.rank)
         if point.rank > known:
             return
@@ -42,6 +44,10 @@ class Curves:
         self._reached = max(self._reached, x)
         series.append(x, point.value)
         self.revision += 1
+
+    def latest(self, metric: str) -> dict[int, float]:
+        """The newest value of each rank that prints the metric."""
+        return dict(self._latest.get(metric, {}))
 
     def metrics(self) -> tuple[str, ...]:
         """Names of the metrics, in the order in which they first came."""

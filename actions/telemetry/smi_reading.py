@@ -32,6 +32,8 @@ class Gpu(msgspec.Struct, frozen=True, gc=False):
     """Share of the last sample period in which a kernel ran. 100 on a hung GPU too."""
     ecc_uncorrected: int | None = None
     """Volatile count; `None` with ECC off or with MIG."""
+    ecc_raw: str = ""
+    """The cell that says it, in a table: a number, `Off`, `On` (with MIG), `N/A`, `ERR!`."""
     mig_mode: str | None = None
     """`Enabled`, `Disabled`, with a `*` while a change waits for a reset; `N/A` on a GPU that has no MIG."""
     compute_mode: str = ""
@@ -87,6 +89,7 @@ class SmiReading(msgspec.Struct, frozen=True, gc=False):
     gpus: tuple[Gpu, ...] = ()
     mig_devices: tuple[MigDevice, ...] = ()
     processes: tuple[SmiProcess, ...] = ()
+    smi_version: str | None = None
     driver_version: str | None = None
     cuda_version: str | None = None
     warnings: tuple[str, ...] = ()

@@ -14,7 +14,7 @@ import msgspec
 
 from actions.telemetry.smi_reading import Gpu, MigDevice, SmiProcess, SmiReading, amount_of, count_of, word_of
 
-_TITLE = re.compile(r"^\|\s+NVIDIA-SMI\s")
+_TITLE = re.compile(r"^\|\s+NVIDIA-SMI\s{1,8}([\d.]{1,20})?")
 _DRIVER = re.compile(r"\b(?:Driver|KMD) Version:\s*([\d.]{1,20})")
 _CUDA = re.compile(r"\bCUDA (?:UMD )?Version:\s*([\d.]{1,20})")
 _TOP = re.compile(
@@ -51,8 +51,10 @@ def read_table(text: str) -> SmiReading:
     migs: list[MigDevice] = []
     processes: list[SmiProcess] = []
     driver = cuda = ""
+    version: str | None = None
     for line in text.splitlines():
-        if _TITLE.match(line):
+        if title := _TITLE.match(line):
+            version = title[1]
             driver, cuda = _version(_DRIVER, line), _version(_CUDA, line)
         elif top := _TOP.match(line):
             gpus.append(_gpu_of(top))
@@ -66,7 +68,15 @@ def read_table(text: str) -> SmiReading:
             processes.append(_process_of(process))
     if not gpus:
         return SmiReading(error=_WRAPPED if re.search(r"^-+\+$", text, re.MULTILINE) else "The table shows no GPU.")
-    return SmiReading(tuple(gpus), tuple(migs), tuple(processes), driver or None, cuda or None, _warnings(text))
+    return SmiReading(
+        gpus=tuple(gpus),
+        mig_devices=tuple(migs),
+        processes=tuple(processes),
+        smi_version=version,
+        driver_version=driver or None,
+        cuda_version=cuda or None,
+        warnings=_warnings(text),
+    )
 
 
 def _gpu_of(top: re.Match[str]) -> Gpu:
@@ -76,6 +86,7 @@ def _gpu_of(top: re.Match[str]) -> Gpu:
         bus_id=top["bus"],
         persistence=top["persistence"],
         ecc_uncorrected=int(top["ecc"]) if top["ecc"].isdigit() else None,
+        ecc_raw=top["ecc"],
         errors=("ecc",) if top["ecc"] == "ERR!" else (),
     )
 

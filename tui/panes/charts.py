@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from textual.app import ComposeResult
 
+from actions.base.errors import MissingError
+from actions.run.records import Finding
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Progress
 from tui.keys import Context
@@ -15,7 +17,7 @@ from tui.live.health import FeedHealth, FeedState
 from tui.live.spool_feeds import SpoolCurves, watched_stage
 from tui.panes.bindings import bindings_of
 from tui.panes.pane import Pane
-from tui.present.curves import Curve
+from tui.present.charts import Chart, charts_of, curves_in, notes_on
 from tui.present.progress import progress_lines
 from tui.widgets.lines import Lines
 from tui.widgets.plot import PlotView
@@ -41,7 +43,7 @@ class CurveSource(Protocol):
 
 
 class ChartsPane(Pane):
-    """The loss curves (all curves, where none is a loss) of the stage at work, or of a chosen one."""
+    """The curves of the stage at work, of a chosen one, or of a watched job: one chart at a time, the losses first."""
 
     CONTEXT = Context.CHARTS
     BINDINGS: ClassVar = bindings_of(Context.CHARTS)
@@ -52,6 +54,7 @@ class ChartsPane(Pane):
         self._plot = PlotView(_LOSS)
         self._source: CurveSource | None = None
         self._chosen = ""
+        self._metric = ""
 
     def compose(self) -> ComposeResult:
         """Progress above the plot."""
@@ -67,17 +70,59 @@ class ChartsPane(Pane):
             return
         if source.read_on():
             self.desk.ticker.poke()
-        self._progress.show(progress_lines(source.progress, limit=_PROGRESS_LINES))
-        self._plot.show(curves_of(source), version=(id(source), source.curves.revision))
+        chart, place = self._chart(source)
+        notes = notes_on(chart, source.curves, self._findings()) if chart else []
+        notes = notes[:_PROGRESS_LINES]
+        self._progress.show([*progress_lines(source.progress, limit=_PROGRESS_LINES - len(notes)), *notes])
+        if chart is None:
+            return
+        self._entitle(f"{chart.name}{place} of {source.title}")
+        self._plot.describe(chart.label, "message size" if chart.is_by_size else "step", is_by_size=chart.is_by_size)
+        self._plot.show(curves_in(chart, source.curves), version=(id(source), chart, source.curves.revision))
 
     def point_at(self, of: str) -> None:
         """Show the curves of one stage, or of the one at work (empty)."""
         self._chosen = of
         self.pull()
 
+    def choose(self, metric: str) -> None:
+        """Show the chart of that name or metric, or the next one (empty).
+
+        Raises:
+            MissingError: The log has no such metric.
+        """
+        charts = charts_of(self._source.curves.metrics()) if self._source is not None else []
+        if not charts:
+            raise MissingError("There is no curve yet.")
+        names = [chart.name for chart in charts]
+        if metric:
+            found = next((chart.name for chart in charts if metric in (chart.name, *chart.metrics)), None)
+            if found is None:
+                raise MissingError(f"The log has no {metric!r}.", hint=f"It has {', '.join(names)}.")
+            self._metric = found
+        else:
+            at = names.index(self._metric) + 1 if self._metric in names else 1
+            self._metric = names[at % len(names)]
+        self.pull()
+
     def focus_content(self) -> None:
         """Put the focus on the plot."""
         self._plot.focus()
+
+    def _chart(self, source: CurveSource) -> tuple[Chart | None, str]:
+        """The chart that is shown, and which of how many it is."""
+        charts = charts_of(source.curves.metrics())
+        if not charts:
+            return None, ""
+        at = next((place for place, chart in enumerate(charts) if chart.name == self._metric), 0)
+        return charts[at], f" ({at + 1}/{len(charts)})" if len(charts) > 1 else ""
+
+    def _findings(self) -> Sequence[Finding]:
+        """What the run made of the stage's output."""
+        view, source = self.desk.runs.view, self._source
+        if view is None or not isinstance(source, SpoolCurves):
+            return ()
+        return next((stage.findings for stage in view.stages if stage.id == source.stage), ())
 
     def _health(self) -> FeedHealth:
         if self._source is not None and self._source is self.desk.watched:
@@ -103,17 +148,8 @@ class ChartsPane(Pane):
     def _take(self, source: CurveSource) -> None:
         if source is not self._source:
             self._source = source
-            self.border_title = f"curves of {source.title}"
+            self._entitle(f"curves of {source.title}")
 
-
-def curves_of(source: CurveSource) -> list[Curve]:
-    """What is drawn: the losses, or everything where there is none."""
-    metrics = source.curves.metrics()
-    losses = [metric for metric in metrics if metric.endswith("_loss")]
-    found = []
-    for metric in losses or metrics:
-        series = source.curves.series(metric)
-        if series is not None:
-            samples = series.samples()
-            found.append(Curve(metric, [sample.x for sample in samples], [sample.y for sample in samples]))
-    return found
+    def _entitle(self, title: str) -> None:
+        if self.border_title != title:  # setting it repaints the whole pane
+            self.border_title = title

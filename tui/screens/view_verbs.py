@@ -35,6 +35,7 @@ class ViewVerbs:
             "filter": self._filter,
             "sort": self._sort,
             "layout": self._layout,
+            "chart": self._chart,
             "zoom": _plain(self._workspace.zoom),
             "focus": self._focus,
             "context": self._context,
@@ -52,6 +53,13 @@ class ViewVerbs:
 
     async def _sort(self, arguments: registry.Sort) -> None:
         self._workspace.current.order(arguments.column, descending=arguments.descending)
+
+    async def _chart(self, arguments: registry.Chart) -> None:
+        from tui.panes.charts import ChartsPane
+
+        pane = self._workspace.pane("charts")
+        if isinstance(pane, ChartsPane):
+            pane.choose(arguments.metric)
 
     async def _layout(self, arguments: registry.Layout) -> None:
         self._workspace.arrange(arguments.name)

@@ -91,6 +91,11 @@ class PlotView(StripWidget, can_focus=True):
         self._version, self._curves = version, tuple(curves)
         self._draw_when_due()
 
+    def describe(self, y_label: str, x_label: str, *, is_by_size: bool = False) -> None:
+        """Say what the axes are; `show` draws them."""
+        self._labels = (clean_name(y_label), clean_name(x_label))
+        self._options = replace(self._options, is_by_size=is_by_size)
+
     def action_switch_log(self) -> None:
         """Switch between a linear and a logarithmic y axis."""
         self._set(replace(self._options, is_log=not self._options.is_log))

@@ -82,7 +82,7 @@ def _strokes(curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, opti
     for drawn, pen in zip(curves, pens, strict=True):
         curve = by_size(drawn) if options.is_by_size else drawn
         heights = heights_of(curve, is_log=options.is_log)
-        if options.is_smoothed and len(heights) > FEW_POINTS:
+        if options.is_smoothed and not options.is_by_size and len(heights) > FEW_POINTS:
             raw.append(Stroke(_finite(thinned(curve.xs, heights, buckets)), pen.raw))
             bright.append(Stroke(_finite(thinned(curve.xs, smoothed(heights), buckets)), pen.bright))
         else:

@@ -56,6 +56,7 @@ def nccl_document(reading: NcclReading | NccomReading) -> Json:
         "format": "nccl-tests",
         "avg_bus_bandwidth": average,
         "peak_busbw": value_of(reading.peak_busbw),
+        "mean_of_rows": _mean(reading),
         "is_checked": reading.is_checked,
         "error": redact(reading.error) or None,
     }
@@ -66,6 +67,7 @@ def smi_document(reading: SmiReading, *, answers: int = 1) -> Json:
     document: Json = {
         "format": _form_of(reading),
         "answers": answers,
+        "smi_version": reading.smi_version,
         "driver_version": reading.driver_version,
         "cuda_version": reading.cuda_version,
         "gpus": [_gpu_document(gpu) for gpu in reading.gpus],
@@ -110,6 +112,12 @@ def _finite(value: object) -> object:
     if isinstance(value, Mapping):
         return {key: _finite(item) for key, item in value.items()}
     return [_finite(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def _mean(reading: NcclReading) -> float | str | None:
+    """Of all bus bandwidths that are there: the printed average may be of more rows."""
+    known = [way.busbw for row in reading.rows for way in (row.out_of_place, row.in_place)]
+    return value_of(round(sum(known) / len(known), 4)) if known else None
 
 
 def _form_of(reading: SmiReading) -> str:

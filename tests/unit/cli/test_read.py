@@ -23,7 +23,7 @@ FORMATS = (
     "kubectl-describe-node", "neuron-ls-table", "neuron-ls-json", "neuron-monitor-json", "neuron-top-screen",
 )  # fmt: skip
 ABOUT_THE_SAMPLE = ("sample", "provenance", "format", "notes", "error", "expect", "acceptable", "truth")
-JUDGED_BY_OTHERS = ("mean_of_rows", "table_complete", "verdict", "op", "devices", "smi_version", "ecc_raw")
+JUDGED_BY_OTHERS = ("table_complete", "op", "verdict", "devices")
 """What is worked out from the text rather than written in it, or stands in it for nobody."""
 
 

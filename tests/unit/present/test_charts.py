@@ -1,0 +1,61 @@
+"""Which charts there are, and what is said of them."""
+
+from __future__ import annotations
+
+from actions.run.records import CheckResult, Finding
+from actions.telemetry.curves import Curves
+from actions.telemetry.points import Point
+from tui.present.cells import text_of
+from tui.present.charts import charts_of, curves_in, notes_on
+
+MIB = 1 << 20
+
+
+def curves(*points: Point) -> Curves:
+    found = Curves()
+    for point in points:
+        found.add(point)
+    return found
+
+
+def notes(source: Curves, name: str, *findings: Finding) -> list[str]:
+    chart = next(chart for chart in charts_of(source.metrics()) if chart.name == name)
+    return [text_of(line) for line in notes_on(chart, source, findings)]
+
+
+def test_losses_share_a_chart_and_the_rest_stands_alone() -> None:
+    charts = charts_of(["lr", "train_loss", "consumed_samples", "val_loss", "mfu_percent", "grad_norm"])
+    assert [(chart.name, chart.metrics) for chart in charts] == [
+        ("loss", ("train_loss", "val_loss")),
+        ("grad_norm", ("grad_norm",)),
+        ("lr", ("lr",)),
+        ("consumed_samples", ("consumed_samples",)),
+        ("mfu_percent", ("mfu_percent",)),
+    ]
+
+
+def test_bandwidth_stands_over_the_size_with_peak_and_mean() -> None:
+    source = curves(*(Point("busbw_gbs", size * MIB, float(size)) for size in (1, 2, 6)))
+    (chart,) = charts_of(source.metrics())
+    assert chart.is_by_size
+    assert curves_in(chart, source)[0].xs == [MIB, 2 * MIB, 6 * MIB]
+    assert notes(source, "busbw_gbs") == ["peak 6 GB/s at 6Mi · mean of all sizes 3 GB/s"]
+
+
+def test_the_verdict_on_bandwidth_is_told() -> None:
+    source = curves(Point("busbw_gbs", MIB, 3.0))
+    slow = Finding(CheckResult.FAILED, "bandwidth", "3 GB/s at 1 MiB, 40 % of 2 × p5.48xlarge")
+    fine = Finding(CheckResult.PASSED, "bandwidth", "12 GB/s at 1 MiB")
+    assert notes(source, "busbw_gbs", slow)[1] == "✗ bandwidth: 3 GB/s at 1 MiB, 40 % of 2 × p5.48xlarge"
+    assert notes(source, "busbw_gbs", fine)[1] == "✓ bandwidth: 12 GB/s at 1 MiB"
+
+
+def test_the_rank_that_takes_longest_is_named() -> None:
+    source = curves(*(Point("step_time_s", 7, seconds, rank) for rank, seconds in enumerate((2.0, 2.1, 2.6))))
+    assert notes(source, "step_time_s") == ["▲ slowest: rank 2, 2.6 s a step, 24% over the median"]
+
+
+def test_even_ranks_blame_nobody_and_one_rank_is_not_compared() -> None:
+    even = curves(*(Point("step_time_s", 7, 2.0, rank) for rank in range(3)))
+    assert notes(even, "step_time_s") == ["slowest: rank 0, 2 s a step; no rank lags behind"]
+    assert notes(curves(Point("step_time_s", 7, 2.0)), "step_time_s") == []

@@ -1,0 +1,96 @@
+"""Which charts the metrics of a log make, and what is said of each in words."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from statistics import mean, median
+
+from actions.fleet.quantity import format_bytes
+from actions.run.records import CheckResult, Finding
+from actions.telemetry.curves import Curves
+from tui.present.cells import Cells, Span, Tone
+from tui.present.curves import Curve, short_number
+
+BANDWIDTH = "busbw_gbs"
+_STEP_TIMES = ("step_time_s", "step_time_ms", "seconds_per_iter")
+_FIRST = (BANDWIDTH, "step_time_s", "throughput", "grad_norm", "lr", "consumed_samples")
+_LABELS = {BANDWIDTH: "bus bandwidth GB/s", "lr": "learning rate", "grad_norm": "gradient norm"}
+_LAGS_BY = 0.1
+"""Share over the median from which a rank is said to hold the others up."""
+
+
+@dataclass(frozen=True, slots=True)
+class Chart:
+    """Curves that share their axes.
+
+    Args:
+        name: What it is asked for by: `loss`, or a metric.
+        metrics: What is drawn.
+        label: Of the y axis.
+        is_by_size: Its x is a number of bytes.
+    """
+
+    name: str
+    metrics: tuple[str, ...]
+    label: str
+    is_by_size: bool = False
+
+
+def charts_of(metrics: Sequence[str]) -> list[Chart]:
+    """The losses together, then every other metric by itself, the telling ones first."""
+    losses = tuple(metric for metric in metrics if metric.endswith("_loss"))
+    others = [metric for metric in metrics if metric not in losses]
+    ordered = [*(metric for metric in _FIRST if metric in others), *(m for m in others if m not in _FIRST)]
+    found = [Chart("loss", losses, "loss")] if losses else []
+    return found + [Chart(m, (m,), _LABELS.get(m, m.replace("_", " ")), m == BANDWIDTH) for m in ordered]
+
+
+def curves_in(chart: Chart, curves: Curves) -> list[Curve]:
+    """What is drawn."""
+    found = []
+    for metric in chart.metrics:
+        series = curves.series(metric)
+        if series is not None:
+            samples = series.samples()
+            found.append(Curve(metric, [sample.x for sample in samples], [sample.y for sample in samples]))
+    return found
+
+
+def notes_on(chart: Chart, curves: Curves, findings: Sequence[Finding] = ()) -> list[Cells]:
+    """What the chart comes to, in a line or two: peak, mean and verdict of bandwidth; the slowest rank."""
+    return [*_bandwidth(chart, curves, findings), *_slowest(chart, curves)]
+
+
+def _bandwidth(chart: Chart, curves: Curves, findings: Sequence[Finding]) -> Iterator[Cells]:
+    series = curves.series(BANDWIDTH) if chart.is_by_size else None
+    rows = [sample for sample in series.samples() if math.isfinite(sample.y)] if series is not None else []
+    if not rows:
+        return
+    best = max(rows, key=lambda sample: sample.y)
+    yield (
+        Span(f"peak {best.y:g} GB/s at {format_bytes(round(best.x))}", Tone.STRONG),
+        Span(f" · mean of all sizes {short_number(mean(sample.y for sample in rows))} GB/s"),
+    )
+    wrong = next((one for one in findings if one.result is CheckResult.FAILED), None)
+    if wrong is not None:
+        yield (Span(f"✗ {wrong.subject}: {wrong.detail}", Tone.BAD),)
+    elif findings:
+        told = next((one for one in findings if "GB/s" in one.detail), findings[0])
+        yield (Span(f"✓ {told.subject}: {told.detail}", Tone.GOOD),)
+
+
+def _slowest(chart: Chart, curves: Curves) -> Iterator[Cells]:
+    for metric in _STEP_TIMES:
+        times = {rank: value for rank, value in curves.latest(metric).items() if math.isfinite(value)}
+        if len(times) < 2 or (metric not in chart.metrics and chart.name != "loss"):
+            continue
+        usual, (rank, worst) = median(times.values()), max(times.items(), key=lambda item: item[1])
+        over = worst / usual - 1 if usual > 0 else 0.0
+        said = f"slowest: rank {rank}, {worst:.3g} {'ms' if metric.endswith('_ms') else 's'} a step"
+        if over >= _LAGS_BY:
+            yield (Span(f"▲ {said}, {over:.0%} over the median", Tone.WARN),)
+        else:
+            yield (Span(f"{said}; no rank lags behind", Tone.MUTED),)
+        return
