@@ -27,8 +27,7 @@ from actions.run.spoolformat import (
 CHUNK_BYTES = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class SpooledLine:
+class SpooledLine(msgspec.Struct, frozen=True, gc=False):
     """One line of one container."""
 
     at_ns: int

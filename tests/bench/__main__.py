@@ -1,54 +1,74 @@
 """`make bench`: the whole program against a fleet, in numbers, beside the bare client in the same run.
 
-    python -m tests.bench [--sizes 500/5000,5000/50000] [--kubeconfig FILE --nodes N] [--seconds S] [--output FILE]
+    python -m tests.bench [--sizes 500/5000,5000/50000] [--seconds S] [--runs N] [--output FILE]
+    python -m tests.bench --at FOLDER                      a fleet that tests.bench.realserver serves already
+    python -m tests.bench --kubeconfig FILE --nodes N      any cluster; churn is what happens there
 
-Without `--kubeconfig` a synthetic API server is started for each size. With it, the fleet is what that cluster has,
-and churn is what happens there. The result is JSON on stdout or in FILE.
+A real API server is built and started where there is Go, else the synthetic one; the result names which. It is JSON on
+stdout or in FILE.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
 import platform
 import sys
 import tempfile
 from pathlib import Path
 
-from tests.bench.measure import measure_fleet, measure_logs, measure_start
-from tests.bench.server import Target, running
+from tests.bench.logs import measure_logs
+from tests.bench.measure import machine, measure_fleet, measure_growth, measure_start
+from tests.bench.others import measure_others
+from tests.bench.server import best_kind, fleet_server
+from tests.bench.target import Target
 
 
 def main() -> int:
     """Measure what was asked for."""
-    parser = argparse.ArgumentParser(prog="make bench", description="The whole program in numbers.")
-    parser.add_argument("--sizes", default="500/5000,5000/50000", help="NODES/PODS, separated by commas")
-    parser.add_argument("--kubeconfig", type=Path, help="measure on this cluster instead of a synthetic one")
-    parser.add_argument("--nodes", type=int, default=0, help="how many nodes that cluster has")
-    parser.add_argument("--seconds", type=float, default=10.0, help="how long each load is watched")
-    parser.add_argument("--output", type=Path, help="where the JSON goes")
-    options = parser.parse_args()
-    result: dict[str, object] = {"machine": f"{os.cpu_count()} cores, Python {platform.python_version()}"}
-    with tempfile.TemporaryDirectory(prefix="eksml-bench-") as name:
-        folder = Path(name)
-        result["start"] = measure_start()
-        if options.kubeconfig:
-            target = Target(options.kubeconfig, options.nodes, churn=None)
-            result["cluster"] = measure_fleet(target, folder, seconds=options.seconds)
+    options = _options()
+    result: dict[str, object] = {"python": platform.python_version(), "begun_on": machine()}
+    result["start"] = measure_start()
+    with tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name:
+        if options.at or options.kubeconfig:
+            target = Target.read(options.at) if options.at else Target("given", str(options.kubeconfig), options.nodes)
+            result["cluster"] = _measured(target, options)
         else:
-            with running(1, 1, folder) as target:
-                result["logs"] = measure_logs(target)
+            kind = options.server or best_kind()
+            result["logs"] = measure_logs(kind, Path(name))
             for size in options.sizes.split(","):
                 nodes, _, pods = size.partition("/")
-                with running(int(nodes), int(pods), folder) as target:
-                    result[size] = measure_fleet(target, folder, seconds=options.seconds)
+                with fleet_server(kind, int(nodes), int(pods), Path(name)) as target:
+                    result[size] = _measured(target, options)
+    result["ended_on"] = machine()
     text = json.dumps(result, indent=2) + "\n"
     if options.output:
         options.output.write_text(text)
     else:
         sys.stdout.write(text)
     return 0
+
+
+def _measured(target: Target, options: argparse.Namespace) -> dict[str, object]:
+    found = measure_fleet(target, seconds=options.seconds, runs=options.runs)
+    found["others"] = measure_others(target, seconds=options.seconds)
+    if options.growth and target.control:
+        found["growth"] = measure_growth(target, minutes=options.growth)
+    return found
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="make bench", description="The whole program in numbers.")
+    parser.add_argument("--sizes", default="500/5000,5000/50000", help="NODES/PODS, separated by commas")
+    parser.add_argument("--server", choices=["real", "synthetic"], help="instead of the best that can be had")
+    parser.add_argument("--at", type=Path, help="measure on the fleet that is served in this folder")
+    parser.add_argument("--kubeconfig", type=Path, help="measure on this cluster")
+    parser.add_argument("--nodes", type=int, default=0, help="how many nodes that cluster has")
+    parser.add_argument("--seconds", type=float, default=15.0, help="how long each load is watched")
+    parser.add_argument("--runs", type=int, default=5, help="how often loading is measured")
+    parser.add_argument("--growth", type=float, default=0.0, metavar="MINUTES", help="also watch memory under churn")
+    parser.add_argument("--output", type=Path, help="where the JSON goes")
+    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -28,6 +28,16 @@ REQUESTS = (
 NAMESPACES = 25
 POOLS = 5
 _CREATED = "2026-11-20T08:00:00Z"
+_FIELDS: Document = {f'k:{{"name":"field-{n}"}}': {".": {}, "f:name": {}, "f:value": {}} for n in range(70)}
+_MANAGED_FIELDS = [
+    {
+        "manager": "kubelet",
+        "operation": "Update",
+        "apiVersion": "v1",
+        "fieldsType": "FieldsV1",
+        "fieldsV1": {"f:metadata": _FIELDS},
+    }
+]
 _FILL_BYTES = 4200
 """Of a pod's 6.7 KB of JSON, what nobody reads: managed fields, volumes, probes, environment."""
 
@@ -121,15 +131,12 @@ def as_json(document: Document) -> bytes:
 
 
 def full_pod(document: Document) -> Document:
-    """The pod with the many small fields that make up most of a real one."""
+    """A pod with the many small fields that make up most of a real one; anything else as it is."""
+    if document["kind"] != "Pod":
+        return document
     whole = copy.copy(document)
-    whole["metadata"] = document["metadata"] | {"managedFields": _managed_fields()}
+    whole["metadata"] = document["metadata"] | {"managedFields": _MANAGED_FIELDS}
     return whole
-
-
-def _managed_fields() -> list[Document]:
-    fields: Document = {f'k:{{"name":"field-{n}"}}': {".": {}, "f:name": {}, "f:value": {}} for n in range(70)}
-    return [{"manager": "kubelet", "operation": "Update", "fieldsV1": {"f:metadata": fields}}]
 
 
 def as_protobuf(document: Document) -> bytes:

@@ -1,6 +1,8 @@
-"""Many logs at once through our follower, or through a bare client: `python -m tests.bench.logs ours|bare KUBECONFIG`.
+"""Forty finished logs at once, through our follower and through a bare client, one after the other.
 
-It prints how many lines came, in how many seconds, for how much of a processor.
+    python -m tests.bench.logs ours|bare KUBECONFIG
+
+`ours` reads, cleans, filters for secrets and spools what it reads, merged by time, as a run's spool does.
 """
 
 from __future__ import annotations
@@ -8,7 +10,9 @@ from __future__ import annotations
 import asyncio
 import json
 import resource
+import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -16,50 +20,102 @@ from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.loglines import LogLine
 from actions.cluster.logs import LogFollower, LogSource
 from actions.cluster.session import KubeSession, Lane
-from tests.bench.apiserver import LOG_PODS
+from actions.run.spool import SpooledSource, SpoolWriter
+from actions.run.spoolreader import SpoolReader
+from tests.bench.loglines import LINES, NAMESPACE, PODS
+from tests.bench.others import measure_stern
+from tests.bench.server import log_server
+
+_ROOT = Path(__file__).parents[2]
+_NEEDLE = "loss=0"
+_STAGE = "train"
 
 
-class Counter:
-    """Takes lines, keeps none."""
+class Spooled:
+    """Lines of all pods as a run keeps them: filtered, written to disk with what is read in them, read back."""
 
-    def __init__(self) -> None:
-        self.lines = 0
+    def __init__(self, folder: Path) -> None:
+        self.lines = self.hits = 0
+        self._folder = folder
+        self._writer = SpoolWriter(folder, _STAGE)
 
-    def take(self, lines: list[LogLine]) -> None:
-        """Count a batch."""
+    def source(self, pod: str) -> SpooledSource:
+        """Where one pod's lines go."""
+        return self._writer.source(NAMESPACE, pod, "main", pod)
+
+    def take(self, source: SpooledSource, lines: list[LogLine]) -> None:
+        """Filter and write a batch."""
         self.lines += len(lines)
+        self.hits += sum(_NEEDLE in line.text for line in lines)
+        self._writer.write_lines(source, lines)
+
+    def read_back(self) -> int:
+        """How many lines the spool gives."""
+        reader, count, offset = SpoolReader(self._folder, _STAGE), 0, 0
+        while True:
+            lines, offset = reader.lines(offset)
+            if not lines:
+                return count
+            count += len(lines)
 
 
-async def _ours(session: KubeSession, counter: Counter, pod: str) -> None:
-    await LogFollower(session, LogSource("logs", pod, "main"), on_lines=counter.take).run()
+async def _ours(session: KubeSession, spool: Spooled, pod: str) -> None:
+    source = spool.source(pod)
+    follower = LogFollower(session, LogSource(NAMESPACE, pod, "main"), on_lines=lambda lines: spool.take(source, lines))
+    await follower.run()
 
 
-async def _bare(session: KubeSession, counter: Counter, pod: str) -> None:
-    query = {"container": "main", "follow": "true", "timestamps": "true"}
-    path = f"/api/v1/namespaces/logs/pods/{pod}/log"
+async def _bare(session: KubeSession, spool: Spooled, pod: str) -> None:
+    query = {"container": "main", "timestamps": "true"}
+    path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/log"
     rest = b""
     async with session.stream(path, query=query, accept="*/*", lane=Lane.LOGS) as stream:
         async for chunk in stream:
             *lines, rest = (rest + chunk).split(b"\n")
-            counter.lines += len([line.partition(b" ") for line in lines])
+            spool.lines += len([line.partition(b" ") for line in lines])
 
 
 async def main(way: str, kubeconfig: Path) -> None:
     """Read every log to its end."""
     session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig))
-    counter = Counter()
-    read = _ours if way == "ours" else _bare
-    began, cpu = time.perf_counter(), time.process_time()
-    await asyncio.gather(*(read(session, counter, f"pod-{index}") for index in range(LOG_PODS)))
-    took, used = time.perf_counter() - began, time.process_time() - cpu
+    with tempfile.TemporaryDirectory(prefix="eksml-bench-spool-") as folder:
+        spool = Spooled(Path(folder))
+        read = _ours if way == "ours" else _bare
+        began, cpu = time.perf_counter(), time.process_time()
+        await asyncio.gather(*(read(session, spool, f"pod-{index}") for index in range(PODS)))
+        if way == "ours" and spool.read_back() != spool.lines:
+            raise RuntimeError("the spool does not give what was written")
+        took, used = time.perf_counter() - began, time.process_time() - cpu
     await session.aclose()
     told = {
-        "lines": counter.lines,
-        "lines_per_second": round(counter.lines / took),
-        "cpu_us_per_line": round(used / counter.lines * 1e6, 2),
+        "lines": spool.lines,
+        "seconds": round(took, 2),
+        "cpu_us_per_line": round(used / spool.lines * 1e6, 2),
         "rss_peak_mb": round(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024, 1),
     }
     sys.stdout.write(json.dumps(told) + "\n")
+
+
+def measure_logs(kind: str, folder: Path) -> dict[str, object]:
+    """Both ways on one server, and stern where it is on PATH.
+
+    Args:
+        kind: Of server: `real` or `synthetic`.
+        folder: For its files.
+    """
+    with log_server(kind, folder) as target:
+        ours, bare = _read("ours", target.kubeconfig), _read("bare", target.kubeconfig)
+        found: dict[str, object] = {"server": target.server, "console": ours, "reference": bare}
+        found["stern"] = measure_stern(target.kubeconfig, lines=PODS * LINES)
+    found["ratios"] = {name: round(ours[name] / bare[name], 2) for name in ("seconds", "cpu_us_per_line")}
+    return found
+
+
+def _read(way: str, kubeconfig: str) -> dict[str, float]:
+    argv = [sys.executable, "-m", "tests.bench.logs", way, kubeconfig]
+    done = subprocess.run(argv, cwd=_ROOT, check=True, stdout=subprocess.PIPE)
+    told: dict[str, float] = json.loads(done.stdout)
+    return told
 
 
 if __name__ == "__main__":

@@ -1,21 +1,31 @@
-"""What is measured, one thing after the other."""
+"""The console on the node table of a fleet, and the bare client on the same fleet, in one run."""
 
 from __future__ import annotations
 
 import json
+import os
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
-from tests.bench.program import Program, environment, load
-from tests.bench.server import Target
+from tests.bench.program import Program, cpu_seconds_of, environment, load
+from tests.bench.target import Target
 
-_CHURN = {500: 200, 5000: 500}
+ROOT = Path(__file__).parents[2]
+CHURN = {500: 200}
+USUAL_CHURN = 500
+"""Pods that change a second."""
 _HEARTBEATS = 20
-_KEYS = 30
-_ROOT = Path(__file__).parents[2]
+_KEYS = 40
+_SETTLE_SECONDS = 6.0
+"""What is put off until the fleet is there (catalogue, credentials) is done by then."""
+
+Figures = dict[str, object]
 
 
 def measure_start() -> dict[str, float]:
@@ -25,58 +35,96 @@ def measure_start() -> dict[str, float]:
 
 def _help_seconds() -> float:
     began = time.perf_counter()
-    subprocess.run([sys.executable, "-m", "tui.cli", "--help"], cwd=_ROOT, check=True, stdout=subprocess.DEVNULL)
+    subprocess.run([sys.executable, "-m", "tui.cli", "--help"], cwd=ROOT, check=True, stdout=subprocess.DEVNULL)
     return time.perf_counter() - began
 
 
-def measure_fleet(target: Target, folder: Path, *, seconds: float) -> dict[str, object]:
-    """The console on the node table: start to complete, at rest, heart-beats, churn, keys; and the bare client."""
-    reference = _measure_reference(target, seconds=seconds)
-    home = folder / f"home-{target.nodes}"
-    home.mkdir()
-    stall_file = home / "stall"
-    argv = [sys.executable, "-m", "tests.bench.probe", str(stall_file)]
-    console: dict[str, object] = {}
-    with Program(
-        argv, environment(home, target.kubeconfig) | {"PYTHONPATH": str(_ROOT)}, stall_file=stall_file
-    ) as program:
-        console["first_frame_seconds"] = round(program.wait(rb"nodes") - program.began_at, 3)
-        program.wait(rb"%s nodes" % f"{target.nodes:,}".encode())
-        complete = program.wait(rb"\$[\d,]+\.\d\d/h") - program.began_at
-        console["complete_seconds"] = round(complete, 3)
-        console["load_cpu_seconds"] = round(program.cpu_seconds(), 2)
-        program.drain(2.0)
-        console["load_longest_stall_ms"] = round(program.longest_stall_ms(), 1)
+def measure_fleet(target: Target, *, seconds: float, runs: int) -> Figures:
+    """Start to complete, several times; then at rest, under heart-beats and churn, with keys, on the last one."""
+    loads: list[dict[str, float]] = []
+    references: list[dict[str, float]] = []
+    for _ in range(runs):
+        references.append(_reference_load(target))
+        with _console(target) as program:
+            loads.append(_load_of(program, target))
+    console: Figures = dict(_medians(loads))
+    reference: Figures = dict(_medians(references))
+    with _console(target) as program:
+        _load_of(program, target)
+        program.drain(_SETTLE_SECONDS)
         console["idle"] = load(program, seconds)
         console["idle_keys"] = _keys(program, target.nodes)
-        if target.churn is not None:
-            rate = _CHURN.get(target.nodes, 500)
-            target.churn(0, _HEARTBEATS)
-            console["heartbeats"] = load(program, seconds)
-            target.churn(rate, 0)
-            console["churn"] = load(program, seconds)
-            console["churn_keys"] = _keys(program, target.nodes)
-            program.type(b"2")
-            program.drain(2.0)
-            console["churn_on_pods"] = load(program, seconds)
-            target.churn(0, 0)
+        if target.control:
+            console |= _under_change(program, target, seconds=seconds)
         now, peak = program.memory_megabytes()
         console["rss_mb"], console["rss_peak_mb"] = round(now, 1), round(peak, 1)
-    return {"console": console, "reference": reference, "ratios": _ratios(console, reference)}
+    if target.control:
+        reference["churn_cpu_percent"] = _reference_churn(target, seconds=seconds)
+    ratios = _ratios(console, reference)
+    return {"server": target.server, "console": console, "reference": reference, "ratios": ratios}
 
 
-def measure_logs(target: Target) -> dict[str, object]:
-    """Forty finished logs at once, through our follower and through a bare client, one after the other."""
-    ours, bare = _read_logs("ours", target), _read_logs("bare", target)
-    ratio = ours["cpu_us_per_line"] / bare["cpu_us_per_line"]
-    return {"console": ours, "reference": bare, "ratios": {"cpu": round(ratio, 2)}}
+def measure_growth(target: Target, *, minutes: float) -> Figures:
+    """Resident memory through minutes of churn, after one of warming up."""
+    with _console(target) as program:
+        _load_of(program, target)
+        target.churn(churn_of(target), _HEARTBEATS)
+        program.drain(60.0)
+        readings = []
+        for _ in range(max(2, round(minutes * 4))):
+            readings.append(program.memory_megabytes()[0])
+            program.drain(15.0)
+        target.churn(0, 0)
+    slope = statistics.linear_regression(range(len(readings)), readings).slope * (len(readings) - 1)
+    return {"minutes": minutes, "growth_mb": round(slope, 2), "first_mb": readings[0], "last_mb": readings[-1]}
 
 
-def _read_logs(way: str, target: Target) -> dict[str, float]:
-    argv = [sys.executable, "-m", "tests.bench.logs", way, str(target.kubeconfig)]
-    done = subprocess.run(argv, cwd=_ROOT, check=True, stdout=subprocess.PIPE)
-    told: dict[str, float] = json.loads(done.stdout)
-    return told
+def churn_of(target: Target) -> float:
+    """Pods that are to change a second on a fleet of this size."""
+    return CHURN.get(target.nodes, USUAL_CHURN)
+
+
+@contextmanager
+def _console(target: Target) -> Iterator[Program]:
+    with tempfile.TemporaryDirectory(prefix="eksml-bench-home-", ignore_cleanup_errors=True) as name:
+        home = Path(name)
+        argv = [sys.executable, "-m", "tests.bench.probe", str(home / "stall")]
+        variables = environment(home, target.kubeconfig) | {"PYTHONPATH": str(ROOT)}
+        with Program(argv, variables, stall_file=home / "stall") as program:
+            yield program
+
+
+def _load_of(program: Program, target: Target) -> dict[str, float]:
+    """Start to complete: the full count of nodes, and the price, which needs all nodes and all pods."""
+    first_frame = program.wait(rb"nodes") - program.began_at
+    program.wait(rb"%s nodes" % f"{target.nodes:,}".encode())
+    complete = program.wait(rb"\$[\d,]+\.\d\d/h") - program.began_at
+    cpu = program.cpu_seconds()
+    program.drain(2.0)
+    wall, busy = program.longest_stall_ms()
+    return {
+        "first_frame_seconds": round(first_frame, 3),
+        "complete_seconds": round(complete, 3),
+        "load_cpu_seconds": round(cpu, 2),
+        "load_longest_stall_ms": wall,
+        "load_longest_stall_cpu_ms": busy,
+    }
+
+
+def _under_change(program: Program, target: Target, *, seconds: float) -> Figures:
+    found: Figures = {}
+    target.churn(0, _HEARTBEATS)
+    program.drain(1.0)
+    found["heartbeats"] = load(program, seconds)
+    target.churn(churn_of(target), 0)
+    program.drain(1.0)
+    found["churn"] = load(program, seconds)
+    found["churn_keys"] = _keys(program, target.nodes)
+    program.type(b"2")
+    program.drain(2.0)
+    found["churn_on_pods"] = load(program, seconds)
+    target.churn(0, 0)
+    return found
 
 
 def _keys(program: Program, nodes: int) -> dict[str, float]:
@@ -99,38 +147,62 @@ def _keys(program: Program, nodes: int) -> dict[str, float]:
     }
 
 
-def _measure_reference(target: Target, *, seconds: float) -> dict[str, float]:
-    """The bare client on the same cluster."""
-    argv = [sys.executable, "-m", "tests.bench.reference", str(target.kubeconfig)]
-    with subprocess.Popen(argv, cwd=_ROOT, stdout=subprocess.PIPE) as process:
+@contextmanager
+def _reference(target: Target) -> Iterator[tuple[int, dict[str, float]]]:
+    """The bare client, complete: its process, and what it told."""
+    argv = [sys.executable, "-m", "tests.bench.reference", target.kubeconfig]
+    with subprocess.Popen(argv, cwd=ROOT, stdout=subprocess.PIPE) as process:
         if process.stdout is None:
             raise RuntimeError("the reference client has no output")
         began = time.perf_counter()
         told = json.loads(process.stdout.readline())
-        complete = time.perf_counter() - began
-        churn_percent = 0.0
-        if target.churn is not None:
-            target.churn(_CHURN.get(target.nodes, 500), 0)
-            cpu = _cpu_seconds(process.pid)
-            time.sleep(seconds)
-            churn_percent = (_cpu_seconds(process.pid) - cpu) / seconds * 100
-            target.churn(0, 0)
+        yield (
+            process.pid,
+            {
+                "complete_seconds": round(time.perf_counter() - began, 3),
+                "load_cpu_seconds": round(told["cpu_seconds"], 2),
+            },
+        )
         process.terminate()
-    return {
-        "complete_seconds": round(complete, 3),
-        "load_cpu_seconds": round(told["cpu_seconds"], 2),
-        "churn_cpu_percent": round(churn_percent, 2),
+
+
+def _reference_load(target: Target) -> dict[str, float]:
+    with _reference(target) as (_, told):
+        return told
+
+
+def _reference_churn(target: Target, *, seconds: float) -> float:
+    with _reference(target) as (pid, _):
+        target.churn(churn_of(target), 0)
+        time.sleep(1.0)
+        cpu = cpu_seconds_of(pid)
+        time.sleep(seconds)
+        percent = (cpu_seconds_of(pid) - cpu) / seconds * 100
+        target.churn(0, 0)
+    return round(percent, 2)
+
+
+def _medians(readings: list[dict[str, float]]) -> dict[str, object]:
+    """The median of each figure, with all values of the one that has a bar."""
+    found: dict[str, object] = {
+        name: round(statistics.median(one[name] for one in readings), 3) for name in readings[0]
     }
+    found["complete_seconds_of_all"] = sorted(one["complete_seconds"] for one in readings)
+    return found
 
 
-def _cpu_seconds(pid: int) -> float:
-    fields = Path(f"/proc/{pid}/schedstat").read_text().split()
-    return int(fields[0]) / 1e9
+def _ratios(console: Mapping[str, object], reference: Mapping[str, object]) -> dict[str, float]:
+    def ratio(name: str) -> float:
+        return round(float(str(console[name])) / float(str(reference[name])), 2)
 
-
-def _ratios(console: dict[str, object], reference: dict[str, float]) -> dict[str, float]:
-    ratios = {"complete": float(str(console["complete_seconds"])) / reference["complete_seconds"]}
+    found = {"complete": ratio("complete_seconds"), "load_cpu": ratio("load_cpu_seconds")}
     churn = console.get("churn")
-    if isinstance(churn, dict) and reference["churn_cpu_percent"]:
-        ratios["churn_cpu"] = churn["cpu_percent"] / reference["churn_cpu_percent"]
-    return {name: round(value, 2) for name, value in ratios.items()}
+    percent = float(str(reference.get("churn_cpu_percent", 0)))
+    if isinstance(churn, dict) and percent:
+        found["churn_cpu"] = round(churn["cpu_percent"] / percent, 2)
+    return found
+
+
+def machine() -> dict[str, object]:
+    """What this is measured on, and what else it has to do."""
+    return {"cores": os.cpu_count(), "load_average": [round(one, 2) for one in os.getloadavg()]}

@@ -97,8 +97,7 @@ class Program:
 
     def cpu_seconds(self) -> float:
         """Used so far by all its threads."""
-        fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
-        return (int(fields[11]) + int(fields[12])) / _TICKS
+        return cpu_seconds_of(self.pid)
 
     def memory_megabytes(self) -> tuple[float, float]:
         """Resident now, and at most so far."""
@@ -107,16 +106,23 @@ class Program:
         )
         return tuple(int(status[name].split()[0]) / 1024 for name in ("VmRSS", "VmHWM"))  # type: ignore[return-value]
 
-    def longest_stall_ms(self) -> float:
-        """Since the last time this was asked."""
+    def longest_stall_ms(self) -> tuple[float, float]:
+        """Since the last time this was asked: by the clock, and what it cost of the processor."""
         if self._stall_file is None:
-            return 0.0
+            return 0.0, 0.0
         self._stall_file.unlink(missing_ok=True)
         os.kill(self.pid, signal.SIGUSR1)
         until = time.perf_counter() + 5
         while not self._stall_file.exists() and time.perf_counter() < until:
             self.read(0.02)
-        return float(self._stall_file.read_text().split()[0]) * 1000
+        wall, cpu = self._stall_file.read_text().split()
+        return round(float(wall) * 1000, 1), round(float(cpu) * 1000, 1)
+
+
+def cpu_seconds_of(pid: int) -> float:
+    """What a process has used so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / _TICKS
 
 
 def load(program: Program, seconds: float) -> dict[str, float]:
@@ -125,20 +131,23 @@ def load(program: Program, seconds: float) -> dict[str, float]:
     cpu, written, began = program.cpu_seconds(), program.bytes_read, time.perf_counter()
     program.drain(seconds)
     took = time.perf_counter() - began
+    used, sent = program.cpu_seconds() - cpu, program.bytes_read - written
+    wall, busy = program.longest_stall_ms()
     return {
-        "cpu_percent": round((program.cpu_seconds() - cpu) / took * 100, 2),
-        "terminal_kb_per_second": round((program.bytes_read - written) / took / 1024, 1),
-        "longest_stall_ms": round(program.longest_stall_ms(), 1),
+        "cpu_percent": round(used / took * 100, 2),
+        "terminal_kb_per_second": round(sent / took / 1024, 1),
+        "longest_stall_ms": wall,
+        "longest_stall_cpu_ms": busy,
     }
 
 
-def environment(home: Path, kubeconfig: Path) -> dict[str, str]:
+def environment(home: Path, kubeconfig: str) -> dict[str, str]:
     """A small clean environment, so that nothing of this machine's configuration is measured."""
     return {
         "PATH": f"{Path(sys.executable).parent}:/usr/bin:/bin",
         "HOME": str(home),
         "XDG_STATE_HOME": str(home / "state"),
-        "KUBECONFIG": str(kubeconfig),
+        "KUBECONFIG": kubeconfig,
         "TERM": "xterm-256color",
         "COLORTERM": "truecolor",
         "LANG": "C.UTF-8",

@@ -1,53 +1,71 @@
-"""Starting and steering the synthetic API server."""
+"""Starting an API server with a fleet: a real one where it can be built, else the synthetic one."""
 
 from __future__ import annotations
 
 import subprocess
 import sys
 import time
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
-import yaml
+from tests.bench.target import DESCRIPTION, Target
+from tests.realcluster.harness.parts import build_all, has_go
 
-_START_SECONDS = 120.0
+_START_SECONDS = 300.0
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """A cluster to measure on. `churn` sets how many pods and nodes change a second; `None` where we cannot."""
-
-    kubeconfig: Path
-    nodes: int
-    churn: Callable[[int, int], None] | None
+def best_kind() -> str:
+    """The kind of server that can be had here: `real` or `synthetic`."""
+    if not has_go():
+        return "synthetic"
+    build_all()
+    return "real"
 
 
 @contextmanager
-def running(nodes: int, pods: int, folder: Path) -> Iterator[Target]:
-    """A synthetic API server for as long as the context is open."""
-    home = folder / f"server-{nodes}"
+def fleet_server(kind: str, nodes: int, pods: int, folder: Path) -> Iterator[Target]:
+    """A server with so many nodes and pods for as long as the context is open.
+
+    Args:
+        kind: `real` or `synthetic`.
+        nodes: How many.
+        pods: How many.
+        folder: For its files.
+
+    Raises:
+        RuntimeError: It did not start.
+    """
+    module = "realserver" if kind == "real" else "apiserver"
+    with _running(module, [str(nodes), str(pods)], folder / f"fleet-{nodes}") as target:
+        yield target
+
+
+@contextmanager
+def log_server(kind: str, folder: Path) -> Iterator[Target]:
+    """A server with forty finished logs, likewise.
+
+    Raises:
+        RuntimeError: It did not start.
+    """
+    module, sizes = ("reallogs", []) if kind == "real" else ("apiserver", ["1", "1"])
+    with _running(module, sizes, folder / "logs") as target:
+        yield target
+
+
+@contextmanager
+def _running(module: str, sizes: list[str], home: Path) -> Iterator[Target]:
     home.mkdir()
-    argv = [sys.executable, "-m", "tests.bench.apiserver", str(nodes), str(pods), str(home)]
+    argv = [sys.executable, "-m", f"tests.bench.{module}", *sizes, str(home)]
     with subprocess.Popen(argv, stdin=subprocess.PIPE) as process:
-        kubeconfig = home / "kubeconfig"
         until = time.monotonic() + _START_SECONDS
-        while not kubeconfig.exists():
+        while not (home / DESCRIPTION).exists():
             if process.poll() is not None or time.monotonic() > until:
-                raise RuntimeError("the synthetic API server did not start")
+                raise RuntimeError(f"tests.bench.{module} did not start")
             time.sleep(0.05)
-        address = yaml.safe_load(kubeconfig.read_text())["clusters"][0]["cluster"]["server"]
-
-        def churn(pods_a_second: int, nodes_a_second: int) -> None:
-            query = f"pods={pods_a_second}&nodes={nodes_a_second}"
-            with urllib.request.urlopen(f"{address}/bench/churn?{query}") as answer:
-                answer.read()
-
         try:
-            yield Target(kubeconfig, nodes, churn)
+            yield Target.read(home)
         finally:
             if process.stdin is not None:
                 process.stdin.close()
-            process.wait(10)
+            process.wait(30)
