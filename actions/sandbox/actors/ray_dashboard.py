@@ -6,6 +6,7 @@ The real operator reaches it by the head's Service; a client of the API reaches 
 from __future__ import annotations
 
 import asyncio
+import re
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -18,6 +19,7 @@ from actions.sandbox.actors.ray_names import CLUSTER, HEAD, NODE_TYPE
 
 _PORT = 8265
 _DEADLINE_SECONDS = 10.0
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})\r\n", re.IGNORECASE)
 _TERMINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
 
 
@@ -113,9 +115,20 @@ async def _exchange(port: int, method: str, path: str, body: bytes) -> bytes:
         head = f"{method} {path} HTTP/1.1\r\nHost: dashboard\r\nConnection: close\r\nContent-Length: {len(body)}\r\n"
         writer.write(f"{head}Content-Type: application/json\r\n\r\n".encode() + body)
         await writer.drain()
-        return await reader.read()
+        return await _read_answer(reader)
     finally:
         writer.close()
+
+
+async def _read_answer(reader: asyncio.StreamReader) -> bytes:
+    """A whole answer, by the length that it tells: not every kubelet passes on that the other side has closed."""
+    head = b""
+    try:
+        head = await reader.readuntil(b"\r\n\r\n")
+        told = _LENGTH.search(head)
+        return head + (await reader.readexactly(int(told[1])) if told else await reader.read())
+    except asyncio.IncompleteReadError as cut:
+        return head + cut.partial
 
 
 def _parse(answer: bytes, address: DashboardAddress) -> tuple[int, bytes]:
