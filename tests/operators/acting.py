@@ -36,7 +36,7 @@ async def create(world: World, manifests: list[Document]) -> None:
 
 
 async def _end_pod(world: World, found: re.Match[str]) -> None:
-    pod = world.find("Pod", found[1])
+    pod = await world.started(found[1])
     await world.client.patch_status(PODS, pod, ended(pod, found[2], int(found[3])))
 
 

@@ -99,7 +99,7 @@ async def _scale(world: World, found: re.Match[str]) -> None:
 
 
 async def _edit(world: World, found: re.Match[str]) -> None:
-    await world.client.patch(RAY_JOBS, f"default/{found[1]}", {"spec": {"entrypoint": "python3 another.py"}})
+    await world.client.patch(RAY_JOBS, f"default/{found[1]}", {"spec": {"entrypoint": "python3 other.py"}})
 
 
 async def _create_selected(world: World, found: re.Match[str]) -> None:

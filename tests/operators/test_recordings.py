@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.operators.kuberay import KUBERAY
 from tests.operators.mpi import MPI
 from tests.operators.operator import FIXTURES, Operator
 from tests.operators.replay import replayed
 from tests.operators.training import TRAINING
 from tests.operators.volcano import VOLCANO
 
-OPERATORS = (TRAINING, MPI, VOLCANO)
+OPERATORS = (TRAINING, MPI, KUBERAY, VOLCANO)
 """Every operator that has recordings; a new one is added here."""
 
 _RECORDED = Path(__file__).parents[3] / "shared" / "data" / "operators"

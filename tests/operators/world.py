@@ -76,6 +76,16 @@ class World:
             raise KeyError(f"{kind} {name}")
         return found
 
+    async def started(self, name: str) -> Document:
+        """A pod by its (hidden) name, once the kubelet has said that it runs; a pod that is held back at once."""
+        while True:
+            pod = self.find("Pod", name)
+            is_held = HOLD in (pod["metadata"].get("annotations") or {})
+            if is_held or (pod.get("status") or {}).get("phase", "Pending") != "Pending":
+                return pod
+            self.changed.clear()
+            await self.changed.wait()
+
     def soon(self, work: Coroutine[Any, Any, Any]) -> None:
         """Have something done beside."""
         task = asyncio.create_task(work)
