@@ -47,7 +47,7 @@ def exported(**given: Scalar) -> dict[str, str | None]:
     [("g5.8xlarge", 1, 1, "0"), ("g5.48xlarge", 8, 1, "0"), ("p4d.24xlarge", 8, 4, "1"), ("p5.48xlarge", 8, 32, "1")],
 )
 def test_everything_follows_from_the_instance_type(instance_type: str, gpus: int, efa: int, rdma: str) -> None:
-    given = {"instance_type": instance_type, "nodes": 3}
+    given: dict[str, Scalar] = {"instance_type": instance_type, "nodes": 3}
     for stage in _JOBS:
         spec = job(stage, **given)["spec"]
         worker = container_of(stage, "Worker", **given)
@@ -67,7 +67,7 @@ def test_who_insists_on_rdma_gets_it(said: str, rdma: str) -> None:
 
 
 def test_fewer_gpus_and_interfaces_than_a_node_has_can_be_asked_for_but_not_more() -> None:
-    given = {"instance_type": "p5.48xlarge", "gpus_per_worker": 4, "efa_per_worker": 16}
+    given: dict[str, Scalar] = {"instance_type": "p5.48xlarge", "gpus_per_worker": 4, "efa_per_worker": 16}
     limits = container_of("nccl", "Worker", **given)["resources"]["limits"]
     assert (limits["nvidia.com/gpu"], limits["vpc.amazonaws.com/efa"]) == (4, 16)
     for name in ("gpus_per_worker", "efa_per_worker"):
@@ -92,7 +92,13 @@ def test_the_test_has_the_options_of_the_guide() -> None:
 
 
 def test_parameters_reach_the_places_of_the_options() -> None:
-    given = {"min_bytes": 1024, "max_bytes": "1G", "step_factor": 4, "check_values": 0, "iterations": 7}
+    given: dict[str, Scalar] = {
+        "min_bytes": 1024,
+        "max_bytes": "1G",
+        "step_factor": 4,
+        "check_values": 0,
+        "iterations": 7,
+    }
     request = request_of(container_of("nccl", "Launcher", **given)["args"])
     assert " ".join(request.command[1:]) == "-b 1024 -e 1G -f 4 -g 1 -c 0 -n 7"
 
