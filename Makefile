@@ -18,7 +18,7 @@ $(STAMP): requirements.lock pyproject.toml
 
 demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the BioNeMo rehearsal
 	@if [ -t 0 ] && [ -t 1 ]; then exec $(BIN)/eksml-tui --demo; \
-	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo.yaml --report - --artifacts $(VENV)/demo; fi
+	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo-esm1nv.yaml --report - --artifacts $(VENV)/demo; fi
 
 test: $(STAMP)  ## all tests
 	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile

@@ -75,6 +75,12 @@ async def run_on_volume(connection: Connection, volume: Volume, script: Script, 
     return await _run_job(connection, volume, script(volume.mount), run_id=run_id, clock=clock)
 
 
+def below(path: str, mount: str, actual_mount: str) -> str:
+    """A path of the blueprint's as a container sees it that mounts the volume elsewhere."""
+    rest = path.removeprefix(mount.rstrip("/")).lstrip("/")
+    return f"{actual_mount.rstrip('/')}/{rest}".rstrip("/") or "/"
+
+
 async def _places(connection: Connection, volume: Volume, run_id: str) -> AsyncIterator[_Place]:
     """Running containers of the run that mount the claim."""
     pods = await list_objects(

@@ -16,6 +16,7 @@ from actions.cloud.token import token_factory
 from actions.run.access import ClusterAccess
 from actions.run.auditing import audit_cluster, kept_on_purpose
 from actions.run.draining import drain_nodes
+from actions.run.exporting import remove_ended_exports
 from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
 from actions.run.handler import StageHandler, StageJournal
@@ -87,7 +88,8 @@ class Site:
         return await drain_nodes(self.work(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))
 
     async def audit(self, view: RunView) -> AuditReport:
-        work = self.work(view, view.stages[0], _Silent())
+        work = self.looking(view)
+        await remove_ended_exports(work)
         kept = frozenset() if view.deletes_data else kept_stages(view.stages)
         leftovers: list[str] = []
         retained = list(kept_on_purpose(view))
@@ -104,6 +106,14 @@ class Site:
     async def aclose(self) -> None:
         if self._access is not None:
             await self._access.aclose()
+
+    def looking(self, view: RunView) -> StageWork:
+        """What looks at a run and changes nothing works with; its stage does not matter.
+
+        Raises:
+            BlueprintError: The run's copy of its blueprint cannot be used.
+        """
+        return self.work(view, view.stages[0], _Silent())
 
     def work(self, view: RunView, stage: StageView, journal: StageJournal) -> StageWork:
         """What a handler of this stage works with.

@@ -12,7 +12,7 @@ import pytest
 
 from tests.support.program import Program
 
-SCRIPT = Path(__file__).parents[2] / "assets" / "scripts" / "bionemo.yaml"
+SCRIPT = Path(__file__).parents[2] / "assets" / "scripts" / "bionemo-esm1nv.yaml"
 KINDS = (
     "pods,jobs,pytorchjobs,services,persistentvolumeclaims,persistentvolumes,deployments,configmaps,secrets,nodepools"
 )

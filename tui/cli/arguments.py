@@ -65,6 +65,7 @@ def parser() -> argparse.ArgumentParser:
     _read(commands)
     _blueprints(commands)
     _validate(commands)
+    _mirror(commands)
     _plan(commands)
     _runs(commands)
     _sandbox(commands)
@@ -160,6 +161,15 @@ def _validate(commands: Commands) -> None:
     validate.add_argument("folder", type=Path, nargs="+")
 
 
+def _mirror(commands: Commands) -> None:
+    mirror = commands.add_parser("mirror", help="fill a folder with the operators that blueprints pin")
+    mirror.add_argument("name", nargs="*", metavar="NAME", help="operators, or blueprints (default: all)")
+    mirror.add_argument("--to", type=Path, metavar="DIR", help="the mirror (default: mirror in the settings folder)")
+    mirror.add_argument("--from", dest="source", type=Path, metavar="FILE", help="take this file instead of a download")
+    mirror.add_argument("--check", action="store_true", help="only look at what is there")
+    mirror.add_argument("--output", "-o", choices=("table", "json"), default="table")
+
+
 def _plan(commands: Commands) -> None:
     plan = commands.add_parser("plan", help="what a launch would make, and what it would cost")
     plan.add_argument("blueprint")
@@ -192,6 +202,13 @@ def _runs(commands: Commands) -> None:
     approve.add_argument("--plan", default="", metavar="HASH", help="only this plan")
     runbook = verbs.add_parser("runbook", help="the commands that its stages stand for, as Markdown")
     runbook.add_argument("run")
+    results = verbs.add_parser("results", help="what it has made, where it lies")
+    results.add_argument("run")
+    results.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    export = verbs.add_parser("export", help="copy what it has made to S3, by a Job")
+    export.add_argument("run")
+    export.add_argument("--to", required=True, metavar="s3://BUCKET/PREFIX")
+    export.add_argument("--service-account", default="", metavar="NAME", help="of the Job's pod (default: default)")
     retry = verbs.add_parser("retry", help="try its failed stage again")
     retry.add_argument("run")
     teardown = verbs.add_parser("teardown", help="remove what it made, then audit")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 import sys
 import time
 from argparse import Namespace
@@ -13,9 +15,12 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.untrusted import plain_text
 from actions.run.client import find_run, list_runs, load_run, start_runner, wish
+from actions.run.creation import load_environment
 from actions.run.reader import RunReader
 from actions.run.records import WishKind
 from actions.run.report import run_json, run_table, runs_json, runs_table
+from actions.run.results import export_results, list_results
+from actions.run.resultsreport import results_json, results_table
 from actions.run.runbook import runbook
 from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.view import RunState, RunView, StageState
@@ -39,6 +44,8 @@ def run(options: Namespace) -> int:
         "logs": _logs,
         "resume": _resume,
         "runbook": _runbook,
+        "results": _results,
+        "export": _export,
         "approve": _approve,
         "teardown": _teardown,
         "cancel": lambda chosen: _wish(chosen, WishKind.CANCEL),
@@ -65,6 +72,27 @@ def _show(options: Namespace) -> int:
 def _runbook(options: Namespace) -> int:
     sys.stdout.write(runbook(find_run(options.run)))
     return 0
+
+
+def _results(options: Namespace) -> int:
+    folder = _entered(options)
+    listing = asyncio.run(list_results(folder, SystemClock()))
+    sys.stdout.write(results_json(listing) if options.output == "json" else results_table(listing))
+    return 0
+
+
+def _export(options: Namespace) -> int:
+    folder = _entered(options)
+    done = export_results(folder, options.to, SystemClock(), on_line=_say, service_account=options.service_account)
+    _say(asyncio.run(done))
+    return 0
+
+
+def _entered(options: Namespace) -> Path:
+    """The run's folder; this process then speaks to the AWS that the run was launched into."""
+    folder = find_run(options.run)
+    os.environ.update({**load_environment(folder), **_environment(options)})
+    return folder
 
 
 def _resume(options: Namespace) -> int:

@@ -6,7 +6,7 @@ import shlex
 
 from actions.base.errors import ConsoleError
 from actions.run.checks.seen import Seen, failed, passed, unknown
-from actions.run.onvolume import Script, Volume, run_on_volume
+from actions.run.onvolume import Script, Volume, below, run_on_volume
 from actions.run.work import StageWork
 
 _KIB_PER_GIB = 1 << 20
@@ -48,12 +48,6 @@ async def see_files(work: StageWork, volume: Volume, *, folder: str, pattern: st
         return unknown(f"Nobody could count the files in {folder}.")
     said = f"{count} files {pattern} lie in {folder}, {at_least} wanted."
     return passed(said) if count >= at_least else failed(said)
-
-
-def below(path: str, mount: str, actual_mount: str) -> str:
-    """A path of the blueprint's as a container sees it that mounts the volume elsewhere."""
-    rest = path.removeprefix(mount.rstrip("/")).lstrip("/")
-    return f"{actual_mount.rstrip('/')}/{rest}".rstrip("/") or "/"
 
 
 def free_gib_of(text: str) -> float | None:

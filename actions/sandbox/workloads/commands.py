@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from actions.sandbox.workloads import ends, finding, mpirun, neuron_ls, neuron_monitor, neuron_top, nvidia_smi
+from actions.sandbox.workloads import awscli, ends, finding, mpirun, neuron_ls, neuron_monitor, neuron_top, nvidia_smi
 from actions.sandbox.workloads.program import Program, Step
 from actions.sandbox.workloads.terminal import Inside
 
@@ -251,7 +251,7 @@ _EVERYWHERE: dict[str, Command] = {
     "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": finding.df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
     "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
-    "mpirun": _mpirun, "mpiexec": _mpirun,
+    "mpirun": _mpirun, "mpiexec": _mpirun, "aws": awscli.aws,
 }  # fmt: skip
 
 

@@ -14,7 +14,8 @@ import math
 import random
 from dataclasses import dataclass
 
-from actions.sandbox.workloads import lightning, nccl
+from actions.sandbox.workloads import cuda, lightning, nccl
+from actions.sandbox.workloads.gpu_models import model_of
 from actions.sandbox.workloads.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
 from actions.sandbox.workloads.torchrun import group_of, newest_step, node_rank
 
@@ -22,6 +23,10 @@ _STEP_SECONDS = 0.3
 _VALIDATION_BATCHES = 50
 _VALIDATION_SECONDS = 3.0
 _LOG_EVERY = 10
+_DRIVER_MIB = 512
+_MIB_BEFORE_SAMPLES = 1310
+_MIB_A_SAMPLE = 215.25
+"""From 3032 MiB in use at a micro batch of 8."""
 _WAITING = GpuLoad(0, 0)
 _LOADED = GpuLoad(4, 1310)
 _TRAINING = GpuLoad(95, 3032)
@@ -94,7 +99,7 @@ def _attempt(container: Container, settings: Settings, attempt: int) -> Program:
     yield Step(0.1, meeting=Meeting(group, settings.pods))
     problem = _problem(container, settings)
     if problem:
-        yield Step(2.0, problem, True)
+        yield Step(2.0, problem, True, _WAITING)
         return 1
     rank = node_rank(container) * settings.processes
     yield Step(3.0, load=_LOADED)
@@ -106,9 +111,24 @@ def _attempt(container: Container, settings: Settings, attempt: int) -> Program:
         yield Step(0.03, line + "\n")
     if rank == 0:
         yield from _opening(settings)
+    needed = _MIB_BEFORE_SAMPLES + round(settings.micro_batch * _MIB_A_SAMPLE)
+    total = model_of(container.instance_type).total_mib - _DRIVER_MIB
+    if needed > total:
+        yield Step(2.0, _first_step_fails(container, settings, total), True, _WAITING)
+        return 1
     yield from _epoch(container, settings, rank)
     yield Step(1.0, load=_WAITING)
     return 0
+
+
+def _first_step_fails(container: Container, settings: Settings, total_mib: int) -> str:
+    free = 500 + container.seed % 300
+    asked = settings.micro_batch * _MIB_A_SAMPLE / 6 / 1024
+    return (
+        "Traceback (most recent call last):\n"
+        '  File "/workspace/bionemo/examples/protein/esm1nv/pretrain.py", line 78, in main\n'
+        "    trainer.fit(model)\n"
+    ) + cuda.out_of_memory(device=0, total_mib=total_mib, free_mib=free, asked_gib=asked)
 
 
 def _opening(settings: Settings) -> Program:

@@ -29,6 +29,7 @@ _WHOLE_DAY = 86_400.0
 
 _IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]], ...] = (
     (uniref50.is_wanted_by, uniref50.prepare),
+    (uniref50.makes_sample, uniref50.make_sample),
     (esm1nv.is_wanted_by, esm1nv.train),
     (nemo_vocabulary.is_wanted_by, nemo_vocabulary.fetch),
     (nemo_pile.is_wanted_by, nemo_pile.prepare),

@@ -5,6 +5,7 @@ Source: PyTorch 2.2 (`CUDACachingAllocator.cpp`, `ProcessGroupNCCL.cpp`), aws-of
 
 from __future__ import annotations
 
+from actions.sandbox.workloads import cuda
 from actions.sandbox.workloads.nemo_settings import Settings
 from actions.sandbox.workloads.program import Container
 
@@ -77,15 +78,8 @@ def out_of_memory(settings: Settings, *, device: int) -> str:
     if settings.needed_mib <= total:
         return ""
     free = 700 + device * 37
-    used = total - free
     asked = settings.micro_batch * settings.sequence * 51200 * 4 / settings.tensor_parallel / (1 << 30)
-    return (
-        f"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate {max(asked, 0.4):.2f} GiB. GPU {device}"
-        f" has a total capacity of {total / 1024:.2f} GiB of which {free / 1024:.2f} GiB is free. Process 103 has"
-        f" {used / 1024:.2f} GiB memory in use. Of the allocated memory {(used - 1900) / 1024:.2f} GiB is allocated by"
-        " PyTorch, and 1.12 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory is large try"
-        " setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation.\n"
-    )
+    return cuda.out_of_memory(device=device, total_mib=total, free_mib=free, asked_gib=max(asked, 0.4))
 
 
 def watchdog(rank: int, *, sequence: int, moment: str) -> str:

@@ -29,6 +29,29 @@ def is_wanted_by(container: Container) -> bool:
     return "uniref50" in container.command_line.lower()
 
 
+def makes_sample(container: Container) -> bool:
+    """Whether this container's command makes proteins up."""
+    return "ROWS" in container.environment and "sample.py" in container.command_line
+
+
+def make_sample(container: Container) -> Program:
+    """Made-up proteins in the files that the training reads."""
+    root = container.environment.get("DATA_PATH", "/fsx")
+    yield Step(2.0)
+    for split in _SPLITS:
+        folder, count = f"{root}/processed/{split}", _file_count(container)
+        yield Step(0.5, f"Writing {count} files of {container.environment['ROWS']} made-up proteins to {folder}\n")
+        for index in range(count):
+            yield Step(_WRITE_SECONDS)
+            container.files.write(f"{folder}/x{index:03d}.csv", _sample_text(split, index), size_bytes=300_000)
+    yield Step(0.2, "Sample complete\n")
+    return 0
+
+
+def _sample_text(split: str, index: int) -> bytes:
+    return f"record_id,record_name,sequence_length,sequence\n0,made_up_{split}_{index}_0,8,MEEITQIK\n".encode()
+
+
 def prepare(container: Container) -> Program:
     """Print what the job prints and leave the files that it leaves. Ends with 0."""
     log = _NemoLog(container.started_at)

@@ -57,7 +57,8 @@ def test_an_existing_cluster_costs_only_what_the_run_adds() -> None:
     blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
     plan = plan_of(blueprint, bind(blueprint, {}, existing_cluster=True), PRICES)
 
-    assert [stage.id for stage in plan.stages if stage.is_skipped] == ["network", "provision", "filesystem", "volumes"]
+    skipped = [stage.id for stage in plan.stages if stage.is_skipped]
+    assert skipped == ["network", "provision", "filesystem", "volumes", "sample"]
     assert plan.stages[-1].usd_per_hour == Decimal("11.0")
     assert plan.unpriced == ()
 

@@ -14,7 +14,8 @@ from actions.run.checks.account import reservation_seen, see_capacity
 from actions.run.checks.cluster import nodes_seen, version_seen
 from actions.run.checks.internet import Image, image_of, see_huggingface, see_image
 from actions.run.checks.machine import see_tool
-from actions.run.checks.volume import below, free_gib_of
+from actions.run.checks.volume import free_gib_of
+from actions.run.onvolume import below
 from actions.run.records import CheckResult
 
 EFA = "vpc.amazonaws.com/efa"

@@ -1,0 +1,147 @@
+"""Results of a run, listed and exported on the sandbox; and checks that have to look at its volume."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.session import ClusterTarget
+from actions.run.launch import create_run
+from actions.run.records import CheckResult
+from actions.run.results import export_results, list_results
+from actions.run.resultsreport import results_json, results_table
+from actions.run.view import RunState
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import a_sandbox
+from tests.faults.test_stages import BLUEPRINT, carry_out, torn_down
+
+CLOCK = SystemClock()
+
+STAGES = """
+  - id: work
+    kind: job
+    title: Work
+    needs: [objects]
+    expect: 1s..5s
+    manifests: [work.yaml]
+    target: {api_version: batch/v1, kind: Job, name: NAME}
+  - id: look
+    kind: check
+    title: Look
+    needs: [work]
+    expect: 1s..5s
+    checks:
+      - {check: files, title: files, claim: NAME, mount: /data, folder: /data/out, pattern: "*.ckpt", at_least: 2}
+      - {check: files, title: more, claim: NAME, mount: /data, folder: /data/none, at_least: 1, is_required: false}
+      - {check: disk, title: room, claim: NAME, mount: /data, free_gib: 10}
+"""
+
+VOLUME = """
+apiVersion: v1
+kind: PersistentVolume
+metadata: {name: NAME}
+spec:
+  accessModes: [ReadWriteMany]
+  capacity: {storage: 1200Gi}
+  storageClassName: ""
+  csi: {driver: fsx.csi.aws.com, volumeHandle: fs-1}
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: NAME}
+spec:
+  accessModes: [ReadWriteMany]
+  storageClassName: ""
+  volumeName: NAME
+  resources: {requests: {storage: 1200Gi}}
+"""
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: NAME}
+spec:
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - name: main
+          image: example.com/work
+          command: [sh, -c, "mkdir -p /data/out/sub; echo one > /data/out/a.ckpt; echo two > '/data/out/sub/b c.ckpt'"]
+          volumeMounts: [{name: data, mountPath: /data}]
+      volumes: [{name: data, persistentVolumeClaim: {claimName: NAME}}]
+"""
+
+
+@pytest.fixture(scope="module")
+def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with a_sandbox("results", speed=20.0) as running:
+            yield running
+
+
+def a_run(tmp_path: Path, sandbox: RunningSandbox, *, results: str) -> Path:
+    source = tmp_path / "small"
+    source.mkdir()
+    name = tmp_path.name.replace("_", "-")[:40].strip("-")
+    text = BLUEPRINT.replace("stages:", f"{results}\nstages:") + STAGES
+    (source / "blueprint.yaml").write_text(text.replace("NAME", name))
+    (source / "objects.yaml").write_text(VOLUME.replace("NAME", name))
+    (source / "work.yaml").write_text(JOB.replace("NAME", name))
+    blueprint = load_blueprint(source)
+    return create_run(
+        blueprint,
+        bind(blueprint, {}),
+        target=ClusterTarget(sandbox.kubeconfig),
+        environment={},
+        clock=CLOCK,
+        home=tmp_path / "runs",
+    )
+
+
+async def test_results_are_counted_listed_and_exported(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    folder = a_run(tmp_path, sandbox, results="results: {claim: NAME, mount: /data, folder: /data/out}")
+    view = await carry_out(folder)
+    assert view.state is RunState.SUCCEEDED, view.stage("look").message
+    found = {finding.subject: (finding.result, finding.detail) for finding in view.stage("look").findings}
+    assert found["files"] == (CheckResult.PASSED, "2 files *.ckpt lie in /data/out, 2 wanted.")
+    assert found["more"][0] is CheckResult.FAILED
+    assert found["room"][0] is CheckResult.PASSED
+
+    listing = await list_results(folder, CLOCK)
+    assert [(file.path, file.size_bytes) for file in listing.files] == [("a.ckpt", 4), ("sub/b c.ckpt", 4)]
+    assert "2 files, 8 B, in /data/out" in results_table(listing)
+    assert '"path": "sub/b c.ckpt"' in results_json(listing)
+
+    said: list[str] = []
+    done = await export_results(folder, "s3://bucket/prefix", CLOCK, on_line=said.append)
+    assert done == "The results are in s3://bucket/prefix."
+    assert "upload: /data/out/a.ckpt to s3://bucket/prefix/a.ckpt" in said
+    with pytest.raises(RefusedError, match="copy to s3://denied-bucket failed"):
+        await export_results(folder, "s3://denied-bucket", CLOCK, on_line=said.append)
+
+    view = await torn_down(folder)
+    assert view.state is RunState.TORN_DOWN
+    assert view.audit is not None
+    assert view.audit.leftovers == ()
+
+
+async def test_a_blueprint_without_results_says_so(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    folder = a_run(tmp_path, sandbox, results="")
+    with pytest.raises(MissingError, match="does not say where its results lie"):
+        await list_results(folder, CLOCK)
+
+
+@pytest.mark.parametrize(
+    "target", ["nowhere", "s3://", "s3://A_B/x", "https://bucket.s3.amazonaws.com/x", "s3://b/a;b"]
+)
+async def test_only_an_address_in_s3_is_a_target(tmp_path: Path, target: str) -> None:
+    with pytest.raises(ConfigError, match="is no address in S3"):
+        await export_results(tmp_path, target, CLOCK, on_line=print)
