@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,11 +36,30 @@ def operator_manifests(source: Source, mirrors: Sequence[Path], *, shipped: str 
     for folder in folders:
         path = folder / source.name / source.version / MANIFEST_FILE
         if path.is_file():
-            return [dict(item.value) for item in parse_manifests(_checked(path, source), file=str(path))]
+            found = [dict(item.value) for item in parse_manifests(_checked(path, source), file=str(path))]
+            return [_adapted(each, source) for each in found if _name_of(each) not in source.without]
     raise MissingError(
         f"{source.name} {source.version} is in no mirror.",
-        hint=f"Put its {MANIFEST_FILE} and {SUM_FILE} into {folders[0] / source.name / source.version}.",
+        hint=f"Fill one: eksml-tui mirror {source.name}; or put its {MANIFEST_FILE} and {SUM_FILE} into "
+        f"{folders[0] / source.name / source.version}.",
     )
+
+
+def _name_of(manifest: Manifest) -> str:
+    return f"{manifest.get('kind')}/{(manifest.get('metadata') or {}).get('name')}"
+
+
+def _adapted(manifest: Manifest, source: Source) -> Manifest:
+    """The manifest with the arguments that the blueprint adds to its containers, each once."""
+    if manifest.get("kind") != "Deployment" or not source.arguments:
+        return manifest
+    adapted = copy.deepcopy(manifest)
+    for container in adapted.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or ():
+        added = source.arguments.get(container.get("name", ""), ())
+        given = container.get("args") or []
+        if added:
+            container["args"] = [*given, *(argument for argument in added if argument not in given)]
+    return adapted
 
 
 def _checked(path: Path, source: Source) -> bytes:

@@ -146,6 +146,12 @@ class Source(Part, frozen=True, kw_only=True):
     """Where the pinned release is; empty where it can only come from a mirror."""
     sha256: str
     """Of the file at `url`, hex. Empty as long as nobody has recorded it: then only a mirror serves it."""
+    made_by: str = ""
+    """The command that makes the file, where the release has none: for people."""
+    without: tuple[str, ...] = ()
+    """Objects of the file that are not applied, as `Kind/name`."""
+    arguments: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    """Arguments that are added to containers of its Deployments, by the container's name."""
 
 
 class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):

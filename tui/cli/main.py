@@ -19,6 +19,7 @@ _COMMANDS = {
     None: "tui.cli.console",
     "nodes": "tui.cli.nodes",
     "why": "tui.cli.why",
+    "mirror": "tui.cli.mirror",
     "read": "tui.cli.read",
     "watch": "tui.cli.watch",
     "blueprints": "tui.cli.catalogue",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from actions.base.untrusted import one_line
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
 from actions.run.access import Connection
@@ -47,7 +48,9 @@ class ManifestsHandler:
         if found is not None:
             self._work.journal.own(found)
             await self._wait(connection)
-            return Performed(f"{found.kind} {found.name} was there already: used as it is.")
+            return Performed(
+                f"{found.kind} {found.name} was there already{await self._version(connection)}: used as it is."
+            )
         manifests = [*await self._work.secrets(), *self._work.manifests()]
         refs = await apply_objects(self._work, connection, manifests)
         await self._wait(connection)
@@ -69,6 +72,18 @@ class ManifestsHandler:
             return owned_of(self._work, ref, uid=uid_of(found), existed=True)
 
         return await patiently(look, clock=self._work.clock, note=self._work.journal.note)
+
+    async def _version(self, connection: Connection) -> str:
+        """Which one was there, as its images tell, beside the one that is pinned; empty where nothing tells."""
+        if not isinstance(self._stage, ManifestsStage) or self._stage.detect is None:
+            return ""
+        found = await fetch_or_none(connection, ref_of_name(self._stage.detect, self._work.namespace)) or {}
+        template = ((found.get("spec") or {}).get("template") or {}).get("spec") or {}
+        images = ", ".join(one_line(str(each.get("image") or "?")) for each in template.get("containers") or ())
+        pinned = self._stage.source.version if self._stage.source else ""
+        if not images:
+            return ""
+        return f" ({images}; {pinned} is not installed over it)" if pinned else f" ({images})"
 
     async def _wait(self, connection: Connection) -> None:
         refs = [ref_of_name(name, self._work.namespace) for name in ready_of(self._stage)]

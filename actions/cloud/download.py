@@ -1,0 +1,70 @@
+"""One file from the internet: whole, of bounded size, never by a way less safe than the one that was asked for."""
+
+from __future__ import annotations
+
+from urllib.parse import urlsplit
+
+import aiohttp
+from yarl import URL
+
+from actions.base.errors import ConfigError, MissingError, RefusedError, UnreachableError
+from actions.base.untrusted import one_line
+
+MOST_BYTES = 32 << 20
+_TIMEOUT = aiohttp.ClientTimeout(total=300, connect=20, sock_read=60)
+_MOST_REDIRECTS = 5
+_PIECE = 1 << 16
+
+
+async def download(url: str, *, limit_bytes: int = MOST_BYTES) -> bytes:
+    """Fetch a file. Proxies and their exceptions come from the environment (`HTTPS_PROXY`, `NO_PROXY`).
+
+    Raises:
+        ConfigError: This is no address of a file.
+        MissingError: The server does not have it.
+        RefusedError: It does not give it, leads to a less safe place, or gives too much.
+        UnreachableError: No answer, or not all of it.
+    """
+    if urlsplit(url).scheme not in ("http", "https") or not urlsplit(url).hostname:
+        raise ConfigError(f"{url!r} is no address of a file.", hint="Write https://…")
+    try:
+        async with aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session:
+            return await _fetched(session, url, limit_bytes)
+    except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+        said = one_line(str(error)) or type(error).__name__
+        raise UnreachableError(
+            f"{url} could not be fetched: {said}.", hint="Check the network and HTTPS_PROXY, or give the file by hand."
+        ) from error
+
+
+async def _fetched(session: aiohttp.ClientSession, url: str, limit_bytes: int) -> bytes:
+    at = url
+    for _ in range(_MOST_REDIRECTS + 1):
+        async with session.get(at, allow_redirects=False) as response:
+            if response.status in (301, 302, 303, 307, 308) and "Location" in response.headers:
+                at = _next(at, str(response.url.join(URL(response.headers["Location"]))))
+                continue
+            if response.status in (404, 410):
+                raise MissingError(f"{at} is not there (HTTP {response.status}).", hint="Check name and version.")
+            if response.status != 200:
+                raise RefusedError(f"{at} was not given (HTTP {response.status}).", hint="Give the file by hand.")
+            return await _body(response, limit_bytes)
+    raise RefusedError(f"{url} leads from one place to the next without end.")
+
+
+def _next(before: str, after: str) -> str:
+    """Where a redirect leads: never from https to http."""
+    if urlsplit(before).scheme == "https" and urlsplit(after).scheme != "https":
+        raise RefusedError(f"{before} leads to {after}, which is not encrypted.", hint="Give the file by hand.")
+    return after
+
+
+async def _body(response: aiohttp.ClientResponse, limit_bytes: int) -> bytes:
+    pieces: list[bytes] = []
+    size = 0
+    async for piece in response.content.iter_chunked(_PIECE):
+        size += len(piece)
+        if size > limit_bytes:
+            raise RefusedError(f"{response.url} is larger than {limit_bytes >> 20} MiB.", hint="Is it the right file?")
+        pieces.append(piece)
+    return b"".join(pieces)

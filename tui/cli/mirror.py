@@ -1,0 +1,122 @@
+"""`eksml-tui mirror`: fills a folder with the operators that blueprints pin."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+import msgspec
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConfigError, ConsoleError, MissingError, UnreadableError
+from actions.base.files import config_home
+from actions.blueprint.catalogue import Catalogue
+from actions.blueprint.mirror import Basis, LockEntry, Mirror, Wanted, wanted_of
+
+_FAILED = 1
+
+
+class _Line(msgspec.Struct):
+    """What became of one operator."""
+
+    name: str
+    version: str
+    state: str
+    """`taken`, `held` or `missing`."""
+    sha256: str | None
+    basis: str | None
+    origin: str | None
+    blueprints: tuple[str, ...]
+    error: str | None = None
+
+
+def run(options: Namespace) -> int:
+    """Take what is missing; look at what is there.
+
+    Returns:
+        0 if every operator that was asked for is in the mirror.
+    """
+    blueprints = Catalogue.usual(options.blueprints).list()
+    wanted = _chosen(wanted_of(blueprints), options.name)
+    if options.source is not None and len(wanted) != 1:
+        raise ConfigError("--from gives one file: name one operator.", hint="Write eksml-tui mirror NAME --from FILE.")
+    mirror = Mirror((options.to or config_home() / "mirror").expanduser())
+    lines = [_line(mirror, one, options) for one in wanted]
+    if options.output == "json":
+        document = {"folder": str(mirror.folder), "operators": lines}
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(document), indent=1).decode() + "\n")
+    else:
+        sys.stdout.write("".join(f"{_sentence(line)}\n" for line in lines))
+    for line in lines:
+        if line.error:
+            sys.stderr.write(f"eksml-tui: {line.error}\n")
+    return _FAILED if any(line.error for line in lines) else 0
+
+
+def _chosen(wanted: list[Wanted], names: list[str]) -> list[Wanted]:
+    """Those of the names, which are of operators or of blueprints; all without names."""
+    for name in names:
+        if not any(name in (one.source.name, one.key, *one.blueprints) for one in wanted):
+            known = ", ".join(sorted({one.source.name for one in wanted}))
+            raise MissingError(f"No blueprint pins an operator {name!r}.", hint=f"Known: {known}.")
+    return [
+        one for one in wanted if not names or any(name in (one.source.name, one.key, *one.blueprints) for name in names)
+    ]
+
+
+def _line(mirror: Mirror, wanted: Wanted, options: Namespace) -> _Line:
+    source = wanted.source
+    line = _Line(source.name, source.version, "missing", None, None, None, wanted.blueprints)
+    try:
+        held = None if options.source is not None else mirror.held(source)
+        entry = held or (None if options.check else _take(mirror, wanted, options.source))
+    except ConsoleError as error:
+        line.error = error.sentence()
+        return line
+    if entry is None:
+        line.error = f"{wanted.key} is not in {mirror.folder}. {_remedy(wanted)}"
+        return line
+    line.state = "held" if held else "taken"
+    line.sha256, line.basis, line.origin = entry.sha256, entry.basis.value, entry.origin
+    return line
+
+
+def _take(mirror: Mirror, wanted: Wanted, given: Path | None) -> LockEntry:
+    source, clock = wanted.source, SystemClock()
+    if given is not None:
+        return mirror.take(source, _bytes_of(given), origin=str(given), by_hand=True, clock=clock)
+    if not source.url:
+        raise MissingError(f"No single file of {wanted.key} is known.", hint=_remedy(wanted))
+    from actions.cloud.download import download
+
+    data = asyncio.run(download(source.url))
+    return mirror.take(source, data, origin=source.url, by_hand=False, clock=clock)
+
+
+def _remedy(wanted: Wanted) -> str:
+    source = wanted.source
+    if source.url:
+        return f"Say eksml-tui mirror {source.name}."
+    how = f"Make it with {source.made_by} > FILE, then say" if source.made_by else "Say"
+    return f"{how} eksml-tui mirror {source.name} --from FILE."
+
+
+def _bytes_of(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise UnreadableError(f"It cannot be read: {error.strerror or error}.", file=str(path)) from error
+
+
+def _sentence(line: _Line) -> str:
+    head = f"{line.name} {line.version}: {line.state}"
+    if line.sha256 is None:
+        return head
+    trust = {
+        Basis.RECORDED.value: "verified against the sha256 in the blueprint",
+        Basis.FIRST_DOWNLOAD.value: "UNVERIFIED: nobody has recorded its sha256; kept from now on",
+        Basis.BY_HAND.value: "UNVERIFIED: given by hand; kept from now on",
+    }[line.basis or ""]
+    return f"{head}, sha256 {line.sha256[:16]}…, {trust} ({line.origin})"
