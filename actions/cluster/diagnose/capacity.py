@@ -10,7 +10,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from actions.cluster.diagnose.case import Case, Thing
+from actions.cluster.diagnose.case import Case, Condition, Thing
 from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.signs import Hit, hits, pattern, spoken
 from actions.cluster.diagnose.vocabulary import Code
@@ -97,7 +97,11 @@ _REFUSALS = (
 
 def find(case: Case) -> Iterator[Finding]:
     """What AWS refused, and instances that were given but never became nodes."""
-    texts = [*spoken(case), *((event.message, event.name) for event in case.events)]
+    texts = [
+        *spoken(case),
+        *((event.message, event.name) for event in case.events),
+        *((refused.message, claim.name) for claim, refused in _not_launched(case)),
+    ]
     said = False
     for refusal in _REFUSALS:
         if found := list(hits(texts, refusal.pattern)):
@@ -132,6 +136,23 @@ def _unspecified(case: Case) -> Iterator[Finding]:
                 "Allow more zones, other types or on-demand, or use a capacity reservation.",
             )
             return
+    for claim, refused in _not_launched(case):
+        if refused.reason in ("InsufficientCapacityError", "InsufficientCapacity"):
+            yield finding(
+                Code.CAPACITY,
+                f"AWS has no capacity for {claim.name} right now",
+                [refused.message or refused.reason],
+                "Allow more zones, other types or on-demand, or use a capacity reservation.",
+            )
+            return
+
+
+def _not_launched(case: Case) -> Iterator[tuple[Thing, Condition]]:
+    """NodeClaims for which no instance was given, with the condition that says why."""
+    for claim in case.node_claims:
+        launched = claim.condition("Launched")
+        if launched is not None and launched.status != "True":
+            yield claim, launched
 
 
 _JOIN_SECONDS = 900.0

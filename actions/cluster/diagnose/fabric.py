@@ -125,8 +125,12 @@ _RENDEZVOUS = pattern(
     r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
     r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
     r"not enough slots available in the system",
+    r"store based barrier[^\n]{0,160}worker_count=\d+",
 )
-_JOINED = re.compile(r"\b(\d+)/(\d+) clients joined")
+_JOINED = re.compile(
+    r"\b(?P<came>\d{1,7})/(?P<all>\d{1,7}) clients joined"
+    r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
+)
 _STRAGGLERS = 4
 
 
@@ -138,7 +142,7 @@ def _rendezvous(case: Case) -> Iterator[Finding]:
     missing = [pod.name for pod in case.pods if pod.phase not in ("Running", "Succeeded")]
     joined = next((match for hit in found if (match := _JOINED.search(hit.line))), None)
     if joined:
-        count = f"{joined[1]} of {joined[2]} processes"
+        count = f"{joined['came'] or joined['workers']} of {joined['all'] or joined['world']} processes"
     elif missing:
         count = f"{running} of {len(case.pods)} workers"
     else:

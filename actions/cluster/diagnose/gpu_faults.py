@@ -84,6 +84,17 @@ _SIGNS = (
         "A GPU has an uncorrectable memory error",
         _RESET,
     ),
+    Sign(
+        Code.GPU_APP_FAULT,
+        pattern(
+            r"CUDA error: an illegal (?:memory access|instruction)",
+            r"CUDA error: (?:misaligned address|device-side assert triggered|unspecified launch failure)",
+            r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|ASSERT|LAUNCH_FAILED)\b",
+            r"cudaError(?:IllegalAddress|IllegalInstruction|MisalignedAddress|Assert|LaunchFailure)\b",
+        ),
+        "A GPU kernel of the program did what it must not",
+        _APP,
+    ),
 )
 
 

@@ -1,0 +1,51 @@
+"""The same troubles in the words of other versions, tools and libraries."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from actions.cluster.diagnose.diagnose import diagnose
+from actions.cluster.diagnose.intake import read_case
+from tests.unit.diagnose.samples import Document, is_quoted, why
+
+_FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "wordings.jsonl"
+WORDINGS: list[tuple[str, Document]] = [
+    (told["code"], told["document"]) for told in map(json.loads, _FILE.read_text(encoding="utf-8").splitlines())
+]
+
+
+@pytest.mark.parametrize(("code", "document"), WORDINGS)
+def test_other_words_have_the_same_code(code: str, document: Document) -> None:
+    found = why(document)
+    assert [one.code.value for one in found][:1] == [code]
+    assert all(is_quoted(quote, document) for one in found for quote in one.evidence)
+
+
+def _as_kubectl_prints(document: Document) -> Document | None:
+    """The objects of a document as one List; `None` for one that holds more than objects."""
+    kinds = {"pods": "Pod", "nodes": "Node", "events": "Event"}
+    if not document.keys() <= kinds.keys():
+        return None
+    items: list[dict[str, Any]] = [
+        {"apiVersion": "v1", "kind": kind, **entry} for part, kind in kinds.items() for entry in document.get(part, [])
+    ]
+    return {"apiVersion": "v1", "kind": "List", "items": items, "metadata": {"resourceVersion": ""}}
+
+
+LISTS = [(code, printed) for code, document in WORDINGS if (printed := _as_kubectl_prints(document)) is not None]
+
+
+@pytest.mark.parametrize(("code", "printed"), LISTS)
+def test_what_kubectl_prints_of_it_has_the_same_code(code: str, printed: Document) -> None:
+    case, _ = read_case(json.dumps(printed).encode())
+    assert [one.code.value for one in diagnose(case)][:1] == [code]
+
+
+@pytest.mark.parametrize(("code", "printed"), [(code, one) for code, one in LISTS if len(one["items"]) == 1])
+def test_a_single_object_has_the_same_code(code: str, printed: Document) -> None:
+    case, _ = read_case(json.dumps(printed["items"][0]).encode())
+    assert [one.code.value for one in diagnose(case)][:1] == [code]
