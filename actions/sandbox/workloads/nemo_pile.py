@@ -18,6 +18,12 @@ from actions.sandbox.workloads.program import Container, Program, Step
 _FOLDER = "pile_dataprep/"
 _HOST = "https://huggingface.co/"
 _DATA = "/fsx_shared/data"
+_MADE = {
+    "download": ("{:02d}.jsonl.zst",),
+    "extract": ("{:02d}.jsonl",),
+    "preprocess": ("my-gpt3_{:02d}_text_document.bin", "my-gpt3_{:02d}_text_document.idx"),
+}
+"""Files of each step."""
 _DOWNLOAD_SECONDS = 14.0
 """For each file, as the others."""
 _EXTRACT_SECONDS = 8.0
@@ -117,18 +123,17 @@ def _tokenise(container: Container, number: int) -> Program:
 
 def _verify(container: Container) -> Program:
     """`verify.py` of the blueprint."""
-    folder, first, last = container.argv[-3], int(container.argv[-2]), int(container.argv[-1])
-    stems = [f"{folder}/my-gpt3_{number:02d}_text_document" for number in range(first, last + 1)]
-    paths = [stem + ending for stem in stems for ending in (".bin", ".idx")]
+    folder, first, last, step = container.argv[-4], int(container.argv[-3]), int(container.argv[-2]), container.argv[-1]
+    paths = [f"{folder}/{name.format(number)}" for number in range(first, last + 1) for name in _MADE[step]]
     found = [container.files.file(path) for path in paths]
     missing = [path for path, file in zip(paths, found, strict=True) if file is None or not file.size_bytes]
     for path in missing:
-        yield Step(0.1, f"FileNotFoundError: {path} is missing or empty\n", is_error=True)
+        yield Step(0.1, f"missing: {path}\n", is_error=True)
     if missing:
-        text = f"{len(missing)} of {len(paths)} files are missing: read what the steps before have printed\n"
+        text = f"{len(missing)} of {len(paths)} files are missing after {step}: read what it has printed\n"
         yield Step(0.1, text, is_error=True)
         return 1
-    yield Step(0.5, "Data preparation complete\n")
+    yield Step(0.5, f"{len(paths)} files are there after {step}\n")
     return 0
 
 

@@ -211,17 +211,30 @@ def test_one_connection_to_the_device_with_tensor_parallelism_only(tmp_path: Pat
     assert done.stdout.splitlines()[0] == f"connections={connections}"
 
 
-def test_the_last_look_of_the_preparation_finds_what_is_missing(tmp_path: Path) -> None:
+def test_the_look_after_a_step_finds_what_is_missing(tmp_path: Path) -> None:
     script = tmp_path / "verify.py"
     script.write_text(rendered("data", "ConfigMap")["data"]["verify.py"])
     put_tokens(tmp_path, 0)
-    argv = [sys.executable, str(script), str(tmp_path), "0"]
-    whole = subprocess.run([*argv, "0"], capture_output=True, text=True, check=False, timeout=20)
-    assert (whole.returncode, whole.stdout) == (0, "Data preparation complete\n")
-    partial = subprocess.run([*argv, "1"], capture_output=True, text=True, check=False, timeout=20)
+
+    def look(last: int, step: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, str(script), str(tmp_path), "0", str(last), step]
+        return subprocess.run(argv, capture_output=True, text=True, check=False, timeout=20)
+
+    whole = look(0, "preprocess")
+    assert (whole.returncode, whole.stdout) == (0, "2 files are there after preprocess\n")
+    partial = look(1, "preprocess")
     assert partial.returncode == 1
-    assert "my-gpt3_01_text_document.idx is missing or empty" in partial.stderr
-    assert "2 of 4 files are missing" in partial.stderr
+    assert "my-gpt3_01_text_document.idx" in partial.stderr
+    assert "2 of 4 files are missing after preprocess" in partial.stderr
+    assert "1 of 1 files are missing after download" in look(0, "download").stderr
+
+
+def test_every_step_of_the_preparation_is_looked_at_before_the_next() -> None:
+    (launcher,) = rendered("data", "MPIJob")["spec"]["mpiReplicaSpecs"]["Launcher"]["template"]["spec"]["containers"]
+    steps = [step.split() for step in launcher["args"][0].split("&&")]
+    assert [step[-1] if "/config/verify.py" in step else "" for step in steps] == [
+        "", "download", "", "extract", "", "preprocess",
+    ]  # fmt: skip
 
 
 @pytest.mark.skipif(shutil.which("curl") is None, reason="the script uses curl")

@@ -17,6 +17,7 @@ from actions.blueprint.parts import Scalar
 from actions.blueprint.render import manifests_of
 from actions.cluster.diagnose.case import Case, Log
 from actions.cluster.diagnose.diagnose import diagnose
+from actions.cluster.diagnose.programs import last_error
 from actions.sandbox.workloads.files import FileView, Volume
 from actions.sandbox.workloads.images import program_of
 from actions.sandbox.workloads.lightning import nemo_bar
@@ -95,6 +96,11 @@ def a_process(script: str, *words: str, volume: Volume, rank: int = 0, size: int
         environment={"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(size)},
         files=FileView({"/fsx_shared": volume}),
     )
+
+
+def a_look(step: str, last: int, volume: Volume) -> Container:
+    """The look at the files of one step, from number 0 on."""
+    return a_process("/config/verify.py", "/fsx_shared/data", "0", str(last), step, volume=volume)
 
 
 def code_of(outcome: Outcome) -> str:
@@ -251,15 +257,15 @@ def test_the_same_seed_prints_the_same_run() -> None:
     assert run(program_of(inside(a_trainer()))) == run(program_of(inside(a_trainer())))
 
 
-def test_three_steps_make_files_that_the_last_look_finds() -> None:
+def test_three_steps_make_files_that_a_look_finds_after_each() -> None:
     volume = with_vocabulary()
     folder = "/opt/NeMo-Megatron-Launcher/pile_dataprep/"
     for script in ("download.py", "extract.py", "preprocess.py"):
         for rank in range(4):
             container = a_process(folder + script, "file_numbers=0-5", volume=volume, rank=rank, size=4)
             assert run(program_of(inside(container))).exit_code == 0
-    last = run(program_of(inside(a_process("/config/verify.py", "/fsx_shared/data", "0", "5", volume=volume))))
-    assert last.out == "Data preparation complete\n"
+        look = a_look(script.removesuffix(".py"), 5, volume)
+        assert run(program_of(inside(look))).out.endswith(f"files are there after {script.removesuffix('.py')}\n")
     assert len([name for name in volume.files if name.endswith(".bin")]) == 6
 
 
@@ -272,15 +278,23 @@ def test_tokenisation_tells_how_far_it_is() -> None:
     assert "Processed 210000 documents" in text
 
 
-def test_a_missing_vocabulary_is_only_noticed_by_the_last_look() -> None:
+def test_a_missing_vocabulary_is_only_noticed_by_the_look_at_the_files() -> None:
     volume = Volume()
     volume.put("/data/00.jsonl", b"{}")
     step = run(program_of(inside(a_process("/x/pile_dataprep/preprocess.py", "file_numbers=0-0", volume=volume))))
     assert step.exit_code == 0
     assert "bpe/vocab.json" in step.err
-    last = run(program_of(inside(a_process("/config/verify.py", "/fsx_shared/data", "0", "0", volume=volume))))
-    assert last.exit_code == 1
-    assert "2 of 2 files are missing" in last.err
+    look = run(program_of(inside(a_look("preprocess", 0, volume))))
+    assert look.exit_code == 1
+    assert "2 of 2 files are missing after preprocess" in look.err
+
+
+def test_a_download_that_is_refused_is_noticed_before_anything_is_extracted() -> None:
+    volume, words = Volume(), ("file_numbers=0-1", "the_pile_url=https://example.com/pile/")
+    step = run(program_of(inside(a_process("/x/pile_dataprep/download.py", *words, volume=volume))))
+    look = run(program_of(inside(a_look("download", 1, volume))))
+    assert (step.exit_code, look.exit_code) == (0, 1)
+    assert last_error(Case(logs=(Log(text=step.text + look.text),))).startswith("curl: (22) The requested URL")
 
 
 def test_finished_downloads_are_taken_up() -> None:
