@@ -26,6 +26,7 @@ from actions.blueprint.model import (
     SecretObject,
 )
 from actions.blueprint.parts import Expectation, Name
+from actions.blueprint.places import keys_at, tags_at
 from actions.blueprint.stages import AnyStage
 
 FILE_NAME = "blueprint.yaml"
@@ -143,10 +144,13 @@ def _convert(document: Document, value: Any, kind: Any, where: Where) -> Any:
     except msgspec.ValidationError as error:
         text, _, path = str(error).partition(" - at `$")
         found = (*where, *_steps_of(path.rstrip("`"), value))
+        steps = found[len(where) :]
         unknown = _UNKNOWN_KEY.search(text)
         if unknown is None:
-            raise document.error(BlueprintError, f"{_named(found)}: {_sentence(text)}", *found) from error
-        hint = _nearest(unknown[1], _known_keys(kind, value) if found == where else ())
+            tags = tags_at(kind, value, steps)
+            hint = _nearest(str(_at(value, steps)), tags, "Known") if tags else ""
+            raise document.error(BlueprintError, f"{_named(found)}: {_sentence(text)}", *found, hint=hint) from error
+        hint = _nearest(unknown[1], keys_at(kind, value, steps))
         raise document.error(BlueprintError, f"unknown key {unknown[1]!r}.", *found, unknown[1], hint=hint) from error
 
 
@@ -170,19 +174,17 @@ def _steps_of(path: str, value: Any) -> list[str | int]:
     return steps
 
 
-def _known_keys(kind: Any, value: Any) -> tuple[str, ...]:
-    """The keys of a struct, or of the stage class that `kind:` picks."""
-    members = getattr(kind, "__args__", (kind,))
-    tag = value.get("kind") if isinstance(value, dict) else None
-    structs = [item for item in members if len(members) == 1 or item.__struct_config__.tag == tag]
-    return tuple(field.encode_name for item in structs for field in msgspec.structs.fields(item))
+def _at(value: Any, steps: Where) -> Any:
+    for step in steps:
+        value = value[step]
+    return value
 
 
-def _nearest(key: str, known: tuple[str, ...]) -> str:
+def _nearest(key: str, known: tuple[str, ...], heading: str = "Known keys") -> str:
     close = difflib.get_close_matches(key, known, n=1)
     if close:
         return f"Did you mean {close[0]!r}?"
-    return f"Known keys: {', '.join(known)}." if known else "Remove it, or see the blueprint schema."
+    return f"{heading}: {', '.join(known)}." if known else "Remove it, or see the blueprint schema."
 
 
 def _named(where: Where) -> str:

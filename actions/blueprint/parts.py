@@ -81,8 +81,8 @@ class Condition(Part, frozen=True, kw_only=True):
 class Target(Part, frozen=True, kw_only=True):
     """One field of one file that a value sets. It must exist exactly once.
 
-    Either `tfvar` alone, or `file`, `kind`, `name` and one of: `path`; `path` with `arg`, for a word of a text such as a
-    command line; `container` with `arg`; `container` with `env`.
+    Either `tfvar` alone, or `file`, `kind`, `name` and one of: `path`; `path` with `arg`, for a word of a text such as
+    a command line; `container` with `arg`; `container` with `env`.
     """
 
     file: str = ""

@@ -148,3 +148,30 @@ def test_stages_in_a_circle_are_an_error(tmp_path: Path) -> None:
 
     with pytest.raises(BlueprintError, match="does not come before it"):
         load_blueprint(folder)
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "hint"),
+    [
+        ("kind: job", "kind: jobb", "Did you mean 'job'?"),
+        ("kind: job", "kind: zzz", "Known: terraform, kubeconfig, manifests, helm, check, storage, network"),
+        ("target: {api_version", "target: {api_versoin", "Did you mean 'api_version'?"),
+    ],
+)
+def test_an_unknown_kind_or_key_is_told_with_those_that_are_known(
+    tmp_path: Path, old: str, new: str, hint: str
+) -> None:
+    (error,) = validate(a_blueprint(tmp_path / "b", (old, new)))
+    assert hint in error.sentence()
+
+
+def test_an_unknown_key_of_a_check_is_told_with_the_known_ones(tmp_path: Path) -> None:
+    stage = "  - {id: look, kind: check, title: L, expect: 1s..2s, checks: [{check: CHECK}]}\n"
+    folder = a_blueprint(
+        tmp_path / "b", ("presets:", stage.replace("CHECK", "nodes, title: T, resorce: x") + "presets:")
+    )
+    (error,) = validate(folder)
+    assert "Did you mean 'resource'?" in error.sentence()
+    folder = a_blueprint(tmp_path / "c", ("presets:", stage.replace("CHECK", "quotta, title: T") + "presets:"))
+    (error,) = validate(folder)
+    assert "Did you mean 'quota'?" in error.sentence()
