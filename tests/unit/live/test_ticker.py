@@ -3,30 +3,49 @@
 from __future__ import annotations
 
 import asyncio
-from itertools import pairwise
 
+import pytest
+
+from tests.support.virtual import run_virtually
 from tui.live.ticker import Ticker
 
 
-async def test_many_changes_are_one_paint() -> None:
-    painted: list[float] = []
-    ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.02)
-    for _ in range(100):
-        ticker.poke()
-    while ticker.is_armed:
-        await asyncio.sleep(0.001)
+def test_many_changes_are_one_paint() -> None:
+    async def poke() -> list[float]:
+        painted: list[float] = []
+        ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
+        for _ in range(100):
+            ticker.poke()
+        await asyncio.sleep(10)
+        assert not ticker.is_armed
+        return painted
 
-    assert len(painted) == 1
+    assert run_virtually(poke()) == [0.0]
 
 
-async def test_the_second_paint_waits_for_the_interval() -> None:
-    painted: list[float] = []
-    ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.02)
-    while len(painted) < 3:
-        ticker.poke()
-        await asyncio.sleep(0.001)
+def test_the_second_paint_waits_for_the_interval() -> None:
+    async def poke() -> list[float]:
+        painted: list[float] = []
+        ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
+        for _ in range(60):
+            ticker.poke()
+            await asyncio.sleep(1 / 64)
+        return painted
 
-    assert min(later - earlier for earlier, later in pairwise(painted)) >= 0.019
+    assert run_virtually(poke()) == pytest.approx([0.0, 0.25, 0.5, 0.75])
+
+
+def test_a_change_after_a_quiet_time_is_painted_at_once() -> None:
+    async def poke() -> list[float]:
+        painted: list[float] = []
+        ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
+        for moment in (0.0, 3.0):
+            await asyncio.sleep(moment)
+            ticker.poke()
+        await asyncio.sleep(1)
+        return painted
+
+    assert run_virtually(poke()) == [0.0, 3.0]
 
 
 async def test_at_rest_nothing_is_armed() -> None:

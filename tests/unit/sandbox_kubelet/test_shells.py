@@ -36,8 +36,10 @@ class _Cluster:
         )
 
     async def launch(self, *processes: RemoteProcess) -> int:
-        """Run processes from a launcher and return its code."""
-        await asyncio.sleep(0.05)
+        """Run processes from a launcher, once the workers let it in, and return its code."""
+        async with asyncio.timeout(5):
+            while len(self.surroundings.shells._doors) < len(self.insides):
+                await asyncio.sleep(0)
         place = inside(a_container("launcher"))
         return await self._run(_launcher(processes), place, lambda step: self.written.append(step.text))
 
