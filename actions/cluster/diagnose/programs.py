@@ -154,6 +154,8 @@ _COMPLAINT = re.compile(
     r"|core dumped|killed)\b",
     re.IGNORECASE,
 )
+_SECOND_HAND = ("ChildFailedError", "TrainingFailedError", "Please use a different submission_id")
+"""Launchers and drivers that tell of their children; submitters that are told that their job is known already."""
 _TAIL_LINES = 400
 
 
@@ -161,11 +163,11 @@ def last_error(case: Case, pod: Pod | None = None) -> str:
     """The line with which a program explained its end; empty if it printed nothing.
 
     An exception of Python counts more than other complaints, those more than the last line; of equals the last one,
-    but none of a launcher that only tells of its children.
+    but none that only tells of another's end.
     """
     logs = list(case.logs_of(pod)) if pod is not None else list(case.logs)
     lines = [line for log in logs for line in log.text.splitlines()[-_TAIL_LINES:] if line.strip()]
-    own = [line for line in lines if "ChildFailedError" not in line]
+    own = [line for line in lines if not any(words in line for words in _SECOND_HAND)]
     for expression in (_EXCEPTION, _COMPLAINT):
         if found := [(line, match) for line in own if (match := expression.search(line))]:
             line, match = found[-1]

@@ -49,3 +49,25 @@ def test_what_kubectl_prints_of_it_has_the_same_code(code: str, printed: Documen
 def test_a_single_object_has_the_same_code(code: str, printed: Document) -> None:
     case, _ = read_case(json.dumps(printed["items"][0]).encode())
     assert [one.code.value for one in diagnose(case)][:1] == [code]
+
+
+def test_a_job_of_ray_that_fails_is_explained_by_its_program_not_by_those_who_submit_it_again() -> None:
+    job = {
+        "apiVersion": "ray.io/v1",
+        "kind": "RayJob",
+        "metadata": {"name": "data", "namespace": "default"},
+        "status": {
+            "jobDeploymentStatus": "Failed",
+            "jobStatus": "FAILED",
+            "reason": "AppFailed",
+            "message": "exit code 1",
+        },
+    }
+    logs = (
+        "RuntimeError: Dataset scripts are no longer supported, but found wikicorpus.py\n"
+        "ray.train.base_trainer.TrainingFailedError: The Ray Train run failed.\n"
+        "RuntimeError: Request failed with status code 500: ValueError: Job with submission_id data-abcde already exists. "
+        "Please use a different submission_id.\n"
+    )
+    found = why({"jobs": [job], "logs": logs})
+    assert found[0].headline.endswith("Dataset scripts are no longer supported, but found wikicorpus.py")
