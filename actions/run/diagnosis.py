@@ -14,9 +14,10 @@ from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.cluster.casefile import gather
 from actions.cluster.diagnose.case import Case, Log
 from actions.cluster.diagnose.diagnose import diagnose
-from actions.cluster.diagnose.finding import Finding
+from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.intake import log_text
 from actions.cluster.diagnose.narrow import Question
+from actions.cluster.diagnose.vocabulary import Code
 from actions.cluster.session import KubeSession
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunView, StageState, StageView
@@ -52,8 +53,9 @@ async def explain_stage(
     thread = Offload("stage diagnosis")
     try:
         kept = await thread.call(spooled_logs, folder, stage)
-        logs = (*case.logs, *(log for log in kept if log.pod not in told), *_journal(stage))
-        return await thread.call(diagnose, replace(case, logs=logs))
+        # the journal first: of errors that weigh the same, the last one counts, and a program knows more than the run
+        logs = (*_journal(stage), *case.logs, *(log for log in kept if log.pod not in told))
+        return await thread.call(diagnose, replace(case, logs=logs)) or list(_as_told(stage))
     finally:
         thread.close()
 
@@ -84,6 +86,14 @@ def spooled_logs(folder: Path, stage: StageView) -> list[Log]:
             break
         offset = end
     return [Log(log_text(redact("\n".join(texts[-_TAIL_LINES:]))), pod) for pod, texts in lines.items()]
+
+
+def _as_told(stage: StageView) -> Iterator[Finding]:
+    """A stage that has failed of what no rule knows: in the run's own words."""
+    if stage.message and stage.state is StageState.FAILED:
+        told = redact(stage.message)
+        headline = f"The stage {stage.id} has failed: {told.splitlines()[0]}"
+        yield finding(Code.JOB_FAILED, headline, [told], f"Correct what it says, then retry the stage {stage.id}.")
 
 
 def _journal(stage: StageView) -> Iterator[Log]:

@@ -41,6 +41,13 @@ async def test_what_the_journal_says_is_diagnosed_too(tmp_path: Path) -> None:
     assert "p5.48xlarge" in found.headline
 
 
+async def test_a_failure_that_no_rule_knows_is_told_in_the_words_of_the_run(tmp_path: Path) -> None:
+    stage = a_stage("image", StageState.FAILED, message="nemo-aws:24.01 is not in ECR, and docker does not work here.")
+    (found,) = await explain_stage(None, a_run(stage), tmp_path, "image")
+    assert found.code is Code.JOB_FAILED
+    assert found.headline.startswith("The stage image has failed: nemo-aws:24.01 is not in ECR")
+
+
 async def test_a_stage_that_is_done_has_nothing_wrong(tmp_path: Path) -> None:
     stage = a_stage("nodes", StageState.SUCCEEDED, message="InsufficientInstanceCapacity came and went")
     assert await explain_stage(None, a_run(stage), tmp_path, "nodes") == []
