@@ -50,10 +50,13 @@ class FileWatch:
         self._source: SpooledSource | None = None
         self._cutter: FileCutter | None = None
         self._is_last = False
+        self.is_read = False
+        """Whether all is in the spool that was in the log after the stage's end."""
 
-    def belong_to(self, uid: str) -> None:
-        """The log is that of the pod with this UID; empty while there is no such pod."""
-        self._path = self._pattern.replace(_UID, uid) if uid else ""
+    def belong_to(self, pod: Pod | None) -> None:
+        """The log is that of this pod; of the one before if there is none: a pod may go before its log is read."""
+        if pod is not None:
+            self._path = self._pattern.replace(_UID, str(pod["metadata"]["uid"]))
 
     def end_soon(self) -> None:
         """The stage has ended: read what is left, once, and be done."""
@@ -68,16 +71,20 @@ class FileWatch:
         place = Place(pod["metadata"]["namespace"], pod["metadata"]["name"], container)
         if self._argv:
             await self._follow_program(connection, place, str(pod["metadata"]["uid"]))
+            self.is_read = self._is_last
             return
         state = await find_file(connection.session, place, self._path) if self._path else None
-        if state is not None:
-            await self._follow_file(connection, place, pod, state)
+        if state is None:
+            self.is_read = self._is_last
+            return
+        await self._follow_file(connection, place, pod, state)
 
     async def _follow_file(self, connection: Connection, place: Place, pod: Pod, state: FileState) -> None:
         source = self._taken_up(place, state.path, f"{state.path}#{state.inode}{_owner_of(pod, place, state.path)}")
         if state.size_bytes < source.offset:
             self._writer.write_file_lines(source, [(self._marker("the file was cut short: reading it anew"), 0)])
         if state.size_bytes == source.offset and self._is_last:
+            self.is_read = True
             return
         idle = CHOICE_SECONDS if is_choice(self._path) or _UID in self._pattern else IDLE_SECONDS
         chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
@@ -94,6 +101,7 @@ class FileWatch:
         async for chunk in chunks:
             self._keep(cutter.feed(chunk))
             if self._is_last and end is not None and cutter.position >= end:
+                self.is_read = True
                 return
 
     def finish(self) -> None:

@@ -33,13 +33,20 @@ Pod = Mapping[str, Any]
 
 @asynccontextmanager
 async def watching(work: StageWork, watch: Watch) -> AsyncIterator[None]:
-    """Follow logs, accelerators and file counts while the context is open, and the logs a little longer."""
+    """Follow logs, accelerators and file counts while the context is open, and the logs a little longer.
+
+    Also when the context ends by an error: the last lines of what has failed say why.
+    """
     writer = SpoolWriter(work.folder, work.stage.id)
     watcher, sampler = _Watcher(work, watch, writer), Sampler(work, watch, writer)
     sampling = asyncio.create_task(sampler.sample())
     watcher.start()
     try:
-        yield
+        try:
+            yield
+        except ConsoleError:
+            await watcher.settle()
+            raise
         await watcher.settle()
     finally:
         sampling.cancel()
@@ -97,6 +104,9 @@ class _Watcher:
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_LINES_SECONDS):
                     await self._read_file()
+                    while not self._file.is_read:  # the pod that it was read in may just have gone
+                        await self._work.clock.sleep(LOOK_SECONDS)
+                        await self._read_file()
             self._file.finish()
 
     async def stop(self) -> None:
@@ -117,8 +127,7 @@ class _Watcher:
         try:
             connection = await self._work.connect()
             if self._logs.uid_of:
-                named = newest(await pods_of(self._work, connection, self._logs.uid_of))
-                self._file.belong_to(str(named["metadata"]["uid"]) if named else "")
+                self._file.belong_to(newest(await pods_of(self._work, connection, self._logs.uid_of)))
             pods = await pods_of(self._work, connection, self._logs.pod)
             await follow_once(self._file, connection, pods, self._logs.container)
         except ConsoleError:

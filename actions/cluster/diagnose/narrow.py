@@ -61,6 +61,8 @@ def narrowed(case: Case, question: Question) -> Case:
 def _is_known(case: Case, question: Question) -> bool:
     if question.kind == "Node":
         return any(node.name == question.name for node in case.nodes)
+    if question.labels and case.jobs:
+        return True
     things = (*case.jobs, *case.node_claims, *case.volume_claims, *case.queued, *case.gangs)
     named = (thing.name for thing in things)
     return bool(case.pods) or question.name in named or any(event.name == question.name for event in case.events)

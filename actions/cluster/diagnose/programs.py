@@ -154,7 +154,15 @@ _COMPLAINT = re.compile(
     r"|core dumped|killed)\b",
     re.IGNORECASE,
 )
-_SECOND_HAND = ("ChildFailedError", "TrainingFailedError", "Please use a different submission_id")
+_SECOND_HAND = (
+    "ChildFailedError",
+    "TrainingFailedError",
+    "torch.distributed.elastic.multiprocessing.api",
+    ".py FAILED",
+    "mpirun detected that",
+    "a non-zero exit code",
+    "Please use a different submission_id",
+)
 """Launchers and drivers that tell of their children; submitters that are told that their job is known already."""
 _TAIL_LINES = 400
 

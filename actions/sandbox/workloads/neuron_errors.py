@@ -69,5 +69,6 @@ def mixed_programs(moment: float, process_id: int) -> str:
 
 def _line(moment: float, process_id: int, place: str, text: str) -> str:
     stamp = datetime.fromtimestamp(moment, UTC)
+    module, _, function = place.partition(":")
     head = f"{stamp:%Y-%b-%d %H:%M:%S}.{stamp.microsecond:06d} {process_id}:{process_id + 9} ERROR"
-    return f"{head:<53} {place:<45} {text}\n"
+    return f"{head} {module:>5}:{function:<40} {text}\n"

@@ -9,7 +9,8 @@ from aiohttp import web
 
 from actions.base.errors import AccessError, MissingError
 from actions.cluster.casefile import explain
-from actions.cluster.diagnose.narrow import Question
+from actions.cluster.diagnose.case import Case, Thing
+from actions.cluster.diagnose.narrow import Question, narrowed
 from tests.unit.cluster.servers import Handler, session_to
 from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event
 
@@ -95,3 +96,13 @@ async def test_without_pods_there_is_nothing_to_tell(tmp_path: Path) -> None:
 async def test_an_object_that_is_not_there_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="There is nothing about Pod ml/other"):
         await _codes(_Cluster().answer, tmp_path, Question("Pod", "other", "ml"))
+
+
+def test_a_job_of_a_stage_whose_pods_are_gone_is_still_known() -> None:
+    labels = {"eksml.dev/run": "r1", "eksml.dev/stage": "train"}
+    job = Thing("MPIJob", "default", "llama", labels=labels)
+    other = Thing("MPIJob", "default", "other")
+    question = Question("Stage", "train", labels=labels)
+    assert narrowed(Case(taken_at=0.0, jobs=(job, other)), question).jobs == (job,)
+    with pytest.raises(MissingError):
+        narrowed(Case(taken_at=0.0, jobs=(other,)), question)
