@@ -28,7 +28,11 @@ def derive(derived: Mapping[str, Derived], values: Values, instances: InstanceTa
 
 def broken_rules(rules: tuple[Rule, ...], values: Values) -> list[ParameterError]:
     """One error for each rule that does not hold, in the order of `rules`."""
-    return [ParameterError(fill(rule.message, values), hint=rule.hint) for rule in rules if not _holds(rule, values)]
+    return [
+        ParameterError(fill(rule.message, values), hint=fill(rule.hint, values))
+        for rule in rules
+        if not _holds(rule, values)
+    ]
 
 
 def fill(text: str, values: Values) -> str:

@@ -100,7 +100,7 @@ def settings_of(words: Sequence[str]) -> Settings:
         following = words[index + 1] if index + 1 < len(words) else "--"
         if words[index].startswith("--"):
             is_switch = not has_value and following.startswith("--")
-            given[name] = value if has_value else "" if is_switch else following
+            given[name] = value if has_value else "True" if is_switch else following
         index += 1
     return Settings(given)
 
@@ -331,7 +331,7 @@ class Curve:
 
 
 def _config(settings: Settings) -> list[str]:
-    return [f"{name}: {value or 'True'}" for name, value in sorted(settings.given.items())]
+    return [f"{name}: {value}" for name, value in sorted(settings.given.items())]
 
 
 def _prefix(rank: int, address: str) -> str:

@@ -78,10 +78,11 @@ def work(container: Container) -> Program:
     try:
         yield Step(2.0, f"[2024-06-06 22:20:01,000 I 1 1] Local node IP: {address}\n")
         yield Step(1.0, _RUNTIME_STARTED + _BLOCKED)
-        load = NeuronLoad()
+        told = NeuronLoad()
         while head_of(container.network, host, GCS_PORT) is head:
-            yield Step(_POLL_SECONDS, load=None if node.load == load else node.load)
-            load = node.load
+            wanted = node.load
+            yield Step(_POLL_SECONDS, load=None if wanted == told else wanted)
+            told = wanted
     finally:
         head.leave(container.pod)
     yield Step(1.0, "The node lost its connection to the head (GCS); the raylet exits.\n", is_error=True)
