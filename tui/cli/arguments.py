@@ -34,7 +34,12 @@ _SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts")
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line; ends the program with 2 if it is wrong."""
     top = parser()
-    options = top.parse_args(argv)
+    options, beyond = top.parse_known_args(argv)
+    if options.command == "plan":  # argparse takes the parameters of a plan only where no option stands before them
+        options.set += [word for word in beyond if not word.startswith("-")]
+        beyond = [word for word in beyond if word.startswith("-")]
+    if beyond:
+        top.error(f"unrecognized arguments: {' '.join(beyond)}")
     if options.script and options.command:
         top.error(f"--script plays in the console; it does not go with {options.command}")
     stray = [f"--{name.replace('_', '-')}" for name in _SCRIPT_ONLY if getattr(options, name) and not options.script]
