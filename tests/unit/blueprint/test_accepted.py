@@ -34,7 +34,9 @@ def real_schemas() -> dict[tuple[str, str], Manifest]:
     for name in _FILES:
         text = (_DEFINITIONS / f"{name}.yaml").read_bytes()
         for definition in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            spec = definition["spec"] if definition else {"versions": ()}
+            if not definition:
+                continue
+            spec = definition["spec"]
             for version in spec["versions"]:
                 key = (f"{spec['group']}/{version['name']}", spec["names"]["kind"])
                 found[key] = version["schema"]["openAPIV3Schema"]
