@@ -7,7 +7,7 @@ import base64
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -43,8 +43,25 @@ Profile and region that the kubeconfig hands over in the plugin's environment ar
 """
 
 
+class ClientCertificate(NamedTuple):
+    """What a client shows in the TLS handshake, in PEM."""
+
+    certificate: str
+    key: str
+
+
+class Granted(NamedTuple):
+    """What a plugin or file has given. `token` may be empty where there is a certificate."""
+
+    token: str
+    good_until: datetime | None = None
+    certificate: ClientCertificate | None = None
+
+
 class _ExecStatus(msgspec.Struct, rename="camel"):
     token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
     expiration_timestamp: str | None = None
 
 
@@ -56,16 +73,30 @@ class Credentials:
     """The session's bearer or basic credentials.
 
     Used from one loop. `header` is empty where the kubeconfig names no credentials but a client certificate.
+
+    Args:
+        chosen: The context.
+        clock: For the life of tokens.
+        token_factory: Makes tokens in process for exec plugins that it knows.
+        show_certificate: Takes the client certificate that an exec plugin gives, for handshakes from then on.
     """
 
-    def __init__(self, chosen: ChosenContext, *, clock: Clock, token_factory: TokenFactory | None = None) -> None:
+    def __init__(
+        self,
+        chosen: ChosenContext,
+        *,
+        clock: Clock,
+        token_factory: TokenFactory | None = None,
+        show_certificate: Callable[[ClientCertificate], None] = lambda _: None,
+    ) -> None:
+        self._show_certificate = show_certificate
         self._chosen = chosen
         self._clock = clock
         self._factory = token_factory
         self._source = self._make_source()
         self._lock = asyncio.Lock()
         self._header = ""
-        self._good_until: datetime | None = None
+        self._granted: Granted | None = None
         self._fetch = self._fetcher()
 
     @property
@@ -86,18 +117,21 @@ class Credentials:
             return self._header
         async with self._lock:
             if not self._is_good():
-                token, self._good_until = await self._fetch()
-                self._header = f"Bearer {token}"
+                granted = await self._fetch()
+                if granted.certificate is not None:
+                    self._show_certificate(granted.certificate)
+                self._granted, self._header = granted, f"Bearer {granted.token}" if granted.token else ""
             return self._header
 
     def refused(self, header: str) -> None:
         """The server answered 401 to `header`: forget it, unless somebody has renewed it meanwhile."""
         if header == self._header:
-            self._header = ""
+            self._header, self._granted = "", None
             self._source = self._make_source()
 
     def _is_good(self) -> bool:
-        return bool(self._header) and (self._good_until is None or self._clock.now() < self._good_until)
+        granted = self._granted
+        return granted is not None and (granted.good_until is None or self._clock.now() < granted.good_until)
 
     def _fixed(self) -> str:
         if self._chosen.token:
@@ -107,7 +141,7 @@ class Credentials:
             return "Basic " + base64.b64encode(pair).decode("ascii")
         return ""
 
-    def _fetcher(self) -> Callable[[], Awaitable[tuple[str, datetime | None]]] | None:
+    def _fetcher(self) -> Callable[[], Awaitable[Granted]] | None:
         if self._chosen.token_file:
             return self._from_file
         if self._chosen.plugin is not None:
@@ -120,15 +154,15 @@ class Credentials:
         argv = factory_argv(self._chosen.plugin)
         return self._factory(argv) if argv else None
 
-    async def _from_file(self) -> tuple[str, datetime | None]:
-        return load_token(Path(self._chosen.token_file)), self._clock.now() + _FILE_LIFE
+    async def _from_file(self) -> Granted:
+        return Granted(load_token(Path(self._chosen.token_file)), self._clock.now() + _FILE_LIFE)
 
-    async def _from_plugin(self) -> tuple[str, datetime | None]:
+    async def _from_plugin(self) -> Granted:
         if self._source is not None:
-            return await self._source.token(), self._clock.now() + _RENEW_EARLY
+            return Granted(await self._source.token(), self._clock.now() + _RENEW_EARLY)
         plugin = self._chosen.plugin
         if plugin is None:
-            return "", None
+            return Granted("")
         return read_exec_credential(await self._run(plugin), argv=plugin.argv)
 
     async def _run(self, plugin: ExecPlugin) -> bytes:
@@ -169,17 +203,20 @@ def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
     return tuple(argv)
 
 
-def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> tuple[str, datetime | None]:
-    """Token and the moment to renew it from what an exec plugin printed.
+def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Granted:
+    """Token or client certificate, and the moment to renew it, from what an exec plugin printed.
 
     Raises:
-        AccessError: It printed no token.
+        AccessError: It printed neither.
     """
     try:
         status = msgspec.json.decode(output, type=_ExecCredential).status or _ExecStatus()
         expiry = parse_rfc3339(status.expiration_timestamp) if status.expiration_timestamp else None
     except (msgspec.DecodeError, ValueError) as error:
         raise AccessError(f"{argv[0]} did not print an ExecCredential.", hint="Run it by hand to see why.") from error
-    if not status.token:
+    certificate = None
+    if status.client_certificate_data and status.client_key_data:
+        certificate = ClientCertificate(status.client_certificate_data, status.client_key_data)
+    if not status.token and certificate is None:
         raise AccessError(f"{argv[0]} printed no token.", hint="Run it by hand to see why.")
-    return status.token, expiry - _RENEW_EARLY if expiry else None
+    return Granted(status.token or "", expiry - _RENEW_EARLY if expiry else None, certificate)

@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequenc
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 from enum import Enum
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 from urllib.parse import urlencode
 
@@ -24,7 +25,7 @@ from actions.base.untrusted import one_line
 from actions.cluster.credentials import Credentials, TokenFactory, TokenSource
 from actions.cluster.errors import ApiAccessError
 from actions.cluster.kubeconfig import ChosenContext, ClusterTarget, load_context
-from actions.cluster.tls import tls_files, usual_tls
+from actions.cluster.tls import show_certificate, tls_files, usual_tls
 
 if TYPE_CHECKING:
     import ssl
@@ -123,7 +124,12 @@ class KubeSession:
         chosen, endpoint = await _prepared(target)
         from actions.cluster.transport import Transport
 
-        credentials = Credentials(chosen, clock=clock or SystemClock(), token_factory=token_factory)
+        credentials = Credentials(
+            chosen,
+            clock=clock or SystemClock(),
+            token_factory=token_factory,
+            show_certificate=partial(show_certificate, chosen, endpoint.tls),
+        )
         return cls(chosen, Transport(endpoint, user_agent=user_agent), credentials, readonly=readonly)
 
     async def request(

@@ -18,6 +18,7 @@ from pathlib import Path
 from actions.base.errors import ConfigError
 from actions.base.files import write_private
 from actions.base.untrusted import one_line
+from actions.cluster.credentials import ClientCertificate
 from actions.cluster.kubeconfig import ChosenContext
 
 
@@ -45,6 +46,27 @@ def usual_tls(chosen: ChosenContext) -> ssl.SSLContext | None:
         if files.certificate:
             tls.load_cert_chain(files.certificate, files.key)
     return tls
+
+
+def show_certificate(chosen: ChosenContext, tls: ssl.SSLContext | None, shown: ClientCertificate) -> None:
+    """Show this certificate in every handshake from here on.
+
+    Raises:
+        ConfigError: It cannot be used.
+    """
+    if tls is None:
+        return
+    with tempfile.TemporaryDirectory(prefix="eksml-") as folder:
+        certificate, key = Path(folder) / "certificate", Path(folder) / "key"
+        write_private(certificate, shown.certificate.encode())
+        write_private(key, shown.key.encode())
+        try:
+            tls.load_cert_chain(certificate, key)
+        except (OSError, ValueError) as error:
+            raise ConfigError(
+                f"The client certificate that the exec plugin of {chosen.context} gives cannot be used:"
+                f" {one_line(str(error))}."
+            ) from error
 
 
 @contextmanager

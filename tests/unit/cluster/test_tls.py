@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -205,3 +206,34 @@ def test_what_is_not_usual_is_the_librarys(tmp_path: Path, cluster: dict[str, ob
     chosen = load_context(_context(tmp_path, cluster, {}))
     assert usual_tls(chosen) is None
     assert (library_tls(chosen).verify_mode is ssl.CERT_NONE) is bool(cluster)
+
+
+async def test_a_client_certificate_of_an_exec_plugin_is_shown_and_asked_for_once(tmp_path: Path) -> None:
+    status = {
+        "clientCertificateData": (TLS / "client.pem").read_text(),
+        "clientKeyData": (TLS / "client.key").read_text(),
+    }
+    (tmp_path / "credential.json").write_text(json.dumps({"kind": "ExecCredential", "status": status}))
+    plugin = tmp_path / "plugin"
+    plugin.write_text(f"#!/bin/sh\necho asked >> {tmp_path}/asked\ncat {tmp_path}/credential.json\n")
+    plugin.chmod(0o700)
+    user: dict[str, object] = {"exec": {"command": str(plugin), "apiVersion": "client.authentication.k8s.io/v1"}}
+    async with _tls_server() as address:
+        cluster: dict[str, object] = {
+            "server": address,
+            "certificate-authority": str(TLS / "ca.pem"),
+            "tls-server-name": "kubernetes.default",
+        }
+        async with _session(tmp_path, cluster, user) as session:
+            assert await session.get("/x") == {"peer": True}
+            assert await _first_message(session) == b"hello"
+    assert (tmp_path / "asked").read_text() == "asked\n"
+
+
+async def test_a_certificate_of_a_plugin_that_is_none_is_a_config_error(tmp_path: Path) -> None:
+    (tmp_path / "credential.json").write_text('{"status": {"clientCertificateData": "x", "clientKeyData": "y"}}')
+    user: dict[str, object] = {"exec": {"command": "cat", "args": [str(tmp_path / "credential.json")]}}
+    cluster: dict[str, object] = {"server": "https://127.0.0.1:1", "certificate-authority": str(TLS / "ca.pem")}
+    async with _session(tmp_path, cluster, user) as session:
+        with pytest.raises(ConfigError, match="exec plugin of here"):
+            await session.get("/x")
