@@ -186,6 +186,8 @@ class Transport:
         return error_of(status, asked=f"GET {url.partition('?')[0]}", context=self.endpoint.context)
 
     def _url(self, path_and_query: str) -> URL:
+        if self._session.closed:  # the console has gone to another cluster while somebody still asks this one
+            raise UnreachableError(f"The session with {self.endpoint.server} is closed.")
         return URL(self.endpoint.server + path_and_query, encoded=True)
 
     def _check(self, response: aiohttp.ClientResponse, data: bytes, *, asked: str) -> None:

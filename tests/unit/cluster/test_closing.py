@@ -1,0 +1,86 @@
+"""After a session is closed nothing of it is left: no socket, no task, however many streams were open."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+
+import pytest
+from aiohttp import web
+
+from actions.base.errors import UnreachableError
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.logs import LogFollower, LogSource
+from actions.cluster.session import KubeSession
+from actions.cluster.state import ClusterState
+from tests.unit.cluster.faults import bookmark, stream
+from tests.unit.cluster.servers import serving, write_kubeconfig
+
+_STREAMS = 9
+_FOLLOWERS = 12
+
+
+class Hanging:
+    """Every stream stays open until its client goes."""
+
+    def __init__(self) -> None:
+        self.open = 0
+        self._reply = stream(bookmark(5, ends_initial=True), then="hang")
+
+    async def __call__(self, request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/pods/p"):
+            running = {"name": "main", "restartCount": 0, "state": {"running": {"startedAt": "2026-11-21T10:00:00Z"}}}
+            return web.json_response({"metadata": {"uid": "u1"}, "status": {"containerStatuses": [running]}})
+        self.open += 1
+        try:
+            return await self._reply(request)
+        finally:
+            self.open -= 1
+
+
+def _sockets() -> int:
+    """Of this process."""
+    count = 0
+    for name in os.listdir("/proc/self/fd"):
+        try:
+            count += os.readlink(f"/proc/self/fd/{name}").startswith("socket:")
+        except FileNotFoundError:  # the one of the listing itself
+            continue
+    return count
+
+
+async def _until(wanted: int, count: object) -> None:
+    assert callable(count)
+    async with asyncio.timeout(10):
+        while count() != wanted:
+            await asyncio.sleep(0.005)
+
+
+@pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors")
+@pytest.mark.parametrize("tasks_end_first", [True, False])
+async def test_closing_leaves_no_socket(tmp_path: Path, tasks_end_first: bool) -> None:
+    server = Hanging()
+    async with serving(server) as address:
+        before = _sockets()
+        session = await KubeSession.connect(ClusterTarget(kubeconfig=write_kubeconfig(tmp_path, address)))
+        followers = [
+            LogFollower(session, LogSource("work", "p", "main", "u1"), on_lines=lambda _: None)
+            for _ in range(_FOLLOWERS)
+        ]
+        tasks = [
+            asyncio.create_task(ClusterState(session).run()),
+            *(asyncio.create_task(follower.run()) for follower in followers),
+        ]
+        await _until(_STREAMS + _FOLLOWERS, lambda: server.open)
+        if not tasks_end_first:
+            await session.aclose()
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        await session.aclose()
+        await _until(0, lambda: server.open)
+        await _until(before, _sockets)
+        with pytest.raises(UnreachableError):
+            await session.get("/version")
+        await _until(before, _sockets)
