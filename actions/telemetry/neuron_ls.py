@@ -52,14 +52,16 @@ class NeuronListing(msgspec.Struct, frozen=True, gc=False):
 
 _HEADER = re.compile(r"^(instance-type|instance-id|logical-neuroncore-config):\s{1,8}(\S{1,80})")
 _MEMORY = re.compile(r"(\d{1,6})\s?GB")
+_JSON = re.compile(r"^\[(?=\s*(?:\{|\]))", re.MULTILINE)
+"""A list of objects; a terminal's prompt and command may stand around it."""
 _GIB = 1 << 30
 
 
 def read_neuron_ls(text: str) -> NeuronListing:
     """Read the table, in whatever order its columns are, or the JSON of `-j`."""
     stripped = text.strip()
-    if stripped.startswith("["):
-        return _read_json(stripped)
+    if pasted := _JSON.search(stripped):
+        return _read_json(stripped[pasted.start() : stripped.rfind("]") + 1 or None])
     head: dict[str, str] = {}
     table: list[list[str]] = []
     for line in map(strip_controls, text.splitlines()):

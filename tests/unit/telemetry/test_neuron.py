@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from actions.telemetry.neuron_ls import NeuronDevice, NeuronListing, NeuronProcess, read_neuron_ls
 from actions.telemetry.neuron_monitor import CoreUse, NeuronReport, read_monitor_line
 from actions.telemetry.neuron_top import NeuronScreen, read_neuron_top
+from actions.telemetry.saved.readers import SavedNeuron
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
 
 GIB = 1 << 30
@@ -160,3 +161,32 @@ def test_no_record_makes_the_reader_fail(runtimes: object, system: object) -> No
 def test_no_text_makes_the_other_readers_fail(text: str) -> None:
     assert isinstance(read_neuron_ls(text), NeuronListing)
     assert isinstance(read_neuron_top(text), NeuronScreen)
+
+
+def test_a_terminal_around_the_json_is_not_in_the_way() -> None:
+    pasted = '$ neuron-ls -j\n[\n {"neuron_device": 3, "nc_count": 2}\n]\nroot@worker-0:/# '
+    listing = read_neuron_ls(pasted)
+    assert [device.device for device in listing.devices] == [3]
+    assert listing.error == ""
+
+
+SAMPLES = of_format("neuron-ls-table", "neuron-ls-json", "neuron-monitor-json", "neuron-top-screen")
+WRAPPINGS = ("", "[1,0]<stdout>:", "2026-11-21T10:00:00.123456789Z ", "2026-11-21T10:00:00Z stdout F ", "\x1b[32m")
+
+
+@pytest.mark.parametrize("prefix", WRAPPINGS)
+@pytest.mark.parametrize("sample", SAMPLES, ids=lambda path: path.stem)
+def test_prefixes_and_cuts_change_nothing(sample: Path, prefix: str) -> None:
+    plain = sample.read_bytes()
+    wrapped = b"".join(prefix.encode() + line for line in plain.splitlines(keepends=True))
+    for size in (1, 7, 4096):
+        reader = SavedNeuron()
+        for start in range(0, len(wrapped), size):
+            reader.feed(wrapped[start : start + size])
+        assert reader.reading() == whole(plain)
+
+
+def whole(content: bytes) -> object:
+    reader = SavedNeuron()
+    reader.feed(content)
+    return reader.reading()
