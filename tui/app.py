@@ -22,6 +22,7 @@ from actions.command.parse import parse_line
 from actions.command.registry import Launch
 from actions.fleet.facts import PodFacts
 from tui.host import ConsoleHost
+from tui.keymap import take_keymap
 from tui.live.desk import Desk
 from tui.live.run_actions import RunActions
 from tui.live.settings import ConsoleSettings
@@ -29,6 +30,7 @@ from tui.live.ticker import Ticker
 from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
 from tui.modals.viewer import Viewer
 from tui.palette import ConsoleCommands
+from tui.screens.aiming import aimed
 from tui.screens.carrier import Carrier, Verb
 from tui.screens.console import ConsoleScreen
 from tui.screens.pulling import PullingScreen
@@ -72,7 +74,7 @@ class ConsoleApp(PatientApp[Any]):
             doubt=questioner.question_of,
             vouch=questioner.vouch,
         )
-        self.host = ConsoleHost(self, self.desk, self.carrier)
+        self.host = ConsoleHost(self, self.desk, self.carrier, self.workspace)
         self.register_theme(console_theme())
         self.set_reactive(ConsoleApp.theme, NAME)  # assigned, it would have all styles parsed a second time
 
@@ -86,6 +88,7 @@ class ConsoleApp(PatientApp[Any]):
 
     def on_mount(self) -> None:
         """Leave on signals; follow the world only after the first frame."""
+        take_keymap(self, self.desk.settings.keymap)
         if self._play is None:
             for number in (signal.SIGTERM, signal.SIGHUP):
                 asyncio.get_running_loop().add_signal_handler(number, partial(self.exit, return_code=128 + number))
@@ -108,7 +111,7 @@ class ConsoleApp(PatientApp[Any]):
     async def carry_line(self, line: str) -> None:
         """Carry a typed line out; what goes wrong is told, not raised."""
         try:
-            call = parse_line(line)
+            call = aimed(parse_line(line), self.workspace.current.subject())
         except ConsoleError as error:
             self._tell_error(error)
             return

@@ -17,6 +17,7 @@ from tui.live.desk import Desk
 from tui.live.stage_diagnosis import explain_stage
 from tui.screens.carrier import Carrier
 from tui.screens.hints import header_facts
+from tui.screens.workspace import Workspace
 from tui.seams import screen_text
 
 if TYPE_CHECKING:
@@ -25,6 +26,7 @@ if TYPE_CHECKING:
     from tui.typeahead import PatientApp
 
 FRAME_SECONDS = 0.1
+SHOW_SECONDS = 1.0
 _FONT_FACE = re.compile(r"@font-face\s*\{[^}]*\}\s*")
 _NAMES = {
     ":": "colon",
@@ -48,9 +50,11 @@ class ConsoleHost:
         app: The console.
         desk: What its panes look at.
         carrier: Who carries calls out.
+        workspace: The panes.
     """
 
-    def __init__(self, app: PatientApp[Any], desk: Desk, carrier: Carrier) -> None:
+    def __init__(self, app: PatientApp[Any], desk: Desk, carrier: Carrier, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._app = app
         self._desk = desk
         self._carrier = carrier
@@ -68,6 +72,21 @@ class ConsoleHost:
         """
         self._desk.runs.catch_up()  # a script has looked at the journal itself, and may be ahead of the screen
         await self._carrier.carry(call, is_asked=False)
+        await self.settle()
+        await self._show_pane()
+
+    async def _show_pane(self) -> None:
+        """Let a pane that was just opened take the focus and show its rows: the next key may be for them."""
+        pane = self._workspace.current
+        shown = asyncio.Event()
+        if not pane.call_after_refresh(shown.set):
+            return
+        try:
+            async with asyncio.timeout(SHOW_SECONDS):
+                await shown.wait()
+        except TimeoutError:
+            return
+        self._workspace.pull()
         await self.settle()
 
     async def press(self, keys: Sequence[str]) -> None:

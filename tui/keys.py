@@ -109,11 +109,19 @@ KEYS: tuple[Key, ...] = (
     Key(Context.CHARTS, ("m",), "chart", "next curve", in_footer=True),
     Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
     Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
+    Key(Context.RUN, ("R",), "resume", "resume"),
+    Key(Context.RUN, ("f",), "forward", "forward"),
+    Key(Context.RUN, ("o",), "results", "results"),
     Key(Context.RUN, ("p",), "pause", "pause"),
     Key(Context.RUN, ("u",), "unpause", "go on"),
     Key(Context.RUN, ("c",), "cancel", "cancel", in_footer=True),
     Key(Context.RUN, ("P",), "park", "park"),
     Key(Context.RUN, ("T",), "teardown", "teardown", in_footer=True),
+    Key(Context.RUNS, ("a",), "approve", "approve", in_footer=True),
+    Key(Context.RUNS, ("u",), "resume", "resume", in_footer=True),
+    Key(Context.RUNS, ("c",), "cancel", "cancel"),
+    Key(Context.RUNS, ("P",), "park", "park"),
+    Key(Context.RUNS, ("T",), "teardown", "teardown", in_footer=True),
 )
 
 
@@ -165,9 +173,25 @@ def footer(context: Context) -> tuple[tuple[str, str], ...]:
     return (*own, *(pair for pair in shown if pair[0] not in taken))
 
 
+_HEAD = """\
+# Keys
+
+Made from the table in `tui/keys.py`; the same keys are under `?`.
+
+Keys of your own are in `~/.config/eksml-tui/keys.yaml`. `move` gives other keys to what is in the tables below: the
+name is the table's first word (`everywhere`, `panes`, `pods` …), a point, and the command. `own` gives keys to lines
+as typed after `:`; they work everywhere. A mistake is named with file, line and column, and nothing starts.
+
+```yaml
+move: {pods.shell: S, everywhere.zoom: f5}
+own: {f6: open pods of=run, f7: layout quad}
+```
+"""
+
+
 def keys_page() -> str:
     """The text of docs/keys.md."""
-    parts = ["# Keys\n\nMade from the table in `tui/keys.py`; the same keys are under `?`.\n"]
+    parts = [_HEAD]
     for context in Context:
         rows = list(keys_of(context))
         if not rows:

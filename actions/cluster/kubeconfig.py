@@ -110,6 +110,22 @@ def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = 
     return merged.choose(target)
 
 
+def contexts_of(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
+    """Name and cluster of every context in the target's kubeconfig files, by name.
+
+    Raises:
+        NoKubeconfigError: There is none.
+        ConfigError: A file cannot be read.
+    """
+    paths = _files(target, os.environ if environment is None else environment)
+    if not paths:
+        raise NoKubeconfigError("There is no kubeconfig: neither $KUBECONFIG nor ~/.kube/config.")
+    merged = _Merged()
+    for path in paths:
+        merged.add(path, _document(path))
+    return merged.contexts()
+
+
 def _files(target: ClusterTarget, variables: Mapping[str, str]) -> list[Path]:
     if target.kubeconfig is not None:
         return [target.kubeconfig.expanduser()]
@@ -192,6 +208,11 @@ class _Merged:
                 if not isinstance(entry, dict) or not isinstance(entry.get(kind), dict | None):
                     raise ConfigError(f"{path}: an entry of `{kind}s` has no name or no `{kind}`.")
                 known.setdefault(_text(entry, "name"), (path, entry.get(kind) or {}))
+
+    def contexts(self) -> list[tuple[str, str]]:
+        """Name and cluster of each, by name."""
+        entries = self._entries["context"].items()
+        return sorted((name, _text(context, "cluster")) for name, (_, context) in entries)
 
     def choose(self, target: ClusterTarget) -> ChosenContext:
         name = target.context or self._current

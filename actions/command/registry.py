@@ -57,6 +57,26 @@ class OnObject(Arguments, frozen=True):
     container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
 
 
+class Forward(Arguments, frozen=True):
+    """Open a port on this machine that leads into a pod."""
+
+    to: Annotated[
+        str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: what there is.")
+    ] = ""
+    local: Annotated[int, Meta(description="Port on 127.0.0.1; 0: the same, or a free one.", ge=0, le=65535)] = 0
+    stop: Annotated[bool, Meta(description="Close it.")] = False
+
+
+class Export(Arguments, frozen=True):
+    """Copy what a run has made to S3."""
+
+    to: Annotated[str, Meta(description="s3://BUCKET/PREFIX")]
+    run: str = ""
+    service_account: Annotated[
+        str, Meta(description="Whose AWS role the Job uses; empty: the default.")
+    ] = ""
+
+
 class Chart(Arguments, frozen=True):
     """Choose what the chart shows."""
 
@@ -119,7 +139,9 @@ class Screenshot(Arguments, frozen=True):
 class Context(Arguments, frozen=True):
     """Look at another cluster."""
 
-    name: Annotated[str, Meta(description="A context of the kubeconfig. Empty: list them.")] = ""
+    name: Annotated[str, Meta(description="A context of the kubeconfig; `run`: of the run. Empty: list them.")] = (
+        ""
+    )
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -141,11 +163,17 @@ COMMANDS: tuple[Command, ...] = (
         Danger.TYPE_NAME,
         True,
     ),
+    Command("resume", "Resume the run", "Start its runner again, after it died.", OnRun, is_mutation=True),
+    Command("results", "List the results", "What the run has made, on its file system.", OnRun),
+    Command(
+        "export", "Export the results", "Copy what the run has made to S3.", Export, Danger.CONFIRM, True
+    ),
     Command("describe", "Describe", "What the cluster says about the object, with its events.", OnObject),
     Command("yaml", "Show YAML", "The object as the API has it.", OnObject),
     Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", OnObject),
     Command("logs", "Show logs", "Follow the object's log.", OnObject),
     Command("watch", "Watch a job", "Logs, accelerators and curves of any job of the cluster.", Watch),
+    Command("forward", "Forward a port", "A local port into a pod: dashboards of a run.", Forward, is_mutation=True),
     Command("shell", "Open a shell", "A shell in the container.", OnObject, is_mutation=True),
     Command("chart", "Choose the curve", "The losses, or another metric of the log.", Chart),
     Command("filter", "Filter", "Narrow the focused pane.", Filter),

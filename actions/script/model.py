@@ -10,7 +10,10 @@ import msgspec
 from actions.command.model import Call
 
 DEFAULT_WITHIN_SECONDS = 15.0
-_WITHIN_SECONDS = {"teardown": 2700.0, "park": 900.0, "cancel": 900.0, "launch": 60.0, "approve": 1800.0}
+_WITHIN_SECONDS = {
+    "teardown": 2700.0, "park": 900.0, "cancel": 900.0, "launch": 60.0, "approve": 1800.0,
+    "export": 1800.0, "results": 120.0,
+}  # fmt: skip
 """Verbs that are done only when the run is where they lead: a real teardown takes half an hour."""
 DEFAULT_DEADLINE_SECONDS = 900.0
 DEFAULT_SIZE = (160, 45)

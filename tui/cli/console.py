@@ -129,6 +129,7 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
 
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
     from actions.blueprint.catalogue import Catalogue
+    from tui.keymap import load_keymap
     from tui.live.settings import ConsoleSettings, DemoBadge
 
     return ConsoleSettings(
@@ -141,4 +142,5 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         profile=chosen.profile,
         open_run=run_id,
         watch=watch,
+        keymap=load_keymap(),
     )

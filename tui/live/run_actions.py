@@ -76,6 +76,17 @@ class RunActions:
         """
         await self._write(run_id, lambda folder: self._wish(folder, kind))
 
+    async def resume(self, run_id: str) -> None:
+        """Start the run's runner again.
+
+        Raises:
+            RefusedError: One is at work.
+        """
+        folder = self._runs.find(run_id).folder
+        environment = self._settings.run_environment
+        if await self._disk.call(start_runner, folder, environment=environment) is None:
+            raise RefusedError(f"Run {folder.name} is at work, or has nothing left to do.")
+
     def close(self) -> None:
         """Take no more wishes."""
         self._disk.close()

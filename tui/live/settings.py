@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tui.live.keymap import Keymap
+
 if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
     from actions.cluster.session import ClusterTarget
 
@@ -41,6 +43,7 @@ class ConsoleSettings:
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
         open_run: Id of the run to show first; `None` for the latest active one.
+        keymap: Keys of the operator's own.
         watch: A job of the cluster to watch first, as it is typed; empty for none.
     """
 
@@ -53,6 +56,7 @@ class ConsoleSettings:
     profile: str = ""
     open_run: str | None = None
     watch: str = ""
+    keymap: Keymap = field(default_factory=Keymap)
 
     def preferred_preset(self, known: Iterable[str]) -> str:
         """The preset that a launch form begins with: on the embedded cluster the one made for it, else none."""

@@ -38,7 +38,9 @@ class Questioner:
         """
         if isinstance(call.arguments, Launch):
             return None  # the launch form shows plan and cost, and asks itself
-        self._runs.find(getattr(call.arguments, "run", ""))
+        meant = self._runs.find(getattr(call.arguments, "run", ""))
+        if self._runs.view is None or self._runs.view.id != meant.id:
+            self._runs.choose(meant.folder)  # what is asked about is on screen, and so is what comes of it
         view = self._runs.view
         if view is None:
             return None

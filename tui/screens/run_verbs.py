@@ -41,6 +41,7 @@ class RunVerbs:
             "approve": self._approve,
             "retry": self._retry,
             "teardown": self._teardown,
+            "resume": self._resume,
             **wishes,
         }
 
@@ -60,6 +61,9 @@ class RunVerbs:
 
     async def _retry(self, arguments: registry.Retry) -> None:
         await self._actions.ask_for(arguments.run, WishKind.RETRY)
+
+    async def _resume(self, arguments: registry.OnRun) -> None:
+        await self._actions.resume(arguments.run)
 
     async def _teardown(self, arguments: registry.Teardown) -> None:
         await self._actions.teardown(arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data)

@@ -38,7 +38,6 @@ class ViewVerbs:
             "chart": self._chart,
             "zoom": _plain(self._workspace.zoom),
             "focus": self._focus,
-            "context": self._context,
             "screenshot": self._screenshot,
             "back": _plain(self._back),
             "help": self._help,
@@ -66,18 +65,6 @@ class ViewVerbs:
 
     async def _focus(self, arguments: registry.Focus) -> None:
         self._workspace.focus(arguments.pane)
-
-    async def _context(self, arguments: registry.Context) -> None:
-        from actions.cluster.kubeconfig import ClusterTarget, load_context
-
-        target = self._desk.cluster.target
-        if not arguments.name:
-            self._hands.say(f"This is {self._desk.cluster.context_name}. Name another with :context NAME.")
-            return
-        other = ClusterTarget(target.kubeconfig, arguments.name, "")
-        load_context(other)
-        self._desk.cluster.target = other
-        self._desk.connect()
 
     async def _screenshot(self, arguments: registry.Screenshot) -> None:
         self._hands.save(Path(arguments.file))

@@ -1,0 +1,73 @@
+"""Keys of the operator's own."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from textual import events
+
+from actions.base.errors import InputError
+from actions.cluster.kubeconfig import ClusterTarget
+from tests.support.waiting import settle, wait_for
+from tui.app import ConsoleApp
+from tui.keymap import key_ids, load_keymap
+from tui.live.keymap import Keymap
+from tui.live.settings import ConsoleSettings
+
+
+def written(folder: Path, text: str) -> Path:
+    file = folder / "keys.yaml"
+    file.write_text(text)
+    return file
+
+
+def test_without_a_file_nothing_is_changed(tmp_path: Path) -> None:
+    assert load_keymap(tmp_path / "none.yaml") == Keymap()
+    assert load_keymap(written(tmp_path, "# nothing\n")) == Keymap()
+
+
+def test_keys_are_moved_and_lines_get_keys(tmp_path: Path) -> None:
+    keymap = load_keymap(
+        written(tmp_path, "move: {pods.shell: S, everywhere.zoom: f5 Z}\nown: {f6: open pods of=run}\n")
+    )
+    assert keymap.moved == {"pods.shell": "S", "everywhere.zoom": "f5,Z"}
+    assert keymap.lines == {"f6": "open pods of=run"}
+
+
+@pytest.mark.parametrize(
+    ("text", "place", "said"),
+    [
+        ("keys: {}", "keys.yaml:1:1", "unknown key 'keys'"),
+        ("move: {pods.shel: S}", "keys.yaml:1:8", "Did you mean pods.shell"),
+        ("move: {pods.shell: entre}", "keys.yaml:1:8", "'entre' is no key"),
+        ("move: {pods.shell: ''}", "keys.yaml:1:8", "no key is given"),
+        ("own: {f6: opne pods}", "keys.yaml:1:7", "Did you mean open"),
+        ("own: [f6]", "keys.yaml:1:1", "own is a mapping"),
+        ("- f6", "keys.yaml", "the file is a mapping"),
+    ],
+)
+def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, place: str, said: str) -> None:
+    with pytest.raises(InputError) as caught:
+        load_keymap(written(tmp_path, text))
+    assert place in caught.value.message
+    assert said in caught.value.sentence()
+
+
+def test_every_row_of_the_table_has_an_id_of_its_own() -> None:
+    ids = list(key_ids())
+    assert len(ids) == len(set(ids))
+
+
+async def test_moved_and_own_keys_do_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
+    target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
+    keymap = Keymap(moved={"everywhere.open pods": "f5"}, lines={"f6": "open events"})
+    app = ConsoleApp(ConsoleSettings(target=target, keymap=keymap))
+    async with app.run_test(size=(100, 30)) as pilot:
+        await settle(pilot)
+        app.post_message(events.Key("f6", None))
+        await wait_for(pilot, lambda: app.workspace.split.current == "events", "the own key opens events")
+        app.post_message(events.Key("f5", None))
+        await wait_for(pilot, lambda: app.workspace.split.current == "pods", "the moved key opens pods")

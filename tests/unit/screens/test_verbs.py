@@ -1,0 +1,118 @@
+"""Verbs on clusters, ports and listed runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from actions.base.errors import ConfigError, MissingError
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.command.parse import parse_line
+from actions.command.registry import Context, Forward
+from actions.fleet.facts import PodFacts
+from tests.support.builders import a_desk, a_pod, a_snapshot
+from tui.live.desk import Desk
+from tui.live.forwards import SERVICES, served_by
+from tui.live.settings import ConsoleSettings
+from tui.modals.viewer import Viewer
+from tui.present.subject import Subject
+from tui.screens.aiming import aimed
+from tui.screens.context_verb import ContextVerb
+from tui.screens.forward_verb import ForwardVerb
+from tui.screens.hands import ScreenHands
+
+KUBECONFIG = """\
+apiVersion: v1
+kind: Config
+current-context: prod
+contexts:
+- {name: prod, context: {cluster: big, user: me}}
+- {name: dev, context: {cluster: small, user: me}}
+clusters:
+- {name: big, cluster: {server: "http://127.0.0.1:9"}}
+- {name: small, cluster: {server: "http://127.0.0.1:9"}}
+users:
+- {name: me, user: {}}
+"""
+
+
+class Hands:
+    """Notes what is shown and said."""
+
+    def __init__(self) -> None:
+        self.shown: list[str] = []
+        self.said: list[str] = []
+
+    def hands(self) -> ScreenHands:
+        def show(viewer: Viewer) -> None:
+            self.shown.append("\n".join(viewer._view._lines))
+
+        return ScreenHands(show, self.said.append, lambda _: None, lambda: None, lambda: False, lambda *_: None)
+
+
+def with_kubeconfig(folder: Path) -> Desk:
+    path = folder / "config"
+    path.write_text(KUBECONFIG)
+    settings = ConsoleSettings(target=ClusterTarget(kubeconfig=path))
+    desk = a_desk()
+    desk.settings = settings
+    desk.cluster.target = settings.target
+    return desk
+
+
+async def test_contexts_are_listed_where_none_is_named(tmp_path: Path) -> None:
+    hands = Hands()
+    await ContextVerb(with_kubeconfig(tmp_path), hands.hands()).verbs()["context"](Context())
+    lines = [line.split() for line in hands.shown[0].splitlines()[2:]]
+    assert lines == [["dev", "small"], ["prod", "big"]]
+
+
+async def test_a_context_that_is_none_is_refused_and_nothing_changes(tmp_path: Path) -> None:
+    desk = with_kubeconfig(tmp_path)
+    before = desk.cluster.target
+    verb = ContextVerb(desk, Hands().hands()).verbs()["context"]
+    with pytest.raises(ConfigError, match="'staging'"):
+        await verb(Context(name="staging"))
+    with pytest.raises(MissingError, match="No run is on screen"):
+        await verb(Context(name="run"))
+    assert desk.cluster.target is before
+
+
+HEAD = PodFacts(
+    uid="h",
+    namespace="default",
+    name="tune-raycluster-x-head-a",
+    owner_kind="RayCluster",
+    owner_name="tune-raycluster-x",
+    phase="Running",
+)
+
+
+def test_a_service_is_found_by_the_pod_that_serves_it() -> None:
+    dashboard, tensorboard = SERVICES
+    board = a_pod("train-tensorboard-5d-x")
+    assert served_by(dashboard, [a_pod("worker-0"), HEAD]) is HEAD
+    assert served_by(tensorboard, [HEAD, board]) is board
+    assert served_by(tensorboard, [a_pod("train-tensorboard-5d-x", phase="Pending")]) is None
+
+
+async def test_what_can_be_forwarded_is_listed_where_nothing_is_named() -> None:
+    hands = Hands()
+    desk = a_desk(a_snapshot(pods=[HEAD]))
+    await ForwardVerb(desk, hands.hands()).verbs()["forward"](Forward())
+    assert "default/tune-raycluster-x-head-a:8265" in hands.shown[0]
+    assert "TensorBoard: no pod serves it at present" in hands.shown[0]
+
+
+async def test_what_is_not_forwarded_cannot_be_stopped() -> None:
+    with pytest.raises(MissingError, match="dashboard"):
+        await ForwardVerb(a_desk(), Hands().hands()).verbs()["forward"](Forward(to="dashboard", stop=True))
+
+
+def test_a_call_without_a_run_means_the_one_under_the_cursor_of_the_list() -> None:
+    selected = Subject("Run", "bionemo-1")
+    assert aimed(parse_line("approve network"), selected).values() == {"stage": "network", "run": "bionemo-1"}
+    assert aimed(parse_line("teardown run=other"), selected).values() == {"run": "other"}
+    assert aimed(parse_line("open pods"), selected).values() == {"pane": "pods"}
+    assert aimed(parse_line("park"), Subject("Pod", "x")).values() == {}

@@ -1,0 +1,19 @@
+"""Keys of the operator's own, as the console is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True, slots=True)
+class Keymap:
+    """What the operator has changed.
+
+    Args:
+        moved: Other keys for what is in the table, by the id that docs/keys.md gives: `pods.shell`.
+        lines: Lines as typed after `:`, by key; they work everywhere.
+    """
+
+    moved: Mapping[str, str] = field(default_factory=dict)
+    lines: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,50 @@
+"""The verbs on what a run has made: list it, copy it to S3."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from actions.command import registry
+from tui.live.desk import Desk
+from tui.modals.viewer import Viewer
+from tui.screens.carrier import Verb
+from tui.screens.hands import ScreenHands
+
+
+class ResultsVerbs:
+    """Asks the run's cluster; each ends when there is an answer.
+
+    Args:
+        desk: The run on screen.
+        hands: The app's doing.
+    """
+
+    def __init__(self, desk: Desk, hands: ScreenHands) -> None:
+        self._desk = desk
+        self._hands = hands
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {"results": self._results, "export": self._export}
+
+    async def _results(self, arguments: registry.OnRun) -> None:
+        from actions.run.results import list_results
+        from actions.run.resultsreport import results_table
+
+        run = self._desk.runs.find(arguments.run)
+        listing = await list_results(run.folder, self._desk.clock)
+        self._hands.show(Viewer(f"results of {run.id}", results_table(listing)))
+
+    async def _export(self, arguments: registry.Export) -> None:
+        from actions.run.results import export_results
+
+        run = self._desk.runs.find(arguments.run)
+        self._hands.say(f"Copying the results of {run.id} to {arguments.to}.")
+        told = await export_results(
+            run.folder, arguments.to, self._desk.clock, on_line=_unheard, service_account=arguments.service_account
+        )
+        self._hands.say(told)
+
+
+def _unheard(_line: str) -> None:
+    """What the Job prints is for a terminal; the console says how it ended."""
