@@ -99,6 +99,7 @@ class PyTorchJobController(Controller):
             message = f"PyTorchJob {name} is resumed."
             status.set("Suspended", "PyTorchJobResumed", message, status=False)
             status.tell("PyTorchJobResumed", message)
+            job = job | {"status": job["status"] | {"startTime": None}}  # it starts anew
         limit = self._limit(job, pods)
         if limit:
             await self._stop(job, status, pods, services, limit)
@@ -244,15 +245,18 @@ class PyTorchJobController(Controller):
             status.set("Running", "PyTorchJobSuspended", message, status=False)
         status.set("Suspended", "PyTorchJobSuspended", message)
         old = job.get("status") or {}
-        if old.get("conditions") != status.conditions or old.get("startTime"):
-            await self._put(job, {"conditions": status.conditions, "startTime": None, "replicaStatuses": None})
+        roles = old.get("replicaStatuses") or {}
+        if old.get("conditions") != status.conditions or any(amounts.get("active") for amounts in roles.values()):
+            idle = {role: {"active": None} for role in roles}
+            await self._put(job, {"conditions": status.conditions} | ({"replicaStatuses": idle} if idle else {}))
         await self._tell_all(job, status)
 
     def _limit(self, job: Document, pods: list[Document]) -> str:
         """Why the job must end now, empty if it may go on."""
         name = job["metadata"]["name"]
         backoff = _run_policy(job).get("backoffLimit")
-        if backoff is not None and _restarts(job, pods) >= max(1, int(backoff)):
+        is_spent = backoff is not None and _restarts(job, pods) >= max(1, int(backoff))
+        if is_spent or (backoff == 0 and _has_new_failure(job, pods)):
             return f"Job {name} has failed because it has reached the specified backoff limit"
         deadline = _run_policy(job).get("activeDeadlineSeconds")
         started = (job.get("status") or {}).get("startTime")
@@ -318,6 +322,12 @@ def _exit_code(pod: Document) -> int | None:
         if status["name"] == CONTAINER and ended:
             return int(ended.get("exitCode", 0))
     return None
+
+
+def _has_new_failure(job: Document, pods: list[Document]) -> bool:
+    """Whether more pods have failed than the job's status counts."""
+    counted = ((job.get("status") or {}).get("replicaStatuses") or {}).values()
+    return sum(phase_of(pod) == "Failed" for pod in pods) > sum(amounts.get("failed", 0) for amounts in counted)
 
 
 def _restarts(job: Document, pods: list[Document]) -> int:
