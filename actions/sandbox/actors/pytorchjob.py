@@ -327,7 +327,8 @@ def _exit_code(pod: Document) -> int | None:
 def _has_new_failure(job: Document, pods: list[Document]) -> bool:
     """Whether more pods have failed than the job's status counts."""
     counted = ((job.get("status") or {}).get("replicaStatuses") or {}).values()
-    return sum(phase_of(pod) == "Failed" for pod in pods) > sum(amounts.get("failed", 0) for amounts in counted)
+    failed = sum(phase_of(pod) == "Failed" for pod in pods)
+    return failed > sum(int(amounts.get("failed", 0)) for amounts in counted)
 
 
 def _restarts(job: Document, pods: list[Document]) -> int:
