@@ -23,9 +23,29 @@ QUERY_FIELDS = (
 )
 """What the console asks for. All are known to every driver: one unknown field fails a whole query."""
 
+_KNOWN = {
+    len(QUERY_FIELDS): QUERY_FIELDS,
+    12: (
+        "index",
+        "name",
+        "utilization.gpu",
+        "utilization.memory",
+        "memory.used",
+        "memory.total",
+        "temperature.gpu",
+        "power.draw",
+        "power.limit",
+        "clocks.sm",
+        "ecc.errors.uncorrected.volatile.total",
+        "pstate",
+    ),
+}
+"""Queries that are usual without a header, by the number of their columns."""
+
 QUERY_ARGV = ("nvidia-smi", f"--query-gpu={','.join(QUERY_FIELDS)}", "--format=csv,noheader,nounits")
 
 _UNIT = re.compile(r"\s*\[[^\]]{1,20}\]$")
+_MODEL = re.compile(r"NVIDIA|Tesla|Quadro|GeForce|GRID|RTX|GTX|^[ABHLTV]\d{1,3}\b")
 _ECC = "ecc.errors.uncorrected.volatile.total"
 
 
@@ -36,16 +56,21 @@ def is_header(line: str) -> bool:
 
 
 def is_row(line: str) -> bool:
-    """Whether a line can be a row of the console's own query, which has no header."""
+    """Whether a line can be a row of a query without a header: a number, then a name."""
     cells = _cells_of(line)
-    return len(cells) == len(QUERY_FIELDS) and cells[0].isdigit()
+    return len(cells) > 1 and cells[0].isdigit() and not cells[1][:1].isdigit() and not cells[1].startswith("[")
 
 
 def read_csv(text: str) -> SmiReading:
-    """Read an answer. Without a header the columns are those of `QUERY_FIELDS`; of a loop the newest row is the GPU."""
+    """Read an answer; of a loop the newest row of each GPU.
+
+    Without a header the columns are those of a usual query with so many; of another one only index and name are known.
+    """
     lines = [line for line in text.splitlines() if line.strip()]
     names, heads = list(QUERY_FIELDS), list[str]()
-    if lines and is_header(lines[0]):
+    if lines and not is_header(lines[0]):
+        names = _names_without_header(_cells_of(lines[0]))
+    elif lines:
         heads = _cells_of(lines[0])
         names = _names_of(lines.pop(0))
     kept = SmiRows(tuple(heads), cells=tuple(tuple(_cells_of(line)) for line in lines))
@@ -54,6 +79,14 @@ def read_csv(text: str) -> SmiReading:
         return SmiReading(processes=tuple(_process_of(row) for row in rows if row["pid"].isdigit()), rows=kept)
     newest = {gpu.index: gpu for gpu in (_gpu_of(row, position) for position, row in enumerate(rows))}
     return SmiReading(gpus=tuple(newest.values()), rows=kept)
+
+
+def _names_without_header(cells: list[str]) -> list[str]:
+    """What the columns of a first row may be: of a usual query about GPUs, or about processes."""
+    known = _KNOWN.get(len(cells))
+    if known is None and len(cells) < 5 and not _MODEL.search(cells[1]):
+        return ["pid", "process_name", "used_gpu_memory"]
+    return list(known or QUERY_FIELDS[:2])
 
 
 def _names_of(line: str) -> list[str]:

@@ -164,3 +164,26 @@ def test_a_command_in_pmon_may_hold_blanks() -> None:
     )
     assert reading.rows is not None
     assert reading.rows.cells == (("0", "691", "C", "python3 -m x"),)
+
+
+def test_a_longer_query_without_header_is_read_by_position_too() -> None:
+    (gpu,) = read("0, NVIDIA H200, 31, 13, 28051, 143771, 48, 208.53, 700.00, 1680, 0, P0\n").gpus
+    assert (gpu.util_pct, gpu.mem_used_mib, gpu.temp_c, gpu.power_w, gpu.ecc_uncorrected, gpu.perf) == (
+        31,
+        28051,
+        48,
+        208.53,
+        0,
+        "P0",
+    )
+
+
+def test_of_an_unknown_query_without_header_only_index_and_name_are_known() -> None:
+    (gpu,) = read("3, NVIDIA L4, 1, 2, 3\n").gpus
+    assert (gpu.index, gpu.name, gpu.util_pct, gpu.mem_used_mib) == (3, "NVIDIA L4", None, None)
+
+
+def test_processes_without_header_are_no_gpus() -> None:
+    reading = read("691, python3, 28042 MiB\n")
+    assert reading.gpus == ()
+    assert [(process.pid, process.name, process.mem_mib) for process in reading.processes] == [(691, "python3", 28042)]
