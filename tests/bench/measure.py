@@ -22,6 +22,7 @@ USUAL_CHURN = 500
 """Pods that change a second."""
 _HEARTBEATS = 20
 _KEYS = 40
+_WARM_UP_SECONDS = 180.0
 _SETTLE_SECONDS = 6.0
 """What is put off until the fleet is there (catalogue, credentials) is done by then."""
 
@@ -65,18 +66,18 @@ def measure_fleet(target: Target, *, seconds: float, runs: int) -> Figures:
 
 
 def measure_growth(target: Target, *, minutes: float) -> Figures:
-    """Resident memory through minutes of churn, after one of warming up."""
+    """Resident memory through minutes of churn, after three of warming up: libraries keep what they have measured."""
     with _console(target) as program:
         _load_of(program, target)
         target.churn(churn_of(target), _HEARTBEATS)
-        program.drain(60.0)
+        program.drain(_WARM_UP_SECONDS)
         readings = []
-        for _ in range(max(2, round(minutes * 4))):
-            readings.append(program.memory_megabytes()[0])
+        for _ in range(max(2, round(minutes * 4) + 1)):
+            readings.append(round(program.memory_megabytes()[0], 2))
             program.drain(15.0)
         target.churn(0, 0)
     slope = statistics.linear_regression(range(len(readings)), readings).slope * (len(readings) - 1)
-    return {"minutes": minutes, "growth_mb": round(slope, 2), "first_mb": readings[0], "last_mb": readings[-1]}
+    return {"minutes": minutes, "growth_mb": round(slope, 2), "readings_mb": readings}
 
 
 def churn_of(target: Target) -> float:
