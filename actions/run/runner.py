@@ -148,7 +148,7 @@ class Runner:
                 return Outcome(action, Result.DONE, one_line(said))
             report = await self._workshop.audit(view)
             count = len(report.leftovers)
-            said = "Nothing is left." if not count else f"{count} objects are left."
+            said = " ".join(["Nothing is left." if not count else f"{count} objects are left.", *report.unknown])
             return Outcome(action, Result.DONE, said, leftovers=report.leftovers, retained=report.retained)
 
         outcome = await self._guarded(self._attended(work))

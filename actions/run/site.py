@@ -14,7 +14,7 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
 from actions.cloud.token import token_factory
 from actions.run.access import ClusterAccess
-from actions.run.auditing import audit_cluster, kept_on_purpose
+from actions.run.auditing import audit_account, audit_cluster, kept_on_purpose
 from actions.run.draining import drain_nodes
 from actions.run.exporting import remove_ended_exports
 from actions.run.folder import blueprint_path, kubeconfig_path
@@ -45,6 +45,9 @@ HANDLERS: Mapping[str, Callable[[StageWork], StageHandler]] = {
     "image": ImageHandler,
     "job": JobHandler,
 }
+
+_ACCOUNT_KINDS = frozenset({"terraform", "network", "image"})
+"""Stages that make something in the AWS account."""
 
 
 class Site:
@@ -101,7 +104,14 @@ class Site:
                 leftovers.extend(await release_leftovers(self.work(view, stage, _Silent())))
         is_gone = self._is_own_cluster(view) and not leftovers
         report = await audit_cluster(work, may_be_gone=is_gone)
-        return AuditReport((*leftovers, *report.leftovers), (*retained, *report.retained))
+        account = AuditReport()
+        if any(stage.kind in _ACCOUNT_KINDS and stage.attempt for stage in view.stages):
+            account = await audit_account(work, is_data_kept=bool(kept))
+        return AuditReport(
+            (*leftovers, *report.leftovers, *account.leftovers),
+            (*retained, *report.retained, *account.retained),
+            (*report.unknown, *account.unknown),
+        )
 
     async def aclose(self) -> None:
         if self._access is not None:

@@ -16,6 +16,8 @@ class AuditReport:
 
     leftovers: tuple[str, ...] = ()
     retained: tuple[str, ...] = ()
+    unknown: tuple[str, ...] = ()
+    """What could not be asked, one sentence each."""
 
 
 class Workshop(Protocol):

@@ -16,7 +16,7 @@ from actions.cloud.network import Direction, add_self_rule, fetch_self_rules, re
 from actions.cloud.registry import Repository, fetch_digest, fetch_login, repository_of
 from actions.cloud.secrets import fetch_secret
 from actions.cloud.session import AwsSession
-from actions.cloud.tags import fetch_tagged
+from actions.cloud.tags import fetch_tagged, is_still_there
 
 REGION = "us-west-2"
 ACCOUNT = "123456789012"
@@ -143,3 +143,15 @@ async def test_what_carries_a_tag_is_listed(session: AwsSession) -> None:
     (arn,) = await fetch_tagged(session, "eksml-run", "run-7")
     assert arn.endswith(f"vpc/{vpc}")
     assert await fetch_tagged(session, "eksml-run", "run-8") == ()
+    assert await is_still_there(session, arn)
+
+
+async def test_what_is_only_remembered_is_told_from_what_is_there(session: AwsSession) -> None:
+    image = client("ec2").describe_images()["Images"][0]["ImageId"]
+    made = client("ec2").run_instances(ImageId=image, MinCount=1, MaxCount=1)["Instances"][0]["InstanceId"]
+    arn = f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/{made}"
+    assert await is_still_there(session, arn)
+    client("ec2").terminate_instances(InstanceIds=[made])
+    assert not await is_still_there(session, arn)
+    assert not await is_still_there(session, f"arn:aws:ec2:{REGION}:{ACCOUNT}:instance/i-0123456789abcdef0")
+    assert await is_still_there(session, f"arn:aws:fsx:{REGION}:{ACCOUNT}:file-system/fs-0123456789abcdef0")

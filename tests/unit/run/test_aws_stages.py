@@ -137,6 +137,33 @@ async def test_a_rule_that_was_there_is_used_and_left(tmp_path: Path) -> None:
     assert view.audit.retained == (f"SecurityGroupRule {group}/ingress: was there before the run",)
 
 
+async def test_what_still_carries_the_tag_is_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("actions.run.auditing.ACCOUNT_SETTLE_SECONDS", 0.0)
+    folder = a_run(tmp_path, NETWORK, group=a_group("audited"))
+    view = await carry_out(folder)
+    vpc = client("ec2").create_vpc(CidrBlock="10.2.0.0/16")["Vpc"]["VpcId"]
+    client("ec2").create_tags(Resources=[vpc], Tags=[{"Key": "eksml-run", "Value": view.id}])
+    audit = (await torn_down(folder)).audit
+    assert audit is not None
+    assert [line.rpartition("/")[2] for line in audit.leftovers] == [vpc]
+
+
+async def test_an_account_that_cannot_be_asked_is_unknown_not_empty(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = a_group("open")
+    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+    client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[pair])
+    client("ec2").authorize_security_group_egress(GroupId=group, IpPermissions=[pair])
+    folder = a_run(tmp_path, NETWORK, group=group)
+    assert (await carry_out(folder)).stage("efa").message == f"{group} is open to itself both ways already."
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    view = await torn_down(folder)
+    assert view.audit is not None
+    step = next(step for step in view.teardown if step.id == "audit")
+    assert step.message.startswith("Nothing is left. AWS could not be asked what carries the run's tag")
+
+
 async def test_a_group_that_is_not_there_is_told(tmp_path: Path) -> None:
     view = await carry_out(a_run(tmp_path, NETWORK, group="sg-00000000000000000"))
     assert view.state is RunState.FAILED
