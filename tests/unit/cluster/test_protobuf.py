@@ -18,6 +18,7 @@ from actions.cluster.decode import decode_pod as decode_json
 from actions.cluster.errors import status_of
 from actions.cluster.health import Health, SourceHealth
 from actions.cluster.protopod import decode_pod
+from actions.cluster.protoschema import CLASSES
 from actions.cluster.reflector import Reflector
 from actions.fleet.facts import PodFacts
 from tests.unit.cluster import protobytes
@@ -278,9 +279,9 @@ async def test_a_server_that_refuses_protobuf_is_asked_for_json(tmp_path: Path, 
 def test_an_object_is_cut_out_of_its_event_whatever_its_size(size: int, kind: str) -> None:
     inner = bytes(number % 251 for number in range(size))
     about = b"\x0a\x09\x0a\x02v1\x12\x03Pod"
-    unknown = about + bytes(protobytes.CLASSES["Unknown"](raw=inner).SerializeToString()) + b"\x1a\x00\x22\x00"
-    extension = protobytes.CLASSES["RawExtension"](raw=b"k8s\0" + unknown)
-    event = protobytes.CLASSES["WatchEvent"](type=kind, object=extension).SerializeToString()
+    unknown = about + bytes(CLASSES["Unknown"](raw=inner).SerializeToString()) + b"\x1a\x00\x22\x00"
+    extension = CLASSES["RawExtension"](raw=b"k8s\0" + unknown)
+    event = CLASSES["WatchEvent"](type=kind, object=extension).SerializeToString()
     told, raw = protowire.read_event(event)
     assert (told, bytes(raw)) == (kind, inner)
 
