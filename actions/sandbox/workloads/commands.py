@@ -7,7 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from actions.sandbox.workloads import awscli, ends, finding, mpirun, neuron_ls, neuron_monitor, neuron_top, nvidia_smi
+from actions.sandbox.workloads import (
+    awscli,
+    efa_info,
+    ends,
+    finding,
+    mpirun,
+    neuron_ls,
+    neuron_monitor,
+    neuron_top,
+    nvidia_smi,
+)
 from actions.sandbox.workloads.program import Program, Step
 from actions.sandbox.workloads.terminal import Inside
 
@@ -240,6 +250,10 @@ def _neuron_top(inside: Inside, _arguments: Sequence[str], _given: str) -> Progr
     return (yield from neuron_top.run(inside.container, inside.load, inside.now, has_terminal=has_terminal))
 
 
+def _fi_info(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from efa_info.list_adapters(inside.container))
+
+
 def _mpirun(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
     known = replace(inside.container, environment=inside.container.environment | inside.variables)
     return (yield from mpirun.launch(known, arguments))
@@ -251,7 +265,7 @@ _EVERYWHERE: dict[str, Command] = {
     "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": finding.df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
     "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
-    "mpirun": _mpirun, "mpiexec": _mpirun, "aws": awscli.aws,
+    "mpirun": _mpirun, "mpiexec": _mpirun, "fi_info": _fi_info, "aws": awscli.aws,
 }  # fmt: skip
 
 

@@ -24,6 +24,8 @@ _KEPT = 1 << 30
 """What the test leaves free; the rest is for three buffers."""
 _VERSION = "2.26.2+cuda12.2"
 _ELEMENT = 4
+_ONLY_BUS = 3
+"""Where the only GPU of a g5 is."""
 _TESTING = GpuLoad(99, 4096)
 _IDLE = GpuLoad(0, 0)
 
@@ -102,7 +104,7 @@ class _Rank:
         first = self._container.pod.rpartition("-")[0]
         for rank in range(self._size):
             host, local = f"{first}-{rank // self._on_node}", rank % self._on_node
-            bus = self._gpu.buses[(local + 3) % len(self._gpu.buses)].lower().removesuffix(".0")
+            bus = self._gpu.buses[_ONLY_BUS if self._on_node == 1 else local].lower().removesuffix(".0")
             lines.append(
                 f"#  Rank {rank:2d} Group  0 Pid {33 + local:6d} on {host:>10} device {local:2d} [0000:{bus}] "
                 f"{self._gpu.name}"
