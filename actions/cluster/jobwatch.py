@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from contextlib import suppress
+from dataclasses import dataclass, replace
 
 from actions.base.clock import Clock
-from actions.base.errors import RefusedError
+from actions.base.errors import MissingError, RefusedError, UnreachableError
+from actions.base.untrusted import one_line
 from actions.cluster.loglines import LogCursor, LogLine
 from actions.cluster.logs import LogFollower, LogSource
 from actions.cluster.members import WATCHABLE, JobRef, Member, members_of
@@ -17,6 +19,8 @@ from actions.cluster.session import KubeSession
 from actions.cluster.snapshot import ClusterSnapshot
 
 LOOK_SECONDS = 0.5
+ASK_SECONDS = 5.0
+"""How often a RayJob is asked for its cluster, as long as it has not said."""
 LAST_LINES_SECONDS = 10.0
 """How long the logs may take to end after the job has."""
 _VERSIONS = {
@@ -107,14 +111,21 @@ class JobWatch:
         if version is None:
             known = ", ".join(WATCHABLE)
             raise RefusedError(f"A {self.job.kind} cannot be watched.", hint=f"Watch one of {known}.")
-        session = self._session()
-        await fetch(session, Discovery(session), ObjectRef(version, self.job.kind, self.job.namespace, self.job.name))
+        session, job = self._session(), self.job
+        document = await fetch(session, Discovery(session), ObjectRef(version, job.kind, job.namespace, job.name))
+        status = document.get("status") or {}
+        self.job = replace(job, cluster=one_line(str(status.get("rayClusterName") or "")))
 
     async def _follow(self, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> JobEnd:
         end: JobEnd | None = None
         ended_at = 0.0
         was_seen = False
+        asked_at = self._clock.monotonic()
         while True:
+            if self._lacks_cluster and self._clock.monotonic() - asked_at > ASK_SECONDS:
+                asked_at = self._clock.monotonic()
+                with suppress(MissingError, UnreachableError):
+                    await self.require()
             snapshot = self._look()
             if snapshot is not None:
                 self._take(snapshot, tasks)
@@ -133,6 +144,11 @@ class JobWatch:
             if end is not None and (is_late or all(task.done() for task in tasks.values())):
                 return end
             await self._clock.sleep(LOOK_SECONDS)
+
+    @property
+    def _lacks_cluster(self) -> bool:
+        """Whether it is not known yet which Ray cluster the job runs on."""
+        return self.job.kind == "RayJob" and not self.job.cluster
 
     def _take(self, snapshot: ClusterSnapshot, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
         members = members_of(self.job, snapshot.pods)

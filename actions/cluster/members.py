@@ -27,6 +27,8 @@ class JobRef:
     kind: str
     namespace: str
     name: str
+    cluster: str = ""
+    """Of a RayJob, the RayCluster that it runs on, where its status says so: one of its own, or a chosen one."""
 
     @property
     def key(self) -> str:
@@ -80,13 +82,17 @@ def role_of(job: JobRef, pod: PodFacts) -> str:
             return "launcher"
         case "RayJob" if owner == ("Job", job.name):
             return "submitter"
-        case "RayJob" if pod.owner_kind == "RayCluster" and pod.owner_name.startswith(f"{job.name}-raycluster-"):
+        case "RayJob" if pod.owner_kind == "RayCluster" and _is_of_ray_job(pod.owner_name, job):
             return _ray_role(pod)
         case "RayCluster" if owner == ("RayCluster", job.name):
             return _ray_role(pod)
         case _ if owner == (job.kind, job.name) and job.kind != "RayJob":
             return "master" if "-master-" in pod.name else "worker"
     return ""
+
+
+def _is_of_ray_job(cluster: str, job: JobRef) -> bool:
+    return cluster == job.cluster if job.cluster else cluster.startswith(f"{job.name}-raycluster-")
 
 
 def _ray_role(pod: PodFacts) -> str:

@@ -39,7 +39,7 @@ class JobFeed:
     """
 
     def __init__(self, job: JobRef, cluster: ClusterFeed, *, clock: Clock, changed: Callable[[], None]) -> None:
-        self.job = job
+        self._job = job
         self.title = job.key
         self.curves = Curves()
         self.progress: dict[tuple[str, str], Progress] = {}
@@ -54,6 +54,11 @@ class JobFeed:
         self._arrived_at = 0.0
         self._readers: dict[tuple[str, str], LogReader] = {}
         self._watch: JobWatch | None = None
+
+    @property
+    def job(self) -> JobRef:
+        """Which, with what has been learnt of it."""
+        return self._watch.job if self._watch is not None else self._job
 
     @property
     def members(self) -> Sequence[Member]:
@@ -108,7 +113,7 @@ class JobFeed:
             from actions.cluster.jobwatch import JobWatch  # brings the API client along: after the first frame
 
             self._watch = JobWatch(
-                self.job,
+                self._job,
                 session=lambda: self._cluster.session,
                 look=self._cluster.snapshot,
                 on_lines=self._take_lines,

@@ -58,6 +58,9 @@ class PodsPane(TablePane[PodFacts]):
         """Show the pods of the scope."""
         self.show_health(self.desk.health("pods"))
         snapshot = self.desk.cluster.snapshot()
+        watched = self.desk.watched
+        if self._scope.job is not None and watched is not None and watched.job != self._scope.job:
+            self._scope, self._shown = PodScope(job=watched.job), None  # it has learnt which pods are its own
         if snapshot is None or snapshot is self._shown:
             return
         changes = snapshot.changes_since(self._shown)

@@ -69,6 +69,10 @@ WORKLOADS = {
             JobRef("RayCluster", "ml", "tune-raycluster-abcde"),
             [("tune-raycluster-abcde-head-z9", "head"), ("tune-raycluster-abcde-worker-group-q1", "worker")],
         ),
+        (
+            JobRef("RayJob", "ml", "tune", cluster="tune-other"),
+            [("tune-k5k5k", "submitter"), ("tune-other-head", "head")],
+        ),
         (JobRef("Job", "ml", "data"), [("data-0-abc", "worker")]),
         (JobRef("Job", "ml", "nothing"), []),
     ],
