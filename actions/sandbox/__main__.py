@@ -64,6 +64,7 @@ async def serve(invocation: Invocation) -> None:
     from actions.sandbox.kubelet import Kubelet
     from actions.sandbox.nodegroups import NodeGroups
     from actions.sandbox.server import Parts, serving
+    from actions.sandbox.webhooks.volcano import VolcanoAdmission
 
     clock, options = SystemClock(), invocation.options
     panel = FaultPanel(clock)
@@ -73,6 +74,7 @@ async def serve(invocation: Invocation) -> None:
         kubelet,
         actors=lambda session: actors.start(session, kubelet, options, panel.clock, groups=groups),
         cloud=lambda session: cloud.create_app(session, options, groups=groups),
+        webhooks=(VolcanoAdmission(),),
         panel=panel,
         store=crowded_store(read_size(invocation.scale), clock=clock, region=options.region),
     )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -19,6 +19,7 @@ from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
 from actions.sandbox.activity import ACTOR_AGENT, Activity
 from actions.sandbox.api.access import User
+from actions.sandbox.api.admission import Admission
 from actions.sandbox.api.application import create_app
 from actions.sandbox.api.store import Store
 from actions.sandbox.faults.bystander import Bystander
@@ -44,6 +45,8 @@ class Parts:
     kubelet: KubeletPort
     actors: StartActors | None = None
     cloud: Callable[[KubeSession], web.Application] | None = None
+    webhooks: Sequence[Admission] = ()
+    """Of operators."""
     panel: FaultPanel = field(default_factory=lambda: FaultPanel(SystemClock()))
     """What goes wrong; its clock is the cluster's."""
     store: Store = field(default_factory=Store)
@@ -88,7 +91,9 @@ async def serving(
         stack.push_async_callback(session.aclose)
         bystander = Bystander(parts.panel)
         tokens = {viewer_token: User(VIEWER)}
-        app = create_app(parts.store, parts.kubelet, bystander, clock=parts.panel.clock, tokens=tokens)
+        app = create_app(
+            parts.store, parts.kubelet, bystander, clock=parts.panel.clock, tokens=tokens, webhooks=parts.webhooks
+        )
         add_control(app, bystander)
         app.middlewares[:0] = [_only_local, activity.middleware()]
         if parts.cloud is not None:

@@ -14,6 +14,7 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import Kind
 from actions.sandbox.actors.watching import Caches
+from actions.sandbox.api.admission import Admission
 from tests.operators.story import Document, Essence, Story, conditions_of
 
 if TYPE_CHECKING:
@@ -53,6 +54,8 @@ class Operator:
     """Regular expression of an ACTION line → what to do, tried before those of every operator."""
     watched: tuple[Kind, ...] = ()
     """Further kinds that its controllers watch."""
+    webhooks: tuple[Admission, ...] = ()
+    """Its admission webhooks."""
     settled: Callable[[Document], Document] = lambda standing: standing
     """Takes out of a standing or a summary what depends on timing; applied to the recorded one and to ours."""
 

@@ -11,9 +11,9 @@ from tests.operators.mpi import MPI
 from tests.operators.operator import FIXTURES, Operator
 from tests.operators.replay import replayed
 from tests.operators.training import TRAINING
-from tests.operators.volcano import VOLCANO
+from tests.operators.volcano import VOLCANO, VOLCANO_WEBHOOKS
 
-OPERATORS = (TRAINING, MPI, KUBERAY, VOLCANO)
+OPERATORS = (TRAINING, MPI, KUBERAY, VOLCANO, VOLCANO_WEBHOOKS)
 """Every operator that has recordings; a new one is added here."""
 
 _RECORDED = Path(__file__).parents[3] / "shared" / "data" / "operators"

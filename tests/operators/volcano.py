@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import copy
 import re
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import yaml
 
+from actions.base.errors import RefusedError
 from actions.base.files import asset
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
@@ -32,14 +35,19 @@ from actions.sandbox.actors.raycluster import RayClusterController
 from actions.sandbox.actors.volcano import VolcanoScheduler
 from actions.sandbox.actors.volcano_queue import VolcanoQueueController
 from actions.sandbox.actors.watching import Caches
+from actions.sandbox.webhooks.volcano import VolcanoAdmission
+from tests.operators.acting import create
 from tests.operators.kuberay import KUBERAY
-from tests.operators.operator import Operator
+from tests.operators.operator import FIXTURES, Operator
 from tests.operators.story import Document, Told
 from tests.operators.world import World, node
 
+_VERSION = "kuberay-1.1.1+volcano-1.8.2"
+_WITH_WEBHOOKS = "webhook-"
 _TRAIN_QUEUE = {"weight": 1, "capability": {"cpu": "500", "memory": "1500Gi"}}
 _NODE = re.compile(r"\b(?:core|gpu|trn)-[01x]\b")
 _SHORT = re.compile(r"\d+(/\d+ tasks in gang unschedulable: [^;]*); Pending: .*")
+_SPACES = re.compile(" +")
 _TURNED_DOWN = re.compile(r"0/\d+ nodes are unavailable: .*|Pod \S+ can possibly .*|N/\d+ tasks in gang .*")
 
 
@@ -55,6 +63,31 @@ async def _label_nodes(world: World, found: re.Match[str]) -> None:
 async def _make_queue(world: World, found: re.Match[str]) -> None:
     spec: Document = {"reclaimable": True} if found[2] else copy.deepcopy(_TRAIN_QUEUE)
     await world.client.create(QUEUES, {"metadata": {"name": found[1]}, "spec": spec})
+
+
+async def _make_odd_queue(world: World, found: re.Match[str]) -> None:
+    """One with a weight of its own, or none; it may be refused, as the recorded one was."""
+    spec: Document = {"weight": int(found[2])} if found[2] else {}
+    with suppress(RefusedError):
+        await world.client.create(QUEUES, {"metadata": {"name": found[1]}, "spec": spec})
+
+
+async def _patch_weight(world: World, found: re.Match[str]) -> None:
+    with suppress(RefusedError):
+        await world.client.patch(QUEUES, found[1], {"spec": {"weight": int(found[2])}})
+
+
+async def _delete_default(world: World, _found: re.Match[str]) -> None:
+    with suppress(RefusedError):
+        await world.client.delete(QUEUES, "default")
+
+
+async def _make_cluster(world: World, found: re.Match[str]) -> None:
+    """The cluster of all recordings with one."""
+    text = (FIXTURES / _VERSION / "webhook-gang-enough.yaml").read_text(encoding="utf-8")
+    wanted = [one for one in yaml.safe_load_all(text) if one["kind"] == "RayCluster"]
+    assert [one["metadata"]["name"] for one in wanted] == [found[1]]
+    await create(world, wanted)
 
 
 async def _command(world: World, found: re.Match[str]) -> None:
@@ -114,7 +147,8 @@ def _settled(account: Document) -> Document:
     """Without what the real one takes by chance.
 
     It chooses among nodes that are as good as each other, and tries the pods of a gang in any order, so that the texts
-    go round between its pods. A pod's status is the kubelet's; whether it was scheduled stays.
+    go round between its pods. Our client takes double spaces out of what servers say. A pod's status is the kubelet's;
+    whether it was scheduled stays.
     """
     told = _anywhere(KUBERAY.settled(account))
     if "events" in told:
@@ -148,7 +182,7 @@ def _once(steps: list[object]) -> list[object]:
 
 def _anywhere(account: Any) -> Any:
     if isinstance(account, str):
-        return _NODE.sub("a node", _SHORT.sub(r"N\1", account))
+        return _SPACES.sub(" ", _NODE.sub("a node", _SHORT.sub(r"N\1", account)))
     if isinstance(account, dict):
         return {name: _anywhere(value) for name, value in account.items()}
     if isinstance(account, set | tuple):
@@ -156,8 +190,12 @@ def _anywhere(account: Any) -> Any:
     return [_anywhere(value) for value in account] if isinstance(account, list) else account
 
 
+def _recorded() -> list[str]:
+    return sorted(path.stem for path in (FIXTURES / _VERSION).glob("*.jsonl"))
+
+
 VOLCANO = Operator(
-    version="kuberay-1.1.1+volcano-1.8.2",
+    version=_VERSION,
     resources=(RAY_CLUSTERS, POD_GROUPS, QUEUES),
     made=(SERVICES, SERVICE_ACCOUNTS, ROLES, ROLE_BINDINGS),
     watched=(DEPLOYMENTS, JOBS, RAY_JOBS, COMMANDS),
@@ -170,19 +208,19 @@ VOLCANO = Operator(
         r"a third trn1-32xl node joins": _add_node,
         r"both trn nodes get the label ([^=]+)=(\S+)": _label_nodes,
         r"create Queue (\S+)( without a weight \(no admission webhook running\))?": _make_queue,
+        r"create Queue (\S+) (?:without a weight|with weight (-?\d+))": _make_odd_queue,
+        r"PATCH Queue (\S+) \(merge\) {\"spec\": {\"weight\": (-?\d+)}}": _patch_weight,
+        r"DELETE Queue default": _delete_default,
+        r"create RayCluster (\S+) in the closed queue": _make_cluster,
         r"create Command \(bus\S+\) in namespace default, action (\w+), target and owner = Queue (\S+)": _command,
         r"PUT RayCluster (\w+): replicas = minReplicas = maxReplicas \d -> (\d)": _scale,
     },
     settled=_settled,
-    left_out={
-        f"webhook-{name}": "the sandbox's API calls no admission webhooks"
-        for name in (
-            "gang-enough",
-            "default-queue",
-            "queue-rules",
-            "queue-closed",
-            "queue-missing",
-            "down",
-        )
-    },
+    left_out={name: "played with webhooks, below" for name in _recorded() if name.startswith(_WITH_WEBHOOKS)},
+)
+VOLCANO_WEBHOOKS = replace(
+    VOLCANO,
+    webhooks=(VolcanoAdmission(needs_operator=False),),
+    left_out={name: "played without webhooks, above" for name in _recorded() if not name.startswith(_WITH_WEBHOOKS)}
+    | {"webhook-down": "the webhooks answer as long as the API does: they are part of it in the sandbox"},
 )

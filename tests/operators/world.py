@@ -143,7 +143,7 @@ async def world(operator: Operator, folder: Path) -> AsyncIterator[World]:
     """The cluster of the recordings with one of our operators in it, for as long as the context lasts."""
     clock = SystemClock()
     kinds = tuple(dict.fromkeys((PODS, NODES, CLAIMS, *operator.made, *operator.resources, *operator.watched)))
-    async with bare_api(folder) as client:
+    async with bare_api(folder, operator.webhooks) as client:
         for name in ("default", "other"):
             await client.create(NAMESPACES, {"metadata": {"name": name}})
         for definition in operator.definitions():

@@ -33,7 +33,7 @@ def rehearsals(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPath
     """All that were asked for, on their way."""
     calls = [item.callspec for item in request.session.items if isinstance(item, pytest.Function)
              and hasattr(item, "callspec")]  # fmt: skip
-    wanted = {call.params["script"] for call in calls if isinstance(call.params.get("script"), Path)}
+    wanted = {script for call in calls if isinstance(script := call.params.get("script"), Path)}
     with playing(wanted, tmp_path_factory.mktemp("rehearsals")) as results:
         yield results
 

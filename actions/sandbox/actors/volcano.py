@@ -52,13 +52,29 @@ class VolcanoScheduler(Controller):
         self._caches = caches
         self._operator = Operator(caches, SCHEDULER, is_needed=needs_operator)
         self._is_due = False
+        self._grown: dict[str, tuple[int, float]] = {}
+        """PodGroup's uid → how many pods it has, and since when (monotonic)."""
         self._told: dict[str, tuple[str, str]] = {}
         """Pod's uid → reason and message that it was last told."""
         self._attempts: dict[str, int] = {}
         """PodGroup's uid → how often its pods have been tried: each time another one comes first."""
-        for kind in (POD_GROUPS, QUEUES, PODS, NODES, CLAIMS):
+        caches[QUEUES].listen(self._on_queue)
+        caches[POD_GROUPS].listen(self._on_group)
+        for kind in (PODS, NODES, CLAIMS):
             caches[kind].listen(lambda _changed: self._soon())
         self._operator.on_change(self._soon)
+        self.wake(_ALL)
+
+    def _on_queue(self, queue: Document) -> None:
+        """A new Queue may be what PodGroups have waited for: those are looked at without another period's delay."""
+        if (queue.get("status") or {}).get("state"):
+            self._soon()
+        else:
+            self.wake(_ALL)
+
+    def _on_group(self, group: Document) -> None:
+        self._grown.setdefault(uid_of(group), (0, self._client.clock.monotonic()))
+        self._soon()
 
     def _soon(self) -> None:
         if not self._is_due:
@@ -76,12 +92,16 @@ class VolcanoScheduler(Controller):
         gangs = self._gangs()
         is_unsettled = False
         for gang in gangs:
+            if self._is_growing(gang):
+                is_unsettled = True
+                continue
             await self._advance(gang, gangs, spaces)
             is_unsettled = is_unsettled or not gang.is_ready
         for queue in list(self._caches[QUEUES].objects.values()):
             await self._report_queue(queue, gangs)
         known = {uid_of(pod) for gang in gangs for pod in gang.pods}
-        groups = {uid_of(gang.group) for gang in gangs}
+        groups = {uid_of(group) for group in self._caches[POD_GROUPS].objects.values()}
+        self._grown = {uid: grown for uid, grown in self._grown.items() if uid in groups}
         self._attempts = {uid: count for uid, count in self._attempts.items() if uid in groups}
         self._told = {uid: told for uid, told in self._told.items() if uid in known}
         return _PERIOD_SECONDS if is_unsettled else None
@@ -105,6 +125,15 @@ class VolcanoScheduler(Controller):
             and pod["spec"].get("schedulerName") == _SOURCE
             and (pod["metadata"].get("annotations") or {}).get(GROUP_NAME) == name
         ]
+
+    def _is_growing(self, gang: Gang) -> bool:
+        """Whether its pods are just being made, and are not enough yet: what could be said of it would not last."""
+        now, uid = self._client.clock.monotonic(), uid_of(gang.group)
+        count, since = self._grown.get(uid, (0, now))
+        if count != len(gang.pods):
+            since = now
+            self._grown[uid] = (len(gang.pods), since)
+        return len(gang.pods) < gang.least and now - since < _PERIOD_SECONDS / 2
 
     async def _advance(self, gang: Gang, gangs: list[Gang], spaces: list[NodeSpace]) -> None:
         phase = phase_of_group(gang.group)

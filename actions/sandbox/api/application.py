@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import suppress
 
 from aiohttp import web
@@ -11,6 +11,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
 from actions.sandbox.api.access import Access, User
+from actions.sandbox.api.admission import BUILT_IN, Admission
 from actions.sandbox.api.browsing import add_browsing
 from actions.sandbox.api.builtin import builtin_types
 from actions.sandbox.api.deletion import Deleter
@@ -38,6 +39,7 @@ def create_app(
     clock: Clock | None = None,
     tokens: Mapping[str, User] = NO_TOKENS,
     bookmark_seconds: float = BOOKMARK_SECONDS,
+    webhooks: Sequence[Admission] = (),
 ) -> web.Application:
     """The API server over a store; garbage is collected while the application runs.
 
@@ -48,10 +50,12 @@ def create_app(
         clock: Wall time, for objects; the machine's if not given.
         tokens: Who may come as somebody else than the administrator.
         bookmark_seconds: How long a quiet watch stays silent.
+        webhooks: Admission beside the server's own.
     """
     time = clock or SystemClock()
     registry = Registry(builtin_types())
-    writer, deleter = Writer(store, registry, time), Deleter(store, registry, time)
+    writer = Writer(store, registry, time, (*BUILT_IN, *webhooks))
+    deleter = Deleter(store, registry, time, webhooks)
     access = Access(store, tokens)
     services = Services(store, registry, time, writer, deleter, kubelet, access, faults, bookmark_seconds)
     app = web.Application(

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import timedelta
 
 from actions.base.clock import Clock, format_rfc3339
 from actions.sandbox.api import definitions, status
+from actions.sandbox.api.admission import Admission, Operation, Review
 from actions.sandbox.api.codec import Object, clone, dig
 from actions.sandbox.api.options import DeleteOptions
 from actions.sandbox.api.resources import GroupResource, Registry, ResourceType
@@ -22,10 +24,11 @@ _ORPHANING_BY_DEFAULT = GroupResource("batch", "jobs")
 class Deleter:
     """The delete path of the server."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+    def __init__(self, store: Store, registry: Registry, clock: Clock, admissions: Sequence[Admission] = ()) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
+        self._admissions = admissions
 
     def delete(self, resource: ResourceType, namespace: str, name: str, options: DeleteOptions) -> tuple[Stored, bool]:
         """Delete an object, or begin to.
@@ -34,12 +37,15 @@ class Deleter:
             Its last state, and whether it is gone (otherwise it is terminating).
 
         Raises:
-            ApiFault: 404; 409 if a precondition does not hold.
+            ApiFault: 404; 409 if a precondition does not hold; whatever an admission refuses it with.
         """
         stored = self._store.get(resource.key, namespace, name)
         if stored is None:
             raise status.not_found(resource, name)
         self._check_preconditions(resource, stored, options)
+        review = Review(Operation.DELETE, resource.key, namespace, name, stored.body)
+        for admission in self._admissions:
+            admission.admit(review, self._store)
         body = clone(stored.body)
         grace = _grace_seconds(stored, options)
         self._add_finalizers(stored, body, options)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import random
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from actions.base.clock import Clock, format_rfc3339
 from actions.sandbox.api import definitions, schema, status
+from actions.sandbox.api.admission import BUILT_IN, Admission, Operation, Review
 from actions.sandbox.api.apply import apply_object
 from actions.sandbox.api.codec import Object, clone, encode, metadata_of
 from actions.sandbox.api.defaulting import default_builtin
@@ -40,10 +41,13 @@ _OMITTED_IF_EMPTY = ("labels", "annotations", "finalizers", "ownerReferences")
 class Writer:
     """The write path of the server. A call either stores a complete object or raises and changes nothing."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, clock: Clock, admissions: Sequence[Admission] = BUILT_IN
+    ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
+        self._admissions = admissions
 
     def now(self) -> str:
         """The wall time as objects carry it."""
@@ -163,6 +167,7 @@ class Writer:
             raise status.already_exists(resource, name)
         self._check_unknown(resource, body, options)
         self._complete(resource, body)
+        self._admit(Operation.CREATE, resource, namespace, body)
         self._check(resource, body, None)
         if manager is not None:
             track_update(None, body, shape_of(resource), manager, now=self.now())
@@ -180,6 +185,8 @@ class Writer:
         body = with_protected_parts(resource, before.body, body, options.subresource)
         self._complete(resource, body)
         keep_terminating(before.body, body)
+        if not options.subresource:
+            self._admit(Operation.UPDATE, resource, before.namespace, body)
         self._check(resource, body, before.body if not options.subresource else None)
         if is_same(before.body, body):
             return before
@@ -203,6 +210,11 @@ class Writer:
         if options.strictness == "Strict":
             raise status.bad_request(f"{head}: strict decoding error: {', '.join(texts)}")
         options.warnings.extend(texts)
+
+    def _admit(self, operation: Operation, resource: ResourceType, namespace: str, body: Object) -> None:
+        review = Review(operation, resource.key, namespace, str(body["metadata"].get("name", "")), body)
+        for admission in self._admissions:
+            admission.admit(review, self._store)
 
     def _complete(self, resource: ResourceType, body: Object) -> None:
         for name in _OMITTED_IF_EMPTY:

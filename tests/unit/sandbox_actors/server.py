@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
@@ -16,6 +16,7 @@ from actions.cluster.session import KubeSession
 from actions.sandbox import actors, cloud
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, kind_named
+from actions.sandbox.api.admission import Admission
 from actions.sandbox.kubelet import Kubelet
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
@@ -38,9 +39,10 @@ _PATIENCE_SECONDS = 20.0
 
 
 @asynccontextmanager
-async def bare_api(folder: Path) -> AsyncIterator[ApiClient]:
+async def bare_api(folder: Path, webhooks: Sequence[Admission] = ()) -> AsyncIterator[ApiClient]:
     """The API alone: nobody reconciles anything."""
-    async with serving(folder, FAST, Parts(Kubelet(FAST))) as server, _client(server.kubeconfig) as client:
+    parts = Parts(Kubelet(FAST), webhooks=webhooks)
+    async with serving(folder, FAST, parts) as server, _client(server.kubeconfig) as client:
         yield client
 
 
@@ -92,10 +94,15 @@ async def apply_all(client: ApiClient, documents: list[Document]) -> None:
         await client.create(kind, document)
 
 
+def mirrored(name: str) -> list[Document]:
+    """The demo's manifests of an operator, `NAME/VERSION`."""
+    path = asset(f"mirror/{name}/manifest.yaml")
+    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+
+
 def training_operator() -> list[Document]:
     """The demo's manifests of the training operator."""
-    path = asset("mirror/training-operator/1.8.1/manifest.yaml")
-    return [document for document in yaml.safe_load_all(path.read_text(encoding="utf-8")) if document]
+    return mirrored("training-operator/1.8.1")
 
 
 def pytorch_definition() -> Document:
