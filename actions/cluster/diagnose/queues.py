@@ -115,7 +115,7 @@ def _volcano_queue(case: Case) -> Iterator[Finding]:
                 Code.QUEUE_WAITING,
                 f"PodGroup {gang.name} waits in queue {queue}: Volcano has not taken it up",
                 [field_quote("phase", "Pending"), queue],
-                f"Does the queue exist and is it Open? kubectl get queue {queue}",
+                f"Does the queue exist and is it Open? kubectl get queue {queue}.{_unseen_by_karpenter(case)}",
             )
 
 
@@ -146,5 +146,21 @@ def _gang(case: Case) -> Iterator[Finding]:
         Code.GANG_WAITING,
         f"The gang scheduler waits until all {total or ''} pods{who} fit at once{fits}".replace("  ", " "),
         [*lines[:3], *(one.message for one in refusals(case) if one.reasons)],
-        f"Free or add room for {missing + ' ' if missing else ''}more pods, or lower minMember.",
+        f"Free or add room for {missing + ' ' if missing else ''}more pods, or lower minMember."
+        f"{_unseen_by_karpenter(case)}",
+    )
+
+
+def _unseen_by_karpenter(case: Case) -> str:
+    """A sentence on pods that wait for a node which nobody will start: Karpenter acts on `Unschedulable` only."""
+    waiting = [pod for pod in case.pods if pod.is_unscheduled and pod.scheduler == "volcano"]
+    unseen = [
+        pod.name
+        for pod in waiting
+        if (found := pod.condition("PodScheduled")) is None or found.reason not in ("Unschedulable", "")
+    ]
+    if not unseen:
+        return ""
+    return (
+        f" Karpenter starts no node for {unseen[0]} meanwhile: its PodScheduled condition does not say Unschedulable."
     )

@@ -66,8 +66,39 @@ def test_a_job_of_ray_that_fails_is_explained_by_its_program_not_by_those_who_su
     logs = (
         "RuntimeError: Dataset scripts are no longer supported, but found wikicorpus.py\n"
         "ray.train.base_trainer.TrainingFailedError: The Ray Train run failed.\n"
-        "RuntimeError: Request failed with status code 500: ValueError: Job with submission_id data-abcde already exists. "
-        "Please use a different submission_id.\n"
+        "RuntimeError: Request failed with status code 500: ValueError: Job with submission_id data-abcde already "
+        "exists. Please use a different submission_id.\n"
     )
     found = why({"jobs": [job], "logs": logs})
     assert found[0].headline.endswith("Dataset scripts are no longer supported, but found wikicorpus.py")
+
+
+def test_pods_of_a_gang_that_karpenter_does_not_see_are_named() -> None:
+    def head(*conditions: Document) -> Document:
+        spec = {"schedulerName": "volcano", "containers": [{"name": "ray-head"}]}
+        status = {"phase": "Pending", "conditions": list(conditions)}
+        return {
+            "kind": "Pod",
+            "metadata": {"name": "rc-head-x", "namespace": "default"},
+            "spec": spec,
+            "status": status,
+        }
+
+    group: Document = {
+        "apiVersion": "scheduling.volcano.sh/v1beta1",
+        "kind": "PodGroup",
+        "metadata": {"name": "ray-rc-pg", "namespace": "default"},
+        "spec": {"minMember": 3, "queue": "trainq"},
+        "status": {"phase": "Pending"},
+    }
+    missing_queue = why({"items": [group, head()]})
+    assert missing_queue[0].code.value == "QUEUE_WAITING"
+    assert "Karpenter starts no node for rc-head-x" in missing_queue[0].next_step
+    refused = {
+        "type": "PodScheduled",
+        "status": "False",
+        "reason": "Unschedulable",
+        "message": "pod group is not ready",
+    }
+    seen = why({"items": [group, head(refused)]})
+    assert all("Karpenter" not in one.next_step for one in seen)
