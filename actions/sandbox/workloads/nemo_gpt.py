@@ -198,10 +198,17 @@ class _Pod:
         yield Step(0.0, bar.again(step) + "\n", is_error=True)
         text = f"Epoch 0, global step {step + 1}: 'val_loss' reached {val_loss:.5f}, saving model to '{name}.ckpt'\n"
         yield Step(_SAVE_SECONDS, text, is_error=True)
-        for ending in (".ckpt", "-last.ckpt"):
-            path = f"{settings.results}/checkpoints/{name}{ending}"
-            self._container.files.write(path, b"", size_bytes=int(PARAMETERS * _BYTES_SAVED))
+        self._save(name)
         return 0
+
+    def _save(self, name: str) -> None:
+        """Leave a checkpoint twice: under its own name, and as the last one, of which there is one."""
+        files, folder = self._container.files, f"{self._settings.results}/checkpoints"
+        for old in files.names(folder):
+            if old.endswith("-last.ckpt"):
+                files.remove(f"{folder}/{old}")
+        for ending in (".ckpt", "-last.ckpt"):
+            files.write(f"{folder}/{name}{ending}", b"", size_bytes=int(PARAMETERS * _BYTES_SAVED))
 
     def _hang(self, sequence: int) -> Program:
         """The collective with this number never ends; the watchdogs notice after ten minutes."""

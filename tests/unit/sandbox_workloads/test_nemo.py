@@ -139,7 +139,11 @@ def test_rank_0_draws_a_falling_loss_and_saves_what_it_validates() -> None:
     assert 9.0 < found[-1] < found[0] < 11.2
     assert re.findall(r"global step (\d+): 'val_loss'", outcome.err) == ["20", "40"]
     names = container.files.names("/fsx_shared/results/gpt3_5b/results/checkpoints")
-    assert len([name for name in names if name.endswith("-last.ckpt")]) == 2
+    assert [name.partition("-step=")[2] for name in names] == [
+        "20-consumed_samples=640.0.ckpt",
+        "40-consumed_samples=1280.0-last.ckpt",
+        "40-consumed_samples=1280.0.ckpt",
+    ]
     assert "`Trainer.fit` stopped: `max_steps=40` reached." in outcome.err
 
 
