@@ -1,0 +1,27 @@
+"""A widget on a screen that paints for a test."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from textual.app import App, ComposeResult
+
+from tui.widgets.stripes import StripWidget
+
+
+class Painter(StripWidget):
+    """Has the styles that every line is drawn with."""
+
+    @classmethod
+    @asynccontextmanager
+    async def running(cls) -> AsyncIterator[Painter]:
+        """One on a screen."""
+        app = _Canvas()
+        async with app.run_test():
+            yield app.query_one(Painter)
+
+
+class _Canvas(App[None]):
+    def compose(self) -> ComposeResult:
+        yield Painter()
