@@ -180,7 +180,7 @@ class JobWatch:
             self._cursors[key] = follower.cursor
         self._is_done.add(key)
         code = "" if end.exit_code is None else f", exit code {end.exit_code}"
-        said = f"-- {container} has ended: {end.reason}{code} --"
+        said = f"{container} has ended: {end.reason}{code}"
         waits = deliver([LogLine(follower.cursor.at_ns, said, is_marker=True)])
         if inspect.isawaitable(waits):
             await waits

@@ -75,7 +75,7 @@ class JobFeed:
         is_quiet = self._clock.monotonic() - self._arrived_at >= QUIET_SECONDS
         taken = self._order.take(limit, is_quiet=is_quiet)
         if taken and self._order.dropped:
-            said = f"-- {self._order.dropped:,} lines before this one were not kept --"
+            said = f"{self._order.dropped:,} lines before this one were not kept"
             self._order.dropped = 0
             taken.insert(0, Gathered(said, "", taken[0].at_ns, is_marker=True))
         return taken
@@ -106,7 +106,7 @@ class JobFeed:
         live()
         self.end = await watch.run()
         words = {"finished": "has finished", "failed": "has failed"}.get(self.end.state, "is gone")
-        self._put(Gathered(f"-- {self.title} {words} --", "", self._order.newest_ns, is_marker=True))
+        self._put(Gathered(f"{self.title} {words}", "", self._order.newest_ns, is_marker=True))
 
     def _followed(self) -> JobWatch:
         if self._watch is None:

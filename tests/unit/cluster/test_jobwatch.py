@@ -97,7 +97,7 @@ async def test_the_logs_of_all_pods_come_and_the_watch_ends_with_the_job(tmp_pat
         assert await running == JobEnd("finished", "m")
     assert [text for name, text in got if name == "train-worker-0"][:2] == ["a", "b"]
     assert [member.pod.name for member in watch.members] == ["train-worker-0", "train-worker-1"]
-    assert ("train-worker-1", "-- main has ended: Completed, exit code 0 --") in got
+    assert ("train-worker-1", "main has ended: Completed, exit code 0") in got
 
 
 async def test_a_job_that_was_deleted_is_gone(tmp_path: Path) -> None:

@@ -1,0 +1,21 @@
+"""Every command of the command line is there."""
+
+from __future__ import annotations
+
+from importlib import import_module
+
+import pytest
+
+from tui.cli.arguments import parser
+from tui.cli.main import _COMMANDS
+
+
+def test_every_command_that_can_be_written_has_a_module() -> None:
+    actions = [action for action in parser()._actions if action.dest == "command"]
+    written = {name for action in actions for name in action.choices or ()}
+    assert written == {name for name in _COMMANDS if name is not None}
+
+
+@pytest.mark.parametrize("module", sorted(set(_COMMANDS.values())))
+def test_every_module_carries_its_command_out(module: str) -> None:
+    assert callable(import_module(module).run)

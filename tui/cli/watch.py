@@ -1,0 +1,120 @@
+"""`eksml-tui watch`: a job of the cluster in the console, or without a terminal its log until it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+from contextlib import suppress
+from datetime import UTC, datetime
+
+from actions.base.clock import SystemClock
+from actions.base.errors import MissingError, UnreachableError
+from actions.base.untrusted import plain_text
+from actions.cloud.token import token_factory
+from actions.cluster.jobwatch import JobEnd, JobWatch
+from actions.cluster.loglines import LogLine
+from actions.cluster.members import WATCHABLE, JobRef, Member, job_named
+from actions.cluster.session import KubeSession
+from actions.cluster.snapshot import ClusterSnapshot
+from actions.cluster.state import ClusterState
+from tui.cli.target import ChosenTarget, chosen_target
+from tui.live.log_feeds import Gathered
+from tui.live.time_order import TimeOrder
+from tui.present.subject import parse_subject
+
+_PRINT_SECONDS = 0.25
+_SYNC_SECONDS = 30.0
+_ALL_LINES = 1 << 30
+
+
+def run(options: Namespace) -> int:
+    """Watch the job.
+
+    Returns:
+        Of a job whose log was printed: 0 if it has finished, 1 if it has failed or is gone.
+    """
+    chosen = chosen_target(options)
+    if sys.stdin.isatty() and sys.stdout.isatty() and not options.plain:
+        from tui.cli.console import watch_job
+
+        return watch_job(options, chosen)
+    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+    end = asyncio.run(_print_log(chosen, options.job))
+    words = {"finished": "has finished", "failed": "has failed"}.get(end.state, "is gone")
+    sys.stderr.write(f"eksml-tui: {options.job} {words}{f': {end.message}' if end.message else '.'}\n")
+    return 0 if end.state == "finished" else 1
+
+
+async def _print_log(chosen: ChosenTarget, typed: str) -> JobEnd:
+    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
+    state = ClusterState(session)
+    following = asyncio.create_task(state.run())
+    order = TimeOrder()
+
+    def put(member: Member, _container: str, lines: list[LogLine]) -> None:
+        for line in lines:
+            order.put(Gathered(line.text, member.pod.name, line.at_ns, line.is_marker))
+
+    try:
+        job = _job(typed, session.namespace or "default", await _complete(state, following))
+        watch = JobWatch(
+            job,
+            session=lambda: session,
+            look=state.snapshot,
+            on_lines=put,
+            tail_lines=lambda _: None,
+            clock=SystemClock(),
+        )
+        return await _printed(asyncio.create_task(watch.run()), order)
+    finally:
+        following.cancel()
+        with suppress(asyncio.CancelledError):
+            await following
+        await session.aclose()
+
+
+async def _complete(state: ClusterState, following: asyncio.Task[None]) -> ClusterSnapshot:
+    """The first complete picture.
+
+    Raises:
+        UnreachableError: It does not come.
+    """
+    try:
+        async with asyncio.timeout(_SYNC_SECONDS):
+            while not state.snapshot().is_complete:
+                if following.done():
+                    following.result()
+                await asyncio.sleep(_PRINT_SECONDS)
+    except TimeoutError:
+        raise UnreachableError("The cluster does not say what runs in it.", hint="Check network and rights.") from None
+    return state.snapshot()
+
+
+def _job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
+    subject = parse_subject(typed, default_namespace=namespace)
+    if subject.kind != "Pod":
+        return JobRef(subject.kind, subject.namespace, subject.name)
+    found = job_named(subject.namespace, subject.name, snapshot.workloads)
+    if found is None:
+        raise MissingError(f"There is no job {typed!r}.", hint=f"Say kind/name, with one of {', '.join(WATCHABLE)}.")
+    return found
+
+
+async def _printed(watching: asyncio.Task[JobEnd], order: TimeOrder) -> JobEnd:
+    """Print lines in the order of their times until the job has ended."""
+    while not watching.done():
+        before = order.newest_ns
+        await asyncio.wait([watching], timeout=_PRINT_SECONDS)
+        _print(order.take(_ALL_LINES, is_quiet=before == order.newest_ns))
+    _print(order.take(_ALL_LINES, is_quiet=True))
+    return watching.result()
+
+
+def _print(lines: list[Gathered]) -> None:
+    for line in lines:
+        moment = datetime.fromtimestamp(line.at_ns / 1e9, UTC).strftime("%H:%M:%S")
+        text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])
+        sys.stdout.write(f"{moment} {line.source} {f'-- {text} --' if line.is_marker else text}\n")
+    sys.stdout.flush()
