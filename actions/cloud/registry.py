@@ -50,8 +50,13 @@ def repository_of(url: str) -> Repository | None:
     return Repository(match["account"], match["region"], match["name"]) if match else None
 
 
-async def fetch_digest(session: AwsSession, repository: Repository, tag: str) -> str | None:
-    """The digest of a tag, `sha256:…`; `None` if there is no such repository or image.
+async def fetch_digest(session: AwsSession, repository: Repository, reference: str) -> str | None:
+    """The digest of an image, `sha256:…`; `None` if there is no such repository or image.
+
+    Args:
+        session: With the account.
+        repository: Where it is.
+        reference: A tag, or the digest itself, which then is there or not.
 
     Raises:
         AccessError: No right for `ecr:DescribeImages`.
@@ -65,7 +70,7 @@ async def fetch_digest(session: AwsSession, repository: Repository, tag: str) ->
             region=repository.region,
             registryId=repository.account,
             repositoryName=repository.name,
-            imageIds=[{"imageTag": tag}],
+            imageIds=[{"imageDigest" if reference.startswith("sha256:") else "imageTag": reference}],
         )
     except MissingError:
         return None
@@ -73,7 +78,7 @@ async def fetch_digest(session: AwsSession, repository: Repository, tag: str) ->
         digest = str(image.get("imageDigest") or "")
         if digest.startswith("sha256:"):
             return digest
-    raise FormatError(f"ECR names no digest for {repository.url}:{tag}.")
+    raise FormatError(f"ECR names no digest for {reference} of {repository.url}.")
 
 
 async def fetch_login(session: AwsSession, repository: Repository) -> RegistryLogin:

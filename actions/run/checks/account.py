@@ -66,13 +66,15 @@ def reservation_seen(found: Reservation, *, instance_type: str, count: int) -> S
     return passed(f"The reservation {found.id} has {found.available} × {instance_type} in {found.zone}.")
 
 
-async def see_ecr_image(repository: Repository, tag: str) -> Seen:
-    """Whether an image is in ECR."""
+async def see_ecr_image(repository: Repository, reference: str) -> Seen:
+    """Whether an image, by its tag or digest, is in ECR."""
     async with aws_session(repository.region) as session:
         try:
-            digest = await fetch_digest(session, repository, tag)
+            digest = await fetch_digest(session, repository, reference)
         except ConsoleError as error:
             return unknown(f"ECR cannot be asked: {error.message}")
     if digest is None:
-        return failed(f"{repository.url} has no image {tag}.")
-    return passed(f"{repository.name}:{tag} is {digest[:19]}….")
+        return failed(f"{repository.url} has no image {reference}.")
+    if digest == reference:
+        return passed(f"{repository.name} has {digest[:19]}….")
+    return passed(f"{repository.name}:{reference} is {digest[:19]}….")

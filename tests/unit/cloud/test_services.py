@@ -73,6 +73,8 @@ async def test_the_digest_of_a_tag_is_found(session: AwsSession) -> None:
     digest = an_image("nemo", "24.01")
     repository = Repository(ACCOUNT, REGION, "nemo")
     assert await fetch_digest(session, repository, "24.01") == digest
+    assert await fetch_digest(session, repository, digest) == digest
+    assert await fetch_digest(session, repository, "sha256:" + "0" * 64) is None
     assert await fetch_digest(session, repository, "24.07") is None
     assert await fetch_digest(session, Repository(ACCOUNT, REGION, "other"), "24.01") is None
 
