@@ -142,31 +142,37 @@ def summary(rows: Sequence[DeviceRow]) -> list[Cells]:
 
 
 def _laggard(rows: Sequence[DeviceRow], mean: float) -> Cells:
-    """The least busy; or, where all wait busily for one another, the one that is hot or takes little power."""
+    """Who holds the others up.
+
+    A rank that waits for another one is as busy as all: so one that takes less power than the others, or is hot, tells
+    more than a load that is a little lower for a moment.
+    """
     slowest = min(rows, key=load_key)
     load = load_key(slowest)
+    suspect = _suspect([row for row in rows if load_key(row) > mean - _LAGS_BY_PERCENT])
+    if suspect:
+        return (Span(f"▲ {suspect}", Tone.WARN),)
     if mean - load >= _LAGS_BY_PERCENT:
         return (
             Span(f"▲ slowest: {_place(slowest)} at {load:.0f}%, {mean - load:.0f} points below the mean", Tone.WARN),
         )
-    suspect = _suspect(rows)
-    if suspect:
-        return (Span(f"▲ {suspect}", Tone.WARN),)
     return (Span(f"slowest: {_place(slowest)} at {load:.0f}%; no rank lags behind", Tone.MUTED),)
 
 
-def _suspect(rows: Sequence[DeviceRow]) -> str:
-    powers = [row.device.power_w for row in rows if row.device is not None and row.device.power_w is not None]
+def _suspect(busy: Sequence[DeviceRow]) -> str:
+    """The one of the busy ones that takes the least power, if that is little, or is hot; empty if none is."""
+    devices = [
+        (row, row.device) for row in busy if row.device is not None and (row.device.load_pct or 0) >= _IDLE_PERCENT
+    ]
+    powers = [device.power_w for _, device in devices if device.power_w is not None]
     usual = median(powers) if len(powers) > 1 else 0.0
-    for row in sorted(rows, key=lambda row: row.device.power_w or 0.0 if row.device else 0.0):
-        device = row.device
-        if device is None:
-            continue
-        is_hot = device.temp_c is not None and device.temp_c >= _HOT_CELSIUS
-        is_starved = device.power_w is not None and device.power_w < _STARVED * usual
-        if (is_starved or is_hot) and (device.load_pct or 0) >= _IDLE_PERCENT:
-            says = [f"{device.power_w:.0f} W where others take {usual:.0f} W"] if is_starved and device.power_w else []
-            says += [f"{device.temp_c} °C"] if is_hot else []
+    for row, device in sorted(devices, key=lambda one: one[1].power_w or 0.0):
+        says = []
+        if device.power_w is not None and device.power_w < _STARVED * usual:
+            says.append(f"{device.power_w:.0f} W where others take {usual:.0f} W")
+        if device.temp_c is not None and device.temp_c >= _HOT_CELSIUS:
+            says.append(f"{device.temp_c} °C")
+        if says:
             return f"{_place(row)} is as busy as the others, but {', '.join(says)}"
     return ""
 

@@ -112,3 +112,11 @@ def test_a_screen_and_a_list_are_read_too() -> None:
     assert [(one.label, one.load_pct, one.core_pcts) for one in screen.devices] == [("ND0", 50.0, (40.0, 60.0))]
     listing = read_devices('[{"neuron_device": 3, "nc_count": 2, "memory_size": 34359738368}]')
     assert [(one.label, one.load_pct, one.mem_total_bytes) for one in listing.devices] == [("ND3", None, 34359738368)]
+
+
+def test_a_hot_gpu_that_takes_little_power_tells_more_than_a_load_that_is_a_little_lower() -> None:
+    gpus = [Device(index, str(index), load_pct=100, power_w=345, temp_c=40) for index in range(6)]
+    gpus += [Device(6, "6", load_pct=73, power_w=335, temp_c=36), Device(7, "7", load_pct=100, power_w=226, temp_c=86)]
+    rows = device_rows([WorkerReading(a_pod("w-0"), DeviceReading(tuple(gpus)), at=0.0)])
+    said = text_of(summary(rows)[1])
+    assert said == "▲ rank 7, w-0 GPU 7 is as busy as the others, but 226 W where others take 345 W, 86 °C"
