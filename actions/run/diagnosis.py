@@ -17,13 +17,18 @@ from actions.cluster.diagnose.diagnose import diagnose
 from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.intake import log_text
 from actions.cluster.diagnose.narrow import Question
-from actions.cluster.diagnose.vocabulary import Code
+from actions.cluster.diagnose.vocabulary import LAST_RESORTS, Code, Severity
 from actions.cluster.session import KubeSession
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunView, StageState, StageView
 
 _TAIL_BYTES = 1 << 20
 _TAIL_LINES = 300
+_ABOUT_NODES = frozenset(
+    {Code.NODE_LOST, Code.NODEPOOL_MISMATCH, Code.GPU_SHORTAGE, Code.EFA_SHORTAGE, Code.TAINT, Code.WAITING_FOR_NODE}
+    | {Code.GANG_WAITING, Code.QUEUE_WAITING, Code.NODE_NOT_JOINING}
+)
+_ECHOES = LAST_RESORTS | {Code.NCCL_PEER_DIED, Code.NCCL_TIMEOUT, Code.RENDEZVOUS}
 _TROUBLED = (StageState.FAILED, StageState.RUNNING, StageState.UNKNOWN)
 
 
@@ -55,9 +60,27 @@ async def explain_stage(
         kept = await thread.call(spooled_logs, folder, stage)
         # the journal first: of errors that weigh the same, the last one counts, and a program knows more than the run
         logs = (*_journal(stage), *case.logs, *(log for log in kept if log.pod not in told))
-        return await thread.call(diagnose, replace(case, logs=logs)) or list(_as_told(stage))
+        found = await thread.call(diagnose, replace(case, logs=logs))
+        if stage.state is StageState.FAILED and _waits(found):
+            said = await thread.call(diagnose, Case(logs=logs, taken_at=case.taken_at))
+            found = _of_the_past(found, said)
+        return found or list(_as_told(stage))
     finally:
         thread.close()
+
+
+def _waits(found: list[Finding]) -> bool:
+    """Whether the first thing that is found is about nodes that somebody waits for."""
+    return bool(found) and found[0].code in _ABOUT_NODES
+
+
+def _of_the_past(found: list[Finding], said: list[Finding]) -> list[Finding]:
+    """Without what a job that has failed would wait for: its nodes go, because it has failed.
+
+    Only where its programs have said why; what only echoes the end of another rank is no reason.
+    """
+    reasons = [one for one in said if one.severity is Severity.ERROR and one.code not in _ECHOES]
+    return [one for one in found if one.code not in _ABOUT_NODES] if reasons else found
 
 
 async def _in_cluster(session: KubeSession | None, view: RunView, stage_id: str, *, clock: Clock) -> Case:

@@ -7,9 +7,10 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import MissingError
+from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.vocabulary import Code
 from actions.cluster.loglines import LogLine
-from actions.run.diagnosis import explain_stage, spooled_logs
+from actions.run.diagnosis import _of_the_past, explain_stage, spooled_logs
 from actions.run.spool import SpoolWriter
 from actions.run.view import StageState
 from tests.support.builders import NOW, a_run, a_stage
@@ -63,3 +64,17 @@ def test_the_log_of_an_attempt_before_is_left_out(tmp_path: Path) -> None:
     spooled(tmp_path, "better", pod="worker-1")
     logs = spooled_logs(tmp_path, a_stage("data", StageState.RUNNING, started_seconds_ago=NOW.timestamp() - BEGAN))
     assert [(log.pod, log.text) for log in logs] == [("worker-1", "better")]
+
+
+def one(code: Code) -> Finding:
+    return finding(code, code.value, [], "")
+
+
+def test_a_job_that_has_failed_of_its_program_waits_for_no_node() -> None:
+    found = [one(Code.NODE_LOST), one(Code.GPU_OOM), one(Code.JOB_FAILED)]
+    assert [each.code for each in _of_the_past(found, [one(Code.GPU_OOM)])] == [Code.GPU_OOM, Code.JOB_FAILED]
+
+
+def test_an_echo_of_another_ranks_end_is_no_reason() -> None:
+    found = [one(Code.NODE_LOST), one(Code.NCCL_PEER_DIED)]
+    assert _of_the_past(found, [one(Code.NCCL_PEER_DIED)]) == found
