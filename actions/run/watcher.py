@@ -14,7 +14,7 @@ from actions.cluster.loglines import LogLine
 from actions.cluster.logs import ContainerEnd, LogFollower, LogSource
 from actions.cluster.objects import list_objects
 from actions.run.access import Connection
-from actions.run.filewatch import FileWatch, follow_once, newest
+from actions.run.filewatch import FileWatch, follow_once, newest, newest_running
 from actions.run.patience import Pace
 from actions.run.sampler import Sampler
 from actions.run.spool import SpooledSource, SpoolWriter
@@ -103,10 +103,8 @@ class _Watcher:
             self._file.end_soon()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LAST_LINES_SECONDS):
-                    await self._read_file()
-                    while not self._file.is_read:  # the pod that it was read in may just have gone
+                    while await self._read_file() and not self._file.is_read:  # the pod may just have gone
                         await self._work.clock.sleep(LOOK_SECONDS)
-                        await self._read_file()
             self._file.finish()
 
     async def stop(self) -> None:
@@ -121,9 +119,10 @@ class _Watcher:
             task.cancel()
         await asyncio.gather(*self._searches, return_exceptions=True)
 
-    async def _read_file(self) -> None:
+    async def _read_file(self) -> bool:
+        """Read for a while. Returns whether there may be more: a pod to read in, or no cluster to ask at present."""
         if self._file is None:
-            return
+            return False
         try:
             connection = await self._work.connect()
             if self._logs.uid_of:
@@ -131,7 +130,8 @@ class _Watcher:
             pods = await pods_of(self._work, connection, self._logs.pod)
             await follow_once(self._file, connection, pods, self._logs.container)
         except ConsoleError:
-            return  # no cluster at present: asked again
+            return True
+        return newest_running(pods) is not None
 
     def _take(self, connection: Connection, pods: list[dict[str, Any]]) -> None:
         for pod in pods:

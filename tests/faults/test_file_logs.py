@@ -47,6 +47,7 @@ spec:
         - name: main
           image: example.com/work
           command: [sh, -c, "COMMAND"]
+          env: [{name: POD_UID, valueFrom: {fieldRef: {fieldPath: metadata.uid}}}]
           volumeMounts: [{name: data, mountPath: /data}]
       volumes: [{name: data, emptyDir: {}}]
 """
@@ -66,7 +67,7 @@ def a_run(tmp_path: Path, sandbox: RunningSandbox, command: str, *, source: str,
     blueprint_folder = tmp_path / "small"
     blueprint_folder.mkdir()
     name = tmp_path.name.replace("_", "-")[:40].strip("-")
-    stage = STAGE.replace("NAME", name).replace("SOURCE", source)
+    stage = STAGE.replace("SOURCE", source).replace("NAME", name)
     (blueprint_folder / "blueprint.yaml").write_text(BLUEPRINT + stage)
     (blueprint_folder / "objects.yaml").write_text(NOTHING.replace("NAME", name))
     job = JOB.replace("NAME", name).replace("COMMAND", command).replace("RETRIES", str(retries))
@@ -103,6 +104,16 @@ async def test_the_newest_file_that_matches_is_the_one(tmp_path: Path, sandbox: 
     folder = a_run(tmp_path, sandbox, command, source="file: /data/*/log")
     await carry_out(folder)
     assert texts(folder) == ["old", "new"]
+    await torn_down(folder)
+
+
+async def test_a_pods_uid_names_its_file_among_newer_ones(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    own, other = "/data/$POD_UID", "/data/other"
+    command = f"mkdir -p {own} {other}; echo mine >> {own}/log; sleep 1; echo newer >> {other}/log; sleep 6"
+    source = 'file: "/data/{uid}/log", uid_of: batch.kubernetes.io/job-name=NAME'
+    folder = a_run(tmp_path, sandbox, command, source=source)
+    await carry_out(folder)
+    assert texts(folder) == ["mine"]
     await torn_down(folder)
 
 

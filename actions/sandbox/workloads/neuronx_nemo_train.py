@@ -19,15 +19,12 @@ from actions.sandbox.workloads.neuronx_nemo import (
     Node,
     fail,
     hang,
-    is_wanted_by,
     logged,
     node_of,
     start,
 )
 from actions.sandbox.workloads.neuronx_nemo_compile import compile_graphs, compile_missing, is_foreign
 from actions.sandbox.workloads.program import Container, NeuronLoad, PeerLost, Program, Step
-
-__all__ = ["is_wanted_by", "train"]
 
 _STEP_SECONDS = 14.05
 _STEP_BATCH = 256

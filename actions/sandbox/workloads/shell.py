@@ -216,7 +216,7 @@ def _run_simple(inside: Inside, tokens: list[str], given: str) -> Program:
         return (yield from program)
     collected: list[str] = []
     code = yield from _catch(program, collected)
-    path = posixpath.join(inside.folder, target)
+    path = posixpath.join(inside.folder, _expand(inside, target))
     if path != "/dev/null":
         before = inside.container.files.file(path) if is_appending else None
         content = (before.content if before else b"") + "".join(collected).encode()

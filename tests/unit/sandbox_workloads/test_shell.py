@@ -67,3 +67,8 @@ def test_an_unknown_image_that_is_to_stay_stays() -> None:
     outcome = run(program_of(inside(a_container(argv=(), stays=True))))
     assert outcome.exit_code == -1
     assert "is up" in outcome.out
+
+
+def test_the_file_that_output_goes_to_may_be_named_by_a_variable() -> None:
+    container = a_container(NAME="kept")
+    assert run(exec_program(inside(container), ["sh", "-c", "echo a > /fsx/$NAME; cat /fsx/kept"])).out == "a\n"
