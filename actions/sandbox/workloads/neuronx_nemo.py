@@ -84,7 +84,7 @@ def start(node: Node) -> Program:
         f"SEQ_LEN={known.seq_length}, HS=4096, FFN_HS=11008 TP={known.tensor_parallel} PP={known.pipeline_parallel} "
         f"N_LAYERS=32 N_AH=32 GBS={node.batch} UBS={node.micro_batch}\n",
     )
-    yield Step(3.0, meeting=Meeting(f"{place.namespace}/{node.run_id}/{place.started_at // 3600:.0f}", node.nodes))
+    yield Step(3.0, meeting=Meeting(f"{place.namespace}/{node.run_id}", node.nodes))
     problem = _missing_file(node)
     if problem:
         return (yield from fail(problem))
