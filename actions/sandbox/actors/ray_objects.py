@@ -25,7 +25,7 @@ from actions.sandbox.actors.ray_resources import (
 )
 
 METRICS_PORT = 8080
-_DEFAULT_PORTS = {"client": 10001, "dashboard": 8265, "gcs-server": 6379, "serve": 8000}
+_DEFAULT_PORTS = {"client": 10001, "dashboard": 8265, "redis": 6379, "serve": 8000}
 
 
 def head_service(cluster: Document) -> Document:

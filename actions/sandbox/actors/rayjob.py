@@ -20,7 +20,6 @@ from actions.sandbox.actors.kinds import (
     RAY_CLUSTERS,
     RAY_JOBS,
     Document,
-    Kind,
     is_deleting,
     key_of,
     owner_of,
@@ -215,10 +214,7 @@ class RayJobController(Controller):
 
     async def _suspend(self, job: Document, status: Document) -> bool:
         """Delete cluster and submitter, then forget the submission."""
-        gone = [
-            await self._delete_if_there(RAY_CLUSTERS, f"{job['metadata']['namespace']}/{status.get('rayClusterName')}"),
-            await self._delete_if_there(JOBS, key_of(job)),
-        ]
+        gone = [await self._delete_cluster(job), await self._delete_submitter(job)]
         if not all(gone):
             return False
         kept = {"startTime": status.get("startTime"), "rayClusterStatus": EMPTY, "jobDeploymentStatus": "Suspended"}
@@ -226,14 +222,22 @@ class RayJobController(Controller):
         status |= kept
         return True
 
-    async def _delete_if_there(self, kind: Kind, key: str) -> bool:
-        """Ask for an object's deletion. Returns whether it was gone before."""
-        known = self._caches[kind].get(key)
+    async def _delete_cluster(self, job: Document) -> bool:
+        """Ask for the deletion of the job's own cluster. Returns whether it was gone before."""
+        name = job["status"].get("rayClusterName")
+        known = self._caches[RAY_CLUSTERS].get(f"{job['metadata']['namespace']}/{name}")
         if known is None:
             return True
-        if not is_deleting(known):
-            await self._client.delete(kind, key, uid=uid_of(known))
+        if not is_deleting(known) and await self._client.delete(RAY_CLUSTERS, key_of(known), uid=uid_of(known)):
+            await self._tell(job, "Deleted", f"Deleted cluster {name}")
         return False
+
+    async def _delete_submitter(self, job: Document) -> bool:
+        """Ask for the deletion of the submitter. Returns whether it was gone before."""
+        known = self._caches[JOBS].get(key_of(job))
+        if known is not None and not is_deleting(known):
+            await self._client.delete(JOBS, key_of(known), uid=uid_of(known))
+        return known is None
 
     async def _resume(self, job: Document, status: Document) -> bool:
         if job["spec"].get("suspend"):
@@ -249,10 +253,7 @@ class RayJobController(Controller):
         left = float(spec.get("ttlSecondsAfterFinished") or 0) - self._age(status["endTime"])
         if left > 0:
             return left + _SHUTDOWN_MARGIN_SECONDS
-        name = status["rayClusterName"]
-        cluster = self._caches[RAY_CLUSTERS].get(f"{job['metadata']['namespace']}/{name}")
-        if cluster is not None and await self._client.delete(RAY_CLUSTERS, key_of(cluster), uid=uid_of(cluster)):
-            await self._tell(job, "Deleted", f"Deleted cluster {name}")
+        await self._delete_cluster(job)
         return None
 
     def _must_suspend(self, job: Document, status: Document) -> bool:

@@ -28,13 +28,13 @@ def prepare(container: Container, _head: RayHead, job: RayJob) -> Program:
         return 1
     for name, size in (("builder script", "5.09k"), ("metadata", "3.02k"), ("readme", "7.75k")):
         yield Step(0.5, f"Downloading {name}: 100%|██████████| {size}/{size} [00:00<00:00, 21.3MB/s]\n")
-    yield from _bar("Generating train split", _EXAMPLES, 12.0, " examples")
-    yield from _bar("Running tokenizer on dataset", _EXAMPLES, 24.0, " examples")
-    yield from _bar("Grouping texts in chunks of 4096", _EXAMPLES, 14.0, " examples")
+    yield from _bar("Generating train split", _EXAMPLES, 6.0, " examples")
+    yield from _bar("Running tokenizer on dataset", _EXAMPLES, 12.0, " examples")
+    yield from _bar("Grouping texts in chunks of 4096", _EXAMPLES, 8.0, " examples")
     for shard in range(_SHARDS):
         done = (shard + 1) * _BLOCKS // _SHARDS
         drawn = _drawn(done, _BLOCKS, shard, " examples")
-        yield Step(1.5, f"\rSaving the dataset ({shard + 1}/{_SHARDS} shards): {drawn}")
+        yield Step(0.8, f"\rSaving the dataset ({shard + 1}/{_SHARDS} shards): {drawn}")
     _save(container, FOLDER, shards=_SHARDS)
     yield Step(0.5, f"\n{_BLOCKS}\n")
     return 0

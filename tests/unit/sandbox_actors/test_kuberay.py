@@ -25,12 +25,13 @@ from actions.sandbox.actors.kinds import (
     Document,
 )
 from actions.sandbox.actors.raycluster import RayClusterController
+from actions.sandbox.actors.rayjob import RayJobController
 from actions.sandbox.actors.watching import watching
-from tests.operators.kuberay import definitions, pod_group_definition
+from tests.operators.kuberay import RecordedDashboard, definitions, pod_group_definition
 from tests.operators.world import running
 from tests.unit.sandbox_actors.server import apply_all, bare_api, mirrored, until, whole_cluster
 
-_KINDS = (PODS, SERVICES, JOBS, DEPLOYMENTS, RAY_CLUSTERS, POD_GROUPS)
+_KINDS = (PODS, SERVICES, JOBS, DEPLOYMENTS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS)
 
 
 def a_cluster(**spec: Any) -> Document:
@@ -63,12 +64,17 @@ async def operated(folder: Path, *, has_volcano: bool = True) -> AsyncIterator[A
             if has_volcano or definition["spec"]["names"]["kind"] != "PodGroup":
                 await client.create(DEFINITIONS, definition)
         async with watching(client.session, _KINDS, SystemClock()) as caches:
-            task = asyncio.create_task(RayClusterController(client, caches, needs_operator=False).run())
+            controllers = (
+                RayClusterController(client, caches, needs_operator=False),
+                RayJobController(client, caches, RecordedDashboard(), needs_operator=False),
+            )
+            tasks = [asyncio.create_task(controller.run()) for controller in controllers]
             try:
                 yield client
             finally:
-                task.cancel()
-                await asyncio.gather(task, return_exceptions=True)
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
 
 
 async def pods_of(client: ApiClient) -> list[Document]:
@@ -119,6 +125,29 @@ async def test_a_cluster_that_is_suspended_loses_its_pods_and_gets_as_many_again
         await three_pods(client)
         await run_all(client)
         await until(client, RAY_CLUSTERS, "default/rc", state("ready"))
+
+
+async def test_a_running_job_that_is_suspended_forgets_its_submission_and_begins_anew(tmp_path: Path) -> None:
+    def phase(wanted: str) -> Any:
+        return lambda job: bool(job) and (job.get("status") or {}).get("jobDeploymentStatus", "") == wanted
+
+    async with operated(tmp_path) as client:
+        spec = {"entrypoint": "python3 x.py", "shutdownAfterJobFinishes": True, "rayClusterSpec": a_cluster()["spec"]}
+        await client.create(RAY_JOBS, {"metadata": {"name": "rj", "namespace": "default"}, "spec": spec})
+        await three_pods(client)
+        await run_all(client)
+        before = (await until(client, RAY_JOBS, "default/rj", phase("Running")))["status"]
+        assert before["jobId"].startswith("rj-")
+        await client.patch(RAY_JOBS, "default/rj", {"spec": {"suspend": True}})
+        suspended = (await until(client, RAY_JOBS, "default/rj", phase("Suspended")))["status"]
+        assert not {"jobId", "rayClusterName", "dashboardURL"} & suspended.keys()
+        assert suspended["startTime"] == before["startTime"]
+        assert await client.read(JOBS, "default/rj") is None
+        assert await client.read(RAY_CLUSTERS, f"default/{before['rayClusterName']}") is None
+        await client.patch(RAY_JOBS, "default/rj", {"spec": {"suspend": False}})
+        again = (await until(client, RAY_JOBS, "default/rj", phase("Initializing")))["status"]
+        assert again["jobId"] != before["jobId"]
+        assert again["rayClusterName"] != before["rayClusterName"]
 
 
 async def test_a_job_is_followed_over_the_dashboard_in_the_heads_pod(tmp_path: Path) -> None:
