@@ -60,9 +60,7 @@ class OnObject(Arguments, frozen=True):
 class Forward(Arguments, frozen=True):
     """Open a port on this machine that leads into a pod."""
 
-    to: Annotated[
-        str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: what there is.")
-    ] = ""
+    to: Annotated[str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: what there is.")] = ""
     local: Annotated[int, Meta(description="Port on 127.0.0.1; 0: the same, or a free one.", ge=0, le=65535)] = 0
     stop: Annotated[bool, Meta(description="Close it.")] = False
 
@@ -72,9 +70,7 @@ class Export(Arguments, frozen=True):
 
     to: Annotated[str, Meta(description="s3://BUCKET/PREFIX")]
     run: str = ""
-    service_account: Annotated[
-        str, Meta(description="Whose AWS role the Job uses; empty: the default.")
-    ] = ""
+    service_account: Annotated[str, Meta(description="Whose AWS role the Job uses; empty: the default.")] = ""
 
 
 class Chart(Arguments, frozen=True):
@@ -139,9 +135,7 @@ class Screenshot(Arguments, frozen=True):
 class Context(Arguments, frozen=True):
     """Look at another cluster."""
 
-    name: Annotated[str, Meta(description="A context of the kubeconfig; `run`: of the run. Empty: list them.")] = (
-        ""
-    )
+    name: Annotated[str, Meta(description="A context of the kubeconfig; `run`: of the run. Empty: list them.")] = ""
 
 
 COMMANDS: tuple[Command, ...] = (
@@ -165,9 +159,7 @@ COMMANDS: tuple[Command, ...] = (
     ),
     Command("resume", "Resume the run", "Start its runner again, after it died.", OnRun, is_mutation=True),
     Command("results", "List the results", "What the run has made, on its file system.", OnRun),
-    Command(
-        "export", "Export the results", "Copy what the run has made to S3.", Export, Danger.CONFIRM, True
-    ),
+    Command("export", "Export the results", "Copy what the run has made to S3.", Export, Danger.CONFIRM, True),
     Command("describe", "Describe", "What the cluster says about the object, with its events.", OnObject),
     Command("yaml", "Show YAML", "The object as the API has it.", OnObject),
     Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", OnObject),
