@@ -17,6 +17,8 @@ _OWNER_LABELS = (
     "volcano.sh/job-name",
     "jobset.sigs.k8s.io/jobset-name",
 )
+_QUOTED_POD = re.compile(r"Error pod (\S+) condition message: ")
+"""How training-operator repeats, as an event of its job, what the scheduler said of a pod."""
 _MOST_LEVELS = 4
 JOB_KINDS = frozenset({"Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster", "TrainJob", "JobSet", "TFJob"})
 """The kinds of work that is read."""
@@ -71,10 +73,14 @@ def without_the_dead(case: Case) -> Case:
     alive = {("Pod", pod.name) for pod in case.pods} | {(job.kind, job.name) for job in case.jobs}
     alive |= {("PodGroup", gang.name) for gang in case.gangs}
     kinds = {"Pod", "PodGroup", *JOB_KINDS}
-    return replace(
-        case,
-        events=tuple(event for event in case.events if event.kind not in kinds or (event.kind, event.name) in alive),
-    )
+
+    def is_alive(event: Event) -> bool:
+        quoted = _QUOTED_POD.match(event.message)
+        if quoted is not None and ("Pod", quoted[1]) not in alive:
+            return False
+        return event.kind not in kinds or (event.kind, event.name) in alive
+
+    return replace(case, events=tuple(filter(is_alive, case.events)))
 
 
 def _scope(case: Case, key: tuple[str, str], pods: tuple[Pod, ...]) -> Case:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -9,8 +10,10 @@ from aiohttp import web
 
 from actions.base.errors import AccessError, MissingError
 from actions.cluster.casefile import explain
-from actions.cluster.diagnose.case import Case, Thing
+from actions.cluster.diagnose.case import Case, Event, Thing
+from actions.cluster.diagnose.intake import case_of
 from actions.cluster.diagnose.narrow import Question, narrowed
+from actions.cluster.diagnose.scopes import without_the_dead
 from tests.unit.cluster.servers import Handler, session_to
 from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event
 
@@ -106,3 +109,12 @@ def test_a_job_of_a_stage_whose_pods_are_gone_is_still_known() -> None:
     assert narrowed(Case(taken_at=0.0, jobs=(job, other)), question).jobs == (job,)
     with pytest.raises(MissingError):
         narrowed(Case(taken_at=0.0, jobs=(other,)), question)
+
+
+def test_what_a_job_repeats_of_a_pod_that_is_gone_explains_nothing() -> None:
+    said = "Error pod esm-worker-0 condition message: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
+    repeated = Event("Unschedulable", said, kind="PyTorchJob", namespace="default", name="esm")
+    case = Case(events=(repeated,), jobs=(Thing("PyTorchJob", "default", "esm"),))
+    assert without_the_dead(case).events == ()
+    waiting = case_of([a_pod("esm-worker-0", phase="Pending")])
+    assert without_the_dead(replace(case, pods=waiting.pods)).events == (repeated,)
