@@ -25,6 +25,8 @@ class SandboxOptions:
     """From the drain of a node to the end of its instance."""
     instances_of_a_type: int = 16
     """How many instances of one type the zone has for node groups."""
+    filesystem_seconds: float = 3.0
+    """From a claim to the file system that the FSx driver makes for it."""
     image_pull_seconds: float = 1.0
     container_start_seconds: float = 0.3
     stop_seconds: float = 0.3

@@ -1,11 +1,15 @@
-"""PersistentVolumeClaims: bound to the volume that they name, kept while a pod uses them."""
+"""PersistentVolumeClaims: bound to the volume that they name, kept while a pod uses them.
+
+Source: k8s.io/kubernetes `pkg/controller/volume/persistentvolume/pv_controller.go`, v1.34 (events and their texts).
+"""
 
 from __future__ import annotations
 
 from actions.cluster.quantity import parse_quantity
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
-from actions.sandbox.actors.kinds import CLAIMS, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
+from actions.sandbox.actors.fsxprovisioner import PROVISIONED_BY, PROVISIONER
+from actions.sandbox.actors.kinds import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.podcontrol import phase_of
 from actions.sandbox.actors.watching import Caches
 
@@ -13,19 +17,25 @@ _CLAIM_GUARD = "kubernetes.io/pvc-protection"
 _VOLUME_GUARD = "kubernetes.io/pv-protection"
 _SOURCE = "persistentvolume-controller"
 
+Obstacle = tuple[str, str, bool]
+"""An event: reason, message, whether it is a warning."""
+
 
 class ClaimController(Controller):
-    """Binds claims to static volumes: the one named, or the smallest that fits. Nothing is provisioned."""
+    """Binds claims to volumes: the one named, or the smallest that fits. To provision one is left to drivers."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:
         super().__init__()
         self._client = client
         self._caches = caches
+        self._told: dict[str, Obstacle] = {}
+        """Claim's uid → what it was last told."""
         caches[CLAIMS].listen(lambda claim: self.wake(key_of(claim)))
-        caches[VOLUMES].listen(self._on_volume)
+        caches[VOLUMES].listen(self._on_supply)
+        caches[STORAGE_CLASSES].listen(self._on_supply)
         caches[PODS].listen(self._on_pod)
 
-    def _on_volume(self, _volume: Document) -> None:
+    def _on_supply(self, _volume_or_class: Document) -> None:
         for key in self._caches[CLAIMS].objects:
             self.wake(key)
 
@@ -51,11 +61,45 @@ class ClaimController(Controller):
         volume = self._volume_for(claim)
         if volume is not None:
             await self._bind(claim, volume)
-        elif status != "Pending":
-            await self._client.patch_status(CLAIMS, claim, {"phase": "Pending"})
-            message = "no persistent volumes available for this claim and no storage class is set"
-            await self._client.record(claim, CLAIMS, "FailedBinding", message, source=_SOURCE)
+        else:
+            await self._wait(claim, is_new=status != "Pending")
         return None
+
+    async def _wait(self, claim: Document, *, is_new: bool) -> None:
+        """Say what an unbound claim waits for, and have its driver make a volume if it has one."""
+        if is_new:
+            await self._client.patch_status(CLAIMS, claim, {"phase": "Pending"})
+        provisioner, obstacle = self._obstacle(claim)
+        annotations = claim["metadata"].get("annotations") or {}
+        if provisioner and annotations.get(PROVISIONER) != provisioner:
+            await self._client.patch(CLAIMS, key_of(claim), {"metadata": {"annotations": {PROVISIONER: provisioner}}})
+        if obstacle is not None and self._told.get(uid_of(claim)) != obstacle:
+            self._told[uid_of(claim)] = obstacle
+            reason, message, is_warning = obstacle
+            await self._client.record(claim, CLAIMS, reason, message, source=_SOURCE, is_warning=is_warning)
+
+    def _obstacle(self, claim: Document) -> tuple[str, Obstacle | None]:
+        """The driver that is to make a volume, if any, and what there is to say of a claim without one."""
+        named = claim["spec"].get("volumeName")
+        if named:
+            volume = self._caches[VOLUMES].get(named)
+            return "", _mismatch(claim, volume) if volume is not None else None
+        name = claim["spec"].get("storageClassName")
+        if not name:
+            text = "no persistent volumes available for this claim and no storage class is set"
+            return "", ("FailedBinding", text, False)
+        storage_class = self._caches[STORAGE_CLASSES].get(name)
+        if storage_class is None:
+            return "", ("ProvisioningFailed", f'storageclass.storage.k8s.io "{name}" not found', True)
+        if storage_class.get("volumeBindingMode") == "WaitForFirstConsumer" and not self._is_used(claim):
+            return "", ("WaitForFirstConsumer", "waiting for first consumer to be created before binding", False)
+        driver = str(storage_class["provisioner"])
+        text = (
+            f"Waiting for a volume to be created either by the external provisioner '{driver}' or manually by the "
+            "system administrator. If volume creation is delayed, please verify that the provisioner is running and "
+            "correctly registered."
+        )
+        return driver, ("ExternalProvisioning", text, False)
 
     def _volume_for(self, claim: Document) -> Document | None:
         named = claim["spec"].get("volumeName")
@@ -94,7 +138,8 @@ class ClaimController(Controller):
         volume = self._caches[VOLUMES].get(claim["spec"].get("volumeName", ""))
         if volume is None:
             return
-        if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete":
+        is_provisioned = PROVISIONED_BY in (volume["metadata"].get("annotations") or {})
+        if volume["spec"].get("persistentVolumeReclaimPolicy") == "Delete" and not is_provisioned:
             await self._client.patch(VOLUMES, key_of(volume), {"metadata": {"finalizers": None}})
             await self._client.delete(VOLUMES, key_of(volume))
         else:
@@ -145,22 +190,50 @@ class VolumeController(Controller):
         return claim if claim is not None and uid_of(claim) == reference.get("uid") else None
 
 
+def _mismatch(claim: Document, volume: Document) -> Obstacle | None:
+    """Why a claim cannot have the volume that it names."""
+    name = volume["metadata"]["name"]
+    if not _is_free_for(claim, volume):
+        return "FailedBinding", f'volume "{name}" already bound to a different claim.', True
+    why = ""
+    if _capacity(volume) < _wanted(claim):
+        why = "requested PV is too small"
+    elif not _is_of_class(claim, volume):
+        why = "storageClassName does not match"
+    elif not _allows(claim, volume):
+        why = "incompatible accessMode"
+    return ("VolumeMismatch", f'Cannot bind to requested volume "{name}": {why}', True) if why else None
+
+
 def _matches(claim: Document, volume: Document, named: str | None) -> bool:
     name = volume["metadata"]["name"]
     if is_deleting(volume) or (named and named != name):
         return False
+    fits = _is_of_class(claim, volume) and _allows(claim, volume) and _capacity(volume) >= _wanted(claim)
+    return fits and _is_free_for(claim, volume)
+
+
+def _is_free_for(claim: Document, volume: Document) -> bool:
     reference = volume["spec"].get("claimRef")
-    if reference and (reference.get("namespace"), reference.get("name")) != (
+    if not reference:
+        return True
+    is_it = (reference.get("namespace"), reference.get("name")) == (
         claim["metadata"]["namespace"],
         claim["metadata"]["name"],
-    ):
-        return False
-    if reference and reference.get("uid") and reference["uid"] != uid_of(claim):
-        return False
-    if (claim["spec"].get("storageClassName") or "") != (volume["spec"].get("storageClassName") or ""):
-        return False
-    wanted = ((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")
-    return _capacity(volume) >= parse_quantity(str(wanted))
+    )
+    return is_it and reference.get("uid", uid_of(claim)) == uid_of(claim)
+
+
+def _is_of_class(claim: Document, volume: Document) -> bool:
+    return (claim["spec"].get("storageClassName") or "") == (volume["spec"].get("storageClassName") or "")
+
+
+def _allows(claim: Document, volume: Document) -> bool:
+    return set(claim["spec"].get("accessModes") or ()) <= set(volume["spec"].get("accessModes") or ())
+
+
+def _wanted(claim: Document) -> float:
+    return parse_quantity(str(((claim["spec"].get("resources") or {}).get("requests") or {}).get("storage", "0")))
 
 
 def _capacity(volume: Document) -> float:

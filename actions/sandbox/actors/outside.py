@@ -5,6 +5,7 @@ from __future__ import annotations
 from actions.fleet.instances import InstanceTable
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
+from actions.sandbox.actors.fsxprovisioner import FsxProvisioner
 from actions.sandbox.actors.karpenter import EmptinessController, PoolController, Provisioner
 from actions.sandbox.actors.kinds import (
     CLAIMS,
@@ -24,6 +25,8 @@ from actions.sandbox.actors.kinds import (
     RAY_JOBS,
     SECRETS,
     SERVICES,
+    STORAGE_CLASSES,
+    VOLUMES,
 )
 from actions.sandbox.actors.mpijob import MPIJobController
 from actions.sandbox.actors.nodeclaim import NodeClaimController
@@ -40,7 +43,7 @@ from actions.sandbox.options import SandboxOptions
 
 OUTSIDE_WATCHED = (
     PODS, NODES, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, DEPLOYMENTS, JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS,
-    POD_GROUPS, QUEUES, COMMANDS, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES,
+    POD_GROUPS, QUEUES, COMMANDS, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
 )  # fmt: skip
 """The kinds whose caches they read."""
 
@@ -61,4 +64,5 @@ def outside_controllers(
         NodeClaimController(client, caches, types, options),
         NodeGroupController(client, caches, groups, types, options),
         DevicePlugins(client, caches, types),
+        FsxProvisioner(client, caches, options),
     ]

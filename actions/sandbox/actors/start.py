@@ -16,7 +16,7 @@ from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.daemonset import DaemonSetController
 from actions.sandbox.actors.deployment import DeploymentController
 from actions.sandbox.actors.job import JobController
-from actions.sandbox.actors.kinds import DAEMON_SETS, PYTORCH_JOBS, REPLICA_SETS, VOLUMES
+from actions.sandbox.actors.kinds import DAEMON_SETS, PYTORCH_JOBS, REPLICA_SETS
 from actions.sandbox.actors.outside import OUTSIDE_WATCHED, outside_controllers
 from actions.sandbox.actors.podcollector import PodCollector
 from actions.sandbox.actors.pytorchjob import PyTorchJobController
@@ -27,7 +27,7 @@ from actions.sandbox.actors.world import seed
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
-_WATCHED = (*OUTSIDE_WATCHED, VOLUMES, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
+_WATCHED = (*OUTSIDE_WATCHED, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
 
 
 class NodeAgent(Protocol):

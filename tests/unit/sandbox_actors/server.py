@@ -28,6 +28,7 @@ FAST = SandboxOptions(
     node_ready_seconds=0.1,
     empty_node_seconds=0.5,
     instance_end_seconds=0.1,
+    filesystem_seconds=0.2,
     image_pull_seconds=0.05,
     container_start_seconds=0.02,
     stop_seconds=0.02,

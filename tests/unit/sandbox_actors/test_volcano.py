@@ -33,8 +33,8 @@ _NEURON = "aws.amazon.com/neuron"
 def a_pod(name: str, *, neuron: int = 0, node: str = "", phase: str = "Pending", group: str = "pg") -> Document:
     amounts = {_NEURON: str(neuron)} if neuron else {"cpu": "1"}
     metadata = {"name": name, "namespace": "default", "uid": name}
-    container = {"name": "main", "image": "busybox:1", "command": ["sleep", "100000"]}
-    container |= {"resources": {"requests": amounts, "limits": amounts}}
+    resources = {"requests": amounts, "limits": amounts}
+    container = {"name": "main", "image": "busybox:1", "command": ["sleep", "100000"], "resources": resources}
     spec = {"schedulerName": "volcano", "containers": [container]} | ({"nodeName": node} if node else {})
     annotations = {"scheduling.k8s.io/group-name": group}
     return {"metadata": metadata | {"annotations": annotations}, "spec": spec, "status": {"phase": phase}}
