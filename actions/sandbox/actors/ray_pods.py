@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import copy
 
-from actions.sandbox.actors.amounts import value_of
 from actions.sandbox.actors.kinds import Document, owner_reference
 from actions.sandbox.actors.ray_names import (
     FROM_KIND,
@@ -25,6 +24,7 @@ from actions.sandbox.actors.ray_names import (
 )
 from actions.sandbox.actors.ray_objects import METRICS_PORT, autoscaler_account_name
 from actions.sandbox.actors.ray_resources import is_autoscaled
+from actions.sandbox.quantities import value_of
 
 _AGENT_PORT = "52365"
 _GCS_PORT = "6379"

@@ -12,6 +12,7 @@ from typing import Any
 
 from actions.sandbox.api.codec import Object, dig
 from actions.sandbox.api.resources import GroupResource
+from actions.sandbox.quantities import canonical
 
 _NATIVE_DOMAIN = "kubernetes.io/"
 
@@ -58,10 +59,10 @@ def _default_container(container: Object) -> None:
 
 
 def _default_resources(resources: Object) -> None:
-    """Quantities become text; what is limited is requested."""
+    """Quantities become text in their canonical form; what is limited is requested."""
     for part in ("limits", "requests"):
         if isinstance(resources.get(part), dict):
-            resources[part] = {name: str(amount) for name, amount in resources[part].items()}
+            resources[part] = {name: canonical(str(amount)) for name, amount in resources[part].items()}
     if resources.get("limits"):
         resources["requests"] = {**resources["limits"], **(resources.get("requests") or {})}
 
