@@ -49,6 +49,7 @@ def configure(container: Container) -> Program:
         pipeline_parallel=int(known.get("PIPELINE_PARALLEL", default.pipeline_parallel)),
         precision=known.get("PRECISION", default.precision),
         checkpoint_seconds=int(known.get("CHECKPOINT_SECONDS", default.checkpoint_seconds)),
+        resumes=known.get("RESUME", "").lower() == "true",
     )
     lines = write_scripts(container.files, choices)
     container.files.write(f"{SOURCES}/nemo/scripts/nlp_language_modeling/preprocess_data_for_megatron.py", b"")

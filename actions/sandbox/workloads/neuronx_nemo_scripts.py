@@ -33,6 +33,8 @@ class Choices:
     pipeline_parallel: int = 1
     precision: str = "bf16SR"
     checkpoint_seconds: int = 36_000
+    resumes: bool = False
+    """Whether a run that finds checkpoints in its folder goes on from them."""
 
 
 def write_scripts(files: FileView, choices: Choices) -> list[str]:
@@ -43,6 +45,7 @@ def write_scripts(files: FileView, choices: Choices) -> list[str]:
         f"    model.optim.lr={choices.learning_rate} \\",
         f"    model.optim.sched.min_lr={choices.min_learning_rate} \\",
         f"    +exp_manager.checkpoint_callback_params.train_time_interval={choices.checkpoint_seconds} \\",
+        f"    exp_manager.resume_if_exists={choices.resumes} \\",
     ]
     model = [
         f"export SEQ_LENGTH={choices.seq_length}",
@@ -78,6 +81,7 @@ def read_scripts(files: FileView) -> Choices | None:
         pipeline_parallel=int(_value(text, r"PP=(\d+)", str(default.pipeline_parallel))),
         precision=_value(text, r'training_precision="?([\w]+)', default.precision),
         checkpoint_seconds=int(_value(text, r"train_time_interval=(\d+)", str(default.checkpoint_seconds))),
+        resumes=_value(text, r"resume_if_exists=(\w+)", "False").lower() == "true",
     )
 
 

@@ -111,7 +111,9 @@ def _save(node: Node, step: int) -> None:
 
 
 def _resumed_step(node: Node) -> int:
-    """The step of the newest checkpoint of the same launcher pod; 0 without one."""
+    """The step of the newest checkpoint of the same launcher pod; 0 without one, or where none is to be taken up."""
+    if not node.choices.resumes:
+        return 0
     names = node.container.files.names(f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000")
     return max((int(found[1]) for name in names if (found := re.search(r"step=(\d+)", name))), default=0)
 

@@ -214,8 +214,11 @@ _UPSTREAM = {
         ": ${TOKENIZER_PATH=$HOME/llamav2_weights/7b-hf}\n: ${DATASET_PATH=$HOME/book_text_document}\n"
         "torchrun x \\\n    model.optim.lr=3.0e-4 \\\n    model.optim.sched.min_lr=3.0e-5 \\\n"
         "    +exp_manager.checkpoint_callback_params.train_time_interval=36000 \\\n"
+        "    exp_manager.resume_if_exists=False \\\n    exp_manager.resume_ignore_no_checkpoint=False \\\n"
     ),
-    "llama_7b.sh": "export SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=2000\n",
+    "llama_7b.sh": (
+        "export GBS=256\nTRAIN_ITERS=10000\nexport SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=2000\n"
+    ),
     "train_setup.sh": 'training_precision="bf16SR"\n',
 }
 
@@ -277,7 +280,10 @@ def test_configuring_changes_every_value_and_can_be_repeated(tmp_path: Path) -> 
     assert ": ${DATASET_PATH=/shared/data/redpajama_sample_text_document}\n" in test
     assert "    model.optim.lr=0.002 \\\n" in test
     assert "    model.optim.sched.min_lr=3e-05 \\\n" in test
-    assert (scripts / "llama_7b.sh").read_text().endswith("export WARMUP_STEPS=7\n")
+    assert "    exp_manager.resume_if_exists=true \\\n    exp_manager.resume_ignore_no_checkpoint=True \\\n" in test
+    assert (
+        scripts / "llama_7b.sh"
+    ).read_text() == "export SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=7\n"
     assert (scripts / "train_setup.sh").read_text() == 'training_precision="bf16SR"\n'
     assert "Scripts are configured" in again.stdout
 

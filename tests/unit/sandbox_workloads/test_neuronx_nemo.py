@@ -183,8 +183,15 @@ def test_other_nodes_draw_no_bar_and_keep_their_own_log() -> None:
     assert max(load.utilisation_percent for load in loads) > 60
 
 
-def test_a_launcher_that_starts_again_in_its_pod_goes_on_and_appends() -> None:
+def test_without_resuming_a_launcher_that_starts_again_begins_anew() -> None:
     volume = _compiled(_prepared())
+    assert _run(_rank(volume, TRAIN_ITERS="20")).exit_code == 0
+    steps = [point.step for point in read_log(_run(_rank(volume)).text.encode()) if point.metric == "train_loss"]
+    assert steps == list(range(40))
+
+
+def test_a_launcher_that_starts_again_in_its_pod_goes_on_and_appends() -> None:
+    volume = _compiled(_prepared(Choices(tokenizer=_TOKENIZER, dataset=_DATASET, resumes=True)))
     assert _run(_rank(volume, TRAIN_ITERS="20")).exit_code == 0
     before = len(volume.files[_LOG].content)
     outcome = _run(_rank(volume, TRAIN_ITERS="40"))
