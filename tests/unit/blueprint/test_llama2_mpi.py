@@ -217,7 +217,8 @@ _UPSTREAM = {
         "    exp_manager.resume_if_exists=False \\\n    exp_manager.resume_ignore_no_checkpoint=False \\\n"
     ),
     "llama_7b.sh": (
-        "export GBS=256\nTRAIN_ITERS=10000\nexport SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=2000\n"
+        "export GBS=256\nTRAIN_ITERS=10000\n"
+        "export SEQ_LENGTH=4096\nexport TP=8\nexport PP=1\nexport WARMUP_STEPS=2000\n"
     ),
     "train_setup.sh": 'training_precision="bf16SR"\n',
 }
