@@ -17,6 +17,7 @@ import sys
 import tempfile
 from pathlib import Path
 
+from tests.bench.logpane import measure_log_pane
 from tests.bench.logs import measure_logs
 from tests.bench.measure import machine, measure_fleet, measure_growth, measure_start
 from tests.bench.others import measure_others
@@ -35,6 +36,7 @@ def main() -> int:
             result["cluster"] = _measured(target, options)
         else:
             kind = options.server or best_kind()
+            result["log_pane"] = measure_log_pane(Path(name))
             result["logs"] = measure_logs(kind, Path(name))
             for size in options.sizes.split(","):
                 nodes, _, pods = size.partition("/")
@@ -51,6 +53,7 @@ def main() -> int:
 
 def _measured(target: Target, options: argparse.Namespace) -> dict[str, object]:
     found = measure_fleet(target, seconds=options.seconds, runs=options.runs)
+    sys.stderr.write(json.dumps(found) + "\n")  # kept even if what follows is broken off
     found["others"] = measure_others(target, seconds=options.seconds)
     if options.growth and target.control:
         found["growth"] = measure_growth(target, minutes=options.growth)
