@@ -230,7 +230,7 @@ def _git(folder: Path) -> None:
     script.write_text(
         '#!/bin/sh\necho "$@" >> "$CALLS"\ncase "$*" in\n'
         '  clone*) for word; do target=$word; done; mkdir -p "$target/.git"; cp -r "$UPSTREAM/." "$target/";;\n'
-        '  *checkout*) cp -r "$UPSTREAM/." .  2>/dev/null; [ -z "$TARGET" ] || cp -r "$UPSTREAM/." "$TARGET/";;\n'
+        '  *checkout*) cp -r "$UPSTREAM/." "${TARGET:-.}/";;\n'
         "  *rev-parse*) echo f4743cef;;\n  ls-files*) ls *.jsonl;;\nesac\n"
     )
     script.chmod(0o755)
@@ -249,7 +249,13 @@ def _run_script(folder: Path, stage: str, key: str, **environment: str) -> subpr
         "TARGET": "",
     }
     return subprocess.run(
-        ["bash", str(script)], env=known | environment, capture_output=True, text=True, check=False, timeout=20
+        ["bash", str(script)],
+        cwd=folder,
+        env=known | environment,
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=20,
     )
 
 
