@@ -11,6 +11,7 @@ Source:
 from __future__ import annotations
 
 import posixpath
+import signal
 from collections.abc import Sequence
 
 from actions.sandbox.workloads.mpirun_request import Request, request_of
@@ -18,6 +19,8 @@ from actions.sandbox.workloads.program import Container, Program, RemoteFailed, 
 
 _START_SECONDS = 1.0
 _WHOLE_DAY = 86_400.0
+_SIGNALS = 128
+"""Exit codes above say which signal ended a process."""
 _HOSTFILE = "/etc/mpi/hostfile"
 _RULE = "-" * 74 + "\n"
 
@@ -139,6 +142,14 @@ def _farewell(failed: RemoteFailed) -> str:
             + "This is usually due to either a failure of the TCP network\nconnection to the node, or possibly an "
             + "internal failure of\nthe daemon itself. We cannot recover from this failure, and\ntherefore will "
             + "terminate the job.\n"
+            + _RULE
+        )
+    if failed.code > _SIGNALS:
+        number = failed.code - _SIGNALS
+        return (
+            _RULE
+            + f"mpirun noticed that process rank {failed.position} with PID 0 on node "
+            + f"{failed.host.partition('.')[0]} exited on signal {number} ({signal.strsignal(number) or 'Unknown'}).\n"
             + _RULE
         )
     return (

@@ -93,3 +93,10 @@ def test_a_tag_begins_each_piece_of_output_so_lines_get_glued() -> None:
     process = RemoteProcess("h", ("p",), {}, tag="[1,0]")
     assert process.tagged("a\nb\n", is_error=False) == "[1,0]<stdout>:a\n[1,0]<stdout>:b\n"
     assert process.tagged("\rbar", is_error=True) == "[1,0]<stderr>:\rbar"
+
+
+def test_a_process_that_a_signal_ends_is_named_with_the_signal() -> None:
+    launcher = _launcher("--allow-run-as-root", "-np", "2", "prog")
+    text, code = _ended(launch(launcher), RemoteFailed(1, _HOSTS[1], 134))
+    assert code == 134
+    assert "process rank 1 with PID 0 on node job-worker-1 exited on signal 6 (Aborted)." in text
