@@ -15,19 +15,17 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError
 from actions.base.files import require_folder, require_writable
 from actions.cluster.kubeconfig import NoKubeconfigError, load_context
-from actions.run.client import find_run, resume_interrupted
-from actions.script.model import Script
-from actions.script.parse import load_script
 from tui.cli.streams import Teller
 from tui.cli.target import ChosenTarget, chosen_target
 
 if TYPE_CHECKING:
+    from actions.script.model import Script
     from tui.live.settings import ConsoleSettings
 
 
 def run(options: Namespace) -> int:
     """Open the console, or play a script."""
-    script = load_script(options.script) if options.script else None
+    script = _script_of(options)
     if script is not None and options.script_check:
         sys.stdout.write(f"{script.file}: {len(script.steps)} steps, {len(script.always)} always.\n")
         return 0
@@ -35,16 +33,34 @@ def run(options: Namespace) -> int:
         _need_terminal()
     else:
         _need_places(options)
-    run_id = find_run(options.run).name if options.run else None
+    run_id = _run_id_of(options)
     chosen = chosen_target(options)
     _need_kubeconfig(chosen)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
     if script is None:
         return _open(options, chosen, run_id)
     if not options.readonly:  # on a terminal the console does it, after its first frame
+        from actions.run.client import resume_interrupted
+
         for sentence in resume_interrupted(environment=chosen.environment):
             sys.stderr.write(f"eksml-tui: {sentence}\n")
     return _play(options, chosen, script, run_id)
+
+
+def _script_of(options: Namespace) -> Script | None:
+    if not options.script:
+        return None
+    from actions.script.parse import load_script
+
+    return load_script(options.script)
+
+
+def _run_id_of(options: Namespace) -> str | None:
+    if not options.run:
+        return None
+    from actions.run.client import find_run
+
+    return find_run(options.run).name
 
 
 def _need_terminal() -> None:
