@@ -22,7 +22,8 @@ WAIT_SECONDS = 300.0
 LOOK_SECONDS = 0.5
 
 _PART = re.compile(r"\$\{([a-z][a-z0-9_]*)\}")
-_WHOLE = re.compile(r"^\$\{(json:|list:)?([a-z][a-z0-9_]*)\}$")
+_WHOLE = re.compile(r"^\$\{(json:|list:|text:)?([a-z][a-z0-9_]*)\}$")
+_MERGED, _CHOSEN_BY, _CHOICES = "$merge", "$of", "$is"
 _CALL_SECONDS = 20.0
 _GONE = 404
 _SHOWN_CHARACTERS = 500
@@ -37,7 +38,8 @@ class Resource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Path at which it is looked at and deleted."""
     body: dict[str, Any]
     """A text that is nothing but `${name}` becomes the variable itself; `${json:name}` what its JSON says,
-    `${list:name}` its parts between commas."""
+    `${list:name}` its parts between commas, `${text:name}` a text as Terraform writes it. `{"$merge": […]}` becomes the
+    objects in one, `{"$of": name, "$is": {value: object}}` the object for the variable's value, or an empty one."""
     status: str
     """Dotted path of its state in the answer."""
     ready: str
@@ -95,6 +97,10 @@ def filled(text: str, variables: Mapping[str, object]) -> str:
 
 
 def _typed(value: Any, variables: Variables) -> Any:
+    if isinstance(value, dict) and _MERGED in value:
+        return {key: item for part in value[_MERGED] for key, item in (_typed(part, variables) or {}).items()}
+    if isinstance(value, dict) and _CHOSEN_BY in value:
+        return value[_CHOICES].get(str(variables.get(value[_CHOSEN_BY], "")), {})
     if isinstance(value, dict):
         return {key: _typed(item, variables) for key, item in value.items()}
     if isinstance(value, list):
@@ -110,6 +116,8 @@ def _typed(value: Any, variables: Variables) -> Any:
             return _json_of(whole[2], str(given))
         case "list:":
             return [item for item in str(given).split(",") if item]
+        case "text:":
+            return str(given).lower() if isinstance(given, bool) else str(given)
     return given
 
 

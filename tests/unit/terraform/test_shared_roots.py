@@ -117,6 +117,8 @@ async def test_a_simulated_node_group_is_posted_awaited_and_deleted(tmp_path: Pa
         assert groups.bodies["g"]["scalingConfig"]["desiredSize"] == 2
         assert groups.bodies["g"]["taints"][0]["effect"] == "NO_SCHEDULE"
         assert groups.bodies["g"]["subnets"] == ["subnet-1"]
+        assert groups.bodies["g"]["labels"] == {"accelerator": "nvidia"}
+        assert groups.bodies["g"]["tags"] == {"eksml-run": "r", "efa": "false", "capacity-reservation-id": ""}
         await terraform.destroy(VARIABLES)
     assert groups.bodies == {}
 
