@@ -29,7 +29,7 @@ def a_claim(name: str = "fsx-pvc", *, size: str = "1200Gi", **spec: Any) -> Docu
 
 
 def is_bound(claim: Document | None) -> bool:
-    return (claim or {}).get("status", {}).get("phase") == "Bound"
+    return bool((claim or {}).get("status", {}).get("phase") == "Bound")
 
 
 async def told(client: ApiClient, claim: str, reason: str) -> str:

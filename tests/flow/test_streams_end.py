@@ -1,0 +1,94 @@
+"""Streams into pods end with their session: nothing of it stays open.
+
+That can be counted where the cluster is in another process; a sandbox that this one serves has clients of its own here.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from actions.base.errors import ConsoleError
+from actions.cluster.apply import apply
+from actions.cluster.conditions import WorkState, verdict_of
+from actions.cluster.exec import run_in_pod
+from actions.cluster.forward import open_forward, pod_named
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.logs import LogLine, LogSource, follow
+from actions.cluster.objects import Discovery, ObjectRef, fetch
+from actions.cluster.session import KubeSession
+from tests.flow.kubectl import Kubectl
+
+_PORT = 8080
+_DEADLINE_SECONDS = 60.0
+
+
+def sockets_to(server: str) -> int:
+    """How many connections this process has open to a server: those of its descriptors whose far end is its port."""
+    far_end = f":{urlsplit(server).port:04X}"
+    rows = [row.split() for row in Path("/proc/self/net/tcp").read_text(encoding="ascii").splitlines()[1:]]
+    inodes = {f"socket:[{row[9]}]" for row in rows if row[2].endswith(far_end)}
+    open_files = (Path("/proc/self/fd") / name for name in os.listdir("/proc/self/fd"))
+    return sum(_target(file) in inodes for file in open_files)
+
+
+def _target(file: Path) -> str:
+    try:
+        return str(file.readlink())
+    except OSError:  # closed since it was listed
+        return ""
+
+
+async def a_running_pod(session: KubeSession) -> dict[str, Any]:
+    """A pod with a port, once it runs."""
+    container = {"name": "main", "image": "busybox:1.36", "command": ["sh", "-c", "echo one; sleep 100000"]}
+    spec = {"terminationGracePeriodSeconds": 1, "containers": [container | {"ports": [{"containerPort": _PORT}]}]}
+    discovery, ref = Discovery(session), ObjectRef("v1", "Pod", session.namespace, "worker")
+    metadata = {"name": "worker", "namespace": session.namespace}
+    await apply(session, discovery, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
+    async with asyncio.timeout(_DEADLINE_SECONDS):
+        while verdict_of(pod := await fetch(session, discovery, ref)).state is not WorkState.RUNNING:
+            await asyncio.sleep(0.05)
+    return pod
+
+
+async def asked_on_the_port(session: KubeSession) -> bytes:
+    """What the pod answers to a request on its port."""
+    troubles: list[ConsoleError] = []
+    opening = open_forward(session, session.namespace, pod_named("worker"), _PORT, on_trouble=troubles.append)
+    async with asyncio.timeout(_DEADLINE_SECONDS), opening as forward:
+        reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
+        writer.write(b"GET /somewhere HTTP/1.1\r\nHost: pod\r\n\r\n")
+        answer = await reader.readuntil(b"/somewhere\n")
+        writer.close()
+    assert not troubles
+    return answer
+
+
+async def test_log_exec_and_port_leave_no_socket_behind(cluster: Kubectl) -> None:
+    session = await KubeSession.connect(ClusterTarget(cluster.kubeconfig))
+    try:
+        pod = await a_running_pod(session)
+        seen = asyncio.Event()
+
+        async def take(lines: list[LogLine]) -> None:
+            if lines:
+                seen.set()
+
+        source = LogSource(session.namespace, "worker", "main", pod["metadata"]["uid"])
+        following = asyncio.create_task(follow(session, source, on_lines=take))
+        async with asyncio.timeout(_DEADLINE_SECONDS):
+            await seen.wait()
+        assert f"worker:{_PORT}/somewhere".encode() in await asked_on_the_port(session)
+        assert (await run_in_pod(session, session.namespace, "worker", "main", ["sh", "-c", "exit 3"])).exit_code == 3
+        assert sockets_to(session.server)
+        following.cancel()
+        await asyncio.gather(following, return_exceptions=True)
+    finally:
+        await session.aclose()
+    async with asyncio.timeout(_DEADLINE_SECONDS):
+        while cluster.is_real and sockets_to(session.server):
+            await asyncio.sleep(0.05)
