@@ -16,7 +16,7 @@ from tui.seams import DiscreetApp
 ResultT = TypeVar("ResultT")
 AnswerT = TypeVar("AnswerT")
 
-LONGEST_HOLD_SECONDS = 1.0
+LONGEST_HOLD_SECONDS = 3.0
 """Then keys go to what is there: a slow answer must not lock the keyboard."""
 _PASSES = 3
 """How often the way of a key is gone after it: a message that it causes may cause another one higher up."""

@@ -135,8 +135,8 @@ class LaunchScreen(PullingScreen[Launch | None]):
     @work(exclusive=True, group="review")
     async def _review(self) -> None:
         """Ask once more, with the plan in sight; a plan that is being computed is waited for."""
-        if self._planning is not None:
-            with suppress(WorkerCancelled):  # a field was edited: what is bound says whether it can go on
+        while self._planning is not None and not self._planning.is_finished:
+            with suppress(WorkerCancelled):  # a field was edited: there is a newer one
                 await self._planning.wait()
         if self._bound is None:
             self.notify("A parameter is wrong: see the plan's place.", severity="warning", markup=False)
