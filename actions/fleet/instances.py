@@ -55,7 +55,6 @@ class InstanceType(msgspec.Struct, frozen=True):
         """Neuron devices."""
         return self.accelerators if self.accelerator is Accelerator.NEURON else 0
 
-
     @property
     def efa_reads_remotely(self) -> bool:
         """Whether its EFA devices can read the memory of others (RDMA read), as GPUDirect needs it.
