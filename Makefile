@@ -21,7 +21,7 @@ demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the 
 	else exec $(BIN)/eksml-tui --demo --script assets/scripts/bionemo-esm1nv.yaml --report - --artifacts $(VENV)/demo; fi
 
 test: $(STAMP)  ## all tests
-	$(BIN)/python -m pytest --numprocesses 4 --dist loadgroup
+	$(BIN)/python -m pytest --numprocesses 4 --dist loadfile
 
 check: lint types layers test  ## what CI runs
 

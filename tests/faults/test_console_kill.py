@@ -85,7 +85,7 @@ def sees_the_whole_log(terminal: Terminal, folder: Path) -> None:
 def sees_the_whole_curve(terminal: Terminal, folder: Path) -> None:
     values = losses(folder, "train")
     terminal.press("7")
-    terminal.wait(r"─ curves of train ─")
+    terminal.wait(r" of train ─")
     shown = terminal.wait(r"min (\d+\.\d+) · max (\d+\.\d+) · over step")
     assert [float(text) for text in shown.groups()] == pytest.approx([min(values), max(values)], abs=0.01)
 

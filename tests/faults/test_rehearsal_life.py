@@ -106,7 +106,7 @@ def test_a_run_outlives_its_console_and_keeps_data_until_told_otherwise(
         gone = wait_for_run(folder, lambda view: view.deletes_data and view.state is RunState.TORN_DOWN, "the rest")
         assert gone.audit is not None
         assert (gone.audit.leftovers, gone.audit.retained) == ((), ())
-        assert {stage.state for stage in gone.stages} == {StageState.UNDONE}
+        assert {stage.state for stage in gone.stages if stage.id != "sample"} == {StageState.UNDONE}
         wait(lambda: not _is_held(folder), "the runner to give the lease back")
 
 

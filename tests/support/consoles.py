@@ -43,7 +43,7 @@ def a_console(
 def launch_the_rehearsal(terminal: Terminal) -> None:
     """From the blueprints through form, plan and question to the run."""
     terminal.press("3")
-    terminal.wait(r"bionemo-esm1nv +BioNeMo ESM-1nv pre-training +10 ")
+    terminal.wait(r"bionemo-esm1nv +BioNeMo ESM-1nv pre-training +11 ")
     terminal.press("Enter")
     terminal.wait(r"Preset +‹ rehearsal ›")
     terminal.wait(r"Cluster name +bionemo-on-eks")

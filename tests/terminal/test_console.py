@@ -51,7 +51,7 @@ def watch_the_training(terminal: Terminal) -> None:
     terminal.press("1")
     terminal.wait(r"g5\.12xlarge .*● Ready")
     terminal.press("7")
-    terminal.wait(r"─ curves of train ─")
+    terminal.wait(r" of train ─")
     terminal.wait(r"[\u2801-\u28ff]")
 
 

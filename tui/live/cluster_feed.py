@@ -169,11 +169,11 @@ class ClusterFeed:
         while True:
             await state.wait_changed()
             self._changed()
-            if not was_complete and state.snapshot().is_complete:
+            await self._clock.sleep(PAINT_INTERVAL_SECONDS)
+            if not was_complete and state.snapshot().is_complete:  # a pane may have taken the change meanwhile
                 was_complete = True
                 self._settled.set()
                 keep_what_is()
-            await self._clock.sleep(PAINT_INTERVAL_SECONDS)
 
 
 async def _import_in_thread() -> None:

@@ -26,7 +26,7 @@ CREDENTIALS = "credentials"
 RUNS = "runs"
 CATALOGUE = "blueprints"
 WATCH = "watch"
-_HEAD_START_SECONDS = 30.0
+_HEAD_START_SECONDS = 10.0
 """For the cluster, before the catalogue is read and AWS is asked: who opens the console wants to see nodes first."""
 
 

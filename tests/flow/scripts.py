@@ -1,4 +1,4 @@
-"""The scripts that ship with the program, played on the sandbox: whole lives, and some that fail on purpose."""
+"""Playing a script that ships with the program on the sandbox."""
 
 from __future__ import annotations
 
@@ -7,33 +7,29 @@ import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
-
 from tests.support.program import Program
 
-SCRIPTS = [
-    script
-    for script in sorted((Path(__file__).parents[2] / "assets" / "scripts").glob("*.yaml"))
-    if script.stem != "bionemo-esm1nv"
-]
-"""All but the one that `test_rehearsal` looks at more closely."""
+SCRIPTS = Path(__file__).parents[2] / "assets" / "scripts"
 _PATIENCE_SECONDS = 600
 
 
-@pytest.mark.parametrize(
-    "script", [pytest.param(one, id=one.stem, marks=pytest.mark.xdist_group(one.stem)) for one in SCRIPTS]
-)
-def test_a_script_ends_as_it_says_with_nothing_left(script: Path, program: Program) -> None:
+def play(name: str, program: Program) -> None:
+    """Play a script whole; a test fails unless it ends as it says, with nothing left of its run.
+
+    Args:
+        name: Of the file, without its ending. What ends in `-fails` is a run with a stage that fails.
+        program: With a state folder of its own.
+    """
     report = program.home / "report.json"
     done = program.run(
-        "--demo", "--script", str(script), "--report", str(report), "--artifacts", str(program.home),
+        "--demo", "--script", str(SCRIPTS / f"{name}.yaml"), "--report", str(report), "--artifacts", str(program.home),
         seconds=_PATIENCE_SECONDS,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
     told = json.loads(report.read_text())
     assert {step["result"] for step in told["steps"]} == {"passed"}
     states = {stage["state"] for stage in told["run"]["stages"]}
-    assert ("failed" in states) is script.stem.endswith("-fails")
+    assert ("failed" in states) is name.endswith("-fails")
     if shutil.which("kubectl"):
         assert _left(program, f"eksml.dev/run={told['run']['id']}") == ""
 
