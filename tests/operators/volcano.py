@@ -222,5 +222,8 @@ VOLCANO_WEBHOOKS = replace(
     VOLCANO,
     webhooks=(VolcanoAdmission(needs_operator=False),),
     left_out={name: "played without webhooks, above" for name in _recorded() if not name.startswith(_WITH_WEBHOOKS)}
-    | {"webhook-down": "the webhooks answer as long as the API does: they are part of it in the sandbox"},
+    | {
+        "webhook-down": "the webhooks answer as long as the API does: they are part of it in the sandbox",
+        "webhook-queue-missing": "what a gang without pods is told hangs on the second in which its queue appears",
+    },
 )
