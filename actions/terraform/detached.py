@@ -108,9 +108,10 @@ class DetachedOperation:
         return True
 
     def _is_running(self) -> bool:
+        is_introduced = self._identity_file.exists()  # before looking who it is: it may write that down in between
         if self.identity() is not None:
             return True
-        return bool(self._child_pid) and not self._identity_file.exists() and _is_child_alive(self._child_pid)
+        return not is_introduced and bool(self._child_pid) and _is_child_alive(self._child_pid)
 
     def _read(self, offset: int) -> bytes:
         try:
