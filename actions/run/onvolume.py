@@ -1,7 +1,4 @@
-"""Commands on a volume: in a pod of the run that mounts it, or in a short Job that does nothing else.
-
-The Job removes itself a few minutes after its end, should nobody be left to delete it.
-"""
+"""Commands on a volume: in a pod of the run that mounts it, or in a short Job that does nothing else."""
 
 from __future__ import annotations
 
@@ -16,8 +13,9 @@ from actions.base.untrusted import one_line
 from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.exec import run_in_pod
-from actions.cluster.objects import ObjectRef, create, delete, fetch, list_objects
+from actions.cluster.objects import ObjectRef, fetch, list_objects
 from actions.run.access import Connection
+from actions.run.volumejob import Errand, Volume, has_ended, made, pods_of, volume_job
 
 IMAGE = "public.ecr.aws/docker/library/busybox:1.36"
 JOB_SECONDS = 180
@@ -26,19 +24,9 @@ EXEC_SECONDS = 60.0
 _LOOK_SECONDS = 0.5
 _KEPT_SECONDS = 300
 _LOG_LIMIT_BYTES = 8 << 20
-_ENDED = (WorkState.FINISHED, WorkState.FAILED)
 
 Script = Callable[[str], str]
 """Makes the shell script for the path at which the volume is mounted."""
-
-
-@dataclass(frozen=True, slots=True)
-class Volume:
-    """A claim, as the pods of a run see it."""
-
-    namespace: str
-    claim: str
-    mount: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,66 +99,40 @@ def _mounts(pod: Mapping[str, Any], claim: str) -> Iterator[_Place]:
 
 
 async def _run_job(connection: Connection, volume: Volume, script: str, *, run_id: str, clock: Clock) -> str:
-    job = await create(connection.session, connection.discovery, _job(volume, script, run_id))
-    ref = ObjectRef("batch/v1", "Job", volume.namespace, job["metadata"]["name"])
-    try:
+    name, labels = f"eksml-look-{secrets.token_hex(4)}", {MANAGED_BY: MANAGER, RUN_LABEL: run_id}
+    async with made(connection, volume_job(name, volume, _looking(script), labels)) as ref:
         state = await _ended(connection, ref, clock)
         said = await _log_of(connection, ref)
         if state is WorkState.FAILED:
             raise MissingError(f"{ref.describe()} could not look at {volume.claim}: {_last_line(said)}")
         return said
-    finally:
-        await delete(connection.session, connection.discovery, ref)
 
 
-def _job(volume: Volume, script: str, run_id: str) -> dict[str, Any]:
-    labels = {MANAGED_BY: MANAGER, RUN_LABEL: run_id}
-    container = {
-        "name": "look",
-        "image": IMAGE,
-        "command": ["sh", "-c", script],
-        "volumeMounts": [{"name": "data", "mountPath": volume.mount, "readOnly": True}],
-        "resources": {"requests": {"cpu": "50m", "memory": "64Mi"}, "limits": {"memory": "256Mi"}},
-    }
-    pod = {
-        "restartPolicy": "Never",
-        "containers": [container],
-        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": volume.claim}}],
-    }
-    return {
-        "apiVersion": "batch/v1",
-        "kind": "Job",
-        "metadata": {"name": f"eksml-look-{secrets.token_hex(4)}", "namespace": volume.namespace, "labels": labels},
-        "spec": {
-            "backoffLimit": 0,
-            "activeDeadlineSeconds": JOB_SECONDS,
-            "ttlSecondsAfterFinished": _KEPT_SECONDS,
-            "template": {"metadata": {"labels": labels}, "spec": pod},
-        },
-    }
+def _looking(script: str) -> Errand:
+    return Errand(
+        container="look",
+        image=IMAGE,
+        command=("sh", "-c", script),
+        requests={"cpu": "50m", "memory": "64Mi"},
+        memory_limit="256Mi",
+        kept_seconds=_KEPT_SECONDS,
+        deadline_seconds=JOB_SECONDS,
+    )
 
 
 async def _ended(connection: Connection, ref: ObjectRef, clock: Clock) -> WorkState:
     end = clock.monotonic() + JOB_SECONDS + EXEC_SECONDS
     while clock.monotonic() < end:
-        verdict = verdict_of(await fetch(connection.session, connection.discovery, ref))
-        if verdict.state in _ENDED:
-            return verdict.state
+        job = await fetch(connection.session, connection.discovery, ref)
+        if has_ended(job):
+            return verdict_of(job).state
         await clock.sleep(_LOOK_SECONDS)
     return WorkState.FAILED
 
 
 async def _log_of(connection: Connection, ref: ObjectRef) -> str:
     """What the Job's pod wrote; why it did not start, if it did not."""
-    pods = await list_objects(
-        connection.session,
-        connection.discovery,
-        "v1",
-        "Pod",
-        namespace=ref.namespace,
-        label_selector=f"batch.kubernetes.io/job-name={ref.name}",
-    )
-    for pod in pods:
+    for pod in await pods_of(connection, ref):
         path = f"/api/v1/namespaces/{ref.namespace}/pods/{pod['metadata']['name']}/log"
         try:
             body = await connection.session.request("GET", path, query={"limitBytes": str(_LOG_LIMIT_BYTES)})

@@ -16,7 +16,7 @@ from actions.cloud.token import token_factory
 from actions.run.access import ClusterAccess
 from actions.run.auditing import audit_account, audit_cluster, kept_on_purpose
 from actions.run.draining import drain_nodes
-from actions.run.exporting import remove_ended_exports
+from actions.run.exportjob import remove_ended_exports
 from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
 from actions.run.handler import StageHandler, StageJournal

@@ -12,9 +12,10 @@ from actions.base.errors import ConfigError, MissingError, RefusedError
 from actions.blueprint.load import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.session import ClusterTarget
+from actions.run.exporting import export_results
 from actions.run.launch import create_run
 from actions.run.records import CheckResult
-from actions.run.results import export_results, list_results
+from actions.run.results import list_results
 from actions.run.resultsreport import results_json, results_table
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox

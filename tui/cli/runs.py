@@ -16,10 +16,11 @@ from actions.base.errors import ConfigError, RefusedError
 from actions.base.untrusted import plain_text
 from actions.run.client import find_run, list_runs, load_run, start_runner, wish
 from actions.run.creation import load_environment
+from actions.run.exporting import export_results
 from actions.run.reader import RunReader
 from actions.run.records import WishKind
 from actions.run.report import run_json, run_table, runs_json, runs_table
-from actions.run.results import export_results, list_results
+from actions.run.results import list_results
 from actions.run.resultsreport import results_json, results_table
 from actions.run.runbook import runbook
 from actions.run.spoolreader import SpooledLine, SpoolReader

@@ -36,7 +36,7 @@ class ResultsVerbs:
         self._hands.show(Viewer(f"results of {run.id}", results_table(listing)))
 
     async def _export(self, arguments: registry.Export) -> None:
-        from actions.run.results import export_results
+        from actions.run.exporting import export_results
 
         run = self._desk.runs.find(arguments.run)
         self._hands.say(f"Copying the results of {run.id} to {arguments.to}.")

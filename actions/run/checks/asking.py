@@ -28,9 +28,9 @@ from actions.run.checks.internet import image_of, see_huggingface, see_image
 from actions.run.checks.machine import see_tool
 from actions.run.checks.seen import Seen, failed, passed
 from actions.run.checks.volume import see_disk, see_files
-from actions.run.onvolume import Volume
 from actions.run.secrets import fetch_secrets
 from actions.run.stages.names import ref_of_name
+from actions.run.volumejob import Volume
 from actions.run.work import StageWork
 
 

@@ -6,7 +6,8 @@ import shlex
 
 from actions.base.errors import ConsoleError
 from actions.run.checks.seen import Seen, failed, passed, unknown
-from actions.run.onvolume import Script, Volume, below, run_on_volume
+from actions.run.onvolume import Script, below, run_on_volume
+from actions.run.volumejob import Volume
 from actions.run.work import StageWork
 
 _KIB_PER_GIB = 1 << 20
