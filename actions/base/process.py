@@ -145,19 +145,7 @@ async def run_tool(
         ToolError: It could not be started, or ended with another code than 0.
         UnreachableError: It did not end in time; its whole process group was ended.
     """
-    try:
-        child = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            cwd=directory,
-            env=allowed_environment(extra_environment),
-            start_new_session=True,
-            umask=0o077,
-        )
-    except OSError as error:
-        raise ToolError(argv, exit_code=127, tail=str(error)) from error
+    child = await _started(argv, stderr=asyncio.subprocess.PIPE, directory=directory, environment=extra_environment)
     try:
         async with asyncio.timeout(deadline_seconds):
             out, err = await child.communicate()
@@ -193,19 +181,7 @@ async def stream_tool(
         ToolError: It could not be started, or ended with another code than 0.
         UnreachableError: It did not end in time.
     """
-    try:
-        child = await asyncio.create_subprocess_exec(
-            *argv,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-            cwd=directory,
-            env=allowed_environment(extra_environment),
-            start_new_session=True,
-            umask=0o077,
-        )
-    except OSError as error:
-        raise ToolError(argv, exit_code=127, tail=str(error)) from error
+    child = await _started(argv, stderr=asyncio.subprocess.STDOUT, directory=directory, environment=extra_environment)
     tail: deque[str] = deque(maxlen=_REMEMBERED_LINES)
     try:
         async with asyncio.timeout(deadline_seconds):
@@ -221,6 +197,25 @@ async def stream_tool(
             await _ended(child)
     if child.returncode:
         raise ToolError(argv, exit_code=child.returncode, tail="\n".join(tail))
+
+
+async def _started(
+    argv: Sequence[str], *, stderr: int, directory: Path | None, environment: Mapping[str, str] | None
+) -> asyncio.subprocess.Process:
+    """A program in a session of its own, without stdin, whose stdout is a pipe. `stderr` as asyncio takes it."""
+    try:
+        return await asyncio.create_subprocess_exec(
+            *argv,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=stderr,
+            cwd=directory,
+            env=allowed_environment(environment),
+            start_new_session=True,
+            umask=0o077,
+        )
+    except OSError as error:
+        raise ToolError(argv, exit_code=127, tail=str(error)) from error
 
 
 async def _lines_of(child: asyncio.subprocess.Process) -> AsyncIterator[str]:
