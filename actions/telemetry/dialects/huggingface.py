@@ -22,6 +22,10 @@ _DICTIONARY = re.compile(r"\{'[^{}]{1,6000}\}")
 _PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?({NUMBER})'?(?=[,}}])")
 _TOTAL = re.compile(r"Total optimization steps = ([\d,]{1,15})")
 _OPENERS = frozenset({"loss", "eval_loss", "train_runtime"})
+_COMPANIONS = frozenset({"epoch", "learning_rate", "eval_runtime"})
+"""One of them stands beside every loss that the Trainer prints; older versions leave the epoch out."""
+_COUNTED = re.compile(r"'global_step/max_steps': '(\d{1,12})/\d{1,12}'")
+"""How ms-swift tells the step."""
 _NAMES = {
     "loss": TRAIN_LOSS,
     "eval_loss": VAL_LOSS,
@@ -55,7 +59,7 @@ class HuggingFace:
             return findings
         dictionary = _dictionary_of(record.text)
         if dictionary is not None:
-            return findings + self.flush() + self._read_dictionary(record, dictionary)
+            return findings + self._read_bar_before(record) + self.flush() + self._read_dictionary(record, dictionary)
         bar = bar_of(record.text) if "[" in record.text else None
         if bar is None or bar.metrics:
             return findings or None
@@ -77,9 +81,16 @@ class HuggingFace:
         self._waited += bool(self._held)
         return self.flush() if self._waited > _PATIENCE else []
 
+    def _read_bar_before(self, record: Record) -> list[Finding]:
+        """A bar that lost its `\\r`, and so stands on the dictionary's own line: it is of what was held before."""
+        bar = bar_of(record.text.partition("{'")[0]) if "[" in record.text else None
+        return [] if bar is None or bar.metrics else self._read_bar(record, bar)
+
     def _read_dictionary(self, record: Record, values: dict[str, str]) -> list[Finding]:
-        points = named_points(record, None, values, _NAMES, epoch=number_of(values["epoch"]))
-        if self._total is None:
+        counted = _COUNTED.search(record.text) if "max_steps" in record.text else None
+        epoch = number_of(values["epoch"]) if "epoch" in values else None
+        points = named_points(record, int(counted[1]) if counted else None, values, _NAMES, epoch=epoch)
+        if self._total is None or counted:
             return points
         self._held = [point for point in points if isinstance(point, Point)]
         return []
@@ -98,10 +109,10 @@ class HuggingFace:
 
 
 def _dictionary_of(text: str) -> dict[str, str] | None:
-    if "'epoch'" not in text:
+    if "loss'" not in text and "'train_runtime'" not in text:
         return None
     for match in _DICTIONARY.finditer(text):
         values: dict[str, str] = dict(_PAIR.findall(match[0]))
-        if "epoch" in values and not _OPENERS.isdisjoint(values):
+        if not _COMPANIONS.isdisjoint(values) and not _OPENERS.isdisjoint(values):
             return values
     return None

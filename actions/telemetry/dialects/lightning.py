@@ -20,8 +20,24 @@ from actions.telemetry.lines import Record
 from actions.telemetry.points import Point
 from actions.telemetry.progress import Bar, bar_of
 
-_NAMED_LOSSES = ("reduced_train_loss", "train_loss", "train_loss_step", "train/loss", "step_loss")
-_VALIDATION_LOSSES = ("val_loss", "validation_loss", "val/loss", "val_loss_epoch")
+_NAMED_LOSSES = (
+    "reduced_train_loss",
+    "train_loss",
+    "train_loss_step",
+    "train/loss",
+    "train/loss_step",
+    "training_loss",
+    "step_loss",
+)
+_VALIDATION_LOSSES = (
+    "val_loss",
+    "validation_loss",
+    "val/loss",
+    "val_loss_epoch",
+    "val/loss_epoch",
+    "valid_loss",
+    "valid_loss_epoch",
+)
 _EXTRAS = {
     "lr": "lr",
     "learning_rate": "lr",
@@ -34,6 +50,8 @@ _EXTRAS = {
     "iteration_time": "step_time_s",
 }
 _RATES = {"it/s": "iters_per_second", "s/it": "seconds_per_iter"}
+_REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])")
+"""Where a bar was drawn again on the same line: a copy that has lost its `\\r`."""
 _EPOCH = re.compile(r"\b[Ee]poch[ :]{1,3}(\d{1,9})(?:/\d{1,9})?\W{0,4}$")
 
 
@@ -49,11 +67,17 @@ class LightningBars:
         self._seen_validation: dict[tuple[int, str], str] = {}
 
     def read(self, record: Record) -> list[Finding] | None:
-        bar = bar_of(record.text) if "[" in record.text else None
-        if bar is None or not bar.metrics:
+        if "[" not in record.text:
             return None
+        redraws = _REDRAWN.split(record.text) if "]Epoch " in record.text else [record.text]
+        bars = [bar for bar in map(bar_of, redraws) if bar is not None]
+        if not any(bar.metrics for bar in bars):
+            return None
+        return [finding for bar in bars for finding in self._read_bar(record, bar)]
+
+    def _read_bar(self, record: Record, bar: Bar) -> list[Finding]:
         findings: list[Finding] = [bar.progress(record.rank)]
-        if bar.is_training and bar.done > 0:
+        if bar.is_training and bar.metrics and bar.done > 0:
             findings += self._points(record, bar)
         return findings
 

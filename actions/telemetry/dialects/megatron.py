@@ -15,13 +15,15 @@ from actions.telemetry.points import Progress
 
 _ITERATION = re.compile(r"(?<!after )\biteration {1,12}(\d{1,12})/ {0,12}(\d{1,12}) \|")
 _VALIDATION = re.compile(
-    rf"\bvalidation loss at iteration (\d{{1,12}})(?: on (validation|test) set)? \| lm loss value: ({NUMBER})"
+    rf"\bvalidation loss at iteration (\d{{1,12}})(?: on (validation|test) set)? \|"
+    rf"(?: [^|\n]{{1,80}} \|){{0,3}} lm.loss value: ({NUMBER})"
 )
 _EPOCH = re.compile(r"\bTraining epoch (\d{1,9}), iteration (\d{1,12})/(\d{1,12}) \|")
 _FIELD = re.compile(rf"\| {{0,4}}([^:|]{{1,60}}?) {{0,4}}: {{0,16}}({NUMBER})")
 
 _MEGATRON = {
     "lm loss": TRAIN_LOSS,
+    "lm_loss": TRAIN_LOSS,
     "learning rate": "lr",
     "grad norm": "grad_norm",
     "loss scale": "loss_scale",

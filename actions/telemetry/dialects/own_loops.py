@@ -16,17 +16,23 @@ from actions.telemetry.numbers import NUMBER
 from actions.telemetry.points import Point, Progress
 
 _STEP = re.compile(
-    r"(?:\b(?:global_)?[Ss]tep|\b[Ii]ter(?:ation)?|스텝|\bBatch)[ :=]{1,4}\[?(\d{1,12})(?:/(\d{1,12}))?\]?(?=[\s:|,]|$)"
+    r"(?:\b(?:global_)?[Ss]teps?|\b[Ii]ter(?:ation)?|스텝|\bBatch)[ :=]{1,12}\[?(\d{1,12})(?:/(\d{1,12}))?\]?"
+    r"(?=[\s:|]|,(?!\d)|$)"
 )
 _EPOCH = re.compile(r"\b[Ee]poch[ :=]{1,3}\[?(\d{1,9})\b")
 _TRAIN = re.compile(rf"(?<![\w/-])(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
-_VALIDATION = re.compile(rf"(?<![\w/-])[Vv]al(?:idation)?[ _]loss\)?[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
-_BEFORE_TRAIN = re.compile(r"(?i)(?:val|validation|eval|test|packet)[ _]\Z")
+_VALIDATION = re.compile(rf"(?<![\w/-])[Vv]al(?:id(?:ation)?)?[ _][Ll]oss\)?[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
+_BEFORE_TRAIN = re.compile(r"(?i)(?:val|valid|validation|eval|test|packet)[ _]\Z")
+_OF_VALIDATION = re.compile(
+    r"(?i)(?:^|[\s(\[|])(?:val(?:id(?:ation)?)?|eval(?:uation)?)[\])]?[ :|-]{1,3}"
+    r"(?=(?:global_)?(?:step|iter|batch|epoch))"
+)
+"""What stands before the step of a line that is about a validation: its plain `loss` is that one's."""
 _LOOK_BACK = 12
 """Characters before a loss that can say whose it is."""
 _VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
 
-_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step")
+_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps")
 _TRAIN_KEYS = ("train_loss", "train/loss", "loss", "reduced_train_loss")
 _VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
 _EXTRAS = {"lr": "lr", "learning_rate": "lr", "grad_norm": "grad_norm", "throughput": "throughput"}
@@ -99,13 +105,21 @@ class OwnLoops:
 
     def _losses(self, record: Record, step: int | None, epoch: float | None) -> list[Finding]:
         findings: list[Finding] = []
-        train = _training_in(record.text) if step is not None and self.reads_training else None
+        is_validation = _OF_VALIDATION.search(record.text) is not None
+        train = _training_in(record.text) if self._reads_line(step, epoch, is_validation=is_validation) else None
         if train:
-            findings.append(point_of(record, TRAIN_LOSS, step, train[1], key="loss", epoch=epoch))
+            metric = VAL_LOSS if is_validation else TRAIN_LOSS
+            findings.append(point_of(record, metric, step, train[1], key="loss", epoch=epoch))
         validation = _VALIDATION.search(record.text) if step is not None or epoch is not None else None
         if validation:
             findings.append(point_of(record, VAL_LOSS, step, validation[1], key="validation loss", epoch=epoch))
         return findings
+
+    def _reads_line(self, step: int | None, epoch: float | None, *, is_validation: bool) -> bool:
+        """Whether a plain loss is a point; that of a whole epoch only where no step has told one."""
+        if step is None and (epoch is None or self._last_step is not None):
+            return False
+        return is_validation or self.reads_training
 
     def _release(self, step: int | None) -> list[Finding]:
         held, self._held = self._held, None

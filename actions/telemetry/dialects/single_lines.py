@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, Finding, named_points, point_of
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, named_points, point_of
 from actions.telemetry.lines import Record
 from actions.telemetry.numbers import NUMBER, number_of
 from actions.telemetry.points import Progress
@@ -27,6 +27,8 @@ class LineForm(NamedTuple):
     """Further values behind the head: key and number."""
     names: dict[str, str] = {}  # noqa: RUF012 - never changed
     """Metric by key."""
+    metric: str = TRAIN_LOSS
+    """What the loss is of."""
 
 
 _N = NUMBER
@@ -50,6 +52,7 @@ FORMS = (
             "grad_norm": "grad_norm",
             "memory": "memory_gib",
             "tps": "tokens_per_s_per_gpu",
+            "wps": "tokens_per_s_per_gpu",
             "tflops": "tflops",
             "mfu": "mfu_percent",
         },
@@ -91,13 +94,26 @@ FORMS = (
         {"images/sec": "images_per_s"},
     ),
     LineForm(
+        "eval metrics after step:",
+        re.compile(rf"\beval metrics after step: (?P<step>\d{{1,12}}), loss=(?P<loss>{_N})"),
+        "loss",
+        metric=VAL_LOSS,
+    ),
+    LineForm(
+        "loss train: ",
+        re.compile(
+            rf"\bEpoch (?P<epoch>\d{{1,9}}) \| iter (?P<step>\d{{1,12}}) step \d{{1,12}} \| loss train: (?P<loss>{_N}),"
+        ),
+        "loss train",
+    ),
+    LineForm(
         "Train step ",
         re.compile(rf"\bTrain step (?P<step>\d{{1,12}}) training loss: (?P<loss>{_N})"),
         "training loss",
     ),
 )
-_RLHF = re.compile(r"\bepoch: (\d{1,9})\|step: (\d{1,12})\|")
-_RLHF_PAIR = re.compile(rf"\|([a-z_]{{1,30}}): ({NUMBER})")
+_RLHF = re.compile(r"\bepoch: (\d{1,9}) ?\| ?step: (\d{1,12})(?:/\d{1,12})? ?\| ?ppo_ep: ")
+_RLHF_PAIR = re.compile(rf"\| ?([a-z_]{{1,30}}): ({NUMBER})")
 _RLHF_NAMES = {"act_loss": "actor_loss", "cri_loss": "critic_loss", "unsuper_loss": "unsupervised_loss"}
 _LOG_DIST = re.compile(rf"\bstep=(\d{{1,12}}), skipped=\d{{1,12}}, lr=\[({NUMBER})")
 _TIMER = re.compile(rf"/global_step=(\d{{1,12}}), .{{0,200}}?\bCurrSamplesPerSec=({NUMBER})")
@@ -133,7 +149,7 @@ class DeepSpeed:
         head = _RLHF.search(text)
         if head:
             values = dict(_RLHF_PAIR.findall(text, head.end() - 1))
-            return named_points(record, int(head[2]), values, _RLHF_NAMES, epoch=int(head[1]))
+            return named_points(record, int(head[2]), values, _RLHF_NAMES, epoch=float(head[1]))
         for pattern, metric, key in ((_LOG_DIST, "lr", "lr"), (_TIMER, "samples_per_s", "CurrSamplesPerSec")):
             match = pattern.search(text)
             if match:
@@ -155,7 +171,7 @@ def _points(form: LineForm, match: re.Match[str], record: Record) -> list[Findin
     groups = match.groupdict()
     step = int(groups["step"])
     epoch = float(groups["epoch"]) if groups.get("epoch") else None
-    points: list[Finding] = [point_of(record, TRAIN_LOSS, step, groups["loss"], key=form.key, epoch=epoch)]
+    points: list[Finding] = [point_of(record, form.metric, step, groups["loss"], key=form.key, epoch=epoch)]
     if form.pair:
         values = dict(form.pair.findall(record.text))
         points += named_points(record, step, values, form.names, epoch=epoch)

@@ -1,0 +1,114 @@
+"""Lines of trainers in the forms of other versions: exactly the losses that a person reads in them."""
+
+from __future__ import annotations
+
+import pytest
+
+from actions.telemetry.log_reader import read_log
+from tests.unit.telemetry.corpus import LOSSES
+
+Loss = tuple[str, int | None, str, float | None]
+"""Metric, step, value as printed, epoch."""
+
+FORMS: dict[str, tuple[str, list[Loss]]] = {
+    "lightning with a slash": (
+        "Epoch 0:   1%|          | 1/115 [00:02<05:40,  0.33it/s, v_num=0, train/loss_step=12.90]",
+        [("train_loss", 1, "12.90", 0)],
+    ),
+    "lightning with valid_loss": (
+        "Epoch 9: 100%|###| 86/86 [00:05<00:00, 16.5it/s, v_num=1, train_loss_step=1.460, valid_loss_epoch=1.520]",
+        [("train_loss", 86, "1.460", 9), ("val_loss", 86, "1.520", 9)],
+    ),
+    "redrawn without its carriage return": (
+        "Epoch 0:   0%|    | 0/260 [00:00<?, ?it/s]Epoch 0:   3%|█   | 8/260 [17:04<8:57:59, 0.01it/s, train_loss=3.5]",
+        [("train_loss", 8, "3.5", 0)],
+    ),
+    "nemo without a rate": (
+        "Epoch 0: :  47%|████▋  | 7/15 [06:19<07:13, reduced_train_loss=11.50, global_step=5.000]",
+        [("train_loss", 5, "11.50", 0)],
+    ),
+    "nemo behind a name in brackets": (
+        "[sft-1] [2025-12-17 04:54:49,774] [INFO] Epoch 1: : 1it [00:04,  4.36s/it, reduced_train_loss=0.674]",
+        [("train_loss", 1, "0.674", 1)],
+    ),
+    "nemo-run with a time": (
+        "[2025-11-20T14:55:23+08:00] t/0 Training epoch 0, iteration 7/9 | global_step: 7 | reduced_train_loss: 6.2",
+        [("train_loss", 7, "6.2", 0)],
+    ),
+    "gpt-neox": (
+        " samples/sec: 18.2 | iteration       10/  320000 | elapsed (ms): 1757.3 | lm_loss: 1.093E+01 |",
+        [("train_loss", 10, "1.093E+01", None)],
+    ),
+    "validation of megatron-deepspeed": (
+        "validation loss at iteration 50 on validation set | consumed samples: 8 | lm loss value: 2.43E+00 |",
+        [("val_loss", 50, "2.43E+00", None)],
+    ),
+    "deepspeed pipeline": (
+        "steps: 10 loss: 5.6142 iter time (s): 1.223 samples/sec: 26.1",
+        [
+            ("train_loss", 10, "5.6142", None),
+        ],
+    ),
+    "litgpt": (
+        "Epoch 1 | iter 3 step 0 | loss train: 2.374, val: n/a | iter time: 1023.53 ms\n"
+        "iter 100: val loss 2.1234, val time: 12034.11 ms\n",
+        [("train_loss", 3, "2.374", 1), ("val_loss", 100, "2.1234", None)],
+    ),
+    "maxtext evaluation": (
+        "eval metrics after step: 9, loss=9.420, total_weights=75264.0",
+        [
+            ("val_loss", 9, "9.420", None),
+        ],
+    ),
+    "padded iteration": (
+        "Iteration     0 | Train Loss: 4.1744 | Val Loss: 4.1721 | LR: 3.00e-06",
+        [
+            ("train_loss", 0, "4.1744", None),
+            ("val_loss", 0, "4.1721", None),
+        ],
+    ),
+    "by epoch only": (
+        "Epoch [20/100] Train Loss: 0.0493, Train Acc: 0.9926 Val Loss: 1.3176, Val Acc: 0.6333",
+        [
+            ("train_loss", None, "0.0493", 20),
+            ("val_loss", None, "1.3176", 20),
+        ],
+    ),
+    "the mean of an epoch beside its steps": (
+        "step 5 loss 2.5\nEpoch 0 finished, train loss 3.5\n",
+        [
+            ("train_loss", 5, "2.5", None),
+        ],
+    ),
+    "a step that is about a validation": ("[val] step 10 | epoch 0 | loss 2.5", [("val_loss", 10, "2.5", 0)]),
+    "a step with a separator is not its first digits": ("Best: step 17,400 (val loss: 2.2796)", []),
+    "ms-swift": (
+        "{'loss': 1.49, 'learning_rate': 1e-05, 'epoch': 0.01, 'global_step/max_steps': '5/873'}",
+        [("train_loss", 5, "1.49", 0.01)],
+    ),
+    "trainer without an epoch": ("{'loss': 1.2, 'learning_rate': 1e-05}", [("train_loss", None, "1.2", None)]),
+    "trainer behind its bar": (
+        "  0%|     | 1/1000 [00:05<1:23:15,  5.00s/it]{'loss': 1.1, 'learning_rate': 4e-05, 'epoch': 0.02}\n"
+        "  0%|     | 2/1000 [00:10<1:23:10,  5.00s/it]\n",
+        [("train_loss", 2, "1.1", 0.02)],
+    ),
+    "llama-factory": (
+        '{"current_steps": 10, "total_steps": 1000, "loss": 1.2031, "lr": 1e-05, "epoch": 0.03}',
+        [("train_loss", 10, "1.2031", 0.03)],
+    ),
+}
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_line_gives_the_losses_that_stand_in_it(name: str) -> None:
+    text, expected = FORMS[name]
+    points = [point for point in read_log(text.encode()) if point.metric in LOSSES]
+    assert [(point.metric, point.step, point.raw, point.epoch) for point in points] == expected
+
+
+def test_the_losses_of_rlhf_are_read_with_blanks_too() -> None:
+    points = read_log(b"epoch: 0 | step: 3/40 | ppo_ep: 1 | average_reward: 0.3 | act_loss: 5.626 | cri_loss: 5.109")
+    assert [(point.metric, point.step, point.value) for point in points] == [
+        ("actor_loss", 3, 5.626),
+        ("critic_loss", 3, 5.109),
+    ]
