@@ -13,7 +13,7 @@ from actions.base.process import ProcessIdentity, own_module, spawn_detached
 from actions.run.creation import ENDPOINT_VARIABLE, load_environment
 from actions.run.folder import journal_path, runner_log_path, runs_home
 from actions.run.journal import Journal
-from actions.run.lease import read_lease
+from actions.run.lease import grant_lease
 from actions.run.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.records import Wish, WishKind
 from actions.run.secrets import referenced_environment
@@ -64,26 +64,23 @@ def start_runner(
     Raises:
         ToolError: It could not be started.
     """
-    journal = Journal(journal_path(folder), SystemClock())
-    try:
-        lease = read_lease(journal)
-    finally:
-        journal.close()
-    if lease is not None and lease.is_alive:
-        return None
     secrets = referenced_environment(load_run(folder).parameters.values())
     stored = load_environment(folder)
     endpoint = stored.get(ENDPOINT_VARIABLE, "")
     given = dict(environment or {})
     if given.get(ENDPOINT_VARIABLE, endpoint) != endpoint:
         given = {}
-    return spawn_detached(
-        [*_scope(folder.name), *own_module(module, str(folder))],
-        output=runner_log_path(folder),
-        directory=folder,
-        extra_environment=stored | given | secrets,
-        without_aws=os.environ.get(ENDPOINT_VARIABLE, "") != endpoint,
-    )
+
+    def start() -> ProcessIdentity:
+        return spawn_detached(
+            [*_scope(folder.name), *own_module(module, str(folder))],
+            output=runner_log_path(folder),
+            directory=folder,
+            extra_environment=stored | given | secrets,
+            without_aws=os.environ.get(ENDPOINT_VARIABLE, "") != endpoint,
+        )
+
+    return grant_lease(journal_path(folder), SystemClock(), start)
 
 
 def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Path | None = None) -> list[str]:

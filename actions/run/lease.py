@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -17,6 +17,9 @@ from actions.run.journal import Journal
 
 Notes = Mapping[str, str]
 """By stage id: what it waits for, one line."""
+
+_GRANTED = ""
+"""The token of a lease whose holder was started for it and has not come to take it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +43,32 @@ def read_lease(journal: Journal) -> Lease | None:
     return _current(journal.connection)
 
 
+def grant_lease(path: Path, clock: Clock, start: Callable[[], ProcessIdentity]) -> ProcessIdentity | None:
+    """Start the run's runner with the lease in its name, unless somebody alive holds it.
+
+    Whoever asks next, even before the new process has come to its own first line, finds the run in good hands.
+
+    Args:
+        path: The run's journal.
+        clock: Stamps the lease.
+        start: Starts the process that is going to call `take_lease`.
+
+    Returns:
+        Who was started, or `None`.
+    """
+    journal = Journal(path, clock)
+    try:
+        with journal.transaction() as connection:
+            current = _current(connection)
+            if current is not None and current.is_alive:
+                return None
+            holder = start()
+            _write(connection, Lease(holder, _GRANTED, clock.now().timestamp()))
+    finally:
+        journal.close()
+    return holder
+
+
 def take_lease(path: Path, clock: Clock) -> Lease:
     """Become the run's runner.
 
@@ -52,15 +81,13 @@ def take_lease(path: Path, clock: Clock) -> Lease:
     try:
         with journal.transaction() as connection:
             current = _current(connection)
-            if current is not None and current.is_alive:
+            is_ours = current is not None and current.holder == own and current.token == _GRANTED
+            if current is not None and current.is_alive and not is_ours:
                 raise ConflictError(
                     f"the run {path.parent.name} is already carried out by process {current.holder.pid}.",
                     hint="Watch it with `eksml-tui runs show`.",
                 )
-            connection.execute(
-                "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?, '{}')",
-                (own.pid, own.start_ticks, own.boot_id, lease.token, lease.taken_at),
-            )
+            _write(connection, lease)
     finally:
         journal.close()
     return lease
@@ -90,6 +117,14 @@ def write_notes(journal: Journal, token: str, notes: Notes) -> None:
         connection.execute(
             "UPDATE lease SET notes = ? WHERE id = 1 AND token = ?", (msgspec.json.encode(notes).decode(), token)
         )
+
+
+def _write(connection: sqlite3.Connection, lease: Lease) -> None:
+    holder = lease.holder
+    connection.execute(
+        "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?, '{}')",
+        (holder.pid, holder.start_ticks, holder.boot_id, lease.token, lease.taken_at),
+    )
 
 
 def _current(connection: sqlite3.Connection) -> Lease | None:

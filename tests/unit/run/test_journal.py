@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sqlite3
 import stat
 from pathlib import Path
@@ -10,9 +11,10 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, JournalError
+from actions.base.process import ProcessIdentity, own_identity
 from actions.run import journal as journal_module
 from actions.run.journal import Journal, create_journal
-from actions.run.lease import read_lease, release_lease, take_lease, write_notes
+from actions.run.lease import grant_lease, read_lease, release_lease, take_lease, write_notes
 from actions.run.records import Action, Intent, Outcome, Result, Wish, WishKind
 from tests.unit.run.world import creation
 
@@ -128,6 +130,31 @@ def test_the_lease_of_a_dead_process_is_taken_over_and_the_dead_cannot_write(tmp
     with pytest.raises(ConflictError, match="taken over"):
         journal.append(Intent(Action.AUDIT))
     assert journal.last_seq() == 2
+
+
+def test_a_runner_is_started_once_and_takes_the_lease_that_waits_for_it(tmp_path: Path) -> None:
+    path = a_journal(tmp_path)
+    starts: list[int] = []
+
+    def start() -> ProcessIdentity:
+        starts.append(1)
+        return own_identity()
+
+    assert grant_lease(path, CLOCK, start) == own_identity()
+    assert grant_lease(path, CLOCK, start) is None  # the new process has not yet come to its first line
+    lease = take_lease(path, CLOCK)
+    assert grant_lease(path, CLOCK, start) is None
+    assert len(starts) == 1
+    with pytest.raises(ConflictError, match="already carried out"):
+        take_lease(path, CLOCK)
+    Journal(path, CLOCK, fence=lease.token).append(Intent(Action.AUDIT))
+
+
+def test_a_runner_that_died_before_it_took_its_lease_is_started_anew(tmp_path: Path) -> None:
+    path = a_journal(tmp_path)
+    of_the_dead = ProcessIdentity(os.getpid(), 1, "an earlier boot")
+    assert grant_lease(path, CLOCK, lambda: of_the_dead) == of_the_dead
+    assert grant_lease(path, CLOCK, own_identity) == own_identity()
 
 
 def test_the_lease_is_kept_while_there_is_an_unseen_wish(tmp_path: Path) -> None:
