@@ -12,6 +12,9 @@ PLANNED = ("Network", "Cluster", "File system")
 """Titles of the stages whose Terraform plan has to be approved."""
 
 NODES = r"ip-100-\S+ +m5\.xlarge .*Ready"
+SPEED = "6"
+"""Of the embedded cluster: the training takes some twenty seconds, in which a busy machine still shows every pane."""
+
 RUN = r"bionemo-esm1nv-\d{4}-\w+"
 
 
@@ -28,7 +31,7 @@ def a_console(
         under: A command that runs the console as its arguments.
     """
     terminal = Terminal(
-        [*under, *program.argv("--demo", "--speed", "20", *arguments)],
+        [*under, *program.argv("--demo", "--speed", SPEED, *arguments)],
         environment=program.environment,
         size=size,
         directory=program.home,

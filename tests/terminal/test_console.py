@@ -33,21 +33,21 @@ def see_the_nodes_and_their_cost(terminal: Terminal) -> None:
 
 
 def watch_the_data_being_made(terminal: Terminal) -> None:
-    terminal.wait(r"▶ UniRef50 ", seconds=60)
+    terminal.wait(r"▶ UniRef50 ", seconds=120)
     terminal.press("5")
     terminal.wait(rf"─ log of {RUN}/(data|train) ─")
     terminal.wait(r"following")
     terminal.press("4")
-    terminal.wait(r"✔ UniRef50 ", seconds=60)
+    terminal.wait(r"✔ UniRef50 ", seconds=120)
 
 
 def watch_the_training(terminal: Terminal) -> None:
-    terminal.wait(r"▶ Pre-training .* 8 of 8", seconds=60)
+    terminal.wait(r"▶ Pre-training .* 8 of 8", seconds=120)
+    terminal.press("6")
+    terminal.wait(r"8 GPUs, [1-9]\d*% busy on average")
     terminal.press("5")
     terminal.wait(rf"─ log of {RUN}/train ─")
     terminal.wait(r"● following +[\d,]+ lines")
-    terminal.press("6")
-    terminal.wait(r"8 GPUs, [1-9]\d*% busy on average")
     terminal.press("1")
     terminal.wait(r"g5\.12xlarge .*● Ready")
     terminal.press("7")

@@ -40,11 +40,12 @@ async def _pods_of(client: ApiClient, job: str) -> list[Document]:
 
 async def test_a_job_completes_and_removes_itself(tmp_path: Path) -> None:
     async with whole_cluster(tmp_path) as client:
-        await client.create(JOBS, _job("good", "echo done", ttlSecondsAfterFinished=1, completions=2, parallelism=2))
+        await client.create(JOBS, _job("good", "echo done", completions=2, parallelism=2))
         job = await until(client, JOBS, "default/good", lambda one: one is not None and is_true(one, "Complete"))
         assert [one["type"] for one in job["status"]["conditions"]] == ["SuccessCriteriaMet", "Complete"]
         assert job["status"]["succeeded"] == 2
         assert {await _log(client, pod["metadata"]["name"]) for pod in await _pods_of(client, "good")} == {"done\n"}
+        await client.patch(JOBS, "default/good", {"spec": {"ttlSecondsAfterFinished": 1}})
         await until(client, JOBS, "default/good", lambda one: one is None)
 
 
