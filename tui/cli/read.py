@@ -5,10 +5,10 @@ from __future__ import annotations
 import json
 import sys
 from argparse import Namespace
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, Protocol, TypeVar
 
 import msgspec
 
@@ -25,10 +25,20 @@ from actions.telemetry.saved.documents import (
 )
 from actions.telemetry.saved.readers import SavedEfa, SavedNccl, SavedNeuron, SavedSmi
 from actions.telemetry.saved.source import pieces_of
+from tui.cli.read_plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
 from tui.present import saved
 
 _STDIN = "-"
 _LOSS = "train_loss"
+Reading_co = TypeVar("Reading_co", covariant=True)
+
+
+class _Reader(Protocol[Reading_co]):
+    """Takes in what a tool printed, piece by piece."""
+
+    def feed(self, piece: bytes) -> None: ...
+
+    def reading(self) -> Reading_co: ...
 
 
 def run(options: Namespace) -> int:
@@ -111,8 +121,6 @@ def _print_record(record: list[Point]) -> None:
 
 
 def _plot_points(points: Iterable[Point], metrics: list[str]) -> None:
-    from tui.cli.read_plots import curves_of, log_plot
-
     curves = Curves()
     for point in points:
         curves.add(point)
@@ -123,67 +131,57 @@ def _plot_points(points: Iterable[Point], metrics: list[str]) -> None:
 
 
 def _nccl(pieces: Iterable[bytes], options: Namespace) -> None:
-    reader = SavedNccl()
-    for piece in pieces:
-        reader.feed(piece)
-    reading = reader.reading()
-    match options.output:
-        case "json":
-            _print_document(nccl_document(reading))
-        case "plot":
-            from tui.cli.read_plots import nccl_plot
-
-            _print_lines(nccl_plot(reading))
-        case _:
-            _print_lines(saved.nccl_lines(reading))
+    _told(SavedNccl(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines)
 
 
 def _smi(pieces: Iterable[bytes], options: Namespace) -> None:
     reader = SavedSmi()
-    for piece in pieces:
-        reader.feed(piece)
-    reading = reader.reading()
-    match options.output:
-        case "json":
-            _print_document(smi_document(reading, answers=reader.answers))
-        case "plot":
-            from tui.cli.read_plots import smi_plot
-
-            _print_lines(smi_plot(reading, reader.utilization))
-        case _:
-            _print_lines(saved.smi_lines(reading))
+    _told(
+        reader,
+        pieces,
+        options,
+        document=lambda reading: smi_document(reading, answers=reader.answers),
+        plot=lambda reading: smi_plot(reading, reader.utilization),
+        lines=saved.smi_lines,
+    )
 
 
 def _neuron(pieces: Iterable[bytes], options: Namespace) -> None:
     reader = SavedNeuron()
-    for piece in pieces:
-        reader.feed(piece)
-    reading = reader.reading()
-    match options.output:
-        case "json":
-            _print_document(neuron_document(reading, records=reader.records))
-        case "plot":
-            from tui.cli.read_plots import neuron_plot
-
-            _print_lines(neuron_plot(reading, reader.utilization))
-        case _:
-            _print_lines(saved.neuron_lines(reading))
+    _told(
+        reader,
+        pieces,
+        options,
+        document=lambda reading: neuron_document(reading, records=reader.records),
+        plot=lambda reading: neuron_plot(reading, reader.utilization),
+        lines=saved.neuron_lines,
+    )
 
 
 def _efa(pieces: Iterable[bytes], options: Namespace) -> None:
-    reader = SavedEfa()
+    _told(SavedEfa(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
+
+
+def _told(
+    reader: _Reader[Reading_co],
+    pieces: Iterable[bytes],
+    options: Namespace,
+    *,
+    document: Callable[[Reading_co], dict[str, object]],
+    plot: Callable[[Reading_co], Iterable[str]],
+    lines: Callable[[Reading_co], Iterable[str]],
+) -> None:
+    """Read it all, then print what was read in the form that is asked for."""
     for piece in pieces:
         reader.feed(piece)
     reading = reader.reading()
     match options.output:
         case "json":
-            _print_document(efa_document(reading))
+            _print_document(document(reading))
         case "plot":
-            from tui.cli.read_plots import efa_plot
-
-            _print_lines(efa_plot(reading))
+            _print_lines(plot(reading))
         case _:
-            _print_lines(saved.efa_lines(reading))
+            _print_lines(lines(reading))
 
 
 def _print_document(document: dict[str, object]) -> None:
