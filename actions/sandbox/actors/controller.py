@@ -5,9 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 from abc import ABC, abstractmethod
+from collections.abc import Iterable
 from typing import Never
 
 from actions.base.errors import ConsoleError
+from actions.sandbox.actors.cache import Cache
+from actions.sandbox.actors.kinds import Document, Kind, owner_of
 
 _MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 """What reading an object that is not formed as its kind should be ends in."""
@@ -36,6 +39,22 @@ class Controller(ABC):
         """Have `key` reconciled soon."""
         self._keys[key] = None
         self._work.set()
+
+    def wake_each(self, cache: Cache) -> None:
+        """Have every object of a kind reconciled soon."""
+        for key in cache.objects:
+            self.wake(key)
+
+    def wake_owners(self, kind: Kind, made: Iterable[Cache]) -> None:
+        """From now on, have the owner of `kind` reconciled whenever something that it has made changes."""
+
+        def look(document: Document) -> None:
+            owner = owner_of(document)
+            if owner is not None and owner["kind"] == kind.kind:
+                self.wake(f"{document['metadata']['namespace']}/{owner['name']}")
+
+        for cache in made:
+            cache.listen(look)
 
     async def run(self) -> Never:
         """Reconcile for ever; end by cancelling."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
-from actions.sandbox.actors.kinds import DAEMON_SETS, NODES, PODS, Document, is_deleting, key_of, labels_of, owner_of
+from actions.sandbox.actors.kinds import DAEMON_SETS, NODES, PODS, Document, is_deleting, key_of, labels_of
 from actions.sandbox.actors.nodefit import selects, tolerates
 from actions.sandbox.actors.podcontrol import PodControl, is_pod_ready, phase_of, pod_of, suffix
 from actions.sandbox.actors.scheduler import is_ready
@@ -29,17 +29,8 @@ class DaemonSetController(Controller):
         self._caches = caches
         self._pods = PodControl(client, caches, DAEMON_SETS, source="daemonset-controller")
         caches[DAEMON_SETS].listen(lambda one: self.wake(key_of(one)))
-        caches[PODS].listen(self._on_pod)
-        caches[NODES].listen(self._on_node)
-
-    def _on_pod(self, pod: Document) -> None:
-        owner = owner_of(pod)
-        if owner is not None and owner["kind"] == "DaemonSet":
-            self.wake(f"{pod['metadata']['namespace']}/{owner['name']}")
-
-    def _on_node(self, _node: Document) -> None:
-        for key in self._caches[DAEMON_SETS].objects:
-            self.wake(key)
+        self.wake_owners(DAEMON_SETS, [caches[PODS]])
+        caches[NODES].listen(lambda _: self.wake_each(caches[DAEMON_SETS]))
 
     async def reconcile(self, key: str) -> float | None:
         """One pod a node, none where it does not belong, then report."""

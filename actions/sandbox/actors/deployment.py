@@ -15,7 +15,6 @@ from actions.sandbox.actors.kinds import (
     Document,
     is_deleting,
     key_of,
-    owner_of,
     owner_reference,
 )
 from actions.sandbox.actors.podcontrol import template_hash
@@ -84,12 +83,7 @@ class DeploymentController(Controller):
         self._client = client
         self._caches = caches
         caches[DEPLOYMENTS].listen(lambda one: self.wake(key_of(one)))
-        caches[REPLICA_SETS].listen(self._on_replica_set)
-
-    def _on_replica_set(self, replica_set: Document) -> None:
-        owner = owner_of(replica_set)
-        if owner is not None and owner["kind"] == "Deployment":
-            self.wake(f"{replica_set['metadata']['namespace']}/{owner['name']}")
+        self.wake_owners(DEPLOYMENTS, [caches[REPLICA_SETS]])
 
     async def reconcile(self, key: str) -> float | None:
         """Make or scale ReplicaSets, then report."""

@@ -43,8 +43,7 @@ class FsxProvisioner(Controller):
 
     def _wake_all(self) -> None:
         for kind in (CLAIMS, VOLUMES):
-            for key in self._caches[kind].objects:
-                self.wake(key)
+            self.wake_each(self._caches[kind])
 
     async def reconcile(self, key: str) -> float | None:
         """Provision for a claim (`namespace/name`), or delete what a volume (`name`) stands for."""

@@ -51,12 +51,7 @@ class JobController(Controller):
         """Pods whose end the status of a job holds, by uid; the cache may still show their finalizer."""
         self._failed_at: dict[str, float] = {}
         caches[JOBS].listen(lambda job: self.wake(key_of(job)))
-        caches[PODS].listen(self._on_pod)
-
-    def _on_pod(self, pod: Document) -> None:
-        owner = owner_of(pod)
-        if owner is not None and owner["kind"] == "Job":
-            self.wake(f"{pod['metadata']['namespace']}/{owner['name']}")
+        self.wake_owners(JOBS, [caches[PODS]])
 
     async def reconcile(self, key: str) -> float | None:
         """Count, decide, make or remove pods."""

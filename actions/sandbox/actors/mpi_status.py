@@ -8,7 +8,8 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass, field
 
-from actions.sandbox.actors.conditions import condition, condition_of, is_true, moved_to_end
+from actions.sandbox.actors.conditions import condition_of, is_true
+from actions.sandbox.actors.jobstatus import JobStatus
 from actions.sandbox.actors.kinds import Document
 from actions.sandbox.actors.mpi_objects import LAUNCHER, WORKER, is_suspended
 from actions.sandbox.actors.podcontrol import phase_of
@@ -18,48 +19,27 @@ _BACKOFF = "BackoffLimitExceeded"
 _AMOUNTS = ("active", "succeeded", "failed")
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """One event about the job."""
-
-    reason: str
-    message: str
-    is_warning: bool = False
-
-
 @dataclass(slots=True)
-class JobStatus:
-    """A status under construction, with the events that go with it."""
+class MPIJobStatus(JobStatus):
+    """The status of an MPIJob under construction."""
 
-    job: Document
-    now: str
-    conditions: list[Document] = field(default_factory=list)
     replicas: dict[str, dict[str, int]] = field(default_factory=dict)
     """Role → how many are active, succeeded, failed; a role that is not there yet is absent."""
     started_at: str | None = None
     completed_at: str | None = None
-    events: list[Told] = field(default_factory=list)
 
     def set(self, name: str, reason: str, message: str, *, status: bool = True) -> bool:
         """Set a condition; one that changes goes to the end. Returns whether it did."""
-        made = condition(name, status, reason, message, self.now) | {"lastUpdateTime": self.now}
-        moved = moved_to_end(self.conditions, made)
-        if moved is self.conditions:
+        if not self.put(name, reason, message, status=status):
             return False
         ended = ("Running", "Failed") if name in _ENDS else ()
-        self.conditions = [
-            *(one | {"status": "False"} if one["type"] in ended else one for one in moved[:-1]),
-            moved[-1],
-        ]
+        *others, made = self.conditions
+        self.conditions = [*(one | {"status": "False"} if one["type"] in ended else one for one in others), made]
         return True
 
     def has(self, name: str) -> bool:
         """Whether there is such a condition, True or False."""
         return any(one["type"] == name for one in self.conditions)
-
-    def tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
-        """Note an event to record once the status is written."""
-        self.events.append(Told(reason, message, is_warning))
 
     def change(self) -> Document:
         """The status as a merge patch: amounts that are zero are `None`."""
@@ -83,10 +63,10 @@ class JobStatus:
         )
 
 
-def begun(job: Document, now: str) -> JobStatus:
+def begun(job: Document, now: str) -> MPIJobStatus:
     """The job's status as it is, ready to be changed; a new job is created with it."""
     old = copy.deepcopy(job.get("status") or {})
-    status = JobStatus(
+    status = MPIJobStatus(
         job,
         now,
         conditions=old.get("conditions") or [],
@@ -102,7 +82,7 @@ def begun(job: Document, now: str) -> JobStatus:
     return status
 
 
-def conclude(status: JobStatus, launcher: Document | None, pods: list[Document], workers: list[Document]) -> None:
+def conclude(status: MPIJobStatus, launcher: Document | None, pods: list[Document], workers: list[Document]) -> None:
     """Set the conditions and counts that follow from the launcher's Job, its pods, and the workers."""
     _rest(status)
     running = sum(phase_of(pod) == "Running" for pod in pods)
@@ -127,7 +107,7 @@ def conclude(status: JobStatus, launcher: Document | None, pods: list[Document],
         status.tell("MPIJobRunning", f"MPIJob {name} is running")
 
 
-def _rest(status: JobStatus) -> None:
+def _rest(status: MPIJobStatus) -> None:
     """Suspended or resumed."""
     if is_suspended(status.job):
         if status.set("Suspended", "MPIJobSuspended", "MPIJob suspended"):
@@ -137,7 +117,7 @@ def _rest(status: JobStatus) -> None:
         status.started_at = status.now
 
 
-def _of_launcher(status: JobStatus, launcher: Document, pods: list[Document], running: int) -> dict[str, int]:
+def _of_launcher(status: MPIJobStatus, launcher: Document, pods: list[Document], running: int) -> dict[str, int]:
     ended = launcher.get("status") or {}
     amounts = {"failed": int(ended.get("failed") or 0)}
     if is_true(launcher, "Complete"):

@@ -39,7 +39,7 @@ from actions.sandbox.actors.mpi_objects import (
     worker_pod,
     workers_of,
 )
-from actions.sandbox.actors.mpi_status import JobStatus, begun, conclude
+from actions.sandbox.actors.mpi_status import MPIJobStatus, begun, conclude
 from actions.sandbox.actors.operators import Operator
 from actions.sandbox.actors.podcontrol import is_pod_ready, phase_of
 from actions.sandbox.actors.watching import Caches
@@ -66,22 +66,20 @@ class MPIJobController(Controller):
         self._client = client
         self._caches = caches
         self._operator = Operator(caches, _OPERATOR, is_needed=needs_operator)
-        self._operator.on_change(self._wake_all)
+        self._operator.on_change(lambda: self.wake_each(caches[MPI_JOBS]))
         caches[MPI_JOBS].listen(lambda job: self.wake(key_of(job)))
-        for kind in (PODS, *MADE):
-            caches[kind].listen(self._on_child)
+        self.wake_owners(MPI_JOBS, [caches[kind] for kind in (PODS, *MADE)])
+        caches[PODS].listen(self._on_pod)
 
-    def _on_child(self, child: Document) -> None:
-        owner = owner_of(child)
-        if owner is not None and owner["kind"] == "Job":
-            parent = self._caches[JOBS].get(f"{child['metadata']['namespace']}/{owner['name']}")
-            owner = owner_of(parent) if parent is not None else None
-        if owner is not None and owner["kind"] == MPI_JOBS.kind:
-            self.wake(f"{child['metadata']['namespace']}/{owner['name']}")
-
-    def _wake_all(self) -> None:
-        for key in self._caches[MPI_JOBS].objects:
-            self.wake(key)
+    def _on_pod(self, pod: Document) -> None:
+        """A launcher's pod is its Job's, and that is the MPIJob's."""
+        owner = owner_of(pod)
+        if owner is None or owner["kind"] != JOBS.kind:
+            return
+        job = self._caches[JOBS].get(f"{pod['metadata']['namespace']}/{owner['name']}")
+        grandparent = owner_of(job) if job is not None else None
+        if grandparent is not None and grandparent["kind"] == MPI_JOBS.kind:
+            self.wake(f"{pod['metadata']['namespace']}/{grandparent['name']}")
 
     async def reconcile(self, key: str) -> float | None:
         """One pass over a job, in the operator's order: network, host files, key, workers, launcher, status."""
@@ -186,7 +184,7 @@ class MPIJobController(Controller):
             if not is_deleting(pod) and not (keeps_ended and has_ended):
                 await self._client.delete(PODS, key_of(pod), uid=uid_of(pod))
 
-    async def _write(self, job: Document, status: JobStatus) -> None:
+    async def _write(self, job: Document, status: MPIJobStatus) -> None:
         if not status.is_as_stored():
             updated = await self._client.patch_status(MPI_JOBS, job, status.change())
             if updated is not None:

@@ -6,9 +6,10 @@ Source: recordings of training-operator 1.8.1 (conditions, reasons, messages, re
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
-from actions.sandbox.actors.conditions import condition, is_true, moved_to_end
+from actions.sandbox.actors.conditions import is_true
+from actions.sandbox.actors.jobstatus import JobStatus
 from actions.sandbox.actors.kinds import Document, is_deleting
 from actions.sandbox.actors.podcontrol import phase_of
 from actions.sandbox.actors.pytorch_objects import (
@@ -24,22 +25,8 @@ Counts = dict[str, dict[str, int]]
 
 
 @dataclass(slots=True)
-class Told:
-    """One event about the job."""
-
-    reason: str
-    message: str
-    is_warning: bool = False
-
-
-@dataclass(slots=True)
-class JobStatus:
-    """A status under construction, with the events that go with its changes."""
-
-    document: Document
-    now: str
-    conditions: list[Document] = field(default_factory=list)
-    events: list[Told] = field(default_factory=list)
+class PyTorchJobStatus(JobStatus):
+    """The status of a PyTorchJob under construction."""
 
     def set(self, name: str, reason: str, message: str, *, status: bool = True) -> None:
         """Set a condition, with the effects that it has on others."""
@@ -50,22 +37,17 @@ class JobStatus:
             ]
         other = {"Running": "Restarting", "Restarting": "Running"}.get(name)
         self.conditions = [one for one in self.conditions if one["type"] != other]
-        made = condition(name, status, reason, message, self.now) | {"lastUpdateTime": self.now}
-        self.conditions = moved_to_end(self.conditions, made)
+        self.put(name, reason, message, status=status)
 
     def has(self, name: str) -> bool:
         """Whether the condition is True."""
         return any(one["type"] == name and one["status"] == "True" for one in self.conditions)
 
-    def tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
-        """Note an event to record once the status is written."""
-        self.events.append(Told(reason, message, is_warning))
 
-
-def begun(job: Document, now: str) -> JobStatus:
+def begun(job: Document, now: str) -> PyTorchJobStatus:
     """The job's status as it is, ready to be changed."""
     conditions = copy.deepcopy((job.get("status") or {}).get("conditions") or [])
-    return JobStatus(job, now, conditions)
+    return PyTorchJobStatus(job, now, conditions)
 
 
 def is_finished(job: Document) -> bool:
@@ -101,7 +83,7 @@ def replica_statuses(job: Document, counts: Counts, *, keeps_absent: bool = Fals
     return statuses
 
 
-def conclude(job: Document, status: JobStatus, counts: Counts, *, is_fatal: dict[str, bool]) -> None:
+def conclude(job: Document, status: PyTorchJobStatus, counts: Counts, *, is_fatal: dict[str, bool]) -> None:
     """Set the conditions that follow from the counts.
 
     Args:
@@ -125,7 +107,9 @@ def conclude(job: Document, status: JobStatus, counts: Counts, *, is_fatal: dict
             _failure(job, status, role, amounts["failed"], is_fatal=is_fatal.get(role, False))
 
 
-def _progress(job: Document, status: JobStatus, role: str, amounts: dict[str, int], *, name: str, full: str) -> None:
+def _progress(
+    job: Document, status: PyTorchJobStatus, role: str, amounts: dict[str, int], *, name: str, full: str
+) -> None:
     has_master = role == "Master"
     is_done = amounts["succeeded"] >= replicas_of(job, role)
     if not has_master and is_elastic(job):
@@ -142,7 +126,7 @@ def _progress(job: Document, status: JobStatus, role: str, amounts: dict[str, in
         status.set("Running", "PyTorchJobRunning", f"PyTorchJob {name if has_master else full} is running.")
 
 
-def _failure(job: Document, status: JobStatus, role: str, failed: int, *, is_fatal: bool) -> None:
+def _failure(job: Document, status: PyTorchJobStatus, role: str, failed: int, *, is_fatal: bool) -> None:
     name = job["metadata"]["name"]
     if is_fatal:
         message = f'job "{name}" is failing because "{role}" replica(s) failed.'

@@ -10,7 +10,6 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import (
     AUTOSCALERS,
-    DEPLOYMENTS,
     PODS,
     PYTORCH_JOBS,
     SERVICES,
@@ -18,9 +17,9 @@ from actions.sandbox.actors.kinds import (
     Kind,
     is_deleting,
     key_of,
-    owner_of,
     uid_of,
 )
+from actions.sandbox.actors.operators import Operator
 from actions.sandbox.actors.podcontrol import PodControl, phase_of
 from actions.sandbox.actors.pytorch_objects import (
     CONTAINER,
@@ -36,7 +35,7 @@ from actions.sandbox.actors.pytorch_objects import (
 )
 from actions.sandbox.actors.pytorch_status import (
     Counts,
-    JobStatus,
+    PyTorchJobStatus,
     begun,
     conclude,
     count,
@@ -63,28 +62,17 @@ class PyTorchJobController(Controller):
         super().__init__()
         self._client = client
         self._caches = caches
-        self._needs_operator = needs_operator
+        self._operator = Operator(caches, _OPERATOR, is_needed=needs_operator)
         self._pods = PodControl(client, caches, PYTORCH_JOBS, source=_SOURCE)
         self._told_unschedulable: set[tuple[str, str]] = set()
         caches[PYTORCH_JOBS].listen(lambda job: self.wake(key_of(job)))
-        caches[PODS].listen(self._on_child)
-        caches[SERVICES].listen(self._on_child)
-        caches[DEPLOYMENTS].listen(self._on_deployment)
-
-    def _on_child(self, child: Document) -> None:
-        owner = owner_of(child)
-        if owner is not None and owner["kind"] == "PyTorchJob":
-            self.wake(f"{child['metadata']['namespace']}/{owner['name']}")
-
-    def _on_deployment(self, deployment: Document) -> None:
-        if key_of(deployment) == _OPERATOR:
-            for key in self._caches[PYTORCH_JOBS].objects:
-                self.wake(key)
+        self.wake_owners(PYTORCH_JOBS, [caches[PODS], caches[SERVICES]])
+        self._operator.on_change(lambda: self.wake_each(caches[PYTORCH_JOBS]))
 
     async def reconcile(self, key: str) -> float | None:
         """One pass over a job, in the operator's order: clean up, suspend, limits, pods, status, services."""
         job = self._caches[PYTORCH_JOBS].get(key)
-        if job is None or is_deleting(job) or not self._has_operator() or not _is_valid(job):
+        if job is None or is_deleting(job) or not self._operator.is_ready or not _is_valid(job):
             return None
         pods, services = self._children(job, PODS), self._children(job, SERVICES)
         if is_finished(job):
@@ -107,16 +95,12 @@ class PyTorchJobController(Controller):
         await self._advance(job, status, pods, services)
         return None
 
-    def _has_operator(self) -> bool:
-        if not self._needs_operator:
-            return True
-        deployment = self._caches[DEPLOYMENTS].get(_OPERATOR)
-        return deployment is not None and bool((deployment.get("status") or {}).get("readyReplicas"))
-
     def _children(self, job: Document, kind: Kind) -> list[Document]:
         return sorted(self._caches[kind].of_owner(job), key=lambda child: (role_of(child), index_of(child)))
 
-    async def _advance(self, job: Document, status: JobStatus, pods: list[Document], services: list[Document]) -> None:
+    async def _advance(
+        self, job: Document, status: PyTorchJobStatus, pods: list[Document], services: list[Document]
+    ) -> None:
         """Make what is missing, take away what is too much, conclude."""
         wanted = autoscaler(job)
         if wanted is not None and not (job.get("status") or {}).get("startTime"):
@@ -185,7 +169,7 @@ class PyTorchJobController(Controller):
             if index_of(service) >= replicas_of(job, role):
                 await self._delete_service(job, service)
 
-    async def _write(self, job: Document, status: JobStatus, counts: Counts) -> None:
+    async def _write(self, job: Document, status: PyTorchJobStatus, counts: Counts) -> None:
         old = job.get("status") or {}
         change: Document = {
             "conditions": status.conditions,
@@ -235,7 +219,9 @@ class PyTorchJobController(Controller):
         if change:
             await self._put(job, {"replicaStatuses": change})
 
-    async def _suspend(self, job: Document, status: JobStatus, pods: list[Document], services: list[Document]) -> None:
+    async def _suspend(
+        self, job: Document, status: PyTorchJobStatus, pods: list[Document], services: list[Document]
+    ) -> None:
         for pod in pods:
             await self._remove_replica(job, pod, services)
         message = f"PyTorchJob {job['metadata']['name']} is suspended."
@@ -265,7 +251,7 @@ class PyTorchJobController(Controller):
         return ""
 
     async def _stop(
-        self, job: Document, status: JobStatus, pods: list[Document], services: list[Document], message: str
+        self, job: Document, status: PyTorchJobStatus, pods: list[Document], services: list[Document], message: str
     ) -> None:
         for pod in pods:
             await self._remove_replica(job, pod, services)
@@ -293,7 +279,7 @@ class PyTorchJobController(Controller):
     async def _tell(self, job: Document, reason: str, message: str) -> None:
         await self._client.record(job, PYTORCH_JOBS, reason, message, source=_SOURCE)
 
-    async def _tell_all(self, job: Document, status: JobStatus) -> None:
+    async def _tell_all(self, job: Document, status: PyTorchJobStatus) -> None:
         for told in status.events:
             await self._client.record(
                 job, PYTORCH_JOBS, told.reason, told.message, source=_SOURCE, is_warning=told.is_warning

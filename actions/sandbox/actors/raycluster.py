@@ -24,7 +24,6 @@ from actions.sandbox.actors.kinds import (
     is_deleting,
     key_of,
     labels_of,
-    owner_of,
     uid_of,
 )
 from actions.sandbox.actors.operators import Operator
@@ -80,19 +79,9 @@ class RayClusterController(Controller):
         self._caches = caches
         self._operator = Operator(caches, KUBERAY, is_needed=needs_operator)
         caches[RAY_CLUSTERS].listen(lambda cluster: self.wake(key_of(cluster)))
-        for kind in (PODS, SERVICES, POD_GROUPS):
-            caches[kind].listen(self._on_child)
-        self._operator.on_change(self._wake_all)
-        caches[DEFINITIONS].listen(lambda _: self._wake_all())
-
-    def _on_child(self, child: Document) -> None:
-        owner = owner_of(child)
-        if owner is not None and owner["kind"] == "RayCluster":
-            self.wake(f"{child['metadata']['namespace']}/{owner['name']}")
-
-    def _wake_all(self) -> None:
-        for key in self._caches[RAY_CLUSTERS].objects:
-            self.wake(key)
+        self.wake_owners(RAY_CLUSTERS, [caches[kind] for kind in (PODS, SERVICES, POD_GROUPS)])
+        self._operator.on_change(lambda: self.wake_each(caches[RAY_CLUSTERS]))
+        caches[DEFINITIONS].listen(lambda _: self.wake_each(caches[RAY_CLUSTERS]))
 
     async def reconcile(self, key: str) -> float | None:
         """One pass, in the operator's order: rights, Service, PodGroup, head, workers, status."""

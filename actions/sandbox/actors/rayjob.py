@@ -22,7 +22,6 @@ from actions.sandbox.actors.kinds import (
     Document,
     is_deleting,
     key_of,
-    owner_of,
     uid_of,
 )
 from actions.sandbox.actors.operators import Operator
@@ -76,18 +75,8 @@ class RayJobController(Controller):
             "Suspended": self._resume,
         }
         caches[RAY_JOBS].listen(lambda job: self.wake(key_of(job)))
-        for kind in (RAY_CLUSTERS, JOBS):
-            caches[kind].listen(self._on_child)
-        self._operator.on_change(self._wake_all)
-
-    def _on_child(self, child: Document) -> None:
-        owner = owner_of(child)
-        if owner is not None and owner["kind"] == "RayJob":
-            self.wake(f"{child['metadata']['namespace']}/{owner['name']}")
-
-    def _wake_all(self) -> None:
-        for key in self._caches[RAY_JOBS].objects:
-            self.wake(key)
+        self.wake_owners(RAY_JOBS, [caches[RAY_CLUSTERS], caches[JOBS]])
+        self._operator.on_change(lambda: self.wake_each(caches[RAY_JOBS]))
 
     async def reconcile(self, key: str) -> float | None:
         """One pass over a RayJob: what its deployment status asks for."""

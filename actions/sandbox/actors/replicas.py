@@ -10,7 +10,6 @@ from actions.sandbox.actors.kinds import (
     Document,
     is_deleting,
     key_of,
-    owner_of,
 )
 from actions.sandbox.actors.podcontrol import PodControl, is_pod_ready, phase_of, pod_of, suffix
 from actions.sandbox.actors.watching import Caches
@@ -25,12 +24,7 @@ class ReplicaSetController(Controller):
         self._caches = caches
         self._pods = PodControl(client, caches, REPLICA_SETS, source="replicaset-controller")
         caches[REPLICA_SETS].listen(lambda one: self.wake(key_of(one)))
-        caches[PODS].listen(self._on_pod)
-
-    def _on_pod(self, pod: Document) -> None:
-        owner = owner_of(pod)
-        if owner is not None and owner["kind"] == "ReplicaSet":
-            self.wake(f"{pod['metadata']['namespace']}/{owner['name']}")
+        self.wake_owners(REPLICA_SETS, [caches[PODS]])
 
     async def reconcile(self, key: str) -> float | None:
         """Make or remove pods, then report."""

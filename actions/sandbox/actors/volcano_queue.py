@@ -32,17 +32,13 @@ class VolcanoQueueController(Controller):
         caches[QUEUES].listen(lambda queue: self.wake(key_of(queue)))
         caches[POD_GROUPS].listen(self._on_group)
         caches[COMMANDS].listen(self._on_command)
-        self._operator.on_change(self._wake_all)
+        self._operator.on_change(lambda: self.wake_each(caches[QUEUES]))
 
     def _on_group(self, group: Document) -> None:
         self.wake(str(group["spec"].get("queue") or ""))
 
     def _on_command(self, command: Document) -> None:
         self.wake(_target(command))
-
-    def _wake_all(self) -> None:
-        for key in self._caches[QUEUES].objects:
-            self.wake(key)
 
     async def reconcile(self, key: str) -> float | None:
         """Obey what was commanded, and bring the status up to date."""
