@@ -27,17 +27,16 @@ def run(options: Namespace) -> int:
 
 
 def _list(options: Namespace) -> int:
-    catalogue = Catalogue.usual(options.blueprints)
-    blueprints = catalogue.list()
+    blueprints, unreadable = Catalogue.usual(options.blueprints).read()
     if options.output == "json":
         _json([{"id": b.id, "title": b.title, "summary": b.summary, "folder": str(b.folder)} for b in blueprints])
     else:
         width = max((len(blueprint.id) for blueprint in blueprints), default=0)
         for blueprint in blueprints:
             sys.stdout.write(f"{blueprint.id:<{width}}  {blueprint.title}\n")
-    for broken in catalogue.broken():
+    for broken in unreadable:
         sys.stderr.write(f"eksml-tui: {broken.error.sentence()}\n")
-    return 1 if catalogue.broken() else 0
+    return 1 if unreadable else 0
 
 
 def _show(options: Namespace) -> int:

@@ -31,8 +31,7 @@ class BlueprintFeed:
     async def run(self) -> None:
         """Read the catalogue."""
         catalogue = await self._disk.call(_catalogue, self._folders)
-        self.found = await self._disk.call(catalogue.list)
-        self.broken = await self._disk.call(catalogue.broken)
+        self.found, self.broken = await self._disk.call(catalogue.read)
         self._changed()
 
     async def find(self, blueprint_id: str) -> Blueprint:

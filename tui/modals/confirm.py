@@ -15,6 +15,9 @@ from textual.widgets import Input, Static
 from tui.present.cells import Cells
 from tui.widgets.lines import Lines
 
+BODY_COLUMNS = 68
+"""What a line of a question may be long on a screen of eighty columns."""
+
 
 @dataclass(frozen=True, slots=True)
 class Question:

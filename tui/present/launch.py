@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
 from actions.blueprint.cost import LaunchPlan, StagePlan
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.fleet.quantity import UNKNOWN, format_usd
-from tui.present.cells import Cells, Span, Tone, fit
+from tui.present.cells import Cells, Span, Tone, fit, width_of
 from tui.present.fields import Field, FieldKind, Value
 from tui.present.times import duration_range
 
 PRESET = "@preset"
 EXISTING = "@existing"
 NO_PRESET = "none"
+_HEADINGS = ("STAGE", "EXPECTED", "$/H", "COST", "NODES")
+_NUMBERS_AT = (2, 3)
+_NODES_AT = 4
+_GAP = 2
+_LEAST_TITLE = 14
 _KINDS = {
     ParameterType.INTEGER: FieldKind.INTEGER,
     ParameterType.NUMBER: FieldKind.NUMBER,
@@ -68,33 +74,71 @@ def _field(name: str, parameter: Parameter, default: Value) -> Field:
     )
 
 
-def plan_lines(plan: LaunchPlan) -> list[Cells]:
-    """The sums, then one line for each stage."""
+def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
+    """The sums, then one line for each stage, in `width` columns; where they are few, titles are cut, then nodes go."""
     total = _range(plan.total_low, plan.total_high)
     peak = "" if plan.peak_usd_per_hour is None else f", at most {format_usd(plan.peak_usd_per_hour)}/h"
     sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {total}{peak}"
     lines: list[Cells] = [(Span("All of it: ", Tone.MUTED), Span(sums, Tone.STRONG))]
     if plan.unpriced:
-        names = ", ".join(plan.unpriced)
-        lines.append((Span(f"▲ at least: no price is known of {names}", Tone.WARN),))
+        lines += _wrapped(f"▲ at least: no price is known of {', '.join(plan.unpriced)}", Tone.WARN, width)
     if plan.is_cost_simulated:
-        lines.append((Span("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT),))
-    lines.append((Span("STAGE                          EXPECTED      $/H        COST", Tone.STRONG),))
-    return lines + [_stage_line(stage) for stage in plan.stages]
+        lines += _wrapped("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT, width)
+    return lines + _stage_lines(plan.stages, width)
 
 
-def _stage_line(stage: StagePlan) -> Cells:
+def problem_lines(sentence: str, width: int) -> list[Cells]:
+    """What stands in the plan's place while there is none."""
+    return _wrapped(f"✘ {sentence}", Tone.BAD, width)
+
+
+def _wrapped(text: str, tone: Tone, width: int) -> list[Cells]:
+    return [(Span(line, tone),) for line in textwrap.wrap(text, max(1, width), subsequent_indent="  ")]
+
+
+def _stage_lines(stages: Sequence[StagePlan], width: int) -> list[Cells]:
+    rows = [_stage_row(stage) for stage in stages]
+    widths = [max(map(width_of, column)) for column in zip(_HEADINGS, *(row for row in rows if row[1]), strict=True)]
+    titles = max([width_of(_HEADINGS[0]), *(len(stage.title) for stage in stages)])
+    over = titles + sum(widths[1:]) + _GAP * (len(widths) - 1) - width
+    if titles - over < _LEAST_TITLE:
+        over -= widths.pop() + _GAP
+    widths[0] = titles - max(0, over)
+    heading = _laid(_HEADINGS, widths, Tone.STRONG)
+    return [
+        heading,
+        *(
+            _laid(row, widths, Tone.PLAIN) if row[1] else _skipped(stage, widths[0], width)
+            for stage, row in zip(stages, rows, strict=True)
+        ),
+    ]
+
+
+def _stage_row(stage: StagePlan) -> tuple[str, ...]:
+    """Title, time, hourly and whole cost, nodes; all but the title are empty of a stage that is skipped."""
     if stage.is_skipped:
-        return (*fit(stage.title, 30), Span(f" skipped: {stage.skip_reason}", Tone.MUTED))
-    held = ", ".join(f"{count} × {instance}" for instance, count in stage.nodes)
-    hourly = UNKNOWN if stage.usd_per_hour is None else format_usd(stage.usd_per_hour)
+        return (stage.title, "", "", "", "")
     return (
-        *fit(stage.title, 30),
-        *fit(f" {duration_range(stage.low_seconds, stage.high_seconds)}", 12),
-        *fit(hourly, 9, align_right=True),
-        *fit(f"  {_range(stage.usd_low, stage.usd_high)}", 20),
-        Span(f"  {held}", Tone.MUTED),
+        stage.title,
+        duration_range(stage.low_seconds, stage.high_seconds),
+        UNKNOWN if stage.usd_per_hour is None else format_usd(stage.usd_per_hour),
+        _range(stage.usd_low, stage.usd_high),
+        ", ".join(f"{count} × {instance}" for instance, count in stage.nodes),
     )
+
+
+def _laid(row: Sequence[str], widths: Sequence[int], tone: Tone) -> Cells:
+    spans: list[Span] = []
+    for at, column_width in enumerate(widths):
+        shown = tone if at < _NODES_AT or tone is Tone.STRONG else Tone.MUTED
+        spans += [*fit(Span(row[at], shown), column_width, align_right=at in _NUMBERS_AT), Span(" " * _GAP)]
+    return tuple(spans[:-1])
+
+
+def _skipped(stage: StagePlan, title_width: int, width: int) -> Cells:
+    room = max(1, width - title_width - _GAP)
+    why = fit(Span(f"skipped: {stage.skip_reason}", Tone.MUTED), room)
+    return (*fit(Span(stage.title), title_width), Span(" " * _GAP), *why)
 
 
 def _range(low: Decimal | None, high: Decimal | None) -> str:

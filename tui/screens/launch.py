@@ -22,11 +22,11 @@ from actions.command.registry import Launch
 from actions.fleet.instances import InstanceTable
 from actions.fleet.prices import PriceBook
 from tui.live.desk import Desk
-from tui.modals.confirm import ConfirmModal, Question
+from tui.modals.confirm import BODY_COLUMNS, ConfirmModal, Question
 from tui.present.cells import Span, Tone
-from tui.present.fields import Value
+from tui.present.fields import Field, Value
 from tui.present.header import header_line
-from tui.present.launch import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines
+from tui.present.launch import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines, problem_lines
 from tui.screens.hints import header_facts
 from tui.screens.pulling import PullingScreen
 from tui.widgets.form import ParameterForm
@@ -46,6 +46,9 @@ _HINT = (
     Span("esc", Tone.ACCENT),
     Span(" leave", Tone.MUTED),
 )
+
+_PLAN_FRAME = 6
+"""Columns of the plan's border, padding and scrollbar."""
 
 
 class LaunchScreen(PullingScreen[Launch | None]):
@@ -73,10 +76,12 @@ class LaunchScreen(PullingScreen[Launch | None]):
         self._auto_approve = wanted.auto_approve
         self._bound: Bound | None = None
         self._plan: LaunchPlan | None = None
+        self._problem = ""
         self._planning: Worker[None] | None = None
         self._tables = (PriceBook.load(), InstanceTable.load())
         self._thread = Offload("plan")
         self._header = Lines(id="header")
+        self._form = ParameterForm(self._fields(), values=self._values)
         self._lines = Lines(id="plan-lines")
 
     def compose(self) -> ComposeResult:
@@ -84,7 +89,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
         yield self._header
         with Vertical(id="form-slot") as slot:
             slot.border_title = f"launch {self._blueprint.id}: {self._blueprint.title}"
-            yield self._form()
+            yield self._form
         with VerticalScroll(id="plan-slot", can_focus=False) as plan:
             plan.border_title = "what it takes and costs"
             yield self._lines
@@ -93,7 +98,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
     def on_mount(self) -> None:
         """Keys go to the first field."""
         self.pull()
-        self.query_one(ParameterForm).focus_first()
+        self._form.focus()
 
     def on_unmount(self) -> None:
         """Compute no more plans."""
@@ -113,17 +118,18 @@ class LaunchScreen(PullingScreen[Launch | None]):
         plan.scroll_relative(y=pages * max(1, plan.size.height - 1), animate=False)
 
     @on(ParameterForm.Changed)
-    async def _edited(self, event: ParameterForm.Changed) -> None:
+    def _edited(self, event: ParameterForm.Changed) -> None:
         event.stop()
         preset = str(event.values.get(PRESET, NO_PRESET)).replace(NO_PRESET, "")
         if PRESET in event.values and preset != self._preset:
-            await self._change_preset(preset)
+            self._change_preset(preset)
             return
         self._existing = bool(event.values.get(EXISTING, False))
         self._values = chosen_values(self._blueprint, self._preset, event.values)
         if event.errors:
             self._bound = None
-            self._lines.show([(Span(f"✘ {len(event.errors)} fields have to be put right first.", Tone.BAD),)])
+            wrong = ", ".join(field.title for field in self._fields() if field.key in event.errors)
+            self._say(f"To be put right first: {wrong}.")
         else:
             self._planning = self._plan_anew()
 
@@ -141,7 +147,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
         if self._bound is None:
             self.notify("A parameter is wrong: see the plan's place.", severity="warning", markup=False)
             return
-        lines = plan_lines(self._plan) if self._plan else []
+        lines = plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
         if await self.app.push_screen_wait(ConfirmModal(Question(f"Launch {self._blueprint.id}?", lines))):
             self.dismiss(
                 Launch(
@@ -160,24 +166,39 @@ class LaunchScreen(PullingScreen[Launch | None]):
             bound, plan = await self._thread.call(self._compute, dict(self._values))
         except ConsoleError as error:
             self._bound = None
-            self._lines.show([(Span(f"✘ {error.sentence()}", Tone.BAD),)])
+            self._say(error.sentence())
         else:
-            self._bound, self._plan = bound, plan
-            self._lines.show(plan_lines(plan))
+            self._bound, self._plan, self._problem = bound, plan, ""
+            self._show_plan()
+
+    def on_resize(self) -> None:
+        """Lay header and plan out for the new width."""
+        self.pull()
+        self._show_plan()
+
+    def _show_plan(self) -> None:
+        if self._problem:
+            self._lines.show(problem_lines(self._problem, self._plan_width))
+        elif self._plan is not None:
+            self._lines.show(plan_lines(self._plan, self._plan_width))
+
+    def _say(self, problem: str) -> None:
+        self._problem = problem
+        self._show_plan()
+
+    @property
+    def _plan_width(self) -> int:
+        return self.size.width - _PLAN_FRAME
 
     def _compute(self, values: Mapping[str, Value]) -> tuple[Bound, LaunchPlan]:
         prices, instances = self._tables
         bound = bind(self._blueprint, values, preset=self._preset, existing_cluster=self._existing, instances=instances)
         return bound, plan_of(self._blueprint, bound, prices, instances=instances)
 
-    async def _change_preset(self, preset: str) -> None:
+    def _change_preset(self, preset: str) -> None:
         """Take the preset's values as the new defaults."""
         self._preset, self._values = preset, {}
-        slot = self.query_one("#form-slot", Vertical)
-        await slot.remove_children()
-        await slot.mount(self._form())
-        self.query_one(ParameterForm).focus_first()
+        self._form.show(self._fields(), self._values)
 
-    def _form(self) -> ParameterForm:
-        fields = fields_of(self._blueprint, preset=self._preset, existing_cluster=self._existing)
-        return ParameterForm(fields, values=self._values)
+    def _fields(self) -> list[Field]:
+        return fields_of(self._blueprint, preset=self._preset, existing_cluster=self._existing)

@@ -2,23 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar, TypeAlias
+from typing import ClassVar
 
-from textual import on
-from textual.app import ComposeResult
+from textual import events
 from textual.binding import Binding, BindingType
-from textual.containers import VerticalScroll
 from textual.message import Message
-from textual.widgets import Input, Static
 
-from tui.present.fields import Field, Value
-from tui.widgets.choice import Choice
-from tui.widgets.field_row import FieldRow
+from tui.present.entries import Check, Entries, options_of
+from tui.present.fields import Field, Value, text_of_value
+from tui.present.line_edit import EDITS, LineEdit
+from tui.widgets.form_face import FormFace
 
-Check: TypeAlias = Callable[[Mapping[str, Value]], Mapping[str, str]]
-"""Looks at all values together; returns what is wrong by field key, as sentences without a subject."""
+_EDITING = {
+    "home": "home,ctrl+a",
+    "end": "end,ctrl+e",
+    "word_left": "ctrl+left",
+    "word_right": "ctrl+right",
+    "backspace": "backspace",
+    "delete": "delete",
+    "delete_word": "ctrl+w,ctrl+backspace",
+    "delete_to_start": "ctrl+u",
+    "delete_to_end": "ctrl+k",
+}
+_TURNS = {" ": 1, "l": 1, "h": -1}
+"""What turns a choice, beside the arrows."""
 
 
 def no_objections(values: Mapping[str, Value]) -> Mapping[str, str]:
@@ -27,26 +36,28 @@ def no_objections(values: Mapping[str, Value]) -> Mapping[str, str]:
     return {}
 
 
-class ParameterForm(VerticalScroll, can_focus=False):
+class ParameterForm(FormFace, can_focus=True, inherit_bindings=False):
     """One row a field: title, editor, and beside it the bounds, the default if changed, or what is wrong.
 
         form = ParameterForm(fields, check=lambda values: {"workers": "needs 64 GPUs, the quota is 32"})
         @on(ParameterForm.Changed) …      # at every key: event.values, event.errors
         @on(ParameterForm.Submitted) …    # enter, only when nothing is wrong
 
-    What is to be said about the field with the focus stands in full below the rows. Up, down and tab move between
-    fields, left and right change a choice, `ctrl+r` sets a field back to its default.
+    It is one widget whatever the number of fields, so it opens at once and no key is lost on its way to another field.
+    Up, down and tab move between fields, left and right change a choice, `ctrl+r` sets a field back to its default. A
+    text that one has just come to is marked: what is typed takes its place.
     """
 
-    DEFAULT_CSS = """
-    ParameterForm { width: 1fr; height: 1fr; scrollbar-size-vertical: 1; }
-    ParameterForm > .form--help { dock: bottom; height: 2; color: $foreground 75%; }
-    """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up", "step(-1)", "previous field", id="form.previous", show=False),
-        Binding("down", "step(1)", "next field", id="form.next", show=False),
+        Binding("up", "move(-1)", "previous field", id="form.previous", show=False),
+        Binding("down", "move(1)", "next field", id="form.next", show=False),
+        Binding("shift+tab", "go_round(-1)", "previous field", id="form.previous_round", show=False),
+        Binding("tab", "go_round(1)", "next field", id="form.next_round", show=False),
         Binding("enter", "submit", "launch", id="form.submit", show=False),
         Binding("ctrl+r", "reset", "default", id="form.reset", show=False),
+        Binding("left", "sideways(-1)", "previous", id="form.left", show=False),
+        Binding("right", "sideways(1)", "next", id="form.right", show=False),
+        *(Binding(keys, f"edit('{name}')", name, id=f"form.{name}", show=False) for name, keys in _EDITING.items()),
     ]
 
     @dataclass
@@ -83,106 +94,109 @@ class ParameterForm(VerticalScroll, can_focus=False):
         id: str | None = None,
         classes: str | None = None,
     ) -> None:
-        super().__init__(id=id, classes=classes)
-        present = values or {}
-        self._rows = [FieldRow(field, present.get(field.key, field.default)) for field in fields]
-        self._help = Static("", classes="form--help", markup=False)
+        super().__init__(Entries(fields, values or {}, check), id=id, classes=classes)
         self._check = check
-        self._values: dict[str, Value] = {}
-        self._errors: dict[str, str] = {}
-
-    def compose(self) -> ComposeResult:
-        """The rows, and the place for help."""
-        yield from self._rows
-        yield self._help
 
     @property
-    def values(self) -> Mapping[str, Value]:
-        """Every value that can be read."""
-        return dict(self._values)
+    def entries(self) -> Entries:
+        """What stands in the fields, and what is wrong with it."""
+        return self._entries
 
-    @property
-    def changed_values(self) -> Mapping[str, Value]:
-        """Those that are not the default."""
-        defaults = {row.field.key: row.field.default for row in self._rows}
-        return {key: value for key, value in self._values.items() if value != defaults[key]}
-
-    @property
-    def errors(self) -> Mapping[str, str]:
-        """What is wrong, by field key."""
-        return dict(self._errors)
-
-    def set_value(self, key: str, value: Value) -> None:
-        """Put a value into a field.
-
-        Raises:
-            KeyError: There is no such field.
-        """
-        row = next((row for row in self._rows if row.field.key == key), None)
-        if row is None:
-            raise KeyError(key)
-        row.set_value(value)
-        self._review()
-
-    def focus_first(self) -> None:
-        """Give the focus to the first field."""
-        if self._rows:
-            self._rows[0].editor.focus()
+    def show(self, fields: Sequence[Field], values: Mapping[str, Value]) -> None:
+        """Take other fields, or the same with other defaults; the first one is current."""
+        self._entries = Entries(fields, values, self._check)
+        self._go_to(0)
+        self._tell()
 
     def on_mount(self) -> None:
         """Say from the start what is wrong."""
-        self._review()
+        self._tell()
 
-    def on_descendant_focus(self) -> None:
-        """Explain the field that got the focus."""
-        row = next((row for row in self._rows if row.has_focus_within), None)
-        if row is not None:
-            self._help.update(row.explanation)
+    def on_key(self, event: events.Key) -> None:
+        """Take what is typed: into a text, or to turn a choice."""
+        if event.character is None or not event.is_printable or not self._entries.fields:
+            return
+        if not self._is_choice:
+            self._edit(self._line.typed(event.character))
+        elif event.character in _TURNS:
+            self._put(self._entries.turned(self._at, _TURNS[event.character]))
+        else:
+            return
+        event.stop()
+        event.prevent_default()
 
-    def action_step(self, step: int) -> None:
-        """Go to the next or previous field."""
-        at = next((index for index, row in enumerate(self._rows) if row.has_focus_within), 0)
-        self._rows[max(0, min(at + step, len(self._rows) - 1))].editor.focus()
+    def on_paste(self, event: events.Paste) -> None:
+        """Take text from the terminal's clipboard."""
+        event.stop()
+        if not self._is_choice:
+            self._edit(self._line.typed(event.text))
+
+    def on_click(self, event: events.Click) -> None:
+        """Go to the field; the option of one that is current already is turned."""
+        at = self._top + event.y
+        if event.y >= self.page_lines or at >= len(self._entries.fields):
+            return
+        if at == self._at and self._is_choice:
+            self._put(self._entries.turned(at, 1))
+        else:
+            self._go_to(at)
+
+    def step(self, lines: int) -> None:
+        """Go to a field before or after."""
+        self._go_to(max(0, min(self._at + lines, len(self._entries.fields) - 1)))
+
+    def jump(self, *, to_end: bool) -> None:
+        """Go to the first or the last field."""
+        self._go_to(len(self._entries.fields) - 1 if to_end else 0)
+
+    def action_go_round(self, step: int) -> None:
+        """Go to the next or previous field, from the last one to the first."""
+        self._go_to((self._at + step) % max(1, len(self._entries.fields)))
+
+    def action_sideways(self, step: int) -> None:
+        """Another option, or the cursor one character on."""
+        if self._is_choice:
+            self._put(self._entries.turned(self._at, step))
+        else:
+            self._edit(EDITS["left" if step < 0 else "right"](self._line))
+
+    def action_edit(self, name: str) -> None:
+        """Edit the text of the current field, by a name of `EDITS`."""
+        if not self._is_choice:
+            self._edit(EDITS[name](self._line))
 
     def action_submit(self) -> None:
         """Hand the values over, or go to the first field that is wrong."""
-        self._review()
-        wrong = next((row for row in self._rows if row.field.key in self._errors), None)
+        wrong = self._entries.first_wrong
         if wrong is not None:
-            wrong.editor.focus()
-        elif not self._errors:
-            self.post_message(self.Submitted(self, self.values))
+            self._go_to(wrong)
+        elif not self._entries.errors:
+            self.post_message(self.Submitted(self, self._entries.values))
 
     def action_reset(self) -> None:
-        """Set the field with the focus back to its default."""
-        row = next((row for row in self._rows if row.has_focus_within), None)
-        if row is not None:
-            row.set_value(row.field.default)
-            self._review()
+        """Set the current field back to its default."""
+        if self._entries.fields:
+            self._put(text_of_value(self._entries.fields[self._at].default))
 
-    @on(Input.Submitted)
-    def _entered(self, event: Input.Submitted) -> None:
-        event.stop()
-        self.action_submit()
+    @property
+    def _is_choice(self) -> bool:
+        return not self._entries.fields or bool(options_of(self._entries.fields[self._at]))
 
-    @on(Input.Changed)
-    @on(Choice.Changed)
-    def _edited(self, event: Message) -> None:
-        event.stop()
-        self._review()
+    def _go_to(self, at: int) -> None:
+        if self._entries.fields:
+            self._at, self._line = at, LineEdit.of(self._entries.texts[at])
+            self.keep_in_sight()
+        self.refresh()
 
-    def _review(self) -> None:
-        """Read all fields, check them together, and tell rows and owner if anything is different."""
-        values: dict[str, Value] = {}
-        errors: dict[str, str] = {}
-        for row in self._rows:
-            try:
-                values[row.field.key] = row.read()
-            except ValueError as error:
-                errors[row.field.key] = str(error)
-        errors |= {key: text for key, text in self._check(values).items() if key not in errors}
-        for row in self._rows:
-            row.tell(errors.get(row.field.key, ""))
-        if (values, errors) != (self._values, self._errors):
-            self._values, self._errors = values, errors
-            self.post_message(self.Changed(self, values, errors))
+    def _put(self, text: str) -> None:
+        """Have `text` stand in the current field, as if it had been there."""
+        self._edit(LineEdit.of(text))
+
+    def _edit(self, line: LineEdit) -> None:
+        self._line = line
+        if self._entries.write(self._at, line.text):
+            self._tell()
+        self.refresh()
+
+    def _tell(self) -> None:
+        self.post_message(self.Changed(self, self._entries.values, self._entries.errors))

@@ -8,6 +8,8 @@ import pytest
 
 from actions.base.errors import BlueprintError, MissingError
 from actions.blueprint.catalogue import Catalogue
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.model import Blueprint
 from tests.unit.blueprint.builders import a_blueprint
 
 
@@ -44,6 +46,28 @@ def test_a_broken_blueprint_hides_no_other(tmp_path: Path) -> None:
     assert [item.folder.name for item in catalogue.broken()] == ["bad"]
     with pytest.raises(BlueprintError, match="titel"):
         catalogue.find("bad")
+
+
+def test_a_blueprint_is_found_without_loading_the_others(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    a_blueprint(tmp_path / "a", ("id: small", 'id: "first"  # quoted'))
+    a_blueprint(tmp_path / "b")
+    loaded: list[str] = []
+
+    def load(folder: Path) -> Blueprint:
+        loaded.append(folder.name)
+        return load_blueprint(folder)
+
+    monkeypatch.setattr("actions.blueprint.catalogue.load_blueprint", load)
+
+    assert Catalogue([tmp_path]).find("first").id == "first"
+    assert loaded == ["a"]
+
+
+def test_one_that_is_broken_says_what_is_wrong_whatever_its_folder_is_called(tmp_path: Path) -> None:
+    a_blueprint(tmp_path / "bad", ("title: Small", "titel: Small"))
+
+    with pytest.raises(BlueprintError, match="titel"):
+        Catalogue([tmp_path]).find("small")
 
 
 def test_a_folder_that_is_not_there_is_an_error(tmp_path: Path) -> None:

@@ -87,7 +87,7 @@ async def test_a_form_shows_titles_values_bounds_and_help() -> None:
 async def test_typing_says_what_is_wrong_and_enter_does_not_pass_it() -> None:
     app = FormApp()
     async with app.run_test(size=(90, 10)) as pilot:
-        app.form.focus_first()
+        app.form.focus()
         await wait_for(pilot, lambda: app.focused is not None, "focus")
         await pilot.press("0", "0")
         await wait_for(pilot, lambda: "✘ must be 1…64 nodes" in screen_text(app), "the bound")
@@ -105,25 +105,24 @@ async def test_typing_says_what_is_wrong_and_enter_does_not_pass_it() -> None:
             "spot": False,
             "token": "env:NGC_API_KEY",
         }
-        assert app.form.changed_values == {"workers": 4}
 
 
 async def test_arrows_go_through_fields_and_choices() -> None:
     app = FormApp()
     async with app.run_test(size=(90, 10)) as pilot:
-        app.form.focus_first()
+        app.form.focus()
         await wait_for(pilot, lambda: app.focused is not None, "focus")
         await pilot.press("down", "right", "down", "space")
-        await wait_for(pilot, lambda: app.form.values["spot"] is True, "the switch")
-        assert app.form.values["instance"] == "p4d.24xlarge"
+        await wait_for(pilot, lambda: app.form.entries.values["spot"] is True, "the switch")
+        assert app.form.entries.values["instance"] == "p4d.24xlarge"
         await pilot.press("ctrl+r")
-        await wait_for(pilot, lambda: app.form.values["spot"] is False, "the default again")
+        await wait_for(pilot, lambda: app.form.entries.values["spot"] is False, "the default again")
 
 
 async def test_the_field_with_the_focus_is_explained_in_full() -> None:
     app = FormApp()
     async with app.run_test(size=(60, 10)) as pilot:
-        app.form.focus_first()
+        app.form.focus()
         await wait_for(pilot, lambda: "1…64 nodes · default 8" in screen_text(app), "the bounds and the default")
         await pilot.press("down", "down")
         await wait_for(pilot, lambda: "cheaper, may be taken back · default no" in screen_text(app), "the help")
@@ -132,3 +131,51 @@ async def test_the_field_with_the_focus_is_explained_in_full() -> None:
 def test_large_bounds_are_told_without_an_exponent() -> None:
     with pytest.raises(ValueError, match=r"must be 60…2,592,000 s$"):
         read_field(Field("keep", "Keep", FieldKind.INTEGER, minimum=60, maximum=2_592_000, unit="s"), "1")
+
+
+async def test_tab_goes_round_and_what_is_typed_takes_the_place_of_what_was_there() -> None:
+    app = FormApp()
+    async with app.run_test(size=(90, 10)) as pilot:
+        app.form.focus()
+        await pilot.press("shift+tab", *"env:KEY", "tab", "6", "4")
+        await wait_for(pilot, lambda: app.form.entries.values["workers"] == 64, "the first field")
+        assert app.form.entries.values["token"] == "env:KEY"
+
+
+async def test_a_form_of_many_fields_is_one_widget_and_keeps_the_current_one_in_sight() -> None:
+    fields = [Field(f"f{number}", f"Field {number}", FieldKind.TEXT, str(number)) for number in range(60)]
+
+    class LongForm(App[None]):
+        def compose(self) -> ComposeResult:
+            yield ParameterForm(fields)
+
+    app = LongForm()
+    async with app.run_test(size=(90, 10)) as pilot:
+        form = app.query_one(ParameterForm)
+        form.focus()
+        assert list(form.walk_children()) == []
+        await pilot.press(*["down"] * 30)
+        await wait_for(pilot, lambda: "Field 30" in screen_text(app), "the current field is seen")
+        await pilot.press("x")
+        await wait_for(pilot, lambda: form.entries.values["f30"] == "x", "it has the key")
+        await pilot.resize_terminal(90, 6)
+        await wait_for(pilot, lambda: "Field 30" in screen_text(app), "also on a smaller screen")
+
+
+async def test_other_fields_are_shown_from_the_first_one_on() -> None:
+    app = FormApp()
+    async with app.run_test(size=(90, 10)) as pilot:
+        app.form.focus()
+        await pilot.press("down", "down")
+        app.form.show([INSTANCE, WORKERS], {"workers": 3})
+        await pilot.press("right")
+        await wait_for(pilot, lambda: app.form.entries.values["instance"] == "p4d.24xlarge", "the first field")
+        assert app.form.entries.values["workers"] == 3
+
+
+async def test_a_click_goes_to_a_field_and_another_one_turns_it() -> None:
+    app = FormApp()
+    async with app.run_test(size=(90, 10)) as pilot:
+        await pilot.click(ParameterForm, offset=(30, 2))
+        await pilot.click(ParameterForm, offset=(30, 2))
+        await wait_for(pilot, lambda: app.form.entries.values["spot"] is True, "the switch is turned")
