@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
-from actions.base.clock import SystemClock
-from actions.blueprint.load import load_blueprint
-from actions.blueprint.parameters import bind
-from actions.cluster.session import ClusterTarget
-from actions.run.launch import create_run
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.rehearsal import a_sandbox, begin, kill
-from tests.faults.test_stages import BLUEPRINT, Cluster, carry_out, cluster, torn_down
+from tests.faults.rehearsal import begin, kill
+from tests.faults.small import BLUEPRINT
+from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
 
-__all__ = ["cluster"]
+SANDBOX_SPEED = 1.0
 
 STAGE = """
   - id: work
@@ -55,32 +48,15 @@ spec:
 NOTHING = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        with a_sandbox("files", speed=1.0) as running:
-            yield running
-
-
 def a_run(tmp_path: Path, sandbox: RunningSandbox, command: str, *, source: str, retries: int = 0) -> Path:
-    blueprint_folder = tmp_path / "small"
-    blueprint_folder.mkdir()
-    name = tmp_path.name.replace("_", "-")[:40].strip("-")
-    stage = STAGE.replace("SOURCE", source).replace("NAME", name)
-    (blueprint_folder / "blueprint.yaml").write_text(BLUEPRINT + stage)
-    (blueprint_folder / "objects.yaml").write_text(NOTHING.replace("NAME", name))
-    job = JOB.replace("NAME", name).replace("COMMAND", command).replace("RETRIES", str(retries))
-    (blueprint_folder / "work.yaml").write_text(job)
-    blueprint = load_blueprint(blueprint_folder)
-    return create_run(
-        blueprint,
-        bind(blueprint, {}),
-        target=ClusterTarget(sandbox.kubeconfig),
-        environment={},
-        clock=SystemClock(),
-        home=tmp_path / "runs",
-    )
+    name = own_name(tmp_path)
+    files = {
+        "blueprint.yaml": BLUEPRINT + STAGE.replace("SOURCE", source),
+        "objects.yaml": NOTHING,
+        "work.yaml": JOB.replace("COMMAND", command).replace("RETRIES", str(retries)),
+    }
+    named = {path: text.replace("NAME", name) for path, text in files.items()}
+    return a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig)
 
 
 def texts(folder: Path) -> list[str]:
@@ -139,9 +115,7 @@ async def test_a_runner_that_dies_leaves_no_gap_and_no_line_twice(tmp_path: Path
     await torn_down(folder)
 
 
-async def test_a_pod_that_is_replaced_brings_a_file_of_its_own(
-    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster
-) -> None:
+async def test_a_pod_that_is_replaced_brings_a_file_of_its_own(tmp_path: Path, sandbox: RunningSandbox) -> None:
     command = f"{writing('first', 'second')}; sleep 3; exit 1"
     folder = a_run(tmp_path, sandbox, command, source="file: /data/log", retries=1)
     await carry_out(folder)

@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from actions.base.clock import SystemClock
-from actions.blueprint.load import load_blueprint
-from actions.blueprint.parameters import bind
 from actions.cluster.objects import ObjectRef
-from actions.cluster.session import ClusterTarget
-from actions.run.launch import create_run
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.rehearsal import a_sandbox
-from tests.faults.test_stages import BLUEPRINT, Cluster, carry_out, cluster, torn_down
+from tests.faults.small import BLUEPRINT
+from tests.faults.somebody import Somebody
+from tests.support.smallrun import a_small_run, carry_out, torn_down
 
-__all__ = ["cluster"]
+SANDBOX_SPEED = 100.0
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="the script keeps releases by kubectl")
 
@@ -58,27 +53,9 @@ echo "Release \\"tool\\" has been installed"
 RELEASE = ObjectRef("v1", "Secret", "helm-tests", "sh.helm.release.v1.tool.v1")
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        with a_sandbox("helm", speed=100.0) as running:
-            yield running
-
-
 def a_run(tmp_path: Path, sandbox: RunningSandbox) -> Path:
-    source = tmp_path / "small"
-    source.mkdir()
-    (source / "blueprint.yaml").write_text(BLUEPRINT.rpartition("  - {id: objects")[0] + HELM_STAGE)
-    blueprint = load_blueprint(source)
-    return create_run(
-        blueprint,
-        bind(blueprint, {}),
-        target=ClusterTarget(sandbox.kubeconfig),
-        environment={},
-        clock=SystemClock(),
-        home=tmp_path / "runs",
-    )
+    files = {"blueprint.yaml": BLUEPRINT.rpartition("  - {id: objects")[0] + HELM_STAGE}
+    return a_small_run(tmp_path, files, kubeconfig=sandbox.kubeconfig)
 
 
 @pytest.fixture
@@ -93,7 +70,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 async def test_a_chart_is_installed_and_uninstalled_with_its_namespace(
-    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster, log: Path
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, log: Path
 ) -> None:
     folder = a_run(tmp_path, sandbox)
     view = await carry_out(folder)
@@ -102,29 +79,29 @@ async def test_a_chart_is_installed_and_uninstalled_with_its_namespace(
     assert "upgrade --install tool tool --version 1.2.3 --namespace helm-tests" in asked
     assert "--repo https://charts.example" in asked
     assert "--set-string image.tag=v1 --set replicas=2" in asked
-    assert await cluster.get(RELEASE) is not None
+    assert await somebody.get(RELEASE) is not None
     view = await torn_down(folder)
     assert view.state is RunState.TORN_DOWN, [step.message for step in view.teardown]
     assert "uninstall tool --namespace helm-tests" in log.read_text()
-    assert await cluster.get(ObjectRef("v1", "Namespace", "", "helm-tests")) is None
+    assert await somebody.get(ObjectRef("v1", "Namespace", "", "helm-tests")) is None
     assert view.audit is not None
     assert view.audit.leftovers == ()
 
 
 async def test_a_release_that_is_there_is_used_and_left(
-    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster, log: Path
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, log: Path
 ) -> None:
-    await cluster.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "helm-tests"}})
+    await somebody.put({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "helm-tests"}})
     labels = {"owner": "helm", "name": "tool", "status": "deployed", "version": "4"}
     metadata = {"name": "sh.helm.release.v1.tool.v4", "namespace": "helm-tests", "labels": labels}
-    await cluster.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "helm.sh/release.v1"})
+    await somebody.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "helm.sh/release.v1"})
     folder = a_run(tmp_path, sandbox)
     view = await carry_out(folder)
     assert view.stage("chart").message == "The release tool (deployed) was there already: used as it is."
     view = await torn_down(folder)
     assert view.state is RunState.TORN_DOWN
     assert not log.exists()
-    await cluster.remove(ObjectRef("v1", "Namespace", "", "helm-tests"))
+    await somebody.remove(ObjectRef("v1", "Namespace", "", "helm-tests"))
 
 
 async def test_without_helm_the_command_is_told(

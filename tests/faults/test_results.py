@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, MissingError, RefusedError
-from actions.blueprint.load import load_blueprint
-from actions.blueprint.parameters import bind
-from actions.cluster.session import ClusterTarget
 from actions.run.exporting import export_results
-from actions.run.launch import create_run
 from actions.run.records import CheckResult
 from actions.run.results import list_results
 from actions.run.resultsreport import results_json, results_table
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.rehearsal import a_sandbox
-from tests.faults.test_stages import BLUEPRINT, carry_out, torn_down
+from tests.faults.small import BLUEPRINT
+from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
 
 CLOCK = SystemClock()
+SANDBOX_SPEED = 20.0
 
 STAGES = """
   - id: work
@@ -80,31 +76,15 @@ spec:
 """
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        with a_sandbox("results", speed=20.0) as running:
-            yield running
-
-
 def a_run(tmp_path: Path, sandbox: RunningSandbox, *, results: str) -> Path:
-    source = tmp_path / "small"
-    source.mkdir()
-    name = tmp_path.name.replace("_", "-")[:40].strip("-")
-    text = BLUEPRINT.replace("stages:", f"{results}\nstages:") + STAGES
-    (source / "blueprint.yaml").write_text(text.replace("NAME", name))
-    (source / "objects.yaml").write_text(VOLUME.replace("NAME", name))
-    (source / "work.yaml").write_text(JOB.replace("NAME", name))
-    blueprint = load_blueprint(source)
-    return create_run(
-        blueprint,
-        bind(blueprint, {}),
-        target=ClusterTarget(sandbox.kubeconfig),
-        environment={},
-        clock=CLOCK,
-        home=tmp_path / "runs",
-    )
+    name = own_name(tmp_path)
+    files = {
+        "blueprint.yaml": BLUEPRINT.replace("stages:", f"{results}\nstages:") + STAGES,
+        "objects.yaml": VOLUME,
+        "work.yaml": JOB,
+    }
+    named = {path: text.replace("NAME", name) for path, text in files.items()}
+    return a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig)
 
 
 async def test_results_are_counted_listed_and_exported(tmp_path: Path, sandbox: RunningSandbox) -> None:

@@ -3,44 +3,25 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from actions.base.clock import SystemClock
-from actions.base.errors import MissingError
-from actions.blueprint.load import load_blueprint
-from actions.blueprint.parameters import bind
-from actions.cluster.apply import apply
-from actions.cluster.objects import Discovery, ObjectRef, delete, fetch
-from actions.cluster.session import ClusterTarget, KubeSession
+from actions.cluster.objects import ObjectRef
 from actions.run.client import load_run, wish
-from actions.run.desk import Desk
 from actions.run.folder import journal_path
 from actions.run.journal import Journal
-from actions.run.launch import create_run
-from actions.run.lease import take_lease
 from actions.run.records import Output, WishKind
-from actions.run.runner import Runner
-from actions.run.site import Site
-from actions.run.view import RunState, RunView, StageState
+from actions.run.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.rehearsal import a_sandbox
+from tests.faults.small import BLUEPRINT
+from tests.faults.somebody import Somebody
+from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
 
 CLOCK = SystemClock()
 
-BLUEPRINT = """
-schema: eksml/v1
-id: small
-title: A small run
-summary: For tests.
-cluster: {name: bionemo-on-eks, region: us-west-2, namespace: default}
-stages:
-  - {id: access, kind: kubeconfig, title: Access, expect: 1s..5s, cluster: bionemo-on-eks, region: us-west-2}
-  - {id: objects, kind: manifests, title: Objects, needs: [access], expect: 1s..5s, manifests: [objects.yaml]}
-"""
+SANDBOX_SPEED = 100.0
 
 JOB_STAGE = """
   - id: work
@@ -84,78 +65,14 @@ spec:
 """
 
 
-@pytest.fixture(scope="module")
-def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
-        with a_sandbox("stages", speed=100.0) as running:
-            yield running
-
-
-class Cluster:
-    """The sandbox as somebody else uses it."""
-
-    def __init__(self, session: KubeSession) -> None:
-        self._session = session
-        self._discovery = Discovery(session)
-
-    async def put(self, manifest: dict[str, Any]) -> None:
-        await apply(self._session, self._discovery, manifest, manager="somebody-else")
-
-    async def get(self, ref: ObjectRef) -> dict[str, Any] | None:
-        try:
-            return await fetch(self._session, self._discovery, ref)
-        except MissingError:
-            return None
-
-    async def remove(self, ref: ObjectRef) -> None:
-        await delete(self._session, self._discovery, ref)
-        async with asyncio.timeout(20):
-            while await self.get(ref) is not None:
-                await asyncio.sleep(0.05)
-
-
-@pytest.fixture
-async def cluster(sandbox: RunningSandbox) -> Any:
-    session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig))
-    yield Cluster(session)
-    await session.aclose()
-
-
 def a_run(tmp_path: Path, sandbox: RunningSandbox, objects: str, job: str = "") -> Path:
     """A run of a small blueprint, optionally with a job stage whose Job is called after the folder."""
-    source = tmp_path / "small"
-    source.mkdir()
-    name = tmp_path.name.replace("_", "-")[:40].strip("-")
-    (source / "blueprint.yaml").write_text(BLUEPRINT + (JOB_STAGE.replace("NAME", name) if job else ""))
-    (source / "objects.yaml").write_text(objects)
+    files = {"blueprint.yaml": BLUEPRINT, "objects.yaml": objects}
     if job:
-        (source / "work.yaml").write_text(job.replace("NAME", name))
-    blueprint = load_blueprint(source)
-    return create_run(
-        blueprint,
-        bind(blueprint, {}),
-        target=ClusterTarget(sandbox.kubeconfig),
-        environment={},
-        clock=CLOCK,
-        home=tmp_path / "runs",
-    )
-
-
-async def carry_out(folder: Path) -> RunView:
-    lease = take_lease(journal_path(folder), CLOCK)
-    journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
-    site = Site(folder, CLOCK)
-    try:
-        return await Runner(Desk(journal, lease, CLOCK), site, CLOCK, lambda line: None).run()
-    finally:
-        await site.aclose()
-        journal.close()
-
-
-async def torn_down(folder: Path) -> RunView:
-    wish(folder, WishKind.TEARDOWN, start=False)
-    return await carry_out(folder)
+        name = own_name(tmp_path)
+        files["blueprint.yaml"] += JOB_STAGE.replace("NAME", name)
+        files["work.yaml"] = job.replace("NAME", name)
+    return a_small_run(tmp_path, files, kubeconfig=sandbox.kubeconfig)
 
 
 async def until(condition: Callable[[], Any]) -> None:
@@ -178,49 +95,49 @@ def someones(name: str, namespace: str = "default") -> dict[str, Any]:
 
 
 async def test_what_was_there_before_is_used_as_it_is_and_never_deleted(
-    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
-    await cluster.put(someones("was-there"))
+    await somebody.put(someones("was-there"))
     folder = a_run(tmp_path, sandbox, config_map("was-there") + "---\n" + config_map("is-ours"))
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
     view = await torn_down(folder)
-    left = await cluster.get(ObjectRef("v1", "ConfigMap", "default", "was-there"))
+    left = await somebody.get(ObjectRef("v1", "ConfigMap", "default", "was-there"))
     assert left is not None
     assert left["data"] == {"from": "somebody else"}
-    assert await cluster.get(ObjectRef("v1", "ConfigMap", "default", "is-ours")) is None
+    assert await somebody.get(ObjectRef("v1", "ConfigMap", "default", "is-ours")) is None
     assert view.audit is not None
     assert view.audit.retained == ("ConfigMap default/was-there: was there before the run",)
     assert view.audit.leftovers == ()
 
 
 async def test_a_namespace_that_others_use_is_kept_until_they_have_left(
-    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     folder = a_run(tmp_path, sandbox, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shared-by-tests}\n")
     await carry_out(folder)
-    await cluster.put(someones("precious", "shared-by-tests"))
+    await somebody.put(someones("precious", "shared-by-tests"))
     view = await torn_down(folder)
     assert view.state is RunState.FAILED
     assert "ConfigMap precious, not the run's" in next(step.message for step in view.teardown if step.id == "objects")
-    await cluster.remove(ObjectRef("v1", "ConfigMap", "shared-by-tests", "precious"))
+    await somebody.remove(ObjectRef("v1", "ConfigMap", "shared-by-tests", "precious"))
     wish(folder, WishKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
-    assert await cluster.get(ObjectRef("v1", "Namespace", "", "shared-by-tests")) is None
+    assert await somebody.get(ObjectRef("v1", "Namespace", "", "shared-by-tests")) is None
 
 
 async def test_a_definition_with_instances_of_others_is_kept(
-    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     folder = a_run(tmp_path, sandbox, DEFINITION)
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
     toy = ObjectRef("tests.eksml.dev/v1", "Toy", "default", "theirs")
-    await cluster.put(
+    await somebody.put(
         {"apiVersion": toy.api_version, "kind": "Toy", "metadata": {"name": "theirs", "namespace": "default"}}
     )
     view = await torn_down(folder)
     assert view.state is RunState.FAILED
-    assert await cluster.get(toy) is not None
-    await cluster.remove(toy)
+    assert await somebody.get(toy) is not None
+    await somebody.remove(toy)
     wish(folder, WishKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
 
@@ -237,20 +154,20 @@ async def test_a_changed_cluster_stops_the_run(tmp_path: Path, sandbox: RunningS
 
 
 async def test_somebody_elses_job_of_the_same_name_is_refused_and_left_alone(
-    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     job = JOB.replace("TTL", "600").replace("COMMAND", "sleep 1")
     folder = a_run(tmp_path, sandbox, config_map("beside-a-job"), job)
-    name = load_blueprint(folder / "blueprint").stages[-1].target.name  # type: ignore[union-attr]
+    name = own_name(tmp_path)
     theirs = ObjectRef("batch/v1", "Job", "default", name)
     container = {"name": "main", "image": "example.com/theirs"}
     template = {"spec": {"restartPolicy": "Never", "containers": [container]}}
     metadata = {"name": name, "namespace": "default"}
-    await cluster.put({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}})
+    await somebody.put({"apiVersion": "batch/v1", "kind": "Job", "metadata": metadata, "spec": {"template": template}})
     view = await carry_out(folder)
     assert view.stage("work").message.startswith(f"Job default/{name} is there already.")
     await torn_down(folder)
-    assert await cluster.get(theirs) is not None
+    assert await somebody.get(theirs) is not None
 
 
 async def test_a_failed_job_says_which_pod_and_how_and_a_retry_begins_it_again(
@@ -270,7 +187,7 @@ async def test_a_failed_job_says_which_pod_and_how_and_a_retry_begins_it_again(
 
 
 async def test_a_job_that_removed_itself_while_no_runner_watched_is_not_begun_again(
-    tmp_path: Path, sandbox: RunningSandbox, cluster: Cluster
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     job = JOB.replace("TTL", "1").replace("COMMAND", "echo begun; sleep 2; echo done")
     folder = a_run(tmp_path, sandbox, config_map("of-a-short-life"), job)
@@ -285,7 +202,7 @@ async def test_a_job_that_removed_itself_while_no_runner_watched_is_not_begun_ag
     made = next(item for item in load_run(folder).owned if item.kind == "Job")
 
     async def is_gone() -> bool:
-        return await cluster.get(ObjectRef("batch/v1", "Job", "default", made.name)) is None
+        return await somebody.get(ObjectRef("batch/v1", "Job", "default", made.name)) is None
 
     await until(is_gone)
     journal = Journal(journal_path(folder), CLOCK)

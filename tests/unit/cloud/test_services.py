@@ -2,14 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Iterator
-from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from actions.base.errors import FormatError, MissingError
 from actions.cloud.network import Direction, add_self_rule, fetch_self_rules, remove_rules
@@ -17,18 +12,15 @@ from actions.cloud.registry import Repository, fetch_digest, fetch_login, reposi
 from actions.cloud.secrets import fetch_secret
 from actions.cloud.session import AwsSession
 from actions.cloud.tags import fetch_tagged, is_still_there
+from tests.support.account import REGION, a_group, an_account, an_image, client
 
-REGION = "us-west-2"
 ACCOUNT = "123456789012"
 
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with an_account() as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)
@@ -41,32 +33,6 @@ def session() -> Iterator[AwsSession]:
     made = AwsSession(region=REGION)
     yield made
     made.close()
-
-
-def client(service: str) -> Any:
-    make: Any = boto3.client
-    return make(service, region_name=REGION)
-
-
-def a_group(name: str) -> str:
-    vpc = client("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
-    return str(client("ec2").create_security_group(GroupName=name, Description="nodes", VpcId=vpc)["GroupId"])
-
-
-def an_image(repository: str, tag: str) -> str:
-    config = {"digest": "sha256:" + hashlib.sha256(b"config").hexdigest(), "size": 1}
-    manifest = json.dumps(
-        {
-            "schemaVersion": 2,
-            "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
-            "config": {"mediaType": "application/vnd.docker.container.image.v1+json", **config},
-            "layers": [],
-        }
-    )
-    ecr = client("ecr")
-    ecr.create_repository(repositoryName=repository)
-    answer = ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag=tag)
-    return str(answer["image"]["imageId"]["imageDigest"])
 
 
 async def test_the_digest_of_a_tag_is_found(session: AwsSession) -> None:

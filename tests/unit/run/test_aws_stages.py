@@ -8,29 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import boto3
 import pytest
-from moto.server import ThreadedMotoServer
 
 from actions.base.clock import SystemClock
-from actions.blueprint.load import load_blueprint
-from actions.blueprint.parameters import bind
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.run.client import wish
-from actions.run.desk import Desk
-from actions.run.folder import journal_path, logs_path
-from actions.run.journal import Journal
-from actions.run.launch import create_run
-from actions.run.lease import take_lease
-from actions.run.records import WishKind
-from actions.run.runner import Runner
-from actions.run.site import Site
-from actions.run.view import RunState, RunView
+from actions.run.folder import logs_path
+from actions.run.view import RunState
+from tests.support.account import REGION, a_group, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
-from tests.unit.cloud.test_services import a_group, an_image
+from tests.support.smallrun import a_small_run, carry_out, torn_down
 
 CLOCK = SystemClock()
-REGION = "us-west-2"
 BLUEPRINT = """
 schema: eksml/v1
 id: small
@@ -50,11 +37,8 @@ IMAGE = (
 
 @pytest.fixture(scope="module")
 def endpoint() -> Iterator[str]:
-    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
-    server.start()
-    host, port = server.get_host_and_port()
-    yield f"http://{host}:{port}"
-    server.stop()
+    with an_account() as address:
+        yield address
 
 
 @pytest.fixture(autouse=True)
@@ -66,11 +50,6 @@ def _account(endpoint: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> 
     monkeypatch.setenv("HOME", str(tmp_path))
 
 
-def client(service: str) -> Any:
-    make: Any = boto3.client
-    return make(service, region_name=REGION)
-
-
 def self_rules(group: str) -> list[dict[str, Any]]:
     answer = client("ec2").describe_security_group_rules(Filters=[{"Name": "group-id", "Values": [group]}])
     return [
@@ -79,35 +58,12 @@ def self_rules(group: str) -> list[dict[str, Any]]:
 
 
 def a_run(tmp_path: Path, stages: str, **parameters: str) -> Path:
-    source = tmp_path / "small"
-    (source / "image").mkdir(parents=True)
-    (source / "image" / "Dockerfile").write_text("ARG BASE\nFROM 123456789012.dkr.ecr.us-west-2.amazonaws.com/x:1\n")
-    (source / "blueprint.yaml").write_text(BLUEPRINT + stages)
-    blueprint = load_blueprint(source)
-    return create_run(
-        blueprint,
-        bind(blueprint, parameters),
-        target=ClusterTarget(write_kubeconfig(tmp_path / "nobody", "http://127.0.0.1:9")),
-        environment={},
-        clock=CLOCK,
-        home=tmp_path / "runs",
-    )
-
-
-async def carry_out(folder: Path) -> RunView:
-    lease = take_lease(journal_path(folder), CLOCK)
-    journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
-    site = Site(folder, CLOCK)
-    try:
-        return await Runner(Desk(journal, lease, CLOCK), site, CLOCK, lambda line: None).run()
-    finally:
-        await site.aclose()
-        journal.close()
-
-
-async def torn_down(folder: Path) -> RunView:
-    wish(folder, WishKind.TEARDOWN, start=False)
-    return await carry_out(folder)
+    files = {
+        "blueprint.yaml": BLUEPRINT + stages,
+        "image/Dockerfile": "ARG BASE\nFROM 123456789012.dkr.ecr.us-west-2.amazonaws.com/x:1\n",
+    }
+    nobody = write_kubeconfig(tmp_path / "nobody", "http://127.0.0.1:9")
+    return a_small_run(tmp_path, files, kubeconfig=nobody, parameters=parameters)
 
 
 async def test_the_rule_for_efa_is_added_both_ways_and_only_it_is_removed(tmp_path: Path) -> None:

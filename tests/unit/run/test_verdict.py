@@ -7,19 +7,10 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.blueprint.load import load_blueprint
-from actions.blueprint.parameters import bind
-from actions.cluster.kubeconfig import ClusterTarget
 from actions.run.client import wish
-from actions.run.desk import Desk
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
-from actions.run.launch import create_run
-from actions.run.lease import take_lease
 from actions.run.records import CheckResult, WishKind
-from actions.run.runner import Runner
-from actions.run.site import Site
-from actions.run.view import RunState, RunView
+from actions.run.view import RunState
+from tests.support.smallrun import a_small_run, carry_out
 from tests.unit.sandbox_actors.server import whole_cluster
 
 CLOCK = SystemClock()
@@ -60,30 +51,8 @@ TABLE = f"{ROW}; echo '# Out of bounds values : 0 OK'; echo '# Avg bus bandwidth
 
 
 def a_run(tmp_path: Path, kubeconfig: Path, verdict: str, text: str) -> Path:
-    source = tmp_path / "small"
-    source.mkdir()
-    (source / "blueprint.yaml").write_text(BLUEPRINT.replace("VERDICT", verdict))
-    (source / "job.yaml").write_text(JOB.replace("TEXT", text))
-    blueprint = load_blueprint(source)
-    return create_run(
-        blueprint,
-        bind(blueprint, {}, existing_cluster=True),
-        target=ClusterTarget(kubeconfig),
-        environment={},
-        clock=CLOCK,
-        home=tmp_path / "runs",
-    )
-
-
-async def carry_out(folder: Path) -> RunView:
-    lease = take_lease(journal_path(folder), CLOCK)
-    journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
-    site = Site(folder, CLOCK)
-    try:
-        return await Runner(Desk(journal, lease, CLOCK), site, CLOCK, lambda line: None).run()
-    finally:
-        await site.aclose()
-        journal.close()
+    files = {"blueprint.yaml": BLUEPRINT.replace("VERDICT", verdict), "job.yaml": JOB.replace("TEXT", text)}
+    return a_small_run(tmp_path, files, kubeconfig=kubeconfig, existing_cluster=True)
 
 
 @pytest.mark.parametrize(

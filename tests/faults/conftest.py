@@ -1,0 +1,30 @@
+"""A sandbox for each module that asks for one; the module says by `SANDBOX_SPEED` how fast its world turns."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator
+
+import pytest
+
+from actions.cluster.session import ClusterTarget, KubeSession
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import a_sandbox
+from tests.faults.somebody import Somebody
+
+
+@pytest.fixture(scope="module")
+def sandbox(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningSandbox]:
+    """The module's own, in a state folder of its own."""
+    name = request.module.__name__.rpartition(".")[2].removeprefix("test_").replace("_", "-")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_STATE_HOME", str(tmp_path_factory.mktemp("state")))
+        with a_sandbox(name, speed=request.module.SANDBOX_SPEED) as running:
+            yield running
+
+
+@pytest.fixture
+async def somebody(sandbox: RunningSandbox) -> AsyncIterator[Somebody]:
+    """Somebody else, in the sandbox."""
+    session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig))
+    yield Somebody(session)
+    await session.aclose()

@@ -1,0 +1,53 @@
+"""An AWS account: moto, which answers as AWS describes its API."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import boto3
+from moto.server import ThreadedMotoServer
+
+REGION = "us-west-2"
+
+
+@contextmanager
+def an_account() -> Iterator[str]:
+    """Serve on a free port of 127.0.0.1; gives the address for `AWS_ENDPOINT_URL`."""
+    server = ThreadedMotoServer(ip_address="127.0.0.1", port=0)
+    server.start()
+    host, port = server.get_host_and_port()
+    yield f"http://{host}:{port}"
+    server.stop()
+
+
+def client(service: str) -> Any:
+    """A client of the account that `AWS_ENDPOINT_URL` names."""
+    make: Any = boto3.client
+    return make(service, region_name=REGION)
+
+
+def a_group(name: str) -> str:
+    """A security group in a VPC of its own; its id."""
+    vpc = client("ec2").create_vpc(CidrBlock="10.0.0.0/16")["Vpc"]["VpcId"]
+    return str(client("ec2").create_security_group(GroupName=name, Description="nodes", VpcId=vpc)["GroupId"])
+
+
+def an_image(repository: str, tag: str) -> str:
+    """An image without layers in a new repository; its digest."""
+    config = {"digest": "sha256:" + hashlib.sha256(b"config").hexdigest(), "size": 1}
+    manifest = json.dumps(
+        {
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.docker.distribution.manifest.v2+json",
+            "config": {"mediaType": "application/vnd.docker.container.image.v1+json", **config},
+            "layers": [],
+        }
+    )
+    ecr = client("ecr")
+    ecr.create_repository(repositoryName=repository)
+    answer = ecr.put_image(repositoryName=repository, imageManifest=manifest, imageTag=tag)
+    return str(answer["image"]["imageId"]["imageDigest"])

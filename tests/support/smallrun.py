@@ -1,0 +1,78 @@
+"""Runs of a small blueprint, carried out in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+from actions.base.clock import SystemClock
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.run.client import wish
+from actions.run.desk import Desk
+from actions.run.folder import journal_path
+from actions.run.journal import Journal
+from actions.run.launch import create_run
+from actions.run.lease import take_lease
+from actions.run.records import WishKind
+from actions.run.runner import Runner
+from actions.run.site import Site
+from actions.run.view import RunView
+
+_CLOCK = SystemClock()
+
+
+def a_small_run(
+    tmp_path: Path,
+    files: Mapping[str, str],
+    *,
+    kubeconfig: Path,
+    existing_cluster: bool = False,
+    parameters: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a blueprint's files and make a run of it; nothing is started.
+
+    Args:
+        tmp_path: The test's folder.
+        files: The files' texts, by path in the blueprint's folder; `blueprint.yaml` is among them.
+        kubeconfig: Of the cluster.
+        existing_cluster: Whether the run uses a cluster that is there.
+        parameters: As an operator gives them.
+    """
+    source = tmp_path / "small"
+    for path, text in files.items():
+        (source / path).parent.mkdir(parents=True, exist_ok=True)
+        (source / path).write_text(text)
+    blueprint = load_blueprint(source)
+    return create_run(
+        blueprint,
+        bind(blueprint, parameters or {}, existing_cluster=existing_cluster),
+        target=ClusterTarget(kubeconfig),
+        environment={},
+        clock=_CLOCK,
+        home=tmp_path / "runs",
+    )
+
+
+def own_name(tmp_path: Path) -> str:
+    """A name for objects of the test, which no other test of its sandbox uses."""
+    return tmp_path.name.replace("_", "-")[:40].strip("-")
+
+
+async def carry_out(folder: Path) -> RunView:
+    """Work until the run waits or is over."""
+    lease = take_lease(journal_path(folder), _CLOCK)
+    journal = Journal(journal_path(folder), _CLOCK, fence=lease.token)
+    site = Site(folder, _CLOCK)
+    try:
+        return await Runner(Desk(journal, lease, _CLOCK), site, _CLOCK, lambda line: None).run()
+    finally:
+        await site.aclose()
+        journal.close()
+
+
+async def torn_down(folder: Path) -> RunView:
+    """Wish for the teardown, and carry it out."""
+    wish(folder, WishKind.TEARDOWN, start=False)
+    return await carry_out(folder)
