@@ -154,7 +154,7 @@ config=$2
 [ "$3" = push ] && {{ {push}; echo "24.01: digest: pushed"; exit 0; }}
 """
 
-PUSH = '{python} -c \'from tests.unit.cloud.test_services import an_image; an_image("built", "24.01")\''
+PUSH = '{python} -c \'from tests.support.account import an_image; an_image("built", "24.01")\''
 
 
 async def test_an_image_is_built_pushed_reported_and_removed_again(
