@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -36,7 +36,9 @@ class NcclRow(msgspec.Struct, frozen=True, gc=False):
     count: int
     type: str
     redop: str
-    root: int
+    """`none` where nothing is reduced; empty where older versions print no such column."""
+    root: int | None
+    """Rank; -1 where there is none, `None` where older versions print no such column."""
     out_of_place: Bandwidth
     in_place: Bandwidth
 
@@ -86,16 +88,22 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
         return any(way.wrong is not None for row in self.rows for way in (row.out_of_place, row.in_place))
 
 
-_AVERAGE = re.compile(r"^[#\s]{0,8}Avg bus bandwidth\s{0,8}: (\S{1,40})")
-_BOUNDS = re.compile(r"^[#\s]{0,8}Out of bounds values : (\d{1,12}) (OK|FAILED)")
+_AVERAGE = re.compile(r"^[#\s]{0,40}Avg bus bandwidth\s{0,8}: (\S{1,40})")
+_BOUNDS = re.compile(r"^[#\s]{0,40}Out of bounds values : (\d{1,12}) (OK|FAILED)")
 _COLLECTIVE = re.compile(
     r"\b(all_reduce|all_gather|alltoall|broadcast|reduce_scatter|reduce|sendrecv|scatter|gather)_perf\b"
 )
 _EFA = re.compile(r"(?i)Selected Provider is efa|Using network (?:AWS )?Libfabric")
 _OTHER_NETWORK = re.compile(r"NET/Socket : Using|Using network Socket|Using network IB")
 _ERROR = re.compile(
-    r"Invalid number of GPUs.{0,200}|Test failure \S{1,80}|Test (?:NCCL|CUDA) failure.{0,200}|\bNCCL failure.{0,200}"
+    r"Invalid number of GPUs.{0,200}|Test failure \S{1,80}|Test (?:NCCL|CUDA) failure.{0,200}"
+    r"|\b(?:NCCL|Cuda) failure.{0,200}|There are not enough slots available.{0,200}"
+    r"|mpirun (?:noticed|detected) that .{0,200}|ORTE (?:was unable|has lost) .{0,200}"
 )
+
+
+_WAY = 4
+"""Cells of one direction: time, the two bandwidths, how many values were wrong."""
 
 
 class NcclReader:
@@ -150,13 +158,17 @@ class NcclReader:
 def row_of(text: str) -> NcclRow | None:
     """One row of the table, `None` for any other line. A line without prefixes is expected."""
     cells = text.split()
-    if len(cells) not in (13, 14, 15) or not (cells[0].isdigit() and cells[1].isdigit()):
+    if not 11 <= len(cells) <= 15 or not (cells[0].isdigit() and cells[1].isdigit() and cells[2][0].isalpha()):
         return None
-    root = number_or_none(cells[4])
-    ways = [_bandwidth_of(cells[5:9]), _bandwidth_of(cells[9:13])]
-    if root is None or not root.is_integer() or ways[0] is None or ways[1] is None:
+    redop = cells[3] if cells[3][0].isalpha() and number_or_none(cells[3]) is None else ""
+    numbers = cells[4 if redop else 3 :]
+    root = number_or_none(numbers[0]) if len(numbers) > 2 * _WAY else None
+    start = 0 if len(numbers) == 2 * _WAY else 1
+    ways = [_bandwidth_of(numbers[at : at + _WAY]) for at in (start, start + _WAY)]
+    if (start and (root is None or not root.is_integer())) or ways[0] is None or ways[1] is None:
         return None
-    return NcclRow(int(cells[0]), int(cells[1]), cells[2], cells[3], int(root), ways[0], ways[1])
+    whole = None if root is None else int(root)
+    return NcclRow(int(cells[0]), int(cells[1]), cells[2], redop, whole, ways[0], ways[1])
 
 
 def read_nccl(text: str) -> NcclReading:
@@ -174,7 +186,9 @@ def read_nccl(text: str) -> NcclReading:
     return reader.reading()
 
 
-def _bandwidth_of(cells: Iterable[str]) -> Bandwidth | None:
+def _bandwidth_of(cells: Sequence[str]) -> Bandwidth | None:
+    if len(cells) != _WAY:
+        return None
     time, algbw, busbw, wrong = cells
     numbers = [number_or_none(cell) for cell in (time, algbw, busbw)]
     errors = None if wrong == "N/A" else number_or_none(wrong)

@@ -52,8 +52,8 @@ class NeuronListing(msgspec.Struct, frozen=True, gc=False):
 
 _HEADER = re.compile(r"^(instance-type|instance-id|logical-neuroncore-config):\s{1,8}(\S{1,80})")
 _MEMORY = re.compile(r"(\d{1,6})\s?GB")
-_JSON = re.compile(r"^\[(?=\s*(?:\{|\]))", re.MULTILINE)
-"""A list of objects; a terminal's prompt and command may stand around it."""
+_JSON = re.compile(r"^[ \t]{0,40}(?:\[(?=\s*(?:\{|\]))|\{(?=\s*\"))", re.MULTILINE)
+"""A list of objects, or of Neuron 2.34 an object around it; a terminal's prompt and command may stand around it."""
 _GIB = 1 << 30
 
 
@@ -61,7 +61,7 @@ def read_neuron_ls(text: str) -> NeuronListing:
     """Read the table, in whatever order its columns are, or the JSON of `-j`."""
     stripped = text.strip()
     if pasted := _JSON.search(stripped):
-        return _read_json(stripped[pasted.start() : stripped.rfind("]") + 1 or None])
+        return _read_json(stripped[pasted.start() : max(stripped.rfind("]"), stripped.rfind("}")) + 1 or None])
     head: dict[str, str] = {}
     table: list[list[str]] = []
     for line in map(strip_controls, text.splitlines()):
@@ -156,19 +156,33 @@ class _JsonDevice(msgspec.Struct):
     instance_id: str | None = None
 
 
+class _JsonListing(msgspec.Struct):
+    neuron_devices: list[_JsonDevice]
+    instance_type: str | None = None
+    instance_id: str | None = None
+    logical_neuroncore_config: int | None = None
+
+
 def _read_json(text: str) -> NeuronListing:
     try:
-        found = msgspec.json.decode(text, type=list[_JsonDevice])
+        decoded = msgspec.json.decode(text, type=list[_JsonDevice] | _JsonListing)
     except (msgspec.DecodeError, RecursionError) as error:
         return NeuronListing(error=f"The JSON is damaged: {error}.")
-    first = found[0] if found else None
+    listing = _of_devices(decoded) if isinstance(decoded, list) else decoded
     return NeuronListing(
-        devices=tuple(map(_device_of_json, found)),
-        instance_type=first.instance_type if first else None,
-        instance_id=first.instance_id if first else None,
-        logical_core_config=first.logical_neuroncore_config if first else None,
-        error="" if found else "The list is empty.",
+        devices=tuple(map(_device_of_json, listing.neuron_devices)),
+        instance_type=listing.instance_type,
+        instance_id=listing.instance_id,
+        logical_core_config=listing.logical_neuroncore_config,
+        error="" if listing.neuron_devices else "The list is empty.",
     )
+
+
+def _of_devices(found: list[_JsonDevice]) -> _JsonListing:
+    """Until Neuron 2.33 each device says what is true of all."""
+    if not found:
+        return _JsonListing([])
+    return _JsonListing(found, found[0].instance_type, found[0].instance_id, found[0].logical_neuroncore_config)
 
 
 def _device_of_json(one: _JsonDevice) -> NeuronDevice:

@@ -8,7 +8,8 @@ Source: AWS Neuron SDK guide 2.2x, neuron-monitor; captures of trn1, inf1 and in
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -76,9 +77,29 @@ def read_monitor_line(line: str) -> NeuronReport | None:
     if not text.startswith("{"):
         return None
     try:
-        record = msgspec.json.decode(text)
+        return _report_of(msgspec.json.decode(text))
     except (msgspec.DecodeError, RecursionError):
         return None
+
+
+def read_records(text: str) -> Iterator[NeuronReport]:
+    """Read records that somebody has laid out over many lines, one behind the other."""
+    decoder = json.JSONDecoder()
+    start = text.find("{") if "neuron_runtime_data" in text else -1
+    while start >= 0:
+        try:
+            record, end = decoder.raw_decode(text, start)
+        except (ValueError, RecursionError):
+            start = text.find("\n{", start + 1)
+            start = start + 1 if start >= 0 else -1
+            continue
+        report = _report_of(record)
+        if report is not None:
+            yield report
+        start = text.find("{", end)
+
+
+def _report_of(record: object) -> NeuronReport | None:
     if not isinstance(record, dict) or "neuron_runtime_data" not in record:
         return None
     reports = [entry for entry in _list(record, "neuron_runtime_data") if isinstance(entry, dict)]

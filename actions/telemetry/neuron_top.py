@@ -13,6 +13,7 @@ import msgspec
 
 from actions.telemetry.lines import strip_controls
 
+_TITLE = re.compile(r"neuron-top\b.{0,80}\b(?:running on|\(\w{1,8}\.\w{1,16}\))|NeuronCore(?: v\d\w?)? Utilization")
 _AVERAGE = re.compile(r"Utilization \(Avg:\s{0,4}(\d{1,3}(?:\.\d{1,4})?)%\)")
 _DEVICE = re.compile(r"^\s{0,8}ND(\d{1,3})\s")
 _PERCENT = re.compile(r"\[\s{0,4}(\d{1,3}(?:\.\d{1,4})?)%\]")
@@ -53,7 +54,7 @@ class NeuronScreen(msgspec.Struct, frozen=True, gc=False):
 
 def is_top(text: str) -> bool:
     """Whether `text` holds such a screen."""
-    return "neuron-top" in text or _AVERAGE.search(text) is not None
+    return _TITLE.search(text) is not None or _AVERAGE.search(text) is not None
 
 
 def read_neuron_top(text: str) -> NeuronScreen:

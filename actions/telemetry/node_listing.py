@@ -15,10 +15,11 @@ import msgspec
 from actions.fleet.quantity import parse_quantity
 from actions.telemetry.lines import strip_controls
 
-_SECTION = re.compile(r"^(Capacity|Allocatable):$")
-_OTHER = re.compile(r"^[A-Z][\w ()-]{0,60}:")
+_SECTION = re.compile(r"^([Cc]apacity|[Aa]llocatable):$")
+"""In YAML they begin with a small letter."""
+_OTHER = re.compile(r"^(?:[A-Z][\w ()-]{0,60}:|[\w-]{1,60}:$)")
 _NAME = re.compile(r"^Name:\s{1,40}(\S{1,253})$")
-_AMOUNT = re.compile(r"^([a-z0-9][\w./-]{0,250}):\s{1,60}([-+]?\d[\w.]{0,40})$")
+_AMOUNT = re.compile(r"^([a-z0-9][\w./-]{0,250}):\s{1,60}\"?([-+]?\d[\w.]{0,40})\"?$")
 _FRAME = "│|┃║ \t"
 
 
@@ -59,9 +60,10 @@ def read_node_listing(text: str) -> list[NodeListing]:
             nodes.append(NodeListing(name[1], {}))
             section = None
         elif head := _SECTION.match(line):
-            if not nodes or (head[1] in nodes[-1].sections):
+            title = head[1].capitalize()
+            if not nodes or (title in nodes[-1].sections):
                 nodes.append(NodeListing("", {}))
-            section = nodes[-1].sections.setdefault(head[1], {})
+            section = nodes[-1].sections.setdefault(title, {})
         elif amount := _AMOUNT.match(line):
             if section is not None and amount_of(amount[2]) is not None:
                 section[amount[1]] = amount[2]

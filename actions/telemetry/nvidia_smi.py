@@ -46,7 +46,7 @@ def read(text: str) -> SmiReading:
         return SmiReading(error=_OTHER_FORM)
     if _LISTED.match(first):
         return _read_list(plain)
-    if is_row(first) or ("," in first and is_header(first)):
+    if is_header(first) or is_row(first):
         return read_csv(plain)
     return SmiReading(error=" ".join(plain.split())[:400] or "nvidia-smi printed nothing.")
 

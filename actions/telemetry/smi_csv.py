@@ -45,26 +45,44 @@ _KNOWN = {
 QUERY_ARGV = ("nvidia-smi", f"--query-gpu={','.join(QUERY_FIELDS)}", "--format=csv,noheader,nounits")
 
 _UNIT = re.compile(r"\s*\[[^\]]{1,20}\]$")
+_FIELD = re.compile(r"[a-z][a-z0-9_]{0,40}(?:\.[a-z0-9_]{1,40}){0,5}")
+_WORDS = frozenset({"index", "name", "uuid", "pid", "count", "pstate", "timestamp", "driver_version"})
+"""Fields that are known for what they are without a dot in them, where one stands alone."""
 _MODEL = re.compile(r"NVIDIA|Tesla|Quadro|GeForce|GRID|RTX|GTX|^[ABHLTV]\d{1,3}\b")
+_SHAPES = (
+    ("timestamp", re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d")),
+    ("uuid", re.compile(r"GPU-[0-9a-f]{4}")),
+    ("pci.bus_id", re.compile(r"[0-9A-F]{4,8}:[0-9A-F]{2}:")),
+    ("pstate", re.compile(r"P\d{1,2}$")),
+    ("name", _MODEL),
+)
+"""Columns that can be told by what stands in them."""
+_AMOUNT = re.compile(r"\d{1,9}(?:\.\d{1,9})? (?:%|MiB|W|MHz)")
 _ECC = "ecc.errors.uncorrected.volatile.total"
 
 
 def is_header(line: str) -> bool:
     """Whether a line is the header of an answer about GPUs or about processes."""
     names = _names_of(line)
-    return "index" in names or "name" in names or "uuid" in names or "pid" in names
+    if len(names) == 1:
+        return names[0] in _WORDS or ("." in names[0] and _FIELD.fullmatch(names[0]) is not None)
+    return bool(names) and all(map(_FIELD.fullmatch, names))
 
 
 def is_row(line: str) -> bool:
-    """Whether a line can be a row of a query without a header: a number, then a name."""
+    """Whether a line can be a row of a query without a header: a number and a name, a model, or amounts."""
     cells = _cells_of(line)
-    return len(cells) > 1 and cells[0].isdigit() and not cells[1][:1].isdigit() and not cells[1].startswith("[")
+    if len(cells) < 2:
+        return False
+    if cells[0].isdigit() and not cells[1][:1].isdigit() and not cells[1].startswith("["):
+        return True
+    return any(map(_shape_of, cells[:3])) or all(map(_AMOUNT.fullmatch, cells))
 
 
 def read_csv(text: str) -> SmiReading:
     """Read an answer; of a loop the newest row of each GPU.
 
-    Without a header the columns are those of a usual query with so many; of another one only index and name are known.
+    Without a header the columns are those of a usual query with so many; of another one those whose shape tells them.
     """
     lines = [line for line in text.splitlines() if line.strip()]
     names, heads = list(QUERY_FIELDS), list[str]()
@@ -77,16 +95,40 @@ def read_csv(text: str) -> SmiReading:
     rows = [dict(zip(names, _cells_of(line), strict=False)) for line in lines]
     if "pid" in names:
         return SmiReading(processes=tuple(_process_of(row) for row in rows if row["pid"].isdigit()), rows=kept)
-    newest = {gpu.index: gpu for gpu in (_gpu_of(row, position) for position, row in enumerate(rows))}
-    return SmiReading(gpus=tuple(newest.values()), rows=kept)
+    if not _NAMING.intersection(names):
+        return SmiReading(rows=kept)
+    newest = {_key_of(row, position): row for position, row in enumerate(rows)}
+    return SmiReading(gpus=tuple(_gpu_of(row, place) for place, row in enumerate(newest.values())), rows=kept)
+
+
+_NAMING = frozenset({"index", "uuid", "pci.bus_id", "name", "utilization.gpu", "memory.used"})
+"""Columns that say which GPU a row is about, or how it is: without any of them rows are all that there is."""
+
+
+def _key_of(row: dict[str, str], position: int) -> tuple[str, str]:
+    """What tells the rows of a loop apart; where nothing does, each is another GPU."""
+    for name in ("index", "uuid", "pci.bus_id"):
+        if row.get(name):
+            return name, row[name]
+    return "", str(position)
 
 
 def _names_without_header(cells: list[str]) -> list[str]:
-    """What the columns of a first row may be: of a usual query about GPUs, or about processes."""
+    """What the columns of a first row may be: of a usual query about GPUs, about processes, or told by their shape."""
+    shapes = [_shape_of(cell) for cell in cells]
     known = _KNOWN.get(len(cells))
-    if known is None and len(cells) < 5 and not _MODEL.search(cells[1]):
+    if known is not None and shapes[:2] == ["", "name"]:
+        return list(known)
+    if "name" not in shapes and len(cells) < 5 and cells[0].isdigit():
         return ["pid", "process_name", "used_gpu_memory"]
-    return list(known or QUERY_FIELDS[:2])
+    first = next((place for place, shape in enumerate(shapes) if shape != "timestamp"), 0)
+    if cells[first].isdigit():
+        shapes[first] = "index"
+    return [shape or f"column {place}" for place, shape in enumerate(shapes)]
+
+
+def _shape_of(cell: str) -> str:
+    return next((name for name, shape in _SHAPES if shape.search(cell)), "")
 
 
 def _names_of(line: str) -> list[str]:
@@ -107,8 +149,8 @@ def _gpu_of(row: dict[str, str], position: int) -> Gpu:
         fan_pct=count_of(row.get("fan.speed")),
         temp_c=count_of(row.get("temperature.gpu")),
         perf=word_of(row.get("pstate")),
-        power_w=amount_of(row.get("power.draw")),
-        power_cap_w=amount_of(row.get("power.limit")),
+        power_w=_first_amount(row, "power.draw", "power.draw.instant", "power.draw.average"),
+        power_cap_w=_first_amount(row, "power.limit", "enforced.power.limit"),
         mem_used_mib=count_of(row.get("memory.used")),
         mem_total_mib=count_of(row.get("memory.total")),
         util_pct=count_of(row.get("utilization.gpu")),
@@ -118,9 +160,13 @@ def _gpu_of(row: dict[str, str], position: int) -> Gpu:
     )
 
 
+def _first_amount(row: dict[str, str], *names: str) -> float | None:
+    return next((amount for name in names if (amount := amount_of(row.get(name))) is not None), None)
+
+
 def _process_of(row: dict[str, str]) -> SmiProcess:
     return SmiProcess(
-        gpu=count_of(row.get("gpu_index")) or 0,
+        gpu=count_of(row.get("gpu_index")),
         pid=int(row["pid"]),
         type="C",
         name=row.get("process_name", row.get("name", "")),

@@ -10,8 +10,8 @@ import re
 
 from actions.telemetry.smi_reading import SmiReading, SmiRows
 
-_HEADER = re.compile(r"^#\s{0,8}(gpu\s.{1,400})$")
-_UNITS = re.compile(r"^#\s{0,8}(Idx\s.{1,400})$")
+_HEADER = re.compile(r"^#\s{0,8}((?:Date\s{1,16})?(?:Time\s{1,16})?gpu\s.{1,400})$")
+_UNITS = re.compile(r"^#\s{0,8}((?:YYYYMMDD\s{1,16})?(?:HH:MM:SS\s{1,16})?Idx\s.{1,400})$")
 
 
 def is_monitor(line: str) -> bool:
@@ -31,6 +31,6 @@ def read_monitor(text: str) -> SmiReading:
             units = units or tuple(unit[1].split())
         elif columns and line and not line.startswith("#"):
             row = line.split(maxsplit=len(columns) - 1)
-            if len(row) == len(columns) and row[0].isdigit():
+            if len(row) == len(columns) and row[columns.index("gpu")].isdigit():
                 cells.append(tuple(row))
     return SmiReading(rows=SmiRows(columns, units, tuple(cells)))

@@ -62,7 +62,8 @@ class MigDevice(msgspec.Struct, frozen=True, gc=False):
 class SmiProcess(msgspec.Struct, frozen=True, gc=False):
     """One process on one GPU. In a container the list is often empty, or shows PIDs of the host."""
 
-    gpu: int
+    gpu: int | None
+    """Its index; `None` where a query named it otherwise, or not at all."""
     pid: int
     type: str = ""
     """`C` compute, `G` graphics, `C+G`, `M` MPS."""

@@ -24,7 +24,8 @@ _TOP = re.compile(
 _LOW = re.compile(
     r"^\|\s{0,4}(?P<fan>\S{1,6})\s{1,8}(?P<temp>\S{1,6})\s{1,8}(?P<perf>P\d{1,2}|ERR!|N/A)\s{1,24}"
     r"(?P<power>\S{1,10})\s{0,4}/\s{0,4}(?P<cap>\S{1,10})\s{0,4}\|"
-    r"\s{0,24}(?:(?P<used>\d{1,9})MiB\s{0,4}/\s{0,4}(?P<total>\d{1,9})MiB|\S{1,10}(?:\s{0,4}/\s{0,4}\S{1,10})?)\s{0,4}\|"
+    r"\s{0,24}(?:(?P<used>\d{1,9})MiB\s{0,4}/\s{0,4}(?P<total>\d{1,9})MiB"
+    r"|Not Supported|\S{1,10}(?:\s{0,4}/\s{0,4}\S{1,10})?)\s{0,16}\|"
     r"\s{0,12}(?P<util>\S{1,8})\s{1,12}(?P<mode>\S{1,24}(?: \S{1,24})?)?"
 )
 _MIG_MODE = re.compile(r"^\|\s{1,60}\|\s{1,40}\|\s{1,30}(?P<mode>Enabled\*?|Disabled\*?|N/A|ERR!)\s{0,4}\|")

@@ -57,6 +57,7 @@ def nccl_document(reading: NcclReading | NccomReading) -> Json:
         "avg_bus_bandwidth": average,
         "peak_busbw": value_of(reading.peak_busbw),
         "mean_of_rows": _mean(reading),
+        "table_complete": _is_complete(reading),
         "is_checked": reading.is_checked,
         "error": redact(reading.error) or None,
     }
@@ -120,11 +121,22 @@ def _mean(reading: NcclReading) -> float | str | None:
     return value_of(round(sum(known) / len(known), 4)) if known else None
 
 
+def _is_complete(reading: NcclReading) -> bool:
+    """Whether the printed average is of the rows that are there, as far as its few digits tell."""
+    known = [way.busbw for row in reading.rows for way in (row.out_of_place, row.in_place)]
+    average = reading.avg_bus_bandwidth
+    return (
+        bool(known)
+        and average is not None
+        and math.isclose(sum(known) / len(known), average, rel_tol=2e-3, abs_tol=6e-3)
+    )
+
+
 def _form_of(reading: SmiReading) -> str:
     """`nvidia-smi-table` and so on; `nvidia-smi` alone where it gave no answer."""
     form = reading.form
     if reading.rows is not None:
-        form = "dmon" if reading.rows.units else "csv"
+        form = ("pmon" if "pid" in reading.rows.columns else "dmon") if reading.rows.units else "csv"
     return f"nvidia-smi-{form}" if form else "nvidia-smi"
 
 

@@ -11,7 +11,7 @@ from actions.telemetry.lines import PrefixReader, strip_controls
 from actions.telemetry.nccl import NcclReader, NcclReading, read_nccl
 from actions.telemetry.nccom import NccomReader, NccomReading
 from actions.telemetry.neuron_ls import NeuronListing, read_neuron_ls
-from actions.telemetry.neuron_monitor import NeuronReport, read_monitor_line
+from actions.telemetry.neuron_monitor import NeuronReport, read_monitor_line, read_records
 from actions.telemetry.neuron_top import NeuronScreen, is_top, read_neuron_top
 from actions.telemetry.node_listing import NodeListing, is_node_listing, read_node_listing
 from actions.telemetry.nvidia_smi import read as read_smi
@@ -174,8 +174,9 @@ class SavedNeuron:
         """At the end: the last record, or what the screen or the list showed."""
         self._read(self._assembler.flush())
         text = "\n".join(self._rest)
-        if self._last is None and (report := read_monitor_line(" ".join(text.split()))):
-            self._note(report)
+        if self._last is None:
+            for report in read_records(text):
+                self._note(report)
         if self._last is not None:
             return self._last
         return read_neuron_top(text) if is_top(text) else read_neuron_ls(text)
@@ -209,5 +210,7 @@ class SavedEfa:
 
     def reading(self) -> EfaReading | list[NodeListing]:
         """At the end: the adapters, or the nodes."""
-        text = self._text.text
+        unwrapper = Unwrapper()
+        lines = [line for line in map(unwrapper.unwrap, self._text.text.splitlines()) if line is not None]
+        text = "\n".join(line for line, _ in lines)
         return read_node_listing(text) if is_node_listing(text) else read_fi_info(text)
