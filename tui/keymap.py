@@ -14,7 +14,7 @@ from actions.base.yamldoc import Document, load_documents, read_input
 from actions.command.parse import parse_line
 from actions.command.registry import nearest_hint
 from actions.script.keynames import is_key
-from tui.keys import KEYS
+from tui.keys import KEYS, Context, Key
 from tui.live.keymap import Keymap
 
 FILE_NAME = "keys.yaml"
@@ -40,12 +40,14 @@ def load_keymap(path: Path | None = None) -> Keymap:
     for key in top:
         if key not in _TOP:
             raise document.error(InputError, f"unknown key {key!r}.", key, hint=nearest_hint(key, _TOP))
-    return Keymap(_moved(document), _lines(document))
+    keymap = Keymap(_moved(document), _lines(document))
+    _refuse_clashes(document, keymap)
+    return keymap
 
 
 def key_ids() -> Iterable[str]:
-    """The id of every row of the table."""
-    return (f"{row.context.name.lower()}.{row.does}" for row in KEYS)
+    """The id of every row of the table whose keys can be moved; enter is the tables' own."""
+    return (row.id for row in KEYS if row.does != "enter")
 
 
 def _moved(document: Document) -> dict[str, str]:
@@ -70,6 +72,26 @@ def _lines(document: Document) -> dict[str, str]:
             raise document.error(InputError, error.message, "own", key, hint=error.hint) from error
         found[key] = str(line)
     return found
+
+
+def _refuse_clashes(document: Document, keymap: Keymap) -> None:
+    """No key may mean two things in one place; the one that was not moved would be lost without a word."""
+    taken: dict[tuple[Context, str], Key] = {}
+    for row in KEYS:
+        moved = keymap.moved.get(row.id)
+        for key in moved.split(",") if moved else row.keys:
+            other = taken.setdefault((row.context, key), row)
+            if other is not row:
+                culprit = row if moved else other
+                said = f"{key!r} would mean {other.id} and {row.id}."
+                raise document.error(InputError, said, "move", culprit.id, hint="Move the other one as well.")
+    for key in keymap.lines:
+        row_taken = next(
+            (row for (place, name), row in taken.items() if name == key and place is not Context.PANES), None
+        )
+        if row_taken is not None:
+            said = f"{key!r} is the key of {row_taken.id}."
+            raise document.error(InputError, said, "own", key, hint="Take another key, or move that one.")
 
 
 def _section(document: Document, name: str) -> dict[str, Any]:

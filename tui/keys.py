@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from actions.command.parse import parse_line
+from tui.live.keymap import NO_CHANGES, Keymap
 
 
 class Context(enum.StrEnum):
@@ -45,6 +46,11 @@ class Key:
     in_footer: bool = False
 
     @property
+    def id(self) -> str:
+        """What it is called in the operator's keymap: `pods.shell`."""
+        return f"{self.context.name.lower()}.{self.does}"
+
+    @property
     def is_aside(self) -> bool:
         """Whether it is a matter of the screen alone, and so no command."""
         return self.does in ASIDES
@@ -78,7 +84,7 @@ KEYS: tuple[Key, ...] = (
     _open("8", "events"),
     _open("9", "cost"),
     _open("0", "runs"),
-    Key(Context.EVERYWHERE, ("enter",), "enter", "open", in_footer=True),
+    Key(Context.EVERYWHERE, ("enter",), "enter", "open"),
     Key(Context.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
     Key(Context.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
     Key(Context.EVERYWHERE, ("question_mark", "f1"), "help", "help", in_footer=True),
@@ -109,18 +115,18 @@ KEYS: tuple[Key, ...] = (
     Key(Context.CHARTS, ("m",), "chart", "next curve", in_footer=True),
     Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
     Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
-    Key(Context.RUN, ("R",), "resume", "resume"),
+    Key(Context.RUN, ("R",), "resume", "resume", in_footer=True),
     Key(Context.RUN, ("f",), "forward", "forward"),
-    Key(Context.RUN, ("o",), "results", "results"),
+    Key(Context.RUN, ("o",), "results", "results", in_footer=True),
     Key(Context.RUN, ("p",), "pause", "pause"),
     Key(Context.RUN, ("u",), "unpause", "go on"),
     Key(Context.RUN, ("c",), "cancel", "cancel", in_footer=True),
-    Key(Context.RUN, ("P",), "park", "park"),
+    Key(Context.RUN, ("P",), "park", "park", in_footer=True),
     Key(Context.RUN, ("T",), "teardown", "teardown", in_footer=True),
     Key(Context.RUNS, ("a",), "approve", "approve", in_footer=True),
     Key(Context.RUNS, ("u",), "resume", "resume", in_footer=True),
-    Key(Context.RUNS, ("c",), "cancel", "cancel"),
-    Key(Context.RUNS, ("P",), "park", "park"),
+    Key(Context.RUNS, ("c",), "cancel", "cancel", in_footer=True),
+    Key(Context.RUNS, ("P",), "park", "park", in_footer=True),
     Key(Context.RUNS, ("T",), "teardown", "teardown", in_footer=True),
 )
 
@@ -132,13 +138,39 @@ WIDGET_KEYS: dict[Context, tuple[tuple[str, str], ...]] = {
 """What the widgets of a pane understand by themselves, for the footer: key and label."""
 
 
-_UNFILTERED = (Context.RUN, Context.CHARTS)
-"""Panes with nothing to narrow."""
+_WITHOUT_FILTER = (Context.RUN, Context.CHARTS, Context.LOGS)
+"""Panes with nothing to narrow, or with a search of their own under that key."""
+
+
+ENTERED = {
+    Context.NODES: "pods",
+    Context.PODS: "log",
+    Context.BLUEPRINTS: "launch",
+    Context.RUNS: "open",
+    Context.RUN: "log",
+    Context.ACCELERATORS: "log",
+}
+"""What enter leads to, in the panes that have something inside."""
 
 
 def keys_of(context: Context) -> Iterator[Key]:
     """The rows of one context, in the table's order."""
     return (key for key in KEYS if key.context is context)
+
+
+def names_of(row: Key, keymap: Keymap = NO_CHANGES) -> tuple[str, ...]:
+    """The keys of a row, as people write them: the operator's own where they were moved."""
+    moved = keymap.moved.get(row.id)
+    return tuple(shown_name(name) for name in (moved.split(",") if moved else row.keys))
+
+
+def name_of(context: Context, does: str, keymap: Keymap = NO_CHANGES) -> str:
+    """The first key of what a context's row does.
+
+    Raises:
+        StopIteration: The table has no such row.
+    """
+    return names_of(next(row for row in keys_of(context) if row.does == does), keymap)[0]
 
 
 def shown_name(key: str) -> str:
@@ -157,20 +189,25 @@ def explanation(key: Key) -> str:
     if key.is_aside:
         return ASIDES[key.does]
     call = parse_line(key.does)
-    return (
-        f"{call.command.title}: {' '.join(str(v) for v in call.values().values())}."
-        if call.values()
-        else (f"{call.command.title}. {call.command.help}")
-    )
+    title = call.command.title
+    if call.values():
+        return f"{title}: {' '.join(str(value) for value in call.values().values())}."
+    return f"{title}{'' if title.endswith('?') else '.'} {call.command.help}"
 
 
-def footer(context: Context) -> tuple[tuple[str, str], ...]:
-    """Key and label of what the footer shows while a pane of `context` has the focus, the pane's own keys first."""
-    rows = dict.fromkeys([*keys_of(context), *keys_of(Context.EVERYWHERE)])
+def footer(context: Context, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
+    """Key and label of what the footer may show while a pane of `context` has the focus, the pane's own keys first."""
     own = WIDGET_KEYS.get(context, ())
-    taken = {name for name, _ in own} | ({"/"} if context in _UNFILTERED else set())
-    shown = ((shown_name(row.keys[0]), row.label) for row in rows if row.in_footer)
-    return (*own, *(pair for pair in shown if pair[0] not in taken))
+    entered = ENTERED.get(context)
+    inside = [(name_of(Context.EVERYWHERE, "enter"), entered)] if entered else []
+    rows = [(row, (names_of(row, keymap)[0], row.label)) for row in KEYS if row.in_footer]
+    special = [shown for row, shown in rows if row.context is context]
+    common = [
+        shown
+        for row, shown in rows
+        if row.context is Context.EVERYWHERE and not (row.does == "filter-line" and context in _WITHOUT_FILTER)
+    ]
+    return (*own, *special, *inside, *common)
 
 
 _HEAD = """\
@@ -180,7 +217,8 @@ Made from the table in `tui/keys.py`; the same keys are under `?`.
 
 Keys of your own are in `~/.config/eksml-tui/keys.yaml`. `move` gives other keys to what is in the tables below: the
 name is the table's first word (`everywhere`, `panes`, `pods` …), a point, and the command. `own` gives keys to lines
-as typed after `:`; they work everywhere. A mistake is named with file, line and column, and nothing starts.
+as typed after `:`; they work everywhere. Footer and help show them. A mistake, or a key that would mean two things in
+one place, is named with file, line and column, and nothing starts.
 
 ```yaml
 move: {pods.shell: S, everywhere.zoom: f5}
@@ -198,7 +236,7 @@ def keys_page() -> str:
             continue
         parts.append(f"## {context.value.capitalize()}\n\n| Key | Does | Command |\n| --- | --- | --- |")
         for row in rows:
-            names = ", ".join(f"`{shown_name(name)}`" for name in row.keys)
+            names = ", ".join(f"`{name}`" for name in names_of(row))
             typed = "" if row.is_aside else f"`:{row.does}`"
             parts.append(f"| {names} | {explanation(row)} | {typed} |")
         parts.append("")
@@ -213,7 +251,7 @@ MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
     ((",", ".", "R"), "Order by the previous, the next column, the other way round (tables)."),
     (("/", "n", "N"), "Search, next match, previous match (logs, texts)."),
     (("&",), "Only matching lines (logs)."),
-    (("s", "W", "T", "P"), "Follow, wrap, time, pod (logs)."),
+    (("s", "W", "T", "P"), "Follow, wrap (also texts), time, pod (logs)."),
     (("L", "E"), "Logarithmic axis, smoothing (charts)."),
     (("esc esc",), "Leave a shell."),
 )

@@ -17,3 +17,7 @@ class Keymap:
 
     moved: Mapping[str, str] = field(default_factory=dict)
     lines: Mapping[str, str] = field(default_factory=dict)
+
+
+NO_CHANGES = Keymap()
+"""The keys as they are shipped."""

@@ -12,20 +12,34 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from tui.present.cells import Cells, Span, Tone
+from tui.present.paragraphs import Row, rows_of
 from tui.widgets.lines import Lines
 from tui.widgets.steering import SteeredWidget
 
-_HINT = (Span(" esc back   / search   n N next, previous   g G ends", Tone.MUTED),)
+_HINT = (Span(" esc back   / search   n N next, previous   g G ends   W wrap", Tone.MUTED),)
 
 
 class TextView(SteeredWidget, can_focus=True):
-    """Lines of plain text with a scroll position and a search."""
+    """Lines of plain text with a scroll position and a search. Long lines are wrapped, or cut."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("W", "wrap", "wrap", id="text.wrap", show=False)]
 
     def __init__(self, text: str) -> None:
         super().__init__()
-        self._lines = text.splitlines() or [""]
+        self._lines = [line.expandtabs(4) for line in text.splitlines()] or [""]
+        self._rows: list[Row] = []
+        self._is_wrapped = True
         self._top = 0
         self._needle = ""
+
+    def on_resize(self) -> None:
+        """Wrap for the new width; the first line that is seen stays the first."""
+        self._lay_out()
+
+    def action_wrap(self) -> None:
+        """Wrap long lines, or cut them."""
+        self._is_wrapped = not self._is_wrapped
+        self._lay_out()
 
     def search(self, needle: str) -> int:
         """Mark every occurrence of `needle`, case ignored, and go to the first from here on.
@@ -34,7 +48,7 @@ class TextView(SteeredWidget, can_focus=True):
             How many lines hold it.
         """
         self._needle = needle.lower()
-        found = [index for index, line in enumerate(self._lines) if self._needle and self._needle in line.lower()]
+        found = self._found()
         if found:
             self._top = next((index for index in found if index >= self._top), found[0])
         self._clamp()
@@ -42,7 +56,7 @@ class TextView(SteeredWidget, can_focus=True):
 
     def next_match(self, direction: int) -> None:
         """Go to the next line that holds the search text, or the previous one for a negative direction."""
-        found = [index for index, line in enumerate(self._lines) if self._needle and self._needle in line.lower()]
+        found = self._found()
         if direction > 0:
             found = [index for index in found if index > self._top] or found
             self._top = found[0] if found else self._top
@@ -58,27 +72,41 @@ class TextView(SteeredWidget, can_focus=True):
 
     def jump(self, *, to_end: bool) -> None:
         """Scroll to an end."""
-        self._top = len(self._lines) if to_end else 0
+        self._top = len(self._rows) if to_end else 0
         self._clamp()
 
     def render_line(self, y: int) -> Strip:
-        """One line of the text, occurrences of the search text marked."""
+        """One row of the text, occurrences of the search text marked."""
         index = self._top + y
-        line = self._lines[index] if index < len(self._lines) else ""
-        body = self.paint(self._marked(line), self.size.width - 1)
-        rail = self.rail_segment(y, top=self._top, count=len(self._lines), height=self.size.height)
+        body = self.paint(self._marked(self._rows[index]) if index < len(self._rows) else (), self.size.width - 1)
+        rail = self.rail_segment(y, top=self._top, count=len(self._rows), height=self.size.height)
         return Strip([*body, rail], self.size.width)
 
-    def _marked(self, line: str) -> Cells:
-        text = line.expandtabs(4)
+    def _marked(self, row: Row) -> Cells:
+        text = row.text
         if not self._needle or self._needle not in text.lower():
-            tone = Tone.STRONG if text and not text.startswith((" ", "-")) else Tone.PLAIN
-            return (Span(text, tone),)
+            line = self._lines[row.line]
+            is_heading = bool(line) and not line.startswith((" ", "-"))
+            return (Span(text, Tone.STRONG if is_heading else Tone.PLAIN),)
         parts = re.split(f"({re.escape(self._needle)})", text, flags=re.IGNORECASE)
         return tuple(Span(part, Tone.ACCENT if n % 2 else Tone.PLAIN) for n, part in enumerate(parts) if part)
 
+    def _found(self) -> list[int]:
+        """The first row of every line that holds the search text."""
+        if not self._needle:
+            return []
+        lines = {at for at, line in enumerate(self._lines) if self._needle in line.lower()}
+        starts = {row.line: at for at, row in reversed(list(enumerate(self._rows)))}
+        return sorted(starts[line] for line in lines if line in starts)
+
+    def _lay_out(self) -> None:
+        line = self._rows[self._top].line if self._top < len(self._rows) else 0
+        self._rows = rows_of(self._lines, self.size.width - 1 if self._is_wrapped else 0)
+        self._top = next((at for at, row in enumerate(self._rows) if row.line == line), 0)
+        self._clamp()
+
     def _clamp(self) -> None:
-        self._top = max(0, min(self._top, len(self._lines) - self.size.height))
+        self._top = max(0, min(self._top, len(self._rows) - self.size.height))
         self.refresh()
 
 

@@ -24,7 +24,7 @@ from tui.widgets.lines import Lines
 _WORK = "accelerators"
 
 COLUMNS: tuple[Column[DeviceRow], ...] = (
-    Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30),
+    Column("worker", "WORKER", lambda row: row.worker, width=10, flex=1, limit=30, keeps_ends=True),
     Column("gpu", "DEV", accelerators.index_cell, width=4, align="right", sort_key=lambda row: row.key),
     Column("load", "BUSY", accelerators.load_cell, width=13, sort_key=accelerators.load_key),
     Column("memory", "MEMORY", accelerators.memory_cell, width=16),

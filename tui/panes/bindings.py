@@ -17,7 +17,5 @@ def bindings_of(context: Context) -> list[BindingType]:
         if row.does == "enter":
             continue  # the focused widget says what was chosen
         action = f"screen.{row.does.replace('-', '_')}" if row.is_aside else f"screen.carry({row.does!r})"
-        bindings.append(
-            Binding(",".join(row.keys), action, row.label, id=f"{context.name.lower()}.{row.does}", show=False)
-        )
+        bindings.append(Binding(",".join(row.keys), action, row.label, id=row.id, show=False))
     return bindings

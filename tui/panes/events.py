@@ -16,9 +16,9 @@ from tui.widgets.columns import Column
 
 COLUMNS: tuple[Column[EventFacts], ...] = (
     Column("time", "TIME", events.time_cell, width=8, sort_key=lambda event: event.last_seen_at),
-    Column("type", "TYPE", events.type_cell, width=9),
-    Column("reason", "REASON", lambda event: event.reason, width=14, flex=1, limit=24),
-    Column("object", "OBJECT", events.object_cell, width=20, flex=2, limit=50, drop=2),
+    Column("type", "TYPE", events.type_cell, width=7, drop=4),
+    Column("reason", "REASON", events.reason_cell, width=16, flex=1, limit=24),
+    Column("object", "OBJECT", events.object_cell, width=20, flex=4, limit=50, drop=2, keeps_ends=True),
     Column("count", "COUNT", events.count_cell, width=5, align="right", drop=3, sort_key=lambda event: event.count),
     Column("message", "MESSAGE", events.message_cell, width=20, flex=6),
 )

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 COLUMNS: tuple[Column[PodFacts], ...] = (
     Column("namespace", "NAMESPACE", lambda pod: pod.namespace, width=11, drop=4),
-    Column("name", "NAME", lambda pod: pod.name, width=24, flex=3, limit=60),
+    Column("name", "NAME", lambda pod: pod.name, width=24, flex=3, limit=60, keeps_ends=True),
     Column("ready", "READY", pods.ready_cell, width=5),
     Column("status", "STATUS", pods.status_cell, width=12, flex=1, limit=26),
     Column(

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
-from tui.keys import Context
+from tui.keys import Context, name_of
 from tui.live.desk import RUNS, Desk
 from tui.panes.bindings import bindings_of
 from tui.panes.pane import Pane
@@ -15,8 +15,6 @@ from tui.present.cells import Span, Tone
 from tui.present.subject import Subject
 from tui.widgets.lines import Lines
 from tui.widgets.stage_rail import StageRail
-
-_NO_RUN = ((Span("No run yet. Press 3 for the blueprints, 0 for runs that were.", Tone.MUTED),),)
 
 
 class RunPane(Pane):
@@ -31,7 +29,12 @@ class RunPane(Pane):
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk)
-        self._heading = Lines(_NO_RUN, classes="totals")
+        keymap = desk.settings.keymap
+        there = [name_of(Context.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
+        text = f"No run yet. Press {there[0]} for the blueprints, {there[1]} for runs that were."
+        self._no_run = ((Span(text, Tone.MUTED),),)
+        self._keys = {does: name_of(Context.RUN, does, keymap) for does in ("approve", "park", "teardown")}
+        self._heading = Lines(self._no_run, classes="totals")
         self._rail = StageRail()
         self._detail = Lines(classes="stage-detail")
 
@@ -46,14 +49,14 @@ class RunPane(Pane):
         self.show_health(self.desk.supervisor.health(RUNS))
         view = self.desk.runs.view
         if view is None:
-            self._heading.show(_NO_RUN)
+            self._heading.show(self._no_run)
             self._rail.show(())
             self._detail.show(())
             return
         now = self.desk.clock.now().timestamp()
         self.border_title = view.id
         self._heading.show(run.run_heading(view, now=now, width=self.size.width - 2))
-        self._rail.show(run.rail_of(view, now=now))
+        self._rail.show(run.rail_of(view, now=now, approve_key=self._keys["approve"]))
         self._show_detail()
 
     def point_at(self, of: str) -> None:
@@ -96,4 +99,8 @@ class RunPane(Pane):
         if view is None or stage is None:
             return
         now = self.desk.clock.now().timestamp()
-        self._detail.show([*run.stage_detail(stage, now=now, width=self.size.width - 6), *run.ending_lines(view)])
+        keys, width = self._keys, self.size.width - 6
+        detail = run.stage_detail(stage, now=now, width=width, approve_key=keys["approve"])
+        cost = self.desk.fleet_cost()
+        idle = run.idle_lines(view, cost, park_key=keys["park"], teardown_key=keys["teardown"], width=width)
+        self._detail.show([*detail, *run.ending_lines(view), *idle])

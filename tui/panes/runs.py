@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from actions.run.reader import RunSummary
-from tui.keys import Context
+from tui.keys import Context, name_of
 from tui.live.desk import RUNS, Desk
 from tui.panes.bindings import bindings_of
 from tui.panes.table_pane import TablePane
@@ -39,10 +39,11 @@ class RunsPane(TablePane[RunSummary]):
     BINDINGS: ClassVar = bindings_of(Context.RUNS)
     NOUN = "runs"
     SORT = "age"
-    EMPTY = "No run yet: press 3 for the blueprints."
 
     def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, columns_of(desk), key=lambda run: run.id, search=runs.search_text)
+        key = name_of(Context.EVERYWHERE, "open blueprints", desk.settings.keymap)
+        empty = f"No run yet: press {key} for the blueprints."
+        super().__init__(desk, columns_of(desk), key=lambda run: run.id, search=runs.search_text, empty=empty)
         self._shown = -1
 
     def pull(self) -> None:

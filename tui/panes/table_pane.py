@@ -32,6 +32,7 @@ class TablePane(Pane, Generic[RowT]):
         *,
         key: Callable[[RowT], str],
         search: Callable[[RowT], str],
+        empty: str = "",
     ) -> None:
         super().__init__(desk)
         self._columns = tuple(columns)
@@ -42,7 +43,7 @@ class TablePane(Pane, Generic[RowT]):
             noun=self.NOUN,
             sort=self.SORT,
             reverse=self.IS_REVERSED,
-            empty=self.EMPTY,
+            empty=empty or self.EMPTY,
         )
 
     def compose(self) -> ComposeResult:

@@ -40,6 +40,9 @@ Cells: TypeAlias = tuple[Span, ...]
 CellValue: TypeAlias = str | Span | Cells
 """What a column's function may return."""
 
+_LEAST_ENDS = 9
+"""In fewer columns the two ends of a text say nothing."""
+
 
 def cells_of(value: CellValue) -> Cells:
     """Normalise what a column's function returned."""
@@ -96,6 +99,16 @@ def fit(value: CellValue, width: int, *, align_right: bool = False) -> Cells:
         pad = (Span(" " * missing),)
         return pad + cells if align_right else cells + pad
     return cells if missing == 0 else _cut(cells, width)
+
+
+def fit_ends(text: str, width: int) -> Cells:
+    """Cut or pad to exactly `width` terminal columns, cut in the middle: names of pods differ at their end."""
+    over = cell_len(text) - width
+    if over <= 0 or width < _LEAST_ENDS:
+        return fit(text, width)
+    head = set_cell_size(text, (width - 1) // 2)
+    tail = text[len(text) - (width - 1 - (width - 1) // 2) :]
+    return fit(f"{head}…{tail}", width)
 
 
 def _cut(cells: Cells, width: int) -> Cells:

@@ -46,11 +46,16 @@ def time_cell(event: EventFacts) -> CellValue:
     return Span(clock_of(round(event.last_seen_at * 1e9))[:8], Tone.MUTED)
 
 
-def type_cell(event: EventFacts) -> Cells:
-    """A glyph with the word: a warning is seen without colour."""
+def type_cell(event: EventFacts) -> CellValue:
+    """The word."""
+    return Span(event.type, Tone.MUTED if event.type == "Normal" else Tone.WARN)
+
+
+def reason_cell(event: EventFacts) -> Cells:
+    """A glyph before the reason: a warning is seen without colour, and where there is no room for its type."""
     if event.type == "Normal":
-        return (Span("· ", Tone.MUTED), Span(event.type, Tone.MUTED))
-    return (Span("▲ ", Tone.WARN), Span(event.type, Tone.WARN))
+        return (Span("· ", Tone.MUTED), Span(event.reason))
+    return (Span("▲ ", Tone.WARN), Span(event.reason, Tone.WARN))
 
 
 def object_cell(event: EventFacts) -> str:

@@ -3,33 +3,45 @@
 from __future__ import annotations
 
 from actions.command.registry import COMMANDS
-from tui.keys import MOVEMENT, Context, Key, explanation, keys_of, shown_name
+from tui.keys import MOVEMENT, Context, Key, explanation, keys_of, names_of, shown_name
+from tui.live.keymap import NO_CHANGES, Keymap
 
-_KEY_WIDTH = 22
+_KEY_WIDTH = 12
+_USAGE_WIDTH = 44
 
 
-def help_page(focused: Context) -> str:
-    """Plain text; headings stand at the margin."""
+def help_page(focused: Context, keymap: Keymap = NO_CHANGES) -> str:
+    """Plain text; headings stand at the margin. Keys are the operator's own where they were moved."""
     order = [focused, Context.EVERYWHERE, Context.PANES, *(c for c in Context if c is not focused)]
-    sections = [_section(context) for context in dict.fromkeys(order)]
-    commands = ["Commands, typed after :", *(f"  {c.usage():<44} {c.help}" for c in COMMANDS)]
-    return "\n\n".join(section for section in [*sections, _movement(), "\n".join(commands)] if section)
+    sections = [_section(context, keymap) for context in dict.fromkeys(order)]
+    commands = ["Commands, typed after :", *(_row(c.usage(), c.help, _USAGE_WIDTH) for c in COMMANDS)]
+    return "\n\n".join(part for part in [_own(keymap), *sections, _movement(), "\n".join(commands)] if part)
 
 
-def _section(context: Context) -> str:
+def _section(context: Context, keymap: Keymap) -> str:
     rows = list(keys_of(context))
     if not rows:
         return ""
     title = context.value if context in (Context.EVERYWHERE, Context.PANES) else f"In the {context} pane"
-    return "\n".join([title[:1].upper() + title[1:], *(_line(row) for row in rows)])
+    return "\n".join([title[:1].upper() + title[1:], *(_line(row, keymap) for row in rows)])
 
 
-def _line(row: Key) -> str:
-    names = " ".join(shown_name(name) for name in row.keys)
-    return f"  {names:<{_KEY_WIDTH}} {explanation(row)}"
+def _own(keymap: Keymap) -> str:
+    if not keymap.lines:
+        return ""
+    rows = (_row(shown_name(key), f":{line}", _KEY_WIDTH) for key, line in keymap.lines.items())
+    return "\n".join(["Keys of your own", *rows])
+
+
+def _line(row: Key, keymap: Keymap) -> str:
+    was = f" (was {shown_name(row.keys[0])})" if row.id in keymap.moved else ""
+    return _row(" ".join(names_of(row, keymap)), f"{explanation(row)}{was}", _KEY_WIDTH)
 
 
 def _movement() -> str:
-    return "\n".join(
-        ["In tables, logs and texts", *(f"  {' '.join(names):<{_KEY_WIDTH}} {does}" for names, does in MOVEMENT)]
-    )
+    rows = (_row(" ".join(names), does, _KEY_WIDTH) for names, does in MOVEMENT)
+    return "\n".join(["In tables, logs and texts", *rows])
+
+
+def _row(name: str, text: str, width: int) -> str:
+    return f"  {name:<{width}}  {text}"

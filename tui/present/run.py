@@ -5,6 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 
+from actions.fleet.cost import FleetCost
 from actions.run.records import Action, CheckResult, Finding, PlanOffer
 from actions.run.view import RunState, RunView, StageState, StageView
 from tui.present.cells import Cells, Span, Tone, width_of
@@ -57,25 +58,27 @@ TEARDOWN_PREFIX = "teardown:"
 """Before the id of a teardown's step where stages and steps share a rail."""
 
 
-def rail_of(view: RunView, *, now: float) -> list[StageLine]:
+def rail_of(view: RunView, *, now: float, approve_key: str = "a") -> list[StageLine]:
     """The stages, and below them the steps of a teardown.
 
     Args:
         view: The run.
         now: Seconds since the epoch.
+        approve_key: What is to be pressed where a plan waits.
     """
-    stages = [_line(stage, stage.id, _LOOKS[stage.state], now) for stage in view.stages]
+    asks = f"press {approve_key} to approve"
+    stages = [_line(stage, stage.id, _LOOKS[stage.state], now, asks=asks) for stage in view.stages]
     for step in view.teardown:
         look = StageLook.UNDOING if step.state is StageState.RUNNING else _LOOKS[step.state]
         stages.append(_line(step, f"{TEARDOWN_PREFIX}{step.id}", look, now))
     return stages
 
 
-def _line(stage: StageView, key: str, look: StageLook, now: float) -> StageLine:
+def _line(stage: StageView, key: str, look: StageLook, now: float, *, asks: str = "") -> StageLine:
     elapsed = None if stage.started_at is None else max(0.0, (stage.ended_at or now) - stage.started_at)
     expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
     is_told = stage.state in (StageState.RUNNING, StageState.FAILED)
-    note = "press a to approve" if look is StageLook.WAITING else stage.message if is_told else ""
+    note = asks if look is StageLook.WAITING else stage.message if is_told else ""
     is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
     title = f"undo {stage.title}" if is_undo else stage.title
     return StageLine(key, title, look, elapsed, expects, note)
@@ -103,11 +106,12 @@ def run_heading(view: RunView, *, now: float, width: int = 160) -> list[Cells]:
         Span(f"cluster {view.cluster.name}"),
         Span(view.cluster.region or "no region"),
     ]
-    done = sum(stage.state in (StageState.SUCCEEDED, StageState.SKIPPED) for stage in view.stages)
+    wanted = [stage for stage in view.stages if stage.state is not StageState.SKIPPED]
+    done = sum(stage.state is StageState.SUCCEEDED for stage in wanted)
     state: list[Span | None] = [
         Span(view.state.value, RUN_TONES[view.state]),
         Span("paused", Tone.WARN) if view.is_paused else None,
-        Span(f"{done} of {len(view.stages)} stages"),
+        Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now),
         Span(f"begun {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
     ]
@@ -139,13 +143,14 @@ def _remaining(view: RunView, now: float) -> Span | None:
     return Span(f"{duration_range(low, high)} to go as expected", Tone.MUTED) if high > 0 else None
 
 
-def stage_detail(stage: StageView, *, now: float, width: int = 80) -> list[Cells]:
+def stage_detail(stage: StageView, *, now: float, width: int = 80, approve_key: str = "a") -> list[Cells]:
     """What the selected stage says: title, how long, its message, what it found, offers or gave.
 
     Args:
         stage: The stage, or a step of a teardown.
         now: Seconds since the epoch.
         width: Terminal columns; the message is wrapped there.
+        approve_key: What is to be pressed where a plan waits.
     """
     glyph = GLYPHS[_LOOKS[stage.state]]
     title: list[Span] = [
@@ -165,7 +170,7 @@ def stage_detail(stage: StageView, *, now: float, width: int = 80) -> list[Cells
     if stage.needs and stage.state is StageState.PENDING:
         lines.append((Span(f"After {', '.join(stage.needs)}.", Tone.MUTED),))
     if stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL:
-        lines += _offer(stage.plan, is_wished=stage.is_approval_wished)
+        lines += _offer(stage.plan, is_wished=stage.is_approval_wished, approve_key=approve_key)
     lines += _findings(stage.findings)
     lines += [(Span(f"{name} ", Tone.MUTED), Span(value)) for name, value in (stage.outputs or {}).items()]
     return lines
@@ -183,9 +188,9 @@ def _spent(stage: StageView, now: float) -> list[Span]:
     return spans
 
 
-def _offer(plan: PlanOffer, *, is_wished: bool) -> list[Cells]:
+def _offer(plan: PlanOffer, *, is_wished: bool, approve_key: str) -> list[Cells]:
     counts = f"Plan: {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy."
-    asks = "Approved; the runner has not taken note yet." if is_wished else "Press a to approve."
+    asks = "Approved; the runner has not taken note yet." if is_wished else f"Press {approve_key} to approve."
     lines: list[Cells] = [(Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(f" {asks}", Tone.ACCENT))]
     lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
     if len(plan.lines) > _PLAN_LINES:
@@ -201,6 +206,20 @@ def _findings(findings: Iterable[Finding]) -> list[Cells]:
         if finding.fix:
             lines.append((Span(f"  → {finding.fix}", Tone.ACCENT),))
     return lines
+
+
+def idle_lines(
+    view: RunView, cost: FleetCost | None, *, park_key: str, teardown_key: str, width: int = 80
+) -> list[Cells]:
+    """What accelerators cost that nobody uses after the run has come to an end, and how to be rid of them."""
+    is_over = view.state in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+    if not is_over or cost is None or not cost.idle_accelerators:
+        return []
+    way_out = f"{park_key} parks the run (frees them, keeps the data), {teardown_key} tears it down."
+    return [
+        (Span(f"▲ {cost.idle_text}.", Tone.WARN),),
+        *((Span(f"  {line}"),) for line in textwrap.wrap(way_out, width)),
+    ]
 
 
 def ending_lines(view: RunView) -> list[Cells]:

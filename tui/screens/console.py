@@ -15,7 +15,7 @@ from tui.live.desk import Desk
 from tui.panes.bindings import bindings_of
 from tui.panes.pane import Pane
 from tui.present.header import header_line
-from tui.screens.hints import header_facts, hints_line, run_mark, tabs_line
+from tui.screens.hints import header_facts, hints_line, run_at_hand, run_mark, tabs_line
 from tui.screens.prefix import PrefixScreen
 from tui.screens.pulling import PullingScreen
 from tui.screens.workspace import PANES, Workspace
@@ -92,7 +92,7 @@ class ConsoleScreen(PullingScreen[None]):
 
     def action_prefix(self) -> None:
         """Wait for the key that says what to do with the panes."""
-        self.app.push_screen(PrefixScreen(), self._chosen)
+        self.app.push_screen(PrefixScreen(self._desk.settings.keymap), self._chosen)
 
     def action_palette(self) -> None:
         """Find a command by its name."""
@@ -141,9 +141,21 @@ class ConsoleScreen(PullingScreen[None]):
         run = self._desk.runs.view
         marks = {Context.RUN.value: run_mark(run)}
         present = leaves(split.arrangement)
-        self._tabs.show([tabs_line(PANES, present, split.current, width=self.size.width, marks=marks)])
-        context, is_readonly = self._workspace.current.CONTEXT, self._desk.settings.readonly
-        self._hints.show([hints_line(context, is_readonly=is_readonly, is_zoomed=split.is_zoomed, run=run)])
+        keymap = self._desk.settings.keymap
+        width = self.size.width
+        self._tabs.show([tabs_line(PANES, present, split.current, width=width, marks=marks, keymap=keymap)])
+        self._hints.show(
+            [
+                hints_line(
+                    self._workspace.current.CONTEXT,
+                    run=run,
+                    at_hand=run_at_hand(self._desk, self._workspace.current.subject()),
+                    is_readonly=self._desk.settings.readonly,
+                    is_zoomed=split.is_zoomed,
+                    keymap=keymap,
+                )
+            ]
+        )
 
     def _completions(self, text: str) -> tuple[str, ...]:
         snapshot, view = self._desk.cluster.snapshot(), self._desk.runs.view

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from actions.run.view import RunState, RunView
-from tui.keys import Context, footer
+from tui.keys import Context, footer, name_of
 from tui.live.desk import CLUSTER, Desk
 from tui.live.health import FeedState
+from tui.live.keymap import NO_CHANGES, Keymap
 from tui.present.cells import Cells, Span, Tone
 from tui.present.header import HeaderFacts, place_of
 from tui.present.run import RUN_TONES
+from tui.present.subject import Subject
 
 _NARROW = 100
 _SHORT = {"blueprints": "bluepr", "accelerators": "accel"}
@@ -21,14 +24,37 @@ _MARKS = {
     RunState.FAILED: "✘",
     RunState.TEARING_DOWN: "◀",
 }
-_MUTATIONS = ("approve", "retry", "cancel", "teardown", "shell")
+_MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "teardown", "launch", "shell")
+_ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
+_UNDER_WAY = (
+    RunState.WAITING,
+    RunState.RUNNING,
+    RunState.AWAITING_APPROVAL,
+    RunState.UNKNOWN,
+    RunState.TEARING_DOWN,
+)
 _STATES = {
     "approve": (RunState.AWAITING_APPROVAL,),
     "retry": (RunState.FAILED, RunState.CANCELLED, RunState.PARKED),
     "cancel": (RunState.WAITING, RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.UNKNOWN),
-    "teardown": tuple(state for state in RunState if state is not RunState.TORN_DOWN),
+    "results": (RunState.SUCCEEDED,),
+    "park": _ENDED,
+    "teardown": tuple(state for state in RunState if state not in (RunState.TORN_DOWN, RunState.TEARING_DOWN)),
 }
-"""In which states of the run a key of the run pane is worth its place."""
+"""In which states of the run a key is worth its place."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunAtHand:
+    """What the footer has to know of the run that keys act on.
+
+    Args:
+        state: How it is.
+        is_interrupted: There is something to do, and no runner is alive.
+    """
+
+    state: RunState
+    is_interrupted: bool = False
 
 
 def header_facts(desk: Desk) -> HeaderFacts:
@@ -56,47 +82,90 @@ def _connection(desk: Desk) -> str:
     return "connecting" if state is FeedState.STARTING else ""
 
 
+def run_at_hand(desk: Desk, subject: Subject | None) -> RunAtHand | None:
+    """The run that is selected in a list of runs, else the one on screen."""
+    wanted = subject.name if subject is not None and subject.kind == "Run" else ""
+    view = desk.runs.view
+    if view is not None and wanted in ("", view.id):
+        is_begun = view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
+        return RunAtHand(view.state, is_interrupted=is_begun and not desk.runs.is_busy)
+    found = next((run for run in desk.runs.summaries if run.id == wanted), None)
+    return None if found is None else RunAtHand(found.state, found.is_interrupted)
+
+
 def run_mark(view: RunView | None) -> Span | None:
     """The sign of the run on screen, for its tab: from every pane one sees that it waits, works or has failed."""
     return None if view is None or view.state not in _MARKS else Span(_MARKS[view.state], RUN_TONES[view.state])
 
 
 def tabs_line(
-    order: tuple[str, ...], present: tuple[str, ...], current: str, *, width: int, marks: Mapping[str, Span | None]
+    order: tuple[str, ...],
+    present: tuple[str, ...],
+    current: str,
+    *,
+    width: int,
+    marks: Mapping[str, Span | None],
+    keymap: Keymap = NO_CHANGES,
 ) -> Cells:
-    """Digits and names of all panes; the current one in brackets, those of the arrangement stressed.
+    """Keys and names of all panes; the current one in brackets, those of the arrangement stressed.
 
     Args:
-        order: Names of the panes, in the order of their digits.
+        order: Names of the panes, in the order of their keys.
         present: Those in the arrangement, seen or behind the current one.
         current: The one with the focus.
         width: Terminal columns.
         marks: What stands behind a name.
+        keymap: The operator's own keys.
     """
     spans: list[Span] = []
-    for position, name in enumerate(order, start=1):
+    for name in order:
+        key = name_of(Context.EVERYWHERE, f"open {name}", keymap)
         shown = _SHORT.get(name, name) if width < _NARROW else name
         found = marks.get(name)
         mark = [] if found is None else [found]
         if name == current:
-            spans += [Span(f"[{position % 10} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
+            spans += [Span(f"[{key} {shown}", Tone.ACCENT), *mark, Span("]", Tone.ACCENT)]
         else:
             tone = Tone.STRONG if name in present else Tone.MUTED
             gap = "" if width < _NARROW else " "
-            spans += [Span(f"{gap}{position % 10}", Tone.BUSY), Span(f" {shown}", tone), *mark, Span(" ")]
+            spans += [Span(f"{gap}{key}", Tone.BUSY), Span(f" {shown}", tone), *mark, Span(" ")]
     return tuple(spans)
 
 
-def hints_line(context: Context, *, is_readonly: bool, is_zoomed: bool = False, run: RunView | None = None) -> Cells:
-    """Keys that work in the focused pane, as the run on screen is; a plan that waits is told in every other pane."""
+def hints_line(
+    context: Context,
+    *,
+    run: RunView | None = None,
+    at_hand: RunAtHand | None = None,
+    is_readonly: bool = False,
+    is_zoomed: bool = False,
+    keymap: Keymap = NO_CHANGES,
+) -> Cells:
+    """Keys that work in the focused pane, as the run at hand is; a plan that waits is told in every other pane.
+
+    Args:
+        context: Of the focused pane.
+        run: The run on screen.
+        at_hand: The run that keys of the pane act on.
+        is_readonly: Nothing may be changed.
+        is_zoomed: The pane has the whole screen.
+        keymap: The operator's own keys.
+    """
     spans: list[Span] = [Span(" ")]
     if is_zoomed:
-        spans += [Span("z", Tone.ACCENT), Span(" unzoom  ", Tone.WARN)]
-    state = None if run is None else run.state
-    if state is RunState.AWAITING_APPROVAL and context is not Context.RUN:
-        spans += [Span("4", Tone.ACCENT), Span(" ◆ a plan waits  ", Tone.WARN)]
-    for name, label in footer(context):
-        if (is_readonly and label in _MUTATIONS) or (label in _STATES and state not in _STATES[label]):
-            continue
-        spans += [Span(name, Tone.ACCENT), Span(f" {label}  ", Tone.MUTED)]
+        zoom = name_of(Context.EVERYWHERE, "zoom", keymap)
+        spans += [Span(zoom, Tone.ACCENT), Span(" unzoom  ", Tone.WARN)]
+    is_told = context in (Context.RUN, Context.RUNS) and at_hand is not None and _is_worth_it("approve", at_hand)
+    if run is not None and run.state is RunState.AWAITING_APPROVAL and not is_told:
+        go_there = name_of(Context.EVERYWHERE, "open run", keymap)
+        spans += [Span(go_there, Tone.ACCENT), Span(" ◆ a plan waits  ", Tone.WARN)]
+    for name, label in footer(context, keymap):
+        if not (is_readonly and label in _MUTATIONS) and _is_worth_it(label, at_hand):
+            spans += [Span(name, Tone.ACCENT), Span(f" {label}  ", Tone.MUTED)]
     return tuple(spans)
+
+
+def _is_worth_it(label: str, at_hand: RunAtHand | None) -> bool:
+    if label == "resume":
+        return at_hand is not None and at_hand.is_interrupted
+    return label not in _STATES or (at_hand is not None and at_hand.state in _STATES[label])

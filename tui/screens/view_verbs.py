@@ -71,7 +71,7 @@ class ViewVerbs:
         self._hands.say(f"Saved {arguments.file}.")
 
     async def _help(self, _arguments: registry.Nothing) -> None:
-        self._hands.show(Viewer("help", help_page(self._workspace.current.CONTEXT)))
+        self._hands.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._desk.settings.keymap)))
 
     def _back(self) -> None:
         if not self._hands.leave_front():

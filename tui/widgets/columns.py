@@ -37,6 +37,9 @@ class Column(Generic[RowT]):
     sort_key: Callable[[RowT], SortKey] | None = None
     """Defaults to the text of the cell."""
 
+    keeps_ends: bool = False
+    """A text that is too long is cut in its middle; for cells that are a plain text."""
+
     source: Callable[[RowT], object] | None = None
     """Of a row, the one object that `cell` looks at: while it is the same, the cell is not asked again."""
 

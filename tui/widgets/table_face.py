@@ -12,7 +12,7 @@ from rich.style import Style
 from textual.geometry import Region
 from textual.strip import Strip
 
-from tui.present.cells import Cells, CellValue, Span, Tone, fit
+from tui.present.cells import Cells, CellValue, Span, Tone, fit, fit_ends
 from tui.widgets.columns import GAP, Column, Fitted, fit_columns
 from tui.widgets.row_order import RowOrder
 from tui.widgets.stripes import StripWidget
@@ -126,6 +126,8 @@ class TableFace(Generic[RowT]):
         return laid
 
     def _laid_out(self, fitted: Fitted[RowT], value: CellValue) -> Cells:
+        if fitted.column.keeps_ends and isinstance(value, str):
+            return (*fit_ends(value, fitted.width), _GAP)
         return (*fit(value, fitted.width, align_right=fitted.column.align == "right"), _GAP)
 
     def header(self, order: RowOrder[RowT]) -> Cells:
@@ -143,7 +145,8 @@ class TableFace(Generic[RowT]):
     def footer(self, order: RowOrder[RowT], *, position: int, noun: str) -> Cells:
         """Where the cursor is, how many rows there are, what is filtered, what did not fit."""
         total, shown = len(order.rows), len(order.keys)
-        count = f"{total:,} {noun}" if total == shown else f"{shown:,} of {total:,} {noun}"
+        named = noun if total != 1 else _singular(noun)
+        count = f"{total:,} {named}" if total == shown else f"{shown:,} of {total:,} {named}"
         cells = [Span(f"{position + 1:,} · {count}" if shown else count, Tone.MUTED)]
         if order.needle:
             cells.append(Span(f"  /{order.needle}", Tone.ACCENT))
@@ -151,3 +154,9 @@ class TableFace(Generic[RowT]):
         if hidden:
             cells.append(Span(f"  +{hidden} column{'s' * (hidden > 1)} when wider", Tone.MUTED))
         return tuple(cells)
+
+
+def _singular(noun: str) -> str:
+    """One of what a table counts: `node` of `nodes`, `way to pay` of `ways to pay`."""
+    first, *rest = noun.split(" ")
+    return " ".join([first.removesuffix("s"), *rest])

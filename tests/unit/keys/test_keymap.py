@@ -12,8 +12,11 @@ from actions.cluster.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.keymap import key_ids, load_keymap
+from tui.keys import Context
 from tui.live.keymap import Keymap
 from tui.live.settings import ConsoleSettings
+from tui.present.help import help_page
+from tui.seams import screen_text
 
 
 def written(folder: Path, text: str) -> Path:
@@ -43,6 +46,10 @@ def test_keys_are_moved_and_lines_get_keys(tmp_path: Path) -> None:
         ("move: {pods.shell: entre}", "keys.yaml:1:8", "'entre' is no key"),
         ("move: {pods.shell: ''}", "keys.yaml:1:8", "no key is given"),
         ("own: {f6: opne pods}", "keys.yaml:1:7", "Did you mean open"),
+        ("move: {pods.shell: l}", "keys.yaml:1:8", "'l' would mean pods.logs and pods.shell"),
+        ("move: {everywhere.zoom: q}", "keys.yaml:1:8", "'q' would mean everywhere.zoom and everywhere.quit"),
+        ("move: {everywhere.enter: o}", "keys.yaml:1:8", "is nothing that has a key"),
+        ("own: {z: open cost}", "keys.yaml:1:7", "'z' is the key of everywhere.zoom"),
         ("own: [f6]", "keys.yaml:1:1", "own is a mapping"),
         ("- f6", "keys.yaml", "the file is a mapping"),
     ],
@@ -54,6 +61,22 @@ def test_a_mistake_is_named_with_its_place(tmp_path: Path, text: str, place: str
     assert said in caught.value.sentence()
 
 
+def test_two_keys_can_change_places(tmp_path: Path) -> None:
+    keymap = load_keymap(
+        written(tmp_path, "move: {pods.shell: l, pods.logs: s, everywhere.zoom: f5}\nown: {z: open cost}")
+    )
+
+    assert keymap.moved["pods.logs"] == "s"
+    assert keymap.lines == {"z": "open cost"}
+
+
+def test_help_shows_the_operators_keys() -> None:
+    page = help_page(Context.PODS, Keymap(moved={"pods.shell": "S"}, lines={"f6": "open events"}))
+
+    assert page.startswith("Keys of your own\n  f6            :open events\n\nIn the pods pane")
+    assert "  S             Open a shell. A shell in the container. (was s)" in page
+
+
 def test_every_row_of_the_table_has_an_id_of_its_own() -> None:
     ids = list(key_ids())
     assert len(ids) == len(set(ids))
@@ -63,7 +86,9 @@ async def test_moved_and_own_keys_do_what_they_say(tmp_path: Path, monkeypatch: 
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
     target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
-    keymap = Keymap(moved={"everywhere.open pods": "f5"}, lines={"f6": "open events"})
+    keymap = Keymap(
+        moved={"everywhere.open pods": "f5", "panes.layout quad": "x", "run.approve": "A"}, lines={"f6": "open events"}
+    )
     app = ConsoleApp(ConsoleSettings(target=target, keymap=keymap))
     async with app.run_test(size=(100, 30)) as pilot:
         await settle(pilot)
@@ -71,3 +96,8 @@ async def test_moved_and_own_keys_do_what_they_say(tmp_path: Path, monkeypatch: 
         await wait_for(pilot, lambda: app.workspace.split.current == "events", "the own key opens events")
         app.post_message(events.Key("f5", None))
         await wait_for(pilot, lambda: app.workspace.split.current == "pods", "the moved key opens pods")
+        await wait_for(pilot, lambda: "[f5 pods]" in screen_text(app), "the tabs show it")
+        app.post_message(events.Key("ctrl+w", None))
+        await wait_for(pilot, lambda: "x four panes" in screen_text(app), "the keys after ctrl+w show it")
+        app.post_message(events.Key("x", "x"))
+        await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "and it works there")

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.command.parse import parse_line
-from tui.keys import ASIDES, KEYS, Context, Key, footer, keys_of, keys_page
+from tui.keys import ASIDES, ENTERED, KEYS, Context, Key, explanation, footer, keys_of, keys_page, name_of
+from tui.live.keymap import Keymap
 
 PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
 
@@ -32,10 +33,36 @@ def test_w_asks_why_wherever_something_can_be_stuck() -> None:
     assert {row.context for row in KEYS if row.keys == ("w",) and row.does == "why"} == stuck
 
 
-def test_footers_fit_into_eighty_columns() -> None:
-    for context in Context:
-        width = sum(len(name) + len(label) + 3 for name, label in footer(context)) + 1
-        assert width <= 80, f"{context}: {width}"
+@pytest.mark.parametrize("context", [context for context in Context if context not in (Context.RUN, Context.RUNS)])
+def test_footers_fit_into_eighty_columns(context: Context) -> None:
+    width = sum(len(name) + len(label) + 3 for name, label in footer(context)) + 1
+    assert width <= 80
+
+
+def test_enter_is_in_the_footer_where_it_leads_somewhere() -> None:
+    led = {context for context in Context if "⏎" in dict(footer(context))}
+
+    assert led == set(ENTERED)
+    assert dict(footer(Context.BLUEPRINTS))["⏎"] == "launch"
+
+
+def test_the_filter_is_not_offered_where_there_is_nothing_to_narrow() -> None:
+    assert dict(footer(Context.NODES))["/"] == "filter"
+    assert dict(footer(Context.LOGS))["/"] == "search"
+    assert "/" not in dict(footer(Context.CHARTS))
+
+
+def test_footer_and_names_are_those_of_the_operators_keymap() -> None:
+    keymap = Keymap(moved={"pods.shell": "S,f9", "everywhere.filter-line": "f"})
+
+    assert dict(footer(Context.PODS, keymap))["S"] == "shell"
+    assert "s" not in dict(footer(Context.PODS, keymap))
+    assert dict(footer(Context.NODES, keymap))["f"] == "filter"
+    assert name_of(Context.RUN, "approve", keymap) == "a"
+
+
+def test_no_sentence_about_a_key_ends_twice() -> None:
+    assert not [explanation(row) for row in KEYS if "?." in explanation(row) or ".." in explanation(row)]
 
 
 def test_every_aside_is_explained_and_used() -> None:

@@ -141,7 +141,8 @@ async def test_the_newest_event_comes_first_and_warnings_have_a_sign() -> None:
         await settle(pilot)
         text = screen_text(app)
 
-    assert "▲ Warning" in text
+    assert "▲ FailedMount" in text
+    assert "Warning" in text
     assert "11:59:00" in text
 
 

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from actions.run.reader import RunSummary
 from actions.run.view import RunState
-from tests.support.builders import a_run
+from tests.support.builders import a_desk, a_run
 from tui.keys import Context
+from tui.live.keymap import Keymap
 from tui.present.cells import Span, text_of, width_of
-from tui.screens.hints import hints_line, run_mark, tabs_line
+from tui.present.subject import Subject
+from tui.screens.hints import RunAtHand, hints_line, run_at_hand, run_mark, tabs_line
 from tui.screens.workspace import PANES
 
 
@@ -30,7 +35,7 @@ def test_a_run_that_wants_somebody_is_marked_on_its_tab(state: RunState, sign: s
 
 
 def test_a_zoomed_pane_says_how_to_get_the_others_back() -> None:
-    assert "z unzoom" in text_of(hints_line(Context.LOGS, is_readonly=False, is_zoomed=True))
+    assert "z unzoom" in text_of(hints_line(Context.LOGS, is_zoomed=True))
 
 
 @pytest.mark.parametrize(
@@ -38,18 +43,67 @@ def test_a_zoomed_pane_says_how_to_get_the_others_back() -> None:
     [
         (RunState.AWAITING_APPROVAL, "a approve", "retry"),
         (RunState.FAILED, "r retry", "approve"),
-        (RunState.SUCCEEDED, "T teardown", "cancel"),
+        (RunState.SUCCEEDED, "o results  P park  T teardown", "cancel"),
+        (RunState.TORN_DOWN, "w why", "teardown"),
     ],
 )
-def test_the_run_pane_names_the_keys_that_its_state_asks_for(state: RunState, there: str, missing: str) -> None:
-    text = text_of(hints_line(Context.RUN, is_readonly=False, run=a_run(state=state)))
+@pytest.mark.parametrize("context", [Context.RUN, Context.RUNS])
+def test_panes_of_runs_name_the_keys_that_the_state_asks_for(
+    context: Context, state: RunState, there: str, missing: str
+) -> None:
+    text = text_of(hints_line(context, run=a_run(state=state), at_hand=RunAtHand(state)))
 
-    assert there in text
+    assert there in text or context is Context.RUNS
     assert missing not in text
+    assert "resume" not in text
+
+
+@pytest.mark.parametrize("state", list(RunState))
+@pytest.mark.parametrize("context", [Context.RUN, Context.RUNS])
+def test_the_keys_of_a_run_fit_into_eighty_columns_in_every_state(context: Context, state: RunState) -> None:
+    is_interrupted = state is RunState.UNKNOWN
+    line = hints_line(context, run=a_run(state=state), at_hand=RunAtHand(state, is_interrupted=is_interrupted))
+
+    assert len(text_of(line).rstrip()) <= 80
+    assert ("resume" in text_of(line)) == is_interrupted
+
+
+def test_the_run_at_hand_is_the_selected_one_of_a_list_else_the_one_on_screen() -> None:
+    desk = a_desk(view=a_run(state=RunState.SUCCEEDED))
+    desk.runs.summaries = (a_summary("other", RunState.FAILED),)
+
+    assert run_at_hand(desk, None) == RunAtHand(RunState.SUCCEEDED)
+    assert run_at_hand(desk, Subject("Run", "other")) == RunAtHand(RunState.FAILED, is_interrupted=True)
+    assert run_at_hand(desk, Subject("Run", "gone")) is None
+
+
+def a_summary(run_id: str, state: RunState) -> RunSummary:
+    return RunSummary(
+        id=run_id,
+        folder=Path("/runs") / run_id,
+        blueprint_id="b",
+        title="B",
+        cluster="c",
+        created_at=1.0,
+        state=state,
+        stage="",
+        leftovers=0,
+        is_interrupted=True,
+        error="",
+    )
+
+
+def test_a_waiting_plan_and_unzoom_are_told_with_the_operators_keys() -> None:
+    keymap = Keymap(moved={"everywhere.open run": "f4", "everywhere.zoom": "f5"})
+    run = a_run(state=RunState.AWAITING_APPROVAL)
+    text = text_of(hints_line(Context.NODES, run=run, is_zoomed=True, keymap=keymap))
+
+    assert "f5 unzoom" in text
+    assert "f4 ◆ a plan waits" in text
 
 
 @pytest.mark.parametrize("context", [Context(name) for name in PANES if name != "run"])
 def test_a_plan_that_waits_is_told_in_every_pane_within_eighty_columns(context: Context) -> None:
-    line = hints_line(context, is_readonly=False, run=a_run(state=RunState.AWAITING_APPROVAL))
+    line = hints_line(context, run=a_run(state=RunState.AWAITING_APPROVAL))
 
     assert "4 ◆ a plan waits" in text_of(line)[:20]
