@@ -8,6 +8,8 @@ from __future__ import annotations
 import csv
 import re
 
+import msgspec
+
 from actions.telemetry.smi_reading import Gpu, SmiProcess, SmiReading, SmiRows, amount_of, count_of, word_of
 
 QUERY_FIELDS = (
@@ -58,6 +60,8 @@ _SHAPES = (
 )
 """Columns that can be told by what stands in them."""
 _AMOUNT = re.compile(r"\d{1,9}(?:\.\d{1,9})? (?:%|MiB|W|MHz)")
+_LONGEST_LINE = 16_384
+_LONGEST_WARNING, _MOST_WARNINGS = 400, 8
 _ECC = "ecc.errors.uncorrected.volatile.total"
 
 
@@ -85,20 +89,26 @@ def read_csv(text: str) -> SmiReading:
     Without a header the columns are those of a usual query with so many; of another one those whose shape tells them.
     """
     lines = [line for line in text.splitlines() if line.strip()]
-    names, heads = list(QUERY_FIELDS), list[str]()
-    if lines and not is_header(lines[0]):
-        names = _names_without_header(_cells_of(lines[0]))
-    elif lines:
-        heads = _cells_of(lines[0])
-        names = _names_of(lines.pop(0))
-    kept = SmiRows(tuple(heads), cells=tuple(tuple(_cells_of(line)) for line in lines))
-    rows = [dict(zip(names, _cells_of(line), strict=False)) for line in lines]
+    if not lines:
+        return SmiReading()
+    heads = _cells_of(lines[0]) if is_header(lines[0]) else []
+    names = _names_of(lines.pop(0)) if heads else _names_without_header(_cells_of(lines[0]))
+    width = len(heads or _cells_of(lines[0]))
+    cells = [row for row in map(_cells_of, lines) if len(row) == width]
+    others = tuple(line.strip()[:_LONGEST_WARNING] for line in lines if len(_cells_of(line)) != width)[:_MOST_WARNINGS]
+    found = _reading_of([dict(zip(names, row, strict=False)) for row in cells], frozenset(names))
+    kept = SmiRows(tuple(heads), cells=tuple(map(tuple, cells)))
+    return msgspec.structs.replace(found, rows=kept, warnings=others)
+
+
+def _reading_of(rows: list[dict[str, str]], names: frozenset[str]) -> SmiReading:
+    """The processes or GPUs of rows; nothing if no column tells what a row is about."""
     if "pid" in names:
-        return SmiReading(processes=tuple(_process_of(row) for row in rows if row["pid"].isdigit()), rows=kept)
-    if not _NAMING.intersection(names):
-        return SmiReading(rows=kept)
+        return SmiReading(processes=tuple(_process_of(row) for row in rows if row["pid"].isdigit()))
+    if not _NAMING & names:
+        return SmiReading()
     newest = {_key_of(row, position): row for position, row in enumerate(rows)}
-    return SmiReading(gpus=tuple(_gpu_of(row, place) for place, row in enumerate(newest.values())), rows=kept)
+    return SmiReading(gpus=tuple(_gpu_of(row, place) for place, row in enumerate(newest.values())))
 
 
 _NAMING = frozenset({"index", "uuid", "pci.bus_id", "name", "utilization.gpu", "memory.used"})
@@ -136,6 +146,9 @@ def _names_of(line: str) -> list[str]:
 
 
 def _cells_of(line: str) -> list[str]:
+    """The cells; none of a line that is longer than any of nvidia-smi."""
+    if len(line) > _LONGEST_LINE:
+        return []
     return [cell.strip() for cell in next(csv.reader([line], skipinitialspace=True), [])]
 
 

@@ -210,3 +210,12 @@ def test_the_resources_of_a_node_in_yaml_are_read() -> None:
         "  conditions:\n  images:\n    sizeBytes: 123\n"
     )
     assert node.sections == {"Allocatable": {"cpu": "95690m", "nvidia.com/gpu": "8"}, "Capacity": {"cpu": "96"}}
+
+
+def test_lines_that_are_no_rows_are_warnings() -> None:
+    reading = read_smi(
+        "index, name\n0, NVIDIA A10G\nUnable to determine the device handle: GPU is lost.\n" + "x" * 200_000
+    )
+    assert [gpu.name for gpu in reading.gpus] == ["NVIDIA A10G"]
+    assert reading.warnings == ("Unable to determine the device handle: GPU is lost.", "x" * 400)
+    assert read_smi("x" * 200_000).error
