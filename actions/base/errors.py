@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar
 
 
 class ConsoleError(Exception):
@@ -13,9 +12,6 @@ class ConsoleError(Exception):
         message: One sentence that names the thing: file and line, object, stage or host.
         hint: What to do about it, as an imperative. Empty if there is nothing to do.
     """
-
-    retryable: ClassVar[bool] = False
-    """Whether the same call may succeed later without anybody changing anything."""
 
     def __init__(self, message: str, *, hint: str = "") -> None:
         super().__init__(message)
@@ -76,8 +72,6 @@ class AccessError(ConsoleError):
 class UnreachableError(ConsoleError):
     """Nobody answers: wait, or check the network. Never read as *it is gone*."""
 
-    retryable = True
-
 
 class RefusedError(ConsoleError):
     """The other side understood and said no."""
@@ -89,8 +83,6 @@ class MissingError(ConsoleError):
 
 class ConflictError(ConsoleError):
     """Somebody else changed or owns the thing."""
-
-    retryable = True
 
 
 class FormatError(ConsoleError):

@@ -30,11 +30,6 @@ def schema_text() -> str:
     return msgspec.json.format(msgspec.json.encode(blueprint_schema(), order="deterministic"), indent=2).decode() + "\n"
 
 
-def write_schema(path: Path) -> None:
-    """Write the asset anew, after a change of the model."""
-    path.write_text(schema_text(), encoding="utf-8")
-
-
 def _hooked(kind: type) -> dict[str, Any]:
     if kind is Expectation:
         return {"type": "string", "pattern": EXPECTATION, "examples": ["35m..45m"]}

@@ -19,7 +19,6 @@ from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
 _READ_BUFFER = 1 << 18
 _CONNECT_SECONDS = 10.0
 _HEARTBEAT_SECONDS = 15.0
-USER_AGENT = "eksml-tui"
 
 
 @dataclass(frozen=True, slots=True)

@@ -30,16 +30,6 @@ class Resources(msgspec.Struct, frozen=True, gc=False):
             self.efa + other.efa,
         )
 
-    def minus(self, other: Resources) -> Resources:
-        """Difference, resource by resource. May be negative where more is requested than there is."""
-        return Resources(
-            self.cpu_milli - other.cpu_milli,
-            self.memory_bytes - other.memory_bytes,
-            self.gpu - other.gpu,
-            self.neuron - other.neuron,
-            self.efa - other.efa,
-        )
-
 
 NOTHING = Resources()
 

@@ -40,8 +40,6 @@ Boundary = Callable[[int, str], None]
 class DiskFullError(JournalError):
     """The journal cannot grow at present. Nothing was written."""
 
-    retryable = True
-
 
 def create_journal(path: Path, created: Created, clock: Clock) -> None:
     """Make a journal with its first record.

@@ -71,10 +71,6 @@ class Series:
         """All that is kept, in rising x."""
         return tuple(self._samples)
 
-    def downsampled(self, limit: int) -> list[Sample]:
-        """At most `limit` samples that look like all of them. See `downsample`."""
-        return downsample(self._samples, limit)
-
     @property
     def last(self) -> Sample | None:
         """The newest sample."""

@@ -121,7 +121,6 @@ class Event:
     reason: str
     message: str
     type: str = ""
-    component: str = ""
     kind: str = ""
     namespace: str = ""
     name: str = ""

@@ -177,7 +177,7 @@ def node_of(document: Mapping[str, Any]) -> Node:
 def event_of(document: Mapping[str, Any]) -> Event:
     """An event, of either API group."""
     about = mapping(document.get("involvedObject") or document.get("regarding"))
-    source, series = mapping(document.get("source")), mapping(document.get("series"))
+    series = mapping(document.get("series"))
     count = document.get("count") or document.get("deprecatedCount") or series.get("count") or 1
     times = (
         series.get("lastObservedTime"),
@@ -190,7 +190,6 @@ def event_of(document: Mapping[str, Any]) -> Event:
         reason=text(document.get("reason")),
         message=text(document.get("message") or document.get("note")),
         type=text(document.get("type")),
-        component=text(source.get("component") or document.get("reportingComponent")),
         kind=text(about.get("kind")),
         namespace=text(about.get("namespace")),
         name=text(about.get("name")),

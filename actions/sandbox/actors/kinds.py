@@ -130,15 +130,6 @@ def owner_reference(owner: Document) -> Document:
     }
 
 
-def is_selected(selector: Document | None, labels: dict[str, str]) -> bool:
-    """Whether labels satisfy a label selector (`matchLabels`, `matchExpressions`); an absent one selects nothing."""
-    if selector is None:
-        return False
-    if any(labels.get(name) != value for name, value in (selector.get("matchLabels") or {}).items()):
-        return False
-    return all(is_met(term, labels) for term in selector.get("matchExpressions") or [])
-
-
 def is_met(term: Document, labels: dict[str, str]) -> bool:
     """Whether labels satisfy one requirement: In, NotIn, Exists, DoesNotExist, Gt or Lt."""
     value, wanted = labels.get(term["key"]), term.get("values") or []

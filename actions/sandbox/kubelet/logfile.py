@@ -63,11 +63,6 @@ class LogFile:
         self._is_closed = True
         self._wake()
 
-    @property
-    def is_closed(self) -> bool:
-        """Whether nothing will be added any more."""
-        return self._is_closed
-
     async def read(self, request: LogRequest) -> AsyncIterator[bytes]:
         """The wanted part in chunks; with `follow`, until the log is closed."""
         position = self._first_wanted(request)

@@ -39,17 +39,6 @@ def suspected_hang(moment: float, process_id: int) -> str:
     )
 
 
-def uncorrectable_memory(moment: float, process_id: int) -> str:
-    """The device's memory is broken."""
-    return _line(
-        moment,
-        process_id,
-        "NRT:nrt_infodump",
-        "(FATAL-RT-UNDEFINED-STATE) Uncorrectable HBM memory error is detected. Execution results may be invalid. "
-        "Please terminate this instance to prevent future impact from the hardware error.",
-    )
-
-
 def no_fabric(moment: float, process_id: int) -> str:
     """EFA is asked for, and there is no interface."""
     return _line(

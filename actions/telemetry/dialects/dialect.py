@@ -24,14 +24,6 @@ class Dialect(Protocol):
         ...
 
 
-class Patient(Dialect, Protocol):
-    """A dialect whose records are completed by later ones."""
-
-    def flush(self) -> list[Finding]:
-        """What it has been holding: nothing more will come, or nothing has come for a while."""
-        ...
-
-
 def point_of(
     record: Record, metric: str, step: int | None, text: str, *, key: str, epoch: float | None = None
 ) -> Point:

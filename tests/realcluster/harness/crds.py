@@ -8,12 +8,12 @@ from typing import Any
 
 import yaml
 
-from actions.cluster.apply import apply_all
 from actions.cluster.objects import Discovery
 from actions.cluster.session import KubeSession
 from tests.realcluster.harness.kwok import kwok_definitions
 from tests.realcluster.harness.parts import CRD_FOLDERS, HERE, module_folder
 from tests.realcluster.harness.standins import PLAYED, reduced_definitions
+from tests.support.applying import apply_all
 
 _RECORDED = HERE.parents[2] / "shared" / "data" / "crds"
 """Definitions of operators that no Go module has, beside the clone where there are some."""

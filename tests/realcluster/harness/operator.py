@@ -8,13 +8,13 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from actions.cluster.apply import apply_all
 from actions.cluster.objects import Discovery
 from actions.cluster.session import KubeSession
 from tests.realcluster.harness.controlplane import ControlPlane
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import free_ports, listens, running
 from tests.realcluster.harness.standins import TRAINING_OPERATOR, shown
+from tests.support.applying import apply_all
 
 _NAMESPACE = "kubeflow"
 _SECRET = "training-operator-webhook-cert"

@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 
 from actions.base.files import asset
-from actions.cluster.apply import apply_all
 from actions.cluster.objects import Discovery
 from actions.cluster.session import KubeSession
+from tests.support.applying import apply_all
 
 TRAINING_OPERATOR = "training-operator/1.8.1"
 PLAYED = ("mpi-operator/0.6.0", "kuberay/1.1.1", "volcano/1.8.2")

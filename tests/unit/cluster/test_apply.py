@@ -10,9 +10,8 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import ConflictError, InputError, MissingError, RefusedError
-from actions.cluster.apply import ApplyConflictError, FieldConflict, apply, apply_all
+from actions.cluster.apply import ApplyConflictError, FieldConflict, apply
 from actions.cluster.objects import Discovery, ObjectRef, create, delete, fetch, list_objects, merge_patch
-from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.servers import session_to
 
 _GROUPS = {
@@ -22,40 +21,25 @@ _GROUPS = {
         {"name": "namespaces", "kind": "Namespace", "namespaced": False},
     ],
     "/apis/batch/v1": [{"name": "jobs", "kind": "Job", "namespaced": True}],
-    "/apis/apiextensions.k8s.io/v1": [
-        {"name": "customresourcedefinitions", "kind": "CustomResourceDefinition", "namespaced": False}
-    ],
 }
 
 
 class Api:
-    """Discovery, and whatever `answers` has for `METHOD path`; a definition is established when asked twice."""
+    """Discovery, and whatever `answers` has for `METHOD path`."""
 
     def __init__(self, **answers: tuple[int, dict[str, Any]]) -> None:
         self.answers = answers
         self.calls: list[tuple[str, str, dict[str, str], dict[str, Any]]] = []
-        self.looks = 0
 
     async def __call__(self, request: web.Request) -> web.Response:
         if request.path in _GROUPS:
             return web.json_response({"resources": _GROUPS[request.path]})
-        if request.path == "/apis/x.io/v1" and self.looks > 1:
-            return web.json_response({"resources": [{"name": "things", "kind": "Thing", "namespaced": True}]})
-        if request.path.startswith("/apis/x.io/v1") and not self.looks:
+        if request.path.startswith("/apis/x.io/v1"):
             return web.json_response({"code": 404, "message": "not found"}, status=404)
         body = json.loads(await request.text() or "{}")
         self.calls.append((request.method, request.path, dict(request.query), body))
-        if "customresourcedefinitions" in request.path and request.method == "GET":
-            self.looks += 1
-            status = "True" if self.looks > 1 else "False"
-            established = {"conditions": [{"type": "Established", "status": status}]}
-            kind = {"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition"}
-            return web.json_response(kind | {"status": established})
         code, answer = self.answers.get(request.method, (200, body))
         return web.json_response(answer, status=code)
-
-    def paths(self, method: str) -> list[str]:
-        return [path for used, path, _, _ in self.calls if used == method]
 
 
 def _manifest(api_version: str, kind: str, name: str, **metadata: str) -> dict[str, Any]:
@@ -69,20 +53,6 @@ async def test_apply_is_server_side_strict_and_lands_in_the_sessions_namespace(t
     ((method, path, query, _),) = api.calls
     assert (method, path) == ("PATCH", "/apis/batch/v1/namespaces/work/jobs/j")
     assert query == {"fieldManager": "eksml-tui", "fieldValidation": "Strict", "force": "false", "dryRun": "All"}
-
-
-async def test_definitions_and_namespaces_come_first_and_are_waited_for(tmp_path: Path) -> None:
-    api = Api()
-    manifests = [
-        _manifest("x.io/v1", "Thing", "t", namespace="n"),
-        _manifest("v1", "Namespace", "n"),
-        _manifest("apiextensions.k8s.io/v1", "CustomResourceDefinition", "things.x.io"),
-    ]
-    async with session_to(api, tmp_path) as session:
-        applied = await apply_all(session, Discovery(session), manifests, clock=HastyClock())
-    assert [ref.kind for ref in applied] == ["Namespace", "CustomResourceDefinition", "Thing"]
-    assert api.looks == 2
-    assert api.paths("PATCH")[-1] == "/apis/x.io/v1/namespaces/n/things/t"
 
 
 async def test_a_conflict_names_owner_and_field(tmp_path: Path) -> None:
