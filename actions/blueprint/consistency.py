@@ -15,6 +15,7 @@ from actions.blueprint.references import ancestors_of, reference_findings, unkno
 from actions.blueprint.roots import outputs_of, variables_of
 from actions.blueprint.stages import AnyStage, ImageStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
+from actions.blueprint.watching import watch_findings
 
 IMAGE_OUTPUTS = frozenset({"image", "digest"})
 """What an image stage reports."""
@@ -33,6 +34,7 @@ def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
         _targets,
         _roots,
         _images,
+        watch_findings,
     )
     for check in checks:
         yield from check(blueprint)

@@ -10,6 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from actions.base.errors import ConsoleError
+from actions.blueprint.watching import UID
 from actions.cluster.filelines import FileCutter, FileLine
 from actions.cluster.loglines import LogLine
 from actions.cluster.podfile import (
@@ -28,8 +29,6 @@ from actions.run.work import StageWork
 
 Pod = Mapping[str, Any]
 
-_UID = "{uid}"
-
 
 class FileWatch:
     """One log of one stage.
@@ -45,7 +44,7 @@ class FileWatch:
         self._work = work
         self._writer = writer
         self._pattern = path
-        self._path = "" if _UID in path else path
+        self._path = "" if UID in path else path
         self._argv = argv
         self._source: SpooledSource | None = None
         self._cutter: FileCutter | None = None
@@ -56,7 +55,7 @@ class FileWatch:
     def belong_to(self, pod: Pod | None) -> None:
         """The log is that of this pod; of the one before if there is none: a pod may go before its log is read."""
         if pod is not None:
-            self._path = self._pattern.replace(_UID, str(pod["metadata"]["uid"]))
+            self._path = self._pattern.replace(UID, str(pod["metadata"]["uid"]))
 
     def end_soon(self) -> None:
         """The stage has ended: read what is left, once, and be done."""
@@ -86,7 +85,7 @@ class FileWatch:
         if state.size_bytes == source.offset and self._is_last:
             self.is_read = True
             return
-        idle = CHOICE_SECONDS if is_choice(self._path) or _UID in self._pattern else IDLE_SECONDS
+        idle = CHOICE_SECONDS if is_choice(self._path) or UID in self._pattern else IDLE_SECONDS
         chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
         await self._spool(chunks, FileCutter(source.offset), end=state.size_bytes)
 

@@ -110,6 +110,7 @@ class _Step:
             needs=outline.needs if outline else (),
             holds_accelerators=outline.holds_accelerators if outline else False,
             keeps_data=outline.keeps_data if outline else False,
+            charts=outline.charts if outline else (),
             outputs=dict(self.outputs),
             plan=self.plan,
             is_approved=self.plan is not None and self.plan.plan_hash == self.approved_hash,

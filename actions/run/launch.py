@@ -107,6 +107,7 @@ def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[Stag
             is_skipped=stage.id in skipped,
             holds_accelerators=stage.holds_accelerators,
             keeps_data=stage.keeps_data,
+            charts=stage.watch.charts if stage.watch else (),
         )
 
 

@@ -71,6 +71,8 @@ class StageOutline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Parking the run undoes it."""
     keeps_data: bool = False
     """It holds data: a teardown leaves it, and what it needs, unless told to delete data."""
+    charts: tuple[str, ...] = ()
+    """Metrics of its log in the order of their charts."""
 
 
 class ClusterName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

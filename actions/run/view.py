@@ -73,6 +73,8 @@ class StageView:
     holds_accelerators: bool = False
     """Parking the run undoes it."""
     keeps_data: bool = False
+    charts: tuple[str, ...] = ()
+    """Metrics of its log in the order of their charts."""
     outputs: Mapping[str, str] | None = None
     plan: PlanOffer | None = None
     """What waits for an approval, or was approved last."""

@@ -9,6 +9,7 @@ from textual.app import ComposeResult
 
 from actions.base.errors import MissingError
 from actions.run.records import Finding
+from actions.run.view import StageView
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Progress
 from tui.keys import Context
@@ -43,7 +44,7 @@ class CurveSource(Protocol):
 
 
 class ChartsPane(Pane):
-    """The curves of the stage at work, of a chosen one, or of a watched job: one chart at a time, the losses first."""
+    """The curves of the stage at work, of a chosen one, or of a watched job: one chart at a time."""
 
     CONTEXT = Context.CHARTS
     BINDINGS: ClassVar = bindings_of(Context.CHARTS)
@@ -91,7 +92,7 @@ class ChartsPane(Pane):
         Raises:
             MissingError: The log has no such metric.
         """
-        charts = charts_of(self._source.curves.metrics()) if self._source is not None else []
+        charts = self._charts(self._source) if self._source is not None else []
         if not charts:
             raise MissingError("There is no curve yet.")
         names = [chart.name for chart in charts]
@@ -111,18 +112,27 @@ class ChartsPane(Pane):
 
     def _chart(self, source: CurveSource) -> tuple[Chart | None, str]:
         """The chart that is shown, and which of how many it is."""
-        charts = charts_of(source.curves.metrics())
+        charts = self._charts(source)
         if not charts:
             return None, ""
         at = next((place for place, chart in enumerate(charts) if chart.name == self._metric), 0)
         return charts[at], f" ({at + 1}/{len(charts)})" if len(charts) > 1 else ""
 
+    def _charts(self, source: CurveSource) -> list[Chart]:
+        """Those that the log has curves for, in the blueprint's order."""
+        stage = self._stage_of(source)
+        return charts_of(source.curves.metrics(), stage.charts if stage else ())
+
     def _findings(self) -> Sequence[Finding]:
         """What the run made of the stage's output."""
-        view, source = self.desk.runs.view, self._source
+        stage = self._stage_of(self._source)
+        return stage.findings if stage else ()
+
+    def _stage_of(self, source: CurveSource | None) -> StageView | None:
+        view = self.desk.runs.view
         if view is None or not isinstance(source, SpoolCurves):
-            return ()
-        return next((stage.findings for stage in view.stages if stage.id == source.stage), ())
+            return None
+        return next((stage for stage in view.stages if stage.id == source.stage), None)
 
     def _health(self) -> FeedHealth:
         if self._source is not None and self._source is self.desk.watched:

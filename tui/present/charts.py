@@ -38,13 +38,20 @@ class Chart:
     is_by_size: bool = False
 
 
-def charts_of(metrics: Sequence[str]) -> list[Chart]:
-    """The losses together, then every other metric by itself, the telling ones first."""
+def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[Chart]:
+    """The losses together, every other metric by itself.
+
+    Args:
+        metrics: What the log has.
+        order: Metrics whose charts come first, in their order; the losses and then the telling ones follow.
+    """
     losses = tuple(metric for metric in metrics if metric.endswith("_loss"))
     others = [metric for metric in metrics if metric not in losses]
     ordered = [*(metric for metric in _FIRST if metric in others), *(m for m in others if m not in _FIRST)]
     found = [Chart("loss", losses, "loss")] if losses else []
-    return found + [Chart(m, (m,), _LABELS.get(m, m.replace("_", " ")), m == BANDWIDTH) for m in ordered]
+    found += [Chart(m, (m,), _LABELS.get(m, m.replace("_", " ")), m == BANDWIDTH) for m in ordered]
+    places = {metric: place for place, metric in enumerate(order)}
+    return sorted(found, key=lambda chart: min(places.get(metric, len(places)) for metric in chart.metrics))
 
 
 def curves_in(chart: Chart, curves: Curves) -> list[Curve]:

@@ -34,6 +34,17 @@ def test_losses_share_a_chart_and_the_rest_stands_alone() -> None:
     ]
 
 
+def test_charts_come_in_the_order_of_the_blueprint_and_others_after_them() -> None:
+    metrics = ["lr", "train_loss", "grad_norm", "val_loss", "throughput"]
+
+    assert [chart.name for chart in charts_of(metrics, ("lr", "val_loss", "mfu_percent"))] == [
+        "lr",
+        "loss",
+        "throughput",
+        "grad_norm",
+    ]
+
+
 def test_bandwidth_stands_over_the_size_with_peak_and_mean() -> None:
     source = curves(*(Point("busbw_gbs", size * MIB, float(size)) for size in (1, 2, 6)))
     (chart,) = charts_of(source.metrics())
