@@ -66,7 +66,7 @@ class Workspace:
         first = PANES[0]
         self._desk = desk
         self._made: dict[str, Pane] = {first: _pane_class(first)(desk)}
-        self.split = Split(Leaf(first), self._made[first], has_tabs=False)
+        self.split = Split(Leaf(first), self._made[first])
         self._past: list[str] = []
 
     def pane(self, name: str) -> Pane:

@@ -13,23 +13,17 @@ from textual.message import Message
 from textual.widget import Widget
 
 from tui.seams import forget_arrangement
-from tui.widgets.split_tabs import SplitTabs
 from tui.widgets.split_tree import (
     Direction,
     Tree,
-    grown,
     leaves,
     neighbour,
     place,
     renamed,
-    swapped,
-    with_pane,
-    without_pane,
 )
 
 LEAST_PANE = Size(40, 7)
 """When a pane would get less, one pane is shown at a time, under a row of tabs."""
-GROW_STEP = 0.05
 
 
 class Split(Widget):
@@ -40,14 +34,11 @@ class Split(Widget):
         split.zoom()                 # and back
         split.reveal("events")       # focus it; if it is not in the tree, in the place of the current one
         split.arrangement = quad("nodes", "run", "logs", "charts")
-        split.arrangement = even(split.arrangement)
         split.arrangement = Leaf(split.current)
-        to_data(split.arrangement)   # JSON for a settings file
 
     Panes that are not placed have the class `-parked` (not displayed, keep their state); the one with the focus has
     `-current`, which the style sheet should show by more than a colour. On a screen too small for the tree, and when
-    zoomed, only the current pane is placed, below a row that names the others (unless `has_tabs` is false, for an
-    owner that names them itself).
+    zoomed, only the current pane is placed; its owner names the others.
     """
 
     DEFAULT_CSS = """
@@ -68,20 +59,17 @@ class Split(Widget):
             """The split, so that handlers can be bound by its id."""
             return self.split
 
-    def __init__(self, tree: Tree, *panes: Widget, has_tabs: bool = True, id: str | None = None) -> None:
+    def __init__(self, tree: Tree, *panes: Widget, id: str | None = None) -> None:
         super().__init__(id=id)
-        self._has_tabs = has_tabs
         self._panes = panes
         self._tree = tree
-        self._tabs = SplitTabs()
         self._current = leaves(tree)[0]
         self._is_zoomed = False
         self._layout = _TreeLayout(self._places)
         self._told: tuple[str, tuple[str, ...]] = ("", ())
 
     def compose(self) -> ComposeResult:
-        """The tabs and all panes, visible or not."""
-        yield self._tabs
+        """All panes, visible or not."""
         yield from self._panes
 
     @property
@@ -148,36 +136,10 @@ class Split(Widget):
             self._tree = renamed(self._tree, {self._current: key})
         self.go_to(key)
 
-    def split(self, key: str, *, is_side_by_side: bool) -> None:
-        """Put a pane beside or below the current one, and give it the focus."""
-        if key not in leaves(self._tree):
-            self._tree = with_pane(self._tree, self._current, key, is_side_by_side=is_side_by_side)
-        self.go_to(key)
-
-    def close(self) -> None:
-        """Take the current pane off the screen; the last one stays."""
-        keys = leaves(self._tree)
-        rest = without_pane(self._tree, self._current)
-        if rest is not None:
-            index = keys.index(self._current)
-            self._current = keys[index - 1] if index else keys[1]
-            self.arrangement = rest
-
     def zoom(self) -> None:
         """Give the current pane all the room, or back."""
         self._is_zoomed = not self._is_zoomed
         self._rearrange()
-
-    def swap(self, direction: Direction) -> None:
-        """Exchange the current pane with its neighbour."""
-        other = neighbour(place(self._tree, self.size.region), self._current, direction)
-        if other is not None:
-            self.arrangement = swapped(self._tree, self._current, other)
-
-    def grow(self, direction: Direction) -> None:
-        """Widen (right), narrow (left), heighten (down) or lower (up) the current pane by a twentieth."""
-        by = GROW_STEP if direction in ("right", "down") else -GROW_STEP
-        self.arrangement = grown(self._tree, self._current, by, is_side_by_side=direction in ("left", "right"))
 
     def on_mount(self) -> None:
         """Park what is not in the tree."""
@@ -194,20 +156,12 @@ class Split(Widget):
             self._current = pane.id or ""
             self._park()
 
-    def on_split_tabs_chosen(self, event: SplitTabs.Chosen) -> None:
-        """A click on a tab."""
-        event.stop()
-        self.go_to(event.key)
-
     def _places(self, size: Size) -> dict[Widget, Region]:
         """Where children stand on a screen of `size`."""
         panes = {pane.id: pane for pane in self.children}
         if len(leaves(self._tree)) > 1 and (self._is_zoomed or _is_cramped(self._tree, size)):
             pane = panes.get(self._current)
-            if not self._has_tabs:
-                return {} if pane is None else {pane: size.region}
-            tabs, room = size.region.split_horizontal(1)
-            return {self._tabs: tabs} | ({pane: room} if pane is not None else {})
+            return {} if pane is None else {pane: size.region}
         regions = place(self._tree, size.region)
         return {panes[key]: region for key, region in regions.items() if key in panes}
 
@@ -225,11 +179,8 @@ class Split(Widget):
     def _park(self) -> None:
         visible = self.visible_keys
         for pane in self.children:
-            if pane is not self._tabs:
-                pane.set_class(pane.id not in visible, "-parked")
-                pane.set_class(pane.id == self._current, "-current")
-        self._tabs.set_class(not (self._has_tabs and self.is_single), "-parked")
-        self._tabs.show(leaves(self._tree), self._current, is_zoomed=self._is_zoomed)
+            pane.set_class(pane.id not in visible, "-parked")
+            pane.set_class(pane.id == self._current, "-current")
         if self._told != (self._current, visible):
             self._told = (self._current, visible)
             self.post_message(self.Changed(self, self._current, visible))

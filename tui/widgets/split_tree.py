@@ -10,8 +10,6 @@ from textual.geometry import Region
 
 Direction: TypeAlias = Literal["left", "right", "up", "down"]
 
-LEAST_SHARE = 0.1
-
 
 @dataclass(frozen=True, slots=True)
 class Leaf:
@@ -61,31 +59,6 @@ def _cut(region: Region, cut: Cut) -> tuple[Region, Region]:
     return Region(x, y, width, top), Region(x, y + top, width, height - top)
 
 
-def with_pane(tree: Tree, beside: str, key: str, *, is_side_by_side: bool) -> Tree:
-    """Give pane `key` half the room of pane `beside`."""
-    match tree:
-        case Leaf(present):
-            return Cut(is_side_by_side, tree, Leaf(key)) if present == beside else tree
-        case Cut():
-            return replace(
-                tree,
-                first=with_pane(tree.first, beside, key, is_side_by_side=is_side_by_side),
-                second=with_pane(tree.second, beside, key, is_side_by_side=is_side_by_side),
-            )
-
-
-def without_pane(tree: Tree, key: str) -> Tree | None:
-    """Take a pane away; its room goes to its neighbour. `None` if it was the last one."""
-    match tree:
-        case Leaf(present):
-            return None if present == key else tree
-        case Cut():
-            first, second = without_pane(tree.first, key), without_pane(tree.second, key)
-            if first is None or second is None:
-                return second if first is None else first
-            return replace(tree, first=first, second=second)
-
-
 def renamed(tree: Tree, names: Mapping[str, str]) -> Tree:
     """Put other panes in the same places."""
     match tree:
@@ -93,45 +66,6 @@ def renamed(tree: Tree, names: Mapping[str, str]) -> Tree:
             return Leaf(names.get(key, key))
         case Cut():
             return replace(tree, first=renamed(tree.first, names), second=renamed(tree.second, names))
-
-
-def swapped(tree: Tree, one: str, other: str) -> Tree:
-    """Exchange two panes."""
-    return renamed(tree, {one: other, other: one})
-
-
-def even(tree: Tree) -> Tree:
-    """Give all panes along a line the same share of it."""
-    match tree:
-        case Leaf():
-            return tree
-        case Cut(is_side_by_side, first, second):
-            here, there = _along(first, is_side_by_side), _along(second, is_side_by_side)
-            return Cut(is_side_by_side, even(first), even(second), here / (here + there))
-
-
-def _along(tree: Tree, is_side_by_side: bool) -> int:
-    """How many panes follow each other in one direction."""
-    if isinstance(tree, Cut) and tree.is_side_by_side == is_side_by_side:
-        return _along(tree.first, is_side_by_side) + _along(tree.second, is_side_by_side)
-    return 1
-
-
-def grown(tree: Tree, key: str, by: float, *, is_side_by_side: bool) -> Tree:
-    """Move the nearest cut of that kind around pane `key` so that it gets `by` (a share of that cut) more."""
-    if not isinstance(tree, Cut):
-        return tree
-    in_first = key in leaves(tree.first)
-    if not in_first and key not in leaves(tree.second):
-        return tree
-    inner = tree.first if in_first else tree.second
-    deeper = grown(inner, key, by, is_side_by_side=is_side_by_side)
-    if deeper != inner:
-        return replace(tree, first=deeper) if in_first else replace(tree, second=deeper)
-    if tree.is_side_by_side != is_side_by_side:
-        return tree
-    share = tree.share + (by if in_first else -by)
-    return replace(tree, share=max(LEAST_SHARE, min(1 - LEAST_SHARE, share)))
 
 
 def neighbour(regions: Mapping[str, Region], key: str, direction: Direction) -> str | None:
@@ -185,43 +119,3 @@ def _row(trees: Sequence[Tree | str], share: float | None, *, is_side_by_side: b
         return first
     second = _row(rest, None, is_side_by_side=is_side_by_side)
     return Cut(is_side_by_side, first, second, 1 / len(trees) if share is None else share)
-
-
-TreeData: TypeAlias = "str | dict[str, object]"
-
-
-def to_data(tree: Tree) -> TreeData:
-    """The tree as JSON values, for `from_data`."""
-    match tree:
-        case Leaf(key):
-            return key
-        case Cut(is_side_by_side, first, second, share):
-            kind = "beside" if is_side_by_side else "above"
-            return {kind: [to_data(first), to_data(second)], "share": round(share, 4)}
-
-
-def from_data(data: object) -> Tree:
-    """Read what `to_data` wrote.
-
-    Raises:
-        ValueError: It is something else, or a pane occurs twice.
-    """
-    tree = _read(data)
-    keys = leaves(tree)
-    if len(set(keys)) != len(keys):
-        message = f"a pane occurs twice in the layout: {', '.join(keys)}"
-        raise ValueError(message)
-    return tree
-
-
-def _read(data: object) -> Tree:
-    match data:
-        case str() if data:
-            return Leaf(data)
-        case {"beside": [first, second], "share": float() | int() as share}:
-            return Cut(True, _read(first), _read(second), max(LEAST_SHARE, min(1 - LEAST_SHARE, float(share))))
-        case {"above": [first, second], "share": float() | int() as share}:
-            return Cut(False, _read(first), _read(second), max(LEAST_SHARE, min(1 - LEAST_SHARE, float(share))))
-        case _:
-            message = f"no layout of panes: {data!r}"
-            raise ValueError(message)
