@@ -41,6 +41,7 @@ _SECRET = re.compile(
     """,
     re.VERBOSE,
 )
+_HARMLESS = bytes([*b"\t\n\r", *range(0x20, 0x7F)])
 REDACTED = "«redacted»"
 
 
@@ -49,6 +50,17 @@ def clean_text(text: str) -> str:
     if _SUSPECT.search(text) is None:
         return text
     return _CONTROL.sub(lambda match: match["sgr"] or "", text)
+
+
+def clean_lines(data: bytes) -> bytes:
+    """`clean_text` of many lines at once, in UTF-8; bytes that are none become U+FFFD.
+
+    No sequence reaches over a newline, so each line is cleaned as it would be by itself. Lines of plain ASCII, nearly
+    all there are, are not copied.
+    """
+    if not data.translate(None, _HARMLESS):
+        return data
+    return clean_text(data.decode("utf-8", "replace")).encode()
 
 
 def plain_text(text: str) -> str:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from actions.base.clock import Clock
 from actions.base.errors import MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
+from actions.cluster.logbatch import LogBatch, batches_of
 from actions.cluster.loglines import LogCursor, LogLine
 from actions.cluster.logs import LogFollower, LogSource
 from actions.cluster.members import WATCHABLE, JobRef, Member, members_of
@@ -32,7 +33,7 @@ _VERSIONS = {
 }
 _ENDED = ("finished", "failed")
 
-OnLines = Callable[[Member, str, list[LogLine]], Awaitable[None] | None]
+OnLines = Callable[[Member, str, LogBatch], Awaitable[None] | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,8 +162,8 @@ class JobWatch:
                     tasks[key] = asyncio.create_task(self._read(member, container, key))
 
     async def _read(self, member: Member, container: str, key: tuple[str, str]) -> None:
-        def deliver(lines: list[LogLine]) -> Awaitable[None] | None:
-            return self._on_lines(member, container, lines)
+        def deliver(batch: LogBatch) -> Awaitable[None] | None:
+            return self._on_lines(member, container, batch)
 
         pod = member.pod
         source = LogSource(pod.namespace, pod.name, container, pod.uid)
@@ -181,6 +182,7 @@ class JobWatch:
         self._is_done.add(key)
         code = "" if end.exit_code is None else f", exit code {end.exit_code}"
         said = f"{container} has ended: {end.reason}{code}"
-        waits = deliver([LogLine(follower.cursor.at_ns, said, is_marker=True)])
+        (remark,) = batches_of([LogLine(follower.cursor.at_ns, said, is_marker=True)])
+        waits = deliver(remark)
         if inspect.isawaitable(waits):
             await waits

@@ -2,18 +2,12 @@
 
 from __future__ import annotations
 
-import calendar
-import re
-from functools import lru_cache
-
 import msgspec
 
-from actions.base.untrusted import clean_text
+from actions.cluster.logstamps import split_stamp
 
 MAX_LINE_BYTES = 1 << 20
 BAR_BYTES = 4096
-_STAMP = re.compile(rb"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d)) ?", re.ASCII)
-_NANOSECONDS = 1_000_000_000
 
 
 class LogLine(msgspec.Struct, frozen=True, gc=False):
@@ -34,12 +28,6 @@ class LogCursor(msgspec.Struct, frozen=True, gc=False):
     at_ns: int
     seen: int
 
-    def after(self, line: LogLine) -> LogCursor:
-        """The cursor when `line` has been taken too. Markers do not move it."""
-        if line.is_marker or line.at_ns < self.at_ns:
-            return self
-        return LogCursor(line.at_ns, self.seen + 1 if line.at_ns == self.at_ns else 1)
-
 
 START = LogCursor(0, 0)
 
@@ -59,19 +47,25 @@ class LineCutter:
 
     def feed(self, chunk: bytes) -> list[bytes]:
         """The lines that `chunk` completes, without their newlines."""
-        *complete, tail = chunk.split(b"\n")
+        complete = chunk.split(b"\n")
+        tail = complete.pop()
         lines: list[bytes] = []
-        for line in complete:
-            if self._length or len(line) > BAR_BYTES:
-                lines += self._keep(line)
-                lines.append(self._take())
-            else:
-                lines.append(line)
+        if complete and self._length:
+            lines += self._completed(complete.pop(0))
+        if complete and len(max(complete, key=len)) > BAR_BYTES:
+            for line in complete:
+                lines += self._completed(line)
+        else:
+            lines += complete
         return lines + self._keep(tail) if tail else lines
 
     def finish(self) -> list[bytes]:
         """The last line, if it has no newline: only for a log that is known to have ended."""
         return [self._take()] if self._length else []
+
+    def _completed(self, line: bytes) -> list[bytes]:
+        """What was in hand together with the rest of its line."""
+        return [*self._keep(line), self._take()]
 
     def _keep(self, part: bytes) -> list[bytes]:
         """Add to the line in hand; the parts of it that are long enough to go."""
@@ -93,45 +87,7 @@ class LineCutter:
         line = self._stamp + b"".join(self._parts)
         if self._length > MAX_LINE_BYTES:
             line += f" … (+{self._length - MAX_LINE_BYTES} bytes)".encode()
-        stamp = _STAMP.match(line) if is_part else None
-        self._stamp = stamp[0] if stamp else b""
+        stamped = split_stamp(line) if is_part else None
+        self._stamp = line[: len(line) - len(stamped[1])] if stamped else b""
         self._parts, self._length = [], 0
         return line
-
-
-def read_line(line: bytes, *, previous_ns: int) -> LogLine:
-    """One line with its timestamp; without one it is a marker at `previous_ns`."""
-    if line[29:31] == b"Z " and line[20:29].isdigit():  # the usual form, nine digits in UTC
-        seconds = _second(line[:20])
-        if seconds:
-            return LogLine(seconds * _NANOSECONDS + int(line[20:29]), _text(line[31:]))
-    stamp = _STAMP.match(line)
-    if stamp is None:
-        return LogLine(previous_ns, _text(line), is_marker=True)
-    year, month, day, hour, minute, second, fraction, sign, off_hours, off_minutes = stamp.groups()
-    seconds = _day(year, month, day) + int(hour) * 3600 + int(minute) * 60 + int(second)
-    if sign:
-        offset = int(off_hours) * 3600 + int(off_minutes) * 60
-        seconds += offset if sign == b"-" else -offset
-    return LogLine(
-        seconds * _NANOSECONDS + (int(fraction.ljust(9, b"0")) if fraction else 0), _text(line[stamp.end() :])
-    )
-
-
-def _text(line: bytes) -> str:
-    return clean_text(line.decode("utf-8", "replace"))
-
-
-@lru_cache(maxsize=1024)
-def _second(text: bytes) -> int:
-    """Seconds since the epoch of `YYYY-MM-DDThh:mm:ss.`; 0 if it is none."""
-    stamp = _STAMP.match(text + b"0Z")
-    if stamp is None:
-        return 0
-    year, month, day, hour, minute, second = stamp.groups()[:6]
-    return _day(year, month, day) + int(hour) * 3600 + int(minute) * 60 + int(second)
-
-
-@lru_cache(maxsize=64)
-def _day(year: bytes, month: bytes, day: bytes) -> int:
-    return calendar.timegm((int(year), int(month), int(day), 0, 0, 0))

@@ -19,12 +19,13 @@ from actions.base.errors import MissingError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.backoff import Backoff
 from actions.cluster.errors import ApiRefusedError
-from actions.cluster.loglines import START, LineCutter, LogCursor, LogLine, read_line
+from actions.cluster.logbatch import LogBatch, batches_of, read_lines
+from actions.cluster.loglines import START, LineCutter, LogCursor, LogLine
 from actions.cluster.session import KubeSession, Lane
 
 __all__ = ["ContainerEnd", "LogCursor", "LogFollower", "LogLine", "LogSource", "follow", "read_log"]
 
-OnLines = Callable[[list[LogLine]], Awaitable[None] | None]
+OnLines = Callable[[LogBatch], Awaitable[None] | None]
 
 _SILENCE_SECONDS = 90.0
 _SLICE_LINES = 512
@@ -189,17 +190,14 @@ class LogFollower:
 
     async def _take(self, lines: list[bytes], resume: _Resume) -> None:
         for start in range(0, len(lines), _SLICE_LINES):
-            fresh = resume.fresh(lines[start : start + _SLICE_LINES])
-            if not fresh:
-                continue
-            if resume.lost_its_place:
-                resume.lost_its_place = False
-                await self._explain_gap(fresh[0].at_ns)
-            await self._deliver(fresh)
-            for line in fresh:
-                self.cursor = self.cursor.after(line)
-            self._has_place = True
-            self._backoff.reset()
+            for batch in resume.fresh(lines[start : start + _SLICE_LINES]):
+                if resume.lost_its_place:
+                    resume.lost_its_place = False
+                    await self._explain_gap(batch.first_ns)
+                await self._deliver(batch)
+                self.cursor = batch.passed_by(self.cursor)
+                self._has_place = True
+                self._backoff.reset()
             if start:
                 await asyncio.sleep(0)
 
@@ -220,10 +218,11 @@ class LogFollower:
         await self._mark(f"the server no longer has the log of {missing:.1f} s before this line: lines may be missing")
 
     async def _mark(self, text: str) -> None:
-        await self._deliver([LogLine(self.cursor.at_ns, f"-- {text} --", is_marker=True)])
+        for batch in batches_of([LogLine(self.cursor.at_ns, f"-- {text} --", is_marker=True)]):
+            await self._deliver(batch)
 
-    async def _deliver(self, lines: list[LogLine]) -> None:
-        result = self._on_lines(lines)
+    async def _deliver(self, batch: LogBatch) -> None:
+        result = self._on_lines(batch)
         if inspect.isawaitable(result):
             await result
 
@@ -285,7 +284,8 @@ async def read_log(
         "GET", f"{source.path}/log", query=query, accept="*/*", deadline_seconds=deadline_seconds
     )
     cutter = LineCutter()
-    return _Resume(since or START).fresh(cutter.feed(body) + cutter.finish())
+    batches = _Resume(since or START).fresh(cutter.feed(body) + cutter.finish())
+    return [line for batch in batches for line in batch]
 
 
 class _RestartedError(UnreachableError):
@@ -306,22 +306,33 @@ class _Resume:
         self._is_past = cursor.at_ns == 0
         self._has_place = has_place
 
-    def fresh(self, lines: list[bytes]) -> list[LogLine]:
+    def fresh(self, lines: list[bytes]) -> list[LogBatch]:
         """The lines that are new."""
-        kept: list[LogLine] = []
-        for raw in lines:
-            line = read_line(raw, previous_ns=self._latest_ns)
-            if not self._is_past and not line.is_marker:
-                if line.at_ns < self._cursor.at_ns:
-                    continue
-                if line.at_ns == self._cursor.at_ns and self._to_skip:
-                    self._to_skip -= 1
-                    continue
-                self._is_past = True
-                self.lost_its_place = self._has_place and self._to_skip == self._cursor.seen
-            self._latest_ns = line.at_ns
-            kept.append(line)
-        return kept
+        batches = read_lines(lines, previous_ns=self._latest_ns)
+        if batches:
+            self._latest_ns = batches[-1].at_ns(-1)
+        if self._is_past:
+            return batches
+        return [fresh for batch in batches if (fresh := self._behind(batch)) is not None]
+
+    def _behind(self, batch: LogBatch) -> LogBatch | None:
+        """Of one batch, what is behind the cursor."""
+        if self._is_past or batch.is_marker:
+            return batch
+        known = 0
+        while known < len(batch) and self._was_taken(batch.at_ns(known)):
+            known += 1
+        if known < len(batch):
+            self._is_past = True
+            self.lost_its_place = self._has_place and self._to_skip == self._cursor.seen
+        return batch.without_first(known) if known else batch
+
+    def _was_taken(self, at_ns: int) -> bool:
+        """Whether the next line, written then, was taken before."""
+        if at_ns == self._cursor.at_ns and self._to_skip:
+            self._to_skip -= 1
+            return True
+        return at_ns < self._cursor.at_ns
 
 
 def _second_of(at_ns: int) -> str:

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import TypeVar
 
@@ -17,7 +18,9 @@ import msgspec
 
 from actions.base.errors import FormatError
 from actions.base.files import PRIVATE_FILE, private_directory
+from actions.cluster.logbatch import LogBatch, batches_of
 from actions.cluster.loglines import START, LogCursor, LogLine
+from actions.cluster.logrecords import batch_of, tag_in, tag_of
 from actions.run.folder import logs_path, series_path
 from actions.run.spoolformat import (
     AcceleratorSample,
@@ -27,12 +30,17 @@ from actions.run.spoolformat import (
     ProgressLine,
     SourceLine,
     accelerators_file,
+    check_records,
+    file_record,
     line_of_finding,
     lines_file,
     points_file,
+    source_in,
     sources_file,
     whole_lines,
+    without_place,
 )
+from actions.telemetry.batch_reader import log_sieve, read_batch
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Progress
 
@@ -88,6 +96,7 @@ class SpoolWriter:
         self._samples: dict[str, AcceleratorSample] = {}
         self._sources: list[SpooledSource] = []
         self._by_key: dict[SourceKey, SpooledSource] = {}
+        self._sieve = log_sieve()
         self._load_sources()
         self._count_findings()
         self._replay_lines()
@@ -105,18 +114,24 @@ class SpoolWriter:
         """All containers so far, in the order of appearance."""
         return tuple(self._sources)
 
-    def write_lines(self, source: SpooledSource, lines: Sequence[LogLine]) -> None:
+    def write(self, source: SpooledSource, batch: LogBatch) -> None:
         """Append lines of one container, in order, with what is read in them.
 
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
         """
         if self._lines_file.size < MAX_LINES_BYTES:
-            self._lines_file.append(b"".join(_line(source.line.number, line) for line in lines))
-        findings: list[Finding] = []
-        for line in lines:
-            findings += self._take(source, line)
-        self.write_findings(source, findings)
+            self._lines_file.append(batch.tagged(tag_of(source.line.number, is_marker=batch.is_marker)))
+        self._take(source, batch)
+
+    def write_lines(self, source: SpooledSource, lines: Iterable[LogLine]) -> None:
+        """`write` lines that come one by one.
+
+        Raises:
+            OSError: The disk is full; the cursor tells which lines are kept.
+        """
+        for batch in batches_of(lines):
+            self.write(source, batch)
 
     def write_file_lines(self, source: SpooledSource, lines: Sequence[tuple[LogLine, int]]) -> None:
         """Append lines of a file, in order, each with the offset of its end, and what is read in them.
@@ -124,14 +139,13 @@ class SpoolWriter:
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
         """
+        (batch,) = batches_of(line for line, _ in lines)
+        number, ends = source.line.number, (end for _, end in lines)
         if self._lines_file.size < MAX_LINES_BYTES:
-            number = source.line.number
-            self._lines_file.append(b"".join(_line(number, line, end) for line, end in lines))
-        findings: list[Finding] = []
-        for line, end in lines:
-            findings += self._take(source, line)
-            source.offset = end
-        self.write_findings(source, findings)
+            records = (file_record(number, line, end) + b"\n" for line, end in zip(batch.lines, ends, strict=True))
+            self._lines_file.append(b"".join(records))
+        self._take(source, batch)
+        source.offset = lines[-1][1]
 
     def write_findings(self, source: SpooledSource, findings: Sequence[Finding]) -> None:
         """Append findings of one container, but those that an earlier runner has written."""
@@ -194,47 +208,26 @@ class SpoolWriter:
             if end == offset:
                 return
             offset = end
-            for raw in lines:
-                line, number = read_spooled(raw, self._lines_file.path)
-                source = self._sources[number]
-                source.offset = file_offset_of(raw)
-                self.write_findings(source, self._take(source, line))
+            check_records(lines, self._lines_file.path)
+            for number, records in groupby(lines, key=source_in):
+                self._replay(self._sources[number], records)
 
-    def _take(self, source: SpooledSource, line: LogLine) -> list[Finding]:
-        source.cursor = source.cursor.after(line)
-        source.line_count += 1
-        if line.is_marker:
-            return []
-        return source.reader.feed(line.text, line.at_ns / 1e9)
+    def _replay(self, source: SpooledSource, records: Iterable[bytes]) -> None:
+        plain = [without_place(record) for record in records]
+        for _, group in groupby((record for record, _ in plain), key=tag_in):
+            self._take(source, batch_of(group))
+        source.offset = plain[-1][1]
+
+    def _take(self, source: SpooledSource, batch: LogBatch) -> None:
+        """Read lines that are kept."""
+        source.cursor = batch.passed_by(source.cursor)
+        source.line_count += len(batch)
+        if not batch.is_marker:
+            self.write_findings(source, read_batch(source.reader, self._sieve, batch))
 
 
 _COUNTED = -1
 """Counted progress has the number -1 - N, so that it is told from what was read in the log of source N."""
-
-
-def read_spooled(raw: bytes, path: Path) -> tuple[LogLine, int]:
-    """One line of `lines.log` with the number of its source.
-
-    Raises:
-        FormatError: It is none.
-    """
-    head, _, rest = raw.partition(b"\t")
-    number, _, text = rest.partition(b"\t")
-    try:
-        return LogLine(int(head[1:].partition(b"+")[0]), text.decode("utf-8"), is_marker=head[:1] == b"M"), int(number)
-    except ValueError as error:
-        raise FormatError(f"{path} holds a line that is none of the spool's.") from error
-
-
-def file_offset_of(raw: bytes) -> int:
-    """Where in its file a line of `lines.log` ends; 0 for a line that is of no file."""
-    end = raw.partition(b"\t")[0].partition(b"+")[2]
-    return int(end) if end.isdigit() else 0
-
-
-def _line(number: int, line: LogLine, end: int | None = None) -> bytes:
-    kind, place = "M" if line.is_marker else "L", "" if end is None else f"+{end}"
-    return f"{kind}{line.at_ns}{place}\t{number}\t{line.text}\n".encode("utf-8", "replace")
 
 
 def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes, path: Path) -> T:

@@ -1,8 +1,8 @@
 """The spool's files: one record a line, appended only, readable up to the last whole line.
 
 `logs/STAGE/sources.jsonl`  which container a number stands for, and how it ended
-`logs/STAGE/lines.log`      `L` or `M` (marker), time in ns, TAB, source number, TAB, text; for a line of a file, the
-                            time is followed by `+` and where in the file the line ends
+`logs/STAGE/lines.log`      the lines, as `actions.cluster.logrecords` has them; a line of a file has the letter `F`,
+                            and before its text where in the file it ends, and a TAB
 `series/STAGE/points.jsonl` what was read in those lines
 `series/STAGE/accelerators.json` the newest sample of each pod
 """
@@ -10,14 +10,21 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import msgspec
 
+from actions.base.errors import FormatError
+from actions.cluster.logrecords import TEXT_AT, number_in, tag_in
+from actions.cluster.logstamps import DIGITS_TO_ZERO, SHAPE
 from actions.run.folder import logs_path, series_path
 from actions.telemetry.points import Point, Progress
 
 Finding = Point | Progress
+
+_HEADS = frozenset(b"%c000000\t%s " % (letter, SHAPE) for letter in b"LMF")
+"""How a record begins, but for its digits."""
 
 
 class SourceLine(msgspec.Struct, frozen=True, tag="source", omit_defaults=True):
@@ -111,20 +118,56 @@ def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[lis
     return (data[: end - 1].split(b"\n"), offset + end) if end else ([], offset)
 
 
+def check_records(records: Sequence[bytes], path: Path) -> None:
+    """Make sure of the form of records.
+
+    Raises:
+        FormatError: One has another.
+    """
+    heads = set(b"\n".join([record[:TEXT_AT] for record in records]).translate(DIGITS_TO_ZERO).split(b"\n"))
+    if records and not heads <= _HEADS:
+        raise FormatError(f"{path} holds a line that is none of the spool's.")
+
+
+def file_record(number: int, stamped: bytes, end: int) -> bytes:
+    """The record of a line of a file.
+
+    Args:
+        number: Of its source.
+        stamped: Stamp, blank, text.
+        end: Where in the file the line ends.
+    """
+    stamp, _, text = stamped.partition(b" ")
+    return b"F%06d\t%s %d\t%s" % (number, stamp, end, text)
+
+
+def without_place(record: bytes) -> tuple[bytes, int]:
+    """A record of a file's line as one of any log, and where in the file the line ends; 0 for other records."""
+    if record[:1] != b"F":
+        return record, 0
+    end, _, text = record[TEXT_AT:].partition(b"\t")
+    return b"L" + record[1:TEXT_AT] + text, int(end) if end.isdigit() else 0
+
+
+def source_in(record: bytes) -> int:
+    """The number of a record's source."""
+    return number_in(tag_in(record))
+
+
 def line_of_finding(number: int, finding: Finding) -> PointLine | ProgressLine:
-    """How a finding is written."""
+    """How a finding is written. The number as it was printed stands in the line itself."""
     if isinstance(finding, Progress):
         return ProgressLine(number, **msgspec.structs.asdict(finding))
     value = finding.value if math.isfinite(finding.value) else repr(finding.value)
-    fields = msgspec.structs.asdict(finding) | {"value": value}
-    del fields["raw"]  # it stands in the line itself
-    return PointLine(number, **fields)
+    return PointLine(
+        number, finding.metric, finding.step, value, finding.rank, finding.epoch, finding.key, at=finding.at
+    )
 
 
 def finding_of_line(line: PointLine | ProgressLine) -> Finding:
     """The reverse of `line_of_finding`."""
-    values = msgspec.structs.asdict(line)
-    del values["number"]
     if isinstance(line, ProgressLine):
+        values = msgspec.structs.asdict(line)
+        del values["number"]
         return Progress(**values)
-    return Point(**(values | {"value": float(line.value)}))
+    return Point(line.metric, line.step, float(line.value), line.rank, line.epoch, line.key, line.at)

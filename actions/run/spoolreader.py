@@ -8,7 +8,7 @@ from pathlib import Path
 import msgspec
 
 from actions.base.errors import FormatError
-from actions.run.spool import read_spooled
+from actions.cluster.logrecords import line_in
 from actions.run.spoolformat import (
     AcceleratorSample,
     EndLine,
@@ -17,14 +17,18 @@ from actions.run.spoolformat import (
     ProgressLine,
     SourceLine,
     accelerators_file,
+    check_records,
     finding_of_line,
     lines_file,
     points_file,
+    source_in,
     sources_file,
     whole_lines,
+    without_place,
 )
 
 CHUNK_BYTES = 1 << 20
+_FINDINGS: msgspec.json.Decoder[PointLine | ProgressLine] = msgspec.json.Decoder(PointLine | ProgressLine)
 
 
 class SpooledLine(msgspec.Struct, frozen=True, gc=False):
@@ -71,14 +75,29 @@ class SpoolReader:
         Raises:
             FormatError: The spool is damaged.
         """
+        records, end = self.records(from_offset, limit_bytes=limit_bytes)
+        return [self._line_of(record) for record in records], end
+
+    def records(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[bytes], int]:
+        """The same as records of `actions.cluster.logrecords`, which many lines at once are handled as.
+
+        Raises:
+            FormatError: The spool is damaged.
+        """
         path = lines_file(self._folder, self._stage)
-        raws, end = whole_lines(path, from_offset, limit_bytes)
-        found = []
-        for raw in raws:
-            line, number = read_spooled(raw, path)
-            source = self._source(number)
-            found.append(SpooledLine(line.at_ns, source.pod, source.container, line.text, line.is_marker))
-        return found, end
+        records, end = whole_lines(path, from_offset, limit_bytes)
+        check_records(records, path)
+        if any(record.startswith(b"F") for record in records):
+            records = [without_place(record)[0] for record in records]
+        return records, end
+
+    def pod_of(self, number: int) -> str:
+        """The pod of a source, by the number in its records' tag.
+
+        Raises:
+            FormatError: There is no such source.
+        """
+        return self._source(number).pod
 
     def tail_offset(self, size_bytes: int) -> int:
         """An offset for `lines` at most `size_bytes` before the end, at the beginning of a line."""
@@ -105,7 +124,7 @@ class SpoolReader:
         found = []
         for raw in raws:
             try:
-                line = msgspec.json.decode(raw, type=PointLine | ProgressLine)
+                line = _FINDINGS.decode(raw)
             except msgspec.MsgspecError as error:
                 raise FormatError(f"{path} holds a line that cannot be read: {error}.") from error
             number = line.number if line.number >= 0 else -1 - line.number
@@ -138,6 +157,10 @@ class SpoolReader:
             return lines_file(self._folder, self._stage).stat().st_size > 0
         except FileNotFoundError:
             return False
+
+    def _line_of(self, record: bytes) -> SpooledLine:
+        source, line = self._source(source_in(record)), line_in(record)
+        return SpooledLine(line.at_ns, source.pod, source.container, line.text, line.is_marker)
 
     def _source(self, number: int) -> SourceLine:
         if number not in self._sources:

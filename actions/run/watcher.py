@@ -10,6 +10,7 @@ from typing import Any
 from actions.base.errors import ConsoleError, UnreachableError
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import LogWatch, Watch
+from actions.cluster.logbatch import LogBatch
 from actions.cluster.loglines import LogLine
 from actions.cluster.logs import ContainerEnd, LogFollower, LogSource
 from actions.cluster.objects import list_objects
@@ -144,8 +145,8 @@ class _Watcher:
                 self._followers[(place.uid, name)] = asyncio.create_task(follower)
 
     async def _follow(self, connection: Connection, place: LogSource, source: SpooledSource) -> None:
-        def keep(lines: list[LogLine]) -> None:
-            self._writer.write_lines(source, lines)
+        def keep(batch: LogBatch) -> None:
+            self._writer.write(source, batch)
 
         while True:
             follower = LogFollower(

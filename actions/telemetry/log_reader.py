@@ -14,7 +14,7 @@ from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, Finding
 from actions.telemetry.dialects.huggingface import HuggingFace
 from actions.telemetry.dialects.lightning import LightningBars
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
-from actions.telemetry.dialects.nccl_rows import NcclRows, may_be_row
+from actions.telemetry.dialects.nccl_rows import OPERATIONS, NcclRows, may_be_row
 from actions.telemetry.dialects.own_loops import JsonLines, OwnLoops
 from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
@@ -41,7 +41,12 @@ _MARKS = (
 )
 """One of them is in every record that a dialect reads, but for bars."""
 
+SIGNS = "".join(_MARKS) + "/?[{"
+"""What `may_interest` looks at besides letters and blanks."""
+
 _BAR = re.compile(r"\d/[\d?]{1,12} \[")
+_HINTS = (*_MARKS, *OPERATIONS, "/ [", "/? [", " stdout ", " stderr ", "{log")
+"""One of them is in the shape of every line that is interesting, or is a record of a container's log file."""
 _DEDUPLICATED = re.compile(r"\[repeated \d{1,9}x across cluster\]")
 RAY_NOTICE = "Ray hides repeated lines, losses too: set RAY_DEDUP_LOGS=0 for a complete curve."
 
@@ -103,8 +108,13 @@ class LogReader:
             held += self._read_text(text, None)
         return held + self._fresh([*self._huggingface.flush(), *self._own_loops.flush()])
 
+    @property
+    def is_waiting(self) -> bool:
+        """Whether every line must be shown to this reader: it holds something that a later line completes."""
+        return self._huggingface.is_waiting
+
     def _read_text(self, text: str, at: float | None) -> list[Finding]:
-        if not self._huggingface.is_waiting and not _is_interesting(text):
+        if not self.is_waiting and not _is_interesting(text):
             return []
         findings: list[Finding] = []
         for piece in split_records(text):
@@ -151,6 +161,15 @@ def _is_interesting(text: str) -> bool:
         if mark in text:
             return True
     return (" [" in text and _BAR.search(text) is not None) or may_be_row(text)
+
+
+def may_interest(shape: str) -> bool:
+    """Whether a line may tell a reader something that waits for nothing.
+
+    Args:
+        shape: The line without its digits and without signs that are not among `SIGNS`.
+    """
+    return any(hint in shape for hint in _HINTS)
 
 
 def read_log(data: bytes, *, rank: int = 0) -> list[Point]:

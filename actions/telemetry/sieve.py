@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from itertools import compress
 
 _MOST_SHAPES = 4096
 _LONGEST_SHAPE = 512
@@ -28,10 +29,11 @@ class LineSieve:
         """Which of the lines in `data` may hold something, by their places; each line ends with a newline."""
         shapes = data.translate(None, self._dropped).split(b"\n")
         shapes.pop()
-        known = self._known
-        if not known.keys() >= set(shapes):
+        verdicts = list(map(self._known.get, shapes))
+        if None in verdicts:
             self._learn(shapes)
-        return [place for place, shape in enumerate(shapes) if known.get(shape, True)]
+            verdicts = [self._known.get(shape, True) for shape in shapes]
+        return list(compress(range(len(shapes)), verdicts))
 
     def _learn(self, shapes: Iterable[bytes]) -> None:
         """Look at the shapes that are new. Very long ones are not kept: the reader looks at them itself."""

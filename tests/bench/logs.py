@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 
 from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.loglines import LogLine
+from actions.cluster.logbatch import LogBatch
 from actions.cluster.logs import LogFollower, LogSource
 from actions.cluster.session import KubeSession, Lane
 from actions.run.spool import SpooledSource, SpoolWriter
@@ -27,7 +27,6 @@ from tests.bench.others import measure_stern
 from tests.bench.server import log_server
 
 _ROOT = Path(__file__).parents[2]
-_NEEDLE = "loss=0"
 _STAGE = "train"
 
 
@@ -35,7 +34,7 @@ class Spooled:
     """Lines of all pods as a run keeps them: filtered, written to disk with what is read in them, read back."""
 
     def __init__(self, folder: Path) -> None:
-        self.lines = self.hits = 0
+        self.lines = 0
         self._folder = folder
         self._writer = SpoolWriter(folder, _STAGE)
 
@@ -43,11 +42,10 @@ class Spooled:
         """Where one pod's lines go."""
         return self._writer.source(NAMESPACE, pod, "main", pod)
 
-    def take(self, source: SpooledSource, lines: list[LogLine]) -> None:
-        """Filter and write a batch."""
-        self.lines += len(lines)
-        self.hits += sum(_NEEDLE in line.text for line in lines)
-        self._writer.write_lines(source, lines)
+    def take(self, source: SpooledSource, batch: LogBatch) -> None:
+        """Write a batch."""
+        self.lines += len(batch)
+        self._writer.write(source, batch)
 
     def read_back(self) -> int:
         """How many lines the spool gives."""
@@ -61,7 +59,7 @@ class Spooled:
 
 async def _ours(session: KubeSession, spool: Spooled, pod: str) -> None:
     source = spool.source(pod)
-    follower = LogFollower(session, LogSource(NAMESPACE, pod, "main"), on_lines=lambda lines: spool.take(source, lines))
+    follower = LogFollower(session, LogSource(NAMESPACE, pod, "main"), on_lines=lambda batch: spool.take(source, batch))
     await follower.run()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -208,5 +209,5 @@ async def _print_lines(cluster: FaultyCluster) -> None:
     assert await cluster.owner.create(PODS, {"metadata": {"name": "talker", "namespace": "default"}, "spec": spec})
 
 
-def _ignore(_: list[LogLine]) -> None:
+def _ignore(_: Sequence[LogLine]) -> None:
     """Nobody reads these."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -74,7 +75,7 @@ async def test_log_exec_and_port_leave_no_socket_behind(cluster: Kubectl) -> Non
         pod = await a_running_pod(session)
         seen = asyncio.Event()
 
-        async def take(lines: list[LogLine]) -> None:
+        async def take(lines: Sequence[LogLine]) -> None:
             if lines:
                 seen.set()
 

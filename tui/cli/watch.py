@@ -14,13 +14,14 @@ from actions.base.errors import MissingError, UnreachableError
 from actions.base.untrusted import plain_text
 from actions.cloud.token import token_factory
 from actions.cluster.jobwatch import JobEnd, JobWatch
-from actions.cluster.loglines import LogLine
+from actions.cluster.logbatch import LogBatch
+from actions.cluster.logrecords import line_in, number_in, records_of, tag_in
 from actions.cluster.members import WATCHABLE, JobRef, Member, job_named
 from actions.cluster.session import KubeSession
 from actions.cluster.snapshot import ClusterSnapshot
 from actions.cluster.state import ClusterState
 from tui.cli.target import ChosenTarget, chosen_target
-from tui.live.log_feeds import Gathered
+from tui.live.log_feeds import SourceNames
 from tui.live.time_order import TimeOrder
 from tui.present.subject import parse_subject
 
@@ -51,11 +52,10 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobEnd:
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     state = ClusterState(session)
     following = asyncio.create_task(state.run())
-    order = TimeOrder()
+    order, names = TimeOrder(), SourceNames()
 
-    def put(member: Member, _container: str, lines: list[LogLine]) -> None:
-        for line in lines:
-            order.put(Gathered(line.text, member.pod.name, line.at_ns, line.is_marker))
+    def put(member: Member, _container: str, batch: LogBatch) -> None:
+        order.put(records_of(batch, names.number_of(member.pod.name)))
 
     try:
         job = _job(typed, session.namespace or "default", await _complete(state, following))
@@ -67,7 +67,7 @@ async def _print_log(chosen: ChosenTarget, typed: str) -> JobEnd:
             tail_lines=lambda _: None,
             clock=SystemClock(),
         )
-        return await _printed(asyncio.create_task(watch.run()), order)
+        return await _printed(asyncio.create_task(watch.run()), order, names)
     finally:
         following.cancel()
         with suppress(asyncio.CancelledError):
@@ -102,19 +102,20 @@ def _job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
     return found
 
 
-async def _printed(watching: asyncio.Task[JobEnd], order: TimeOrder) -> JobEnd:
+async def _printed(watching: asyncio.Task[JobEnd], order: TimeOrder, names: SourceNames) -> JobEnd:
     """Print lines in the order of their times until the job has ended."""
     while not watching.done():
         before = order.newest_ns
         await asyncio.wait([watching], timeout=_PRINT_SECONDS)
-        _print(order.take(_ALL_LINES, is_quiet=before == order.newest_ns))
-    _print(order.take(_ALL_LINES, is_quiet=True))
+        _print(order.take(_ALL_LINES, is_quiet=before == order.newest_ns), names)
+    _print(order.take(_ALL_LINES, is_quiet=True), names)
     return watching.result()
 
 
-def _print(lines: list[Gathered]) -> None:
-    for line in lines:
+def _print(records: list[bytes], names: SourceNames) -> None:
+    for record in records:
+        line, source = line_in(record), names.name_of(number_in(tag_in(record)))
         moment = datetime.fromtimestamp(line.at_ns / 1e9, UTC).strftime("%H:%M:%S")
         text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])
-        sys.stdout.write(f"{moment} {line.source} {f'-- {text} --' if line.is_marker else text}\n")
+        sys.stdout.write(f"{moment} {source} {f'-- {text} --' if line.is_marker else text}\n")
     sys.stdout.flush()

@@ -6,17 +6,19 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
+from actions.cluster.logrecords import line_in, marker_of, records_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point, Progress
 from tui.live.cluster_feed import ClusterFeed
-from tui.live.log_feeds import Gathered
+from tui.live.log_feeds import SourceNames
 from tui.live.time_order import TimeOrder
 
 if TYPE_CHECKING:
     from actions.cluster.jobwatch import JobEnd, JobWatch
-    from actions.cluster.loglines import LogLine
+    from actions.cluster.logbatch import LogBatch
     from actions.cluster.members import JobRef, Member
     from actions.telemetry.log_reader import LogReader
+    from actions.telemetry.sieve import LineSieve
 
 MOST_LINES = 200_000
 """Lines kept for a log pane that nobody looks at."""
@@ -52,7 +54,9 @@ class JobFeed:
         self._changed = changed
         self._order = TimeOrder(MOST_LINES)
         self._arrived_at = 0.0
+        self._names = SourceNames()
         self._readers: dict[tuple[str, str], LogReader] = {}
+        self._sieve: LineSieve | None = None
         self._watch: JobWatch | None = None
 
     @property
@@ -70,15 +74,19 @@ class JobFeed:
         """Whether lines wait."""
         return len(self._order) > 0
 
-    def take(self, limit: int) -> Sequence[Gathered]:
+    def take(self, limit: int) -> list[bytes]:
         """The next lines whose turn it is."""
         is_quiet = self._clock.monotonic() - self._arrived_at >= QUIET_SECONDS
         taken = self._order.take(limit, is_quiet=is_quiet)
         if taken and self._order.dropped:
             said = f"{self._order.dropped:,} lines before this one were not kept"
             self._order.dropped = 0
-            taken.insert(0, Gathered(said, "", taken[0].at_ns, is_marker=True))
+            taken.insert(0, marker_of(said, self._names.number_of(""), line_in(taken[0]).at_ns))
         return taken
+
+    def source_of(self, number: int) -> str:
+        """The pod, and its container if it has several; empty for remarks about all of them."""
+        return self._names.name_of(number)
 
     def read_on(self) -> bool:
         """Curves grow by themselves: nothing more is waiting."""
@@ -106,7 +114,9 @@ class JobFeed:
         live()
         self.end = await watch.run()
         words = {"finished": "has finished", "failed": "has failed"}.get(self.end.state, "is gone")
-        self._put(Gathered(f"{self.title} {words}", "", self._order.newest_ns, is_marker=True))
+        remark = marker_of(f"{self.title} {words}", self._names.number_of(""), self._order.newest_ns)
+        self._order.put([remark])
+        self._changed()
 
     def _followed(self) -> JobWatch:
         if self._watch is None:
@@ -122,26 +132,23 @@ class JobFeed:
             )
         return self._watch
 
-    def _take_lines(self, member: Member, container: str, lines: list[LogLine]) -> None:
+    def _take_lines(self, member: Member, container: str, batch: LogBatch) -> None:
         source = member.pod.name if len(member.pod.containers) < 2 else f"{member.pod.name}/{container}"
-        for line in lines:
-            self._order.put(Gathered(line.text, source, line.at_ns, line.is_marker))
-            if not line.is_marker:
-                self._read(member, container, line)
+        self._order.put(records_of(batch, self._names.number_of(source)))
+        if not batch.is_marker:
+            self._read(member, container, batch)
         self._arrived_at = self._clock.monotonic()
         self._changed()
 
-    def _put(self, line: Gathered) -> None:
-        self._order.put(line)
-        self._changed()
+    def _read(self, member: Member, container: str, batch: LogBatch) -> None:
+        from actions.telemetry.batch_reader import log_sieve, read_batch
+        from actions.telemetry.log_reader import LogReader
 
-    def _read(self, member: Member, container: str, line: LogLine) -> None:
         key = (member.pod.uid, container)
         if key not in self._readers:
-            from actions.telemetry.log_reader import LogReader
-
             self._readers[key] = LogReader(rank=member.rank)
-        for finding in self._readers[key].feed(line.text, line.at_ns / 1e9):
+        self._sieve = self._sieve or log_sieve()
+        for finding in read_batch(self._readers[key], self._sieve, batch):
             self.revision += 1
             if isinstance(finding, Point):
                 self.curves.add(finding)

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Protocol
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
+from actions.cluster.logrecords import marker_of, records_of
 from actions.fleet.facts import PodFacts
 from tui.live.cluster_feed import ClusterFeed
 
 if TYPE_CHECKING:
-    from actions.cluster.loglines import LogCursor, LogLine
+    from actions.cluster.logbatch import LogBatch
+    from actions.cluster.loglines import LogCursor
 
 TAIL_LINES = 2_000
 """Old lines that a pod's log begins with."""
@@ -21,13 +22,24 @@ QUEUED_LINES = 20_000
 """So many lines wait for the pane; then reading waits."""
 
 
-class Gathered(NamedTuple):
-    """One line, cleaned, with where it comes from."""
+class SourceNames:
+    """Numbers for the names of those who say something, as records carry them."""
 
-    text: str
-    source: str
-    at_ns: int
-    is_marker: bool = False
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+
+    def number_of(self, name: str) -> int:
+        """The number of a name, also of a new one."""
+        known = self._numbers.get(name)
+        if known is None:
+            known = self._numbers[name] = len(self._names)
+            self._names.append(name)
+        return known
+
+    def name_of(self, number: int) -> str:
+        """The name that has a number."""
+        return self._names[number]
 
 
 class LogFeed(Protocol):
@@ -43,8 +55,12 @@ class LogFeed(Protocol):
         """Whether it is worth asking again at once."""
         ...
 
-    def take(self, limit: int) -> Sequence[Gathered]:
-        """At most `limit` lines that were not taken before."""
+    def take(self, limit: int) -> list[bytes]:
+        """About `limit` lines that were not taken before, as records of `actions.cluster.logrecords`."""
+        ...
+
+    def source_of(self, number: int) -> str:
+        """Who says the lines with that number."""
         ...
 
 
@@ -68,7 +84,8 @@ class PodLogFeed:
         self._containers = (container,) if container else pod.containers
         self._clock = clock
         self._changed = changed
-        self._lines: deque[Gathered] = deque()
+        self._lines: list[bytes] = []
+        self._names = SourceNames()
         self._has_room = asyncio.Event()
         self._cursors: dict[str, LogCursor] = {}
 
@@ -77,11 +94,16 @@ class PodLogFeed:
         """Whether lines wait."""
         return bool(self._lines)
 
-    def take(self, limit: int) -> Sequence[Gathered]:
+    def take(self, limit: int) -> list[bytes]:
         """The oldest lines that wait."""
-        taken = [self._lines.popleft() for _ in range(min(limit, len(self._lines)))]
+        taken = self._lines[:limit]
+        del self._lines[:limit]
         self._has_room.set()
         return taken
+
+    def source_of(self, number: int) -> str:
+        """The container."""
+        return self._names.name_of(number)
 
     async def run(self, live: Callable[[], None]) -> None:
         """Follow until every container has ended for good.
@@ -101,9 +123,9 @@ class PodLogFeed:
     async def _follow(self, container: str, live: Callable[[], None]) -> None:
         from actions.cluster.logs import LogFollower, LogSource
 
-        async def queue(lines: list[LogLine]) -> None:
+        async def queue(batch: LogBatch) -> None:
             live()
-            await self._queue(container, lines)
+            await self._queue(container, batch)
 
         follower = LogFollower(
             self._cluster.session,
@@ -118,11 +140,12 @@ class PodLogFeed:
         finally:
             self._cursors[container] = follower.cursor
         word = end.reason if end.exit_code is None else f"{end.reason}, exit code {end.exit_code}"
-        self._lines.append(Gathered(f"{container} has ended: {word}", container, 0, is_marker=True))
+        number = self._names.number_of(container)
+        self._lines.append(marker_of(f"{container} has ended: {word}", number, follower.cursor.at_ns))
         self._changed()
 
-    async def _queue(self, container: str, lines: list[LogLine]) -> None:
-        self._lines.extend(Gathered(line.text, container, line.at_ns, line.is_marker) for line in lines)
+    async def _queue(self, container: str, batch: LogBatch) -> None:
+        self._lines += records_of(batch, self._names.number_of(container))
         self._changed()
         while len(self._lines) > QUEUED_LINES:
             self._has_room.clear()

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.run.view import RunView, StageState
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Progress
-from tui.live.log_feeds import Gathered
 from tui.live.time_order import TimeOrder
 
 if TYPE_CHECKING:
@@ -52,21 +50,24 @@ class SpoolLogFeed:
         self._order = TimeOrder()
         self._is_backlog = True
 
-    def take(self, limit: int) -> Sequence[Gathered]:
+    def take(self, limit: int) -> list[bytes]:
         """The next lines whose turn it is.
 
         Raises:
             FormatError: The spool is damaged.
         """
-        lines, offset = self._reader.lines(self._offset, limit_bytes=LOG_CHUNK_BYTES)
+        records, offset = self._reader.records(self._offset, limit_bytes=LOG_CHUNK_BYTES)
         is_end = offset - self._offset < LOG_CHUNK_BYTES // 2
         self._offset = offset
-        for line in lines:
-            self._order.put(Gathered(line.text, line.pod, line.at_ns, line.is_marker))
+        self._order.put(records)
         self._is_backlog = self._is_backlog and not is_end and len(self._order) < BACKLOG_LINES
-        taken = [] if self._is_backlog else self._order.take(limit, is_quiet=not lines)
+        taken = [] if self._is_backlog else self._order.take(limit, is_quiet=not records)
         self.has_more = len(self._order) > 0 or not is_end
         return taken
+
+    def source_of(self, number: int) -> str:
+        """The pod."""
+        return self._reader.pod_of(number)
 
 
 class SpoolCurves:

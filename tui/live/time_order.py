@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-import heapq
+from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 
-from tui.live.log_feeds import Gathered
+from actions.cluster.logrecords import stamp_in
+from actions.cluster.logstamps import ns_of, stamp_of
 
 HOLD_NS = 1_000_000_000
+_COMPACT_AFTER = 50_000
 
 
 class TimeOrder:
     """Holds the newest second back until something newer, or nothing, has come.
 
     Lines of the same moment stay in the order in which they were put. What is later than a second stands where it
-    arrived.
+    arrived. Lines are records of `actions.cluster.logrecords`.
 
     Args:
         capacity: Beyond so many lines the oldest are dropped, and counted; `None` for no limit.
@@ -22,37 +25,53 @@ class TimeOrder:
     def __init__(self, capacity: int | None = None) -> None:
         self.dropped = 0
         self._capacity = capacity
-        self._held: list[tuple[int, int, Gathered]] = []
-        self._count = 0
-        self._newest = 0
+        self._held: list[bytes] = []
+        self._taken = 0
+        """So many at the front of `_held` are gone."""
+        self._newest = b""
 
     @property
     def newest_ns(self) -> int:
         """The latest timestamp that was put; 0 before the first."""
-        return self._newest
+        return ns_of(self._newest) if self._newest else 0
 
-    def put(self, line: Gathered) -> None:
-        """Take a line."""
-        self._count += 1
-        self._newest = max(self._newest, line.at_ns)
-        heapq.heappush(self._held, (line.at_ns, self._count, line))
-        if self._capacity is not None and len(self._held) > self._capacity:
-            heapq.heappop(self._held)
-            self.dropped += 1
+    def put(self, records: Sequence[bytes]) -> None:
+        """Take lines, which are sorted as far as they go together with those that are held."""
+        if not records:
+            return
+        fresh = sorted(records, key=stamp_in)
+        self._newest = max(self._newest, stamp_in(fresh[-1]))
+        held = self._held
+        place = bisect_right(held, stamp_in(fresh[0]), lo=self._taken, key=stamp_in)
+        if place < len(held):
+            fresh = sorted(held[place:] + fresh, key=stamp_in)  # two ascending runs: the sort only merges them
+        held[place:] = fresh
+        if self._capacity is not None and len(self) > self._capacity:
+            self.dropped += len(self) - self._capacity
+            self._advance(len(held) - self._capacity)
 
-    def take(self, limit: int, *, is_quiet: bool) -> list[Gathered]:
+    def take(self, limit: int, *, is_quiet: bool) -> list[bytes]:
         """Take from the front what nothing earlier can come before any more, as far as one can know.
 
         Args:
             limit: Most lines.
             is_quiet: Nothing has come for a while: nothing is held back.
         """
-        before = self._newest + 1 if is_quiet else self._newest - HOLD_NS
-        taken: list[Gathered] = []
-        while self._held and len(taken) < limit and self._held[0][0] < before:
-            taken.append(heapq.heappop(self._held)[2])
+        held, end = self._held, len(self._held)
+        if not is_quiet:
+            before = stamp_of(self.newest_ns - HOLD_NS)
+            end = bisect_left(held, before, lo=self._taken, key=stamp_in)
+        end = min(end, self._taken + limit)
+        taken = held[self._taken : end]
+        self._advance(end)
         return taken
+
+    def _advance(self, taken: int) -> None:
+        self._taken = taken
+        if taken > _COMPACT_AFTER or taken == len(self._held):
+            del self._held[:taken]
+            self._taken = 0
 
     def __len__(self) -> int:
         """Lines that wait."""
-        return len(self._held)
+        return len(self._held) - self._taken

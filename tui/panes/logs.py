@@ -17,7 +17,7 @@ from tui.live.spool_feeds import SpoolLogFeed, watched_stage
 from tui.panes.bindings import bindings_of
 from tui.panes.pane import Pane
 from tui.present.subject import Subject, parse_subject
-from tui.widgets.log_buffer import LogBuffer, LogRecord
+from tui.widgets.log_buffer import LogBuffer
 from tui.widgets.log_view import LogView
 
 _WORK = "log"
@@ -52,9 +52,7 @@ class LogsPane(Pane):
         feed = self._feed
         if feed is None:
             return
-        lines = feed.take(_LINES_PER_PULL)
-        if lines:
-            self._view.buffer.extend(LogRecord(line.text, line.source, line.at_ns, line.is_marker) for line in lines)
+        self._view.buffer.extend_records(feed.take(_LINES_PER_PULL), feed.source_of)
         if feed.has_more:
             self.desk.ticker.poke()
         self._view.pull()

@@ -5,12 +5,18 @@ from __future__ import annotations
 import zlib
 from array import array
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import accumulate
 from typing import NamedTuple
+
+from actions.cluster.logrecords import TEXT_AT, number_in, stamp_in, tag_in
+from actions.cluster.logstamps import STAMP_BYTES, ns_of, stamp_of
 
 CHUNK_BYTES = 256 * 1024
 LINE_CHARACTERS = 8 * 1024
 INFLATED_CHUNKS = 8
+SLICE_LINES = 1_000
+MOST_SPEAKERS = 0xFFFF
 
 
 class LogRecord(NamedTuple):
@@ -25,19 +31,27 @@ class LogRecord(NamedTuple):
     """A remark of ours between the lines: reconnected, restarted, skipped."""
 
 
+class _Speaker(NamedTuple):
+    """Whoever says a line, and how."""
+
+    source: str
+    is_marker: bool
+
+
 class _Chunk:
     """Lines that are sealed, and forgotten, together."""
 
-    __slots__ = ("at_ns", "data", "ends", "first", "is_marker", "packed", "source_ids")
+    __slots__ = ("ends", "first", "packed", "speakers", "stamps", "text")
 
     def __init__(self, first: int) -> None:
         self.first = first
         self.ends = array("I")
-        self.source_ids = array("H")
-        self.at_ns = array("q")
-        self.is_marker = bytearray()
-        self.data = bytearray()
+        """Where each line ends in the text."""
+        self.speakers = array("H")
+        self.stamps = bytearray()
+        self.text = bytearray()
         self.packed: bytes | None = None
+        """Stamps and text once it is sealed."""
 
     @property
     def end(self) -> int:
@@ -45,8 +59,29 @@ class _Chunk:
 
     @property
     def kept_bytes(self) -> int:
-        text = len(self.data) if self.packed is None else len(self.packed)
-        return text + 15 * len(self.ends)
+        data = len(self.text) + len(self.stamps) if self.packed is None else len(self.packed)
+        return data + 6 * len(self.ends)
+
+    def append(self, texts: Sequence[bytes], stamps: Iterable[bytes], speakers: Iterable[int]) -> None:
+        """Take lines, at least one."""
+        start = len(self.text)
+        ends = accumulate((len(text) + 1 for text in texts), initial=start - 1)
+        next(ends)
+        self.ends.extend(ends)
+        self.text += b"\n".join(texts) + b"\n"
+        self.stamps += b"".join(stamps)
+        self.speakers.extend(speakers)
+
+    def seal(self) -> None:
+        """Pack what will not change any more."""
+        self.packed = zlib.compress(self.stamps + self.text, 1)
+        self.stamps, self.text = bytearray(), bytearray()
+
+    def unpacked(self) -> tuple[bytes, bytes]:
+        """Stamps and text of a sealed one."""
+        data = zlib.decompress(self.packed or b"")
+        size = STAMP_BYTES * len(self.ends)
+        return data[:size], data[size:]
 
 
 class LogBuffer:
@@ -66,9 +101,11 @@ class LogBuffer:
         self._chunks = [_Chunk(0)]
         self._firsts = [0]
         self._sealed_bytes = 0
-        self._inflated: dict[int, bytes] = {}
-        self._source_ids: dict[str, int] = {}
-        self._sources: list[str] = []
+        self._inflated: dict[int, tuple[bytes, bytes]] = {}
+        self._sources: dict[str, int] = {}
+        self._speaker_ids: dict[_Speaker, int] = {}
+        self._speakers: list[_Speaker] = []
+        self._speaker_of_tag: dict[bytes, int] = {}
 
     @property
     def start(self) -> int:
@@ -93,20 +130,31 @@ class LogBuffer:
     @property
     def sources(self) -> Sequence[str]:
         """Everybody who ever said something, in order of appearance."""
-        return self._sources
+        return tuple(self._sources)
 
-    def extend(self, records: Iterable[LogRecord]) -> None:
+    def extend(self, lines: Iterable[LogRecord]) -> None:
         """Append lines. Longer ones than 8 Ki characters are cut, with a note of how much."""
-        chunk = self._chunks[-1]
-        for text, source, at_ns, is_marker in records:
-            chunk.data += _line_of(text).encode("utf-8", "replace")
-            chunk.ends.append(len(chunk.data))
-            chunk.data += b"\n"
-            chunk.source_ids.append(self._id_of(source))
-            chunk.at_ns.append(at_ns)
-            chunk.is_marker.append(is_marker)
-            if len(chunk.data) >= CHUNK_BYTES:
-                chunk = self._seal(chunk)
+        for text, source, at_ns, is_marker in lines:
+            speaker = self._speaker(source, is_marker=is_marker)
+            self._append([_line_of(text).encode("utf-8", "replace")], [stamp_of(at_ns)], [speaker])
+
+    def extend_records(self, records: Sequence[bytes], source_of: Callable[[int], str]) -> None:
+        """Append many lines at once; long ones are cut likewise.
+
+        Args:
+            records: In the form of `actions.cluster.logrecords`; all of one feed.
+            source_of: Who says the lines with that number.
+        """
+        for start in range(0, len(records), SLICE_LINES):
+            part = records[start : start + SLICE_LINES]
+            texts = [record[TEXT_AT:] for record in part]
+            if len(max(texts, key=len)) > LINE_CHARACTERS:
+                texts = [_line_of(text.decode("utf-8", "replace")).encode() for text in texts]
+            tags = list(map(tag_in, part))
+            for tag in set(tags) - self._speaker_of_tag.keys():
+                speaker = self._speaker(source_of(number_in(tag)), is_marker=tag[:1] == b"M")
+                self._speaker_of_tag[tag] = speaker
+            self._append(texts, map(stamp_in, part), map(self._speaker_of_tag.__getitem__, tags))
 
     def line(self, number: int) -> LogRecord:
         """The line with that number.
@@ -116,13 +164,18 @@ class LogBuffer:
         """
         chunk = self._chunk_of(number)
         index = number - chunk.first
-        text = self._bytes_of(chunk)[_begin(chunk, index) : chunk.ends[index]].decode("utf-8", "replace")
-        source = self._sources[chunk.source_ids[index]]
-        return LogRecord(text, source, chunk.at_ns[index], bool(chunk.is_marker[index]))
+        stamps, text = self._data_of(chunk)
+        speaker = self._speakers[chunk.speakers[index]]
+        return LogRecord(
+            text[_begin(chunk, index) : chunk.ends[index]].decode("utf-8", "replace"),
+            speaker.source,
+            ns_of(bytes(stamps[index * STAMP_BYTES : (index + 1) * STAMP_BYTES])),
+            speaker.is_marker,
+        )
 
     def source_id(self, source: str) -> int:
         """A small number for a source: its place in `sources`."""
-        return self._source_ids.get(source, 0)
+        return self._sources.get(source, 0)
 
     def blocks_from(self, number: int) -> Iterator[tuple[int, bytes]]:
         """Lines from `number` (or from `start`, if later) on, in large pieces for a search.
@@ -134,14 +187,22 @@ class LogBuffer:
         for chunk in self._chunks[max(0, bisect_right(self._firsts, number) - 1) :]:
             index = max(0, number - chunk.first)
             if index < len(chunk.ends):
-                yield chunk.first + index, bytes(self._bytes_of(chunk)[_begin(chunk, index) :])
+                yield chunk.first + index, bytes(self._data_of(chunk)[1][_begin(chunk, index) :])
 
-    def _id_of(self, source: str) -> int:
-        known = self._source_ids.get(source)
+    def _append(self, texts: Sequence[bytes], stamps: Iterable[bytes], speakers: Iterable[int]) -> None:
+        chunk = self._chunks[-1]
+        chunk.append(texts, stamps, speakers)
+        if len(chunk.text) >= CHUNK_BYTES:
+            self._seal(chunk)
+
+    def _speaker(self, source: str, *, is_marker: bool) -> int:
+        """The number of a speaker; beyond 65,535 of them, all are the last one."""
+        speaker = _Speaker(source, is_marker)
+        known = self._speaker_ids.get(speaker)
         if known is None:
-            known = self._source_ids[source] = min(len(self._sources), 0xFFFF)
-            if known == len(self._sources):
-                self._sources.append(source)
+            self._sources.setdefault(source, len(self._sources))
+            known = self._speaker_ids[speaker] = min(len(self._speakers), MOST_SPEAKERS)
+            self._speakers.append(speaker)
         return known
 
     def _chunk_of(self, number: int) -> _Chunk:
@@ -150,27 +211,26 @@ class LogBuffer:
             raise IndexError(message)
         return self._chunks[bisect_right(self._firsts, number) - 1]
 
-    def _bytes_of(self, chunk: _Chunk) -> bytes | bytearray:
+    def _data_of(self, chunk: _Chunk) -> tuple[bytes | bytearray, bytes | bytearray]:
+        """Stamps and text."""
         if chunk.packed is None:
-            return chunk.data
+            return chunk.stamps, chunk.text
         data = self._inflated.get(chunk.first)
         if data is None:
-            data = zlib.decompress(chunk.packed)
+            data = chunk.unpacked()
             while len(self._inflated) >= INFLATED_CHUNKS:
                 del self._inflated[next(iter(self._inflated))]
             self._inflated[chunk.first] = data
         return data
 
-    def _seal(self, chunk: _Chunk) -> _Chunk:
-        chunk.packed = zlib.compress(bytes(chunk.data), 1)
-        chunk.data = bytearray()
+    def _seal(self, chunk: _Chunk) -> None:
+        chunk.seal()
         self._sealed_bytes += chunk.kept_bytes
         fresh = _Chunk(chunk.end)
         self._chunks.append(fresh)
         self._firsts.append(fresh.first)
         while len(self._chunks) > 2 and self._is_over():
             self._forget_oldest()
-        return fresh
 
     def _is_over(self) -> bool:
         return self.end - self._chunks[1].first >= self._max_lines or self._sealed_bytes > self._max_bytes

@@ -12,13 +12,14 @@ from actions.telemetry.points import Point
 
 BUS_BANDWIDTH = "busbw_gbs"
 """GB/s out of place; its step is the size of the message in bytes."""
-_OPERATIONS = (" sum ", " none ", " prod ", " max ", " min ", " avg ")
+OPERATIONS = (" sum ", " none ", " prod ", " max ", " min ", " avg ")
+"""One of them is in every row."""
 _LEAST_CELLS = 12
 
 
 def may_be_row(text: str) -> bool:
     """Whether a text with prefixes can hold a row: a cheap look before the real one."""
-    for word in _OPERATIONS:
+    for word in OPERATIONS:
         if word in text:
             return len(text.split()) >= _LEAST_CELLS
     return False

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -72,7 +73,7 @@ class Picture:
 
 
 def a_watch(session: KubeSession, picture: Picture, got: list[tuple[str, str]], job: JobRef = JOB) -> JobWatch:
-    def take(member: Member, container: str, lines: list[LogLine]) -> None:
+    def take(member: Member, container: str, lines: Sequence[LogLine]) -> None:
         got.extend((member.pod.name, line.text) for line in lines)
 
     return JobWatch(

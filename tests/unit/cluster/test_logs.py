@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
 from aiohttp import web
 
 from actions.base.errors import AccessError
-from actions.cluster.loglines import MAX_LINE_BYTES, LineCutter, LogCursor, LogLine, read_line
+from actions.cluster.logbatch import read_lines
+from actions.cluster.loglines import MAX_LINE_BYTES, START, LineCutter, LogCursor, LogLine
 from actions.cluster.logs import ContainerEnd, LogFollower, LogSource, follow, read_log
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
@@ -83,10 +84,10 @@ async def test_a_bar_that_is_cut_off_goes_on_where_it_was(tmp_path: Path) -> Non
 
 async def test_it_goes_on_from_a_cursor(tmp_path: Path) -> None:
     server = LogServer(_lines(40))
-    taken = [read_line(line.rstrip(b"\n"), previous_ns=0) for line in server.lines[:25]]
-    cursor = LogCursor(0, 0)
-    for line in taken:
-        cursor = cursor.after(line)
+    cursor = START
+    for start, end in ((0, 7), (7, 8), (8, 25)):  # two lines share each timestamp, and may come apart
+        (batch,) = read_lines([line.rstrip(b"\n") for line in server.lines[start:end]], previous_ns=0)
+        cursor = batch.passed_by(cursor)
     got, _ = await _follow(tmp_path, server, since=cursor)
     assert _texts(got) == [f"step {index} größe ✓" for index in range(25, 40)]
     assert cursor.seen == 1
@@ -222,7 +223,7 @@ async def test_no_right_to_read_logs_is_an_error(tmp_path: Path) -> None:
 async def test_reading_waits_for_a_slow_reader(tmp_path: Path) -> None:
     at_once = most = 0
 
-    async def slow(lines: list[LogLine]) -> None:
+    async def slow(lines: Sequence[LogLine]) -> None:
         nonlocal at_once, most
         at_once += 1
         most = max(most, at_once)
@@ -241,6 +242,11 @@ async def test_a_log_is_read_as_it_is(tmp_path: Path) -> None:
     assert _texts(lines) == ["step 4 größe ✓", "no newline"]
 
 
+def _read(line: bytes, *, previous_ns: int = 0) -> LogLine:
+    ((read,),) = read_lines([line], previous_ns=previous_ns)
+    return read
+
+
 def test_lines_are_cut_out_of_chunks_that_end_anywhere() -> None:
     whole = b"one\ntwo\rthree\n\nfour"
     for size in range(1, len(whole) + 1):
@@ -254,7 +260,7 @@ def test_a_bar_without_newlines_is_cut_at_the_same_places_however_it_arrives() -
     whole = b"2026-11-21T10:00:00.5Z start" + bar + b"\n2026-11-21T10:00:01Z next\n"
     at_once = LineCutter().feed(whole)
     assert len(at_once) > 10
-    lines = [read_line(line, previous_ns=0) for line in at_once]
+    lines = [line for batch in read_lines(at_once, previous_ns=0) for line in batch]
     assert "".join(line.text for line in lines) == "start" + bar.decode() + "next"
     assert {line.at_ns for line in lines[:-1]} == {lines[0].at_ns}
     assert not any(line.is_marker for line in lines)
@@ -279,16 +285,16 @@ def test_a_line_of_many_megabytes_is_cut_and_says_so() -> None:
 
 
 def test_a_line_keeps_its_carriage_returns_and_colours_and_nothing_else() -> None:
-    line = read_line(b"2026-11-21T10:00:00.5Z 10%\r\x1b[32m20%\x1b[0m\x1b]0;title\x07 \xff", previous_ns=0)
+    line = _read(b"2026-11-21T10:00:00.5Z 10%\r\x1b[32m20%\x1b[0m\x1b]0;title\x07 \xff")
     assert line.text == "10%\r\x1b[32m20%\x1b[0m �"
     assert line.at_ns == 1_795_255_200_500_000_000
 
 
 def test_a_timestamp_with_an_offset_is_the_same_moment() -> None:
-    utc = read_line(b"2026-11-21T10:00:00.000000001Z x", previous_ns=0)
-    assert read_line(b"2026-11-21T11:30:00.000000001+01:30 x", previous_ns=0) == utc
+    utc = _read(b"2026-11-21T10:00:00.000000001Z x")
+    assert _read(b"2026-11-21T11:30:00.000000001+01:30 x") == utc
 
 
 def test_a_line_without_a_timestamp_is_a_marker() -> None:
-    line = read_line(b"failed to create fsnotify watcher: too many open files", previous_ns=7)
+    line = _read(b"failed to create fsnotify watcher: too many open files", previous_ns=7)
     assert (line.at_ns, line.is_marker) == (7, True)

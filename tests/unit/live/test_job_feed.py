@@ -5,12 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.logbatch import LogBatch, batches_of
 from actions.cluster.loglines import LogLine
+from actions.cluster.logrecords import line_in, number_in, records_of, tag_in
 from actions.cluster.members import JobRef, Member
 from tests.support.builders import StillClock, a_pod
 from tui.live.cluster_feed import ClusterFeed
 from tui.live.job_feed import JobFeed
-from tui.live.log_feeds import Gathered
 from tui.live.time_order import TimeOrder
 
 SECOND = 1_000_000_000
@@ -31,35 +32,61 @@ def a_feed(clock: Clock) -> JobFeed:
     return JobFeed(JobRef("PyTorchJob", "default", "train"), cluster, clock=clock, changed=lambda: None)
 
 
+def a_batch(*lines: LogLine) -> LogBatch:
+    (batch,) = batches_of(lines)
+    return batch
+
+
+def taken(feed: JobFeed) -> list[tuple[str, int]]:
+    """Whose lines come next, and the seconds when they were written."""
+    return [(feed.source_of(number_in(tag_in(record))), line_in(record).at_ns // SECOND) for record in feed.take(10)]
+
+
 def test_lines_of_many_pods_stand_in_the_order_of_time_and_make_one_curve() -> None:
     clock = Clock()
     feed = a_feed(clock)
     first, second = (Member(a_pod(f"train-worker-{rank}"), "worker", rank) for rank in (0, 1))
-    feed._take_lines(second, "main", [LogLine(2 * SECOND, BAR.format(1, "9.5"))])
-    feed._take_lines(first, "main", [LogLine(1 * SECOND, BAR.format(1, "9.0")), LogLine(3 * SECOND, "done")])
-    assert [(line.source, line.at_ns // SECOND) for line in feed.take(10)] == [("train-worker-0", 1)]
+    feed._take_lines(second, "main", a_batch(LogLine(2 * SECOND, BAR.format(1, "9.5"))))
+    feed._take_lines(first, "main", a_batch(LogLine(1 * SECOND, BAR.format(1, "9.0")), LogLine(3 * SECOND, "done")))
+    assert taken(feed) == [("train-worker-0", 1)]
     clock.seconds = 2.0
-    assert [(line.source, line.at_ns // SECOND) for line in feed.take(10)] == [
-        ("train-worker-1", 2),
-        ("train-worker-0", 3),
-    ]
+    assert taken(feed) == [("train-worker-1", 2), ("train-worker-0", 3)]
     series = feed.curves.series("train_loss")
     assert series is not None
     assert [(sample.x, sample.y) for sample in series.samples()] == [(1.0, 9.0)]
     assert list(feed.progress) == [("train-worker-1", "Epoch 0"), ("train-worker-0", "Epoch 0")]
 
 
+def put(order: TimeOrder, *tenths: int) -> None:
+    """Lines that say in which tenth of a second they were written."""
+    order.put([record for at in tenths for record in records_of(a_batch(LogLine(at * SECOND // 10, str(at))), 0)])
+
+
+def said(records: list[bytes]) -> list[str]:
+    return [line_in(record).text for record in records]
+
+
 def test_what_is_not_kept_is_counted() -> None:
     order = TimeOrder(capacity=2)
-    for at in (3, 1, 2):
-        order.put(Gathered(str(at), "pod", at * SECOND))
+    put(order, 30, 10)
+    put(order, 20)
     assert order.dropped == 1
-    assert [line.text for line in order.take(10, is_quiet=True)] == ["2", "3"]
+    assert said(order.take(10, is_quiet=True)) == ["20", "30"]
 
 
 def test_the_newest_second_waits_for_what_may_still_come() -> None:
     order = TimeOrder()
-    for at in (10, 11, 30):
-        order.put(Gathered(str(at), "pod", at * SECOND // 10))
-    assert [line.text for line in order.take(10, is_quiet=False)] == ["10", "11"]
+    put(order, 10, 11, 30)
+    assert said(order.take(10, is_quiet=False)) == ["10", "11"]
     assert len(order) == 1
+    put(order, 25, 22)
+    put(order, 24, 41)
+    assert said(order.take(2, is_quiet=False)) == ["22", "24"]
+    assert said(order.take(2, is_quiet=True)) == ["25", "30"]
+
+
+def test_lines_of_one_moment_stay_in_the_order_in_which_they_came() -> None:
+    order = TimeOrder()
+    for text in ("a", "b", "c"):
+        order.put(records_of(a_batch(LogLine(SECOND, text)), 0))
+    assert said(order.take(10, is_quiet=True)) == ["a", "b", "c"]

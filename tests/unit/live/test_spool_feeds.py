@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from actions.cluster.logrecords import line_in, number_in, tag_in
 from actions.run.spoolformat import lines_file, sources_file
 from tui.live.spool_feeds import SpoolLogFeed
 
-SECOND = 1_000_000_000
 SOURCES = (
     '{"type":"source","number":0,"namespace":"n","pod":"worker-0","container":"main","uid":"a"}\n'
     '{"type":"source","number":1,"namespace":"n","pod":"worker-1","container":"main","uid":"b"}\n'
@@ -25,11 +25,11 @@ def a_spool(folder: Path, *lines: tuple[int, int, str]) -> Path:
 
 def add(folder: Path, *lines: tuple[int, int, str]) -> None:
     with lines_file(folder, "train").open("a") as file:
-        file.writelines(f"L{at * SECOND}\t{source}\t{text}\n" for at, source, text in lines)
+        file.writelines(f"L{source:06d}\t1970-01-01T00:00:{at:02d}.000000000Z {text}\n" for at, source, text in lines)
 
 
 def taken(feed: SpoolLogFeed) -> list[str]:
-    return [line.text for line in feed.take(1000)]
+    return [line_in(record).text for record in feed.take(1000)]
 
 
 def test_a_backlog_is_in_the_order_of_time_whoever_arrived_first(tmp_path: Path) -> None:
@@ -60,4 +60,4 @@ def test_lines_know_their_pod(tmp_path: Path) -> None:
     feed = SpoolLogFeed(a_spool(tmp_path, (10, 1, "a")), "train")
     feed.take(10)
 
-    assert [line.source for line in feed.take(10)] == ["worker-1"]
+    assert [feed.source_of(number_in(tag_in(record))) for record in feed.take(10)] == ["worker-1"]

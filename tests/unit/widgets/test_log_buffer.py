@@ -30,7 +30,7 @@ def test_lines_keep_text_source_time_and_marker() -> None:
     record = LogRecord("step 1 loss 2.5 — ünïcode 進", "worker-3", 1_700_000_000_123_456_789, is_marker=True)
     buffer.extend([LogRecord("first"), record])
     assert buffer.line(1) == record
-    assert buffer.sources == ["", "worker-3"]
+    assert buffer.sources == ("", "worker-3")
 
 
 def test_sealed_chunks_read_like_open_ones() -> None:

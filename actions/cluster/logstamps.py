@@ -1,0 +1,59 @@
+"""Timestamps of log lines in one form: thirty bytes of RFC 3339 in UTC, whose order as bytes is the order of time."""
+
+from __future__ import annotations
+
+import calendar
+import re
+import time
+from functools import lru_cache
+
+STAMP_BYTES = 30
+SHAPE = b"0000-00-00T00:00:00.000000000Z"
+"""A stamp whose digits are all zeros; see `DIGITS_TO_ZERO`."""
+DIGITS_TO_ZERO = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
+_FORM = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))(?: |$)", re.ASCII)
+_NANOSECONDS = 1_000_000_000
+_LATEST_SECOND = 253_402_300_799
+"""The end of the year 9999."""
+_LATEST_NS = (1 << 63) - 1
+
+
+def ns_of(stamp: bytes) -> int:
+    """Nanoseconds since the epoch, at most what 63 bits hold; 0 for a date that no calendar has."""
+    return min(_second_of(stamp[:19]) * _NANOSECONDS + int(stamp[20:29]), _LATEST_NS)
+
+
+def stamp_of(at_ns: int) -> bytes:
+    """The stamp of nanoseconds since the epoch; what is before it, or after the year 9999, is moved there."""
+    seconds, fraction = divmod(max(at_ns, 0), _NANOSECONDS)
+    return b"%s.%09dZ" % (_text_of(min(seconds, _LATEST_SECOND)), fraction)
+
+
+def split_stamp(line: bytes) -> tuple[bytes, bytes] | None:
+    """The stamp and the text of a line as a kubelet sends it, in whatever form of RFC 3339; `None` if it has none."""
+    found = _FORM.match(line)
+    if found is None:
+        return None
+    moment, fraction, sign, hours, minutes = found.groups()
+    text = line[found.end() :]
+    if sign:
+        offset = int(hours) * 3600 + int(minutes) * 60
+        seconds = _second_of(moment) + (offset if sign == b"-" else -offset)
+        moment = _text_of(min(max(seconds, 0), _LATEST_SECOND))
+    return b"%s.%sZ" % (moment, (fraction or b"").ljust(9, b"0")), text
+
+
+@lru_cache(maxsize=1024)
+def _second_of(moment: bytes) -> int:
+    """Seconds since the epoch of `YYYY-MM-DDThh:mm:ss`."""
+    year, month, day = int(moment[:4]), int(moment[5:7]), int(moment[8:10])
+    hour, minute, second = int(moment[11:13]), int(moment[14:16]), int(moment[17:19])
+    try:
+        return max(calendar.timegm((year, month, day, hour, minute, second)), 0)
+    except ValueError:
+        return 0
+
+
+@lru_cache(maxsize=1024)
+def _text_of(seconds: int) -> bytes:
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds)).encode()
