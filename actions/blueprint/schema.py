@@ -31,6 +31,7 @@ def schema_text() -> str:
 
 
 def _hooked(kind: type) -> dict[str, Any]:
+    """The schema of a type of ours; `NotImplementedError` is how msgspec wants to hear of any other."""
     if kind is Expectation:
         return {"type": "string", "pattern": EXPECTATION, "examples": ["35m..45m"]}
     if issubclass(kind, Path):

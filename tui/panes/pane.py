@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -47,9 +48,9 @@ class Pane(Widget):
         self.border_title = self.CONTEXT.value
         self._health_label = ""
 
+    @abstractmethod
     def pull(self) -> None:
         """Look at the sources and show what changed."""
-        raise NotImplementedError
 
     def subject(self) -> Subject | None:
         """What is selected, for commands that name no object."""

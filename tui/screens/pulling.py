@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import TypeVar
 
 from textual.screen import Screen
@@ -12,6 +13,6 @@ ResultT = TypeVar("ResultT")
 class PullingScreen(Screen[ResultT]):
     """A screen that the ticker tells when something may have changed."""
 
+    @abstractmethod
     def pull(self) -> None:
         """Look at the sources and show what changed."""
-        raise NotImplementedError

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from typing import ClassVar
 
 from rich.segment import Segment
@@ -39,13 +40,13 @@ class SteeredWidget(StripWidget):
         """Lines of a page."""
         return max(1, self.size.height)
 
+    @abstractmethod
     def step(self, lines: int) -> None:
         """Move by lines; beyond an end means that end."""
-        raise NotImplementedError
 
+    @abstractmethod
     def jump(self, *, to_end: bool) -> None:
         """Move to the first or the last line."""
-        raise NotImplementedError
 
     def scroll_lines(self, lines: int) -> None:
         """Move the view; widgets with a cursor may do other than `step`."""
