@@ -241,7 +241,7 @@ class PyTorchJobController(Controller):
         """Why the job must end now, empty if it may go on."""
         name = job["metadata"]["name"]
         backoff = _run_policy(job).get("backoffLimit")
-        is_spent = backoff is not None and _restarts(job, pods) >= max(1, int(backoff))
+        is_spent = backoff is not None and _restarts(pods) >= max(1, int(backoff))
         if is_spent or (backoff == 0 and _has_new_failure(job, pods)):
             return f"Job {name} has failed because it has reached the specified backoff limit"
         deadline = _run_policy(job).get("activeDeadlineSeconds")
@@ -317,7 +317,7 @@ def _has_new_failure(job: Document, pods: list[Document]) -> bool:
     return failed > sum(int(amounts.get("failed", 0)) for amounts in counted)
 
 
-def _restarts(job: Document, pods: list[Document]) -> int:
+def _restarts(pods: list[Document]) -> int:
     """Restarts in place of the pods whose policy restarts."""
     total = 0
     for pod in pods:

@@ -109,7 +109,7 @@ def fail(problem: str, code: int = 1) -> Program:
     return code
 
 
-def hang(node: Node, moment: float) -> Program:
+def hang(moment: float) -> Program:
     """A node of the group is gone: the collective waits for its time limit."""
     yield Step(_TIME_LIMIT_SECONDS)
     return (yield from fail(neuron_errors.suspected_hang(moment, _FIRST_PROCESS)))

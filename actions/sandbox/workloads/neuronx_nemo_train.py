@@ -61,7 +61,7 @@ def _run(node: Node) -> Program:
         yield from compile_missing(node)
         return (yield from _epoch(node))
     except PeerLost:
-        return (yield from hang(node, node.container.started_at + 200.0))
+        return (yield from hang(node.container.started_at + 200.0))
 
 
 def _epoch(node: Node) -> Program:
