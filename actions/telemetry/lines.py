@@ -52,7 +52,7 @@ class Record(NamedTuple):
 def split_records(line: str) -> Iterator[str]:
     """The records of one line: cut at `\\r` and before every tag of mpirun, very long ones shortened to their ends."""
     for redraw in line.split("\r"):
-        for piece in _MPI_TAG.split(redraw):
+        for piece in _MPI_TAG.split(redraw) if "]<std" in redraw else (redraw,):
             if len(piece) > 2 * HALF:
                 yield f"{piece[:HALF]} … {piece[-HALF:]}"
             elif piece:
@@ -63,7 +63,7 @@ def strip_controls(text: str) -> str:
     """`text` without escape sequences, control characters and U+FFFD. An unfinished sequence ends with its record."""
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
-    return _CONTROL.sub("", text)
+    return text if text.isprintable() and "\ufffd" not in text else _CONTROL.sub("", text)
 
 
 class PrefixReader:

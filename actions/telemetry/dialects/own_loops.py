@@ -29,7 +29,10 @@ _OF_VALIDATION = re.compile(
 )
 """What stands before the step of a line that is about a validation: its plain `loss` is that one's."""
 _LOOK_BACK = 12
-"""Characters before a loss that can say whose it is."""
+"""Characters before a loss that can say whose it is, and before its `oss` that can belong to it."""
+_STEP_WORDS = ("tep", "ter", "스텝", "Batch")
+"""One of them is in every name of a step, at most so many characters behind its beginning:"""
+_LONGEST_STEP_WORD = len("global_s")
 _VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
 
 _STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps")
@@ -90,7 +93,7 @@ class OwnLoops:
             released = self.flush()
             self._held = point_of(record, VAL_LOSS, None, alone[1], key="val loss")
             return released
-        step, epoch = _STEP.search(text), _EPOCH.search(text)
+        step, epoch = _step_in(text), _EPOCH.search(text) if "poch" in text else None
         findings = self._losses(record, int(step[1]) if step else None, float(epoch[1]) if epoch else None)
         if step and findings:
             self._last_step = int(step[1])
@@ -105,12 +108,14 @@ class OwnLoops:
 
     def _losses(self, record: Record, step: int | None, epoch: float | None) -> list[Finding]:
         findings: list[Finding] = []
-        is_validation = _OF_VALIDATION.search(record.text) is not None
+        has_validation = "val" in record.text.lower()
+        is_validation = has_validation and _OF_VALIDATION.search(record.text) is not None
         train = _training_in(record.text) if self._reads_line(step, epoch, is_validation=is_validation) else None
         if train:
             metric = VAL_LOSS if is_validation else TRAIN_LOSS
             findings.append(point_of(record, metric, step, train[1], key="loss", epoch=epoch))
-        validation = _VALIDATION.search(record.text) if step is not None or epoch is not None else None
+        is_placed = has_validation and (step is not None or epoch is not None)
+        validation = _VALIDATION.search(record.text) if is_placed else None
         if validation:
             findings.append(point_of(record, VAL_LOSS, step, validation[1], key="validation loss", epoch=epoch))
         return findings
@@ -128,9 +133,15 @@ class OwnLoops:
         return [msgspec.structs.replace(held, step=step)]
 
 
+def _step_in(text: str) -> re.Match[str] | None:
+    """The step, looked for from where its name can begin."""
+    found = [at for word in _STEP_WORDS if (at := text.find(word)) >= 0]
+    return _STEP.search(text, max(0, min(found) - _LONGEST_STEP_WORD)) if found else None
+
+
 def _training_in(text: str) -> re.Match[str] | None:
     """The first loss that is not one of a validation."""
-    for match in _TRAIN.finditer(text):
+    for match in _TRAIN.finditer(text, max(0, text.find("oss") - _LOOK_BACK)):
         start = match.start()
         if not _BEFORE_TRAIN.search(text, max(0, start - _LOOK_BACK), start):
             return match

@@ -117,6 +117,10 @@ _RLHF_PAIR = re.compile(rf"\| ?([a-z_]{{1,30}}): ({NUMBER})")
 _RLHF_NAMES = {"act_loss": "actor_loss", "cri_loss": "critic_loss", "unsuper_loss": "unsupervised_loss"}
 _LOG_DIST = re.compile(rf"\bstep=(\d{{1,12}}), skipped=\d{{1,12}}, lr=\[({NUMBER})")
 _TIMER = re.compile(rf"/global_step=(\d{{1,12}}), .{{0,200}}?\bCurrSamplesPerSec=({NUMBER})")
+_PRINTED = (
+    ("skipped=", _LOG_DIST, "lr", "lr"),
+    ("CurrSamplesPerSec=", _TIMER, "samples_per_s", "CurrSamplesPerSec"),
+)
 _DOCUMENTS = re.compile(rf"\bProcessed (\d{{1,12}}) documents \(({NUMBER}) docs/s")
 
 
@@ -146,12 +150,12 @@ class DeepSpeed:
         text = record.text
         if "step" not in text:
             return None
-        head = _RLHF.search(text)
+        head = _RLHF.search(text) if "ppo_ep: " in text else None
         if head:
             values = dict(_RLHF_PAIR.findall(text, head.end() - 1))
             return named_points(record, int(head[2]), values, _RLHF_NAMES, epoch=float(head[1]))
-        for pattern, metric, key in ((_LOG_DIST, "lr", "lr"), (_TIMER, "samples_per_s", "CurrSamplesPerSec")):
-            match = pattern.search(text)
+        for mark, pattern, metric, key in _PRINTED:
+            match = pattern.search(text) if mark in text else None
             if match:
                 return [point_of(record, metric, int(match[1]), match[2], key=key)]
         return None
