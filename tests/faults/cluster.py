@@ -28,7 +28,7 @@ from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
 
 _HURRY = 40.0
-_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS = 90.0
 _FAST = SandboxOptions(speed=200.0, image_pull_seconds=0.02, container_start_seconds=0.02, stop_seconds=0.02)
 
 

@@ -29,6 +29,6 @@ class Somebody:
 
     async def remove(self, ref: ObjectRef) -> None:
         await delete(self._session, self._discovery, ref)
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while await self.get(ref) is not None:
                 await asyncio.sleep(0.05)

@@ -23,7 +23,7 @@ from tests.flow.kubectl import Kubectl
 
 Document = dict[str, Any]
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io"
-DEADLINE_SECONDS = 60.0
+DEADLINE_SECONDS = 120.0
 
 
 @pytest.fixture

@@ -24,7 +24,7 @@ from actions.cluster.session import KubeSession
 from tests.flow.kubectl import Kubectl
 
 _PORT = 8080
-_DEADLINE_SECONDS = 60.0
+_DEADLINE_SECONDS = 120.0
 
 
 def sockets_to(server: str) -> int:

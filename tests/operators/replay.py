@@ -16,7 +16,7 @@ from tests.operators.recording import Recording, load
 from tests.operators.story import Document, Story
 from tests.operators.world import World, world
 
-_PATIENCE_SECONDS = 45.0
+_PATIENCE_SECONDS = 90.0
 _TIMES = frozenset({"lastTransitionTime", "lastUpdateTime", "lastProbeTime"})
 _QUIET_SECONDS = 0.4
 """How long nothing may follow the end of a story; in a recording that keeps time, as long as it was watched."""

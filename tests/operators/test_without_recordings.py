@@ -17,7 +17,7 @@ from tests.operators.story import Document
 from tests.operators.training import TRAINING
 from tests.operators.world import World, world
 
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 90.0
 
 
 def _manifest(operator: Operator, scenario: str, **policy: Any) -> Document:

@@ -41,7 +41,7 @@ class Program:
     def argv(self, *arguments: str) -> list[str]:
         return [sys.executable, "-P", "-m", "tui.cli", *arguments]
 
-    def run(self, *arguments: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:
+    def run(self, *arguments: str, seconds: float = 120) -> subprocess.CompletedProcess[str]:
         """Run it to its end without a terminal."""
         return subprocess.run(
             self.argv(*arguments),

@@ -75,7 +75,7 @@ class Terminal:
         """Whether the program has ended."""
         return self._tmux("display-message", "-p", "-t", "t", "#{pane_dead}").strip() == "1"
 
-    def wait(self, pattern: str, *, seconds: float = 30, press: str = "") -> re.Match[str]:
+    def wait(self, pattern: str, *, seconds: float = 60, press: str = "") -> re.Match[str]:
         """Wait until a regular expression is on the screen.
 
         Args:
@@ -95,11 +95,11 @@ class Terminal:
         self.until(look, f"{pattern!r} on the screen", seconds=seconds)
         return found[0]
 
-    def wait_gone(self, pattern: str, *, seconds: float = 30) -> None:
+    def wait_gone(self, pattern: str, *, seconds: float = 60) -> None:
         """Wait until a regular expression is not on the screen."""
         self.until(lambda: not re.search(pattern, self.text(), re.MULTILINE), f"{pattern!r} gone", seconds=seconds)
 
-    def until(self, holds: Callable[[], bool], what: str, *, seconds: float = 30) -> None:
+    def until(self, holds: Callable[[], bool], what: str, *, seconds: float = 60) -> None:
         """Wait for a condition; on failure, or when the program ends without it, show the screen."""
         deadline = time.monotonic() + seconds
         while not holds():

@@ -18,7 +18,7 @@ async def wait_for(
     predicate: Callable[[], object],
     description: str,
     *,
-    deadline_seconds: float = 10.0,
+    deadline_seconds: float = 60.0,
 ) -> None:
     """Let the app work until `predicate()` is true.
 

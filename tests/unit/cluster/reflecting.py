@@ -51,7 +51,7 @@ class Mirror:
         self._told.set()
 
     async def until(self, predicate: Callable[[], object]) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not predicate():
                 self._told.clear()
                 await self._told.wait()
@@ -74,7 +74,7 @@ class Running:
         self.script, self.mirror, self.clock, self.task = script, mirror, clock, task
 
     async def until_requests(self, count: int) -> None:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while len(self.script.queries) < count:
                 await asyncio.sleep(0.005)
 

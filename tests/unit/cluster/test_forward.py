@@ -69,7 +69,7 @@ class Troubles:
         self.told: asyncio.Queue[ConsoleError] = asyncio.Queue()
 
     async def next(self) -> ConsoleError:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             return await self.told.get()
 
 
@@ -83,7 +83,7 @@ async def forwarding(kubelet: Kubelet, folder: Path, *, pod: str = "") -> AsyncI
 
 
 async def _ask(port: int, data: bytes, answer: int) -> bytes:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.write(data)
         said = await reader.readexactly(answer) if answer else await reader.read()
@@ -139,7 +139,7 @@ async def test_what_the_kubelet_says_goes_wrong_is_told(tmp_path: Path) -> None:
 
 
 async def test_an_answer_to_what_was_ended_on_our_side_still_comes(tmp_path: Path) -> None:
-    async with forwarding(Kubelet(), tmp_path) as (forward, _), asyncio.timeout(10):
+    async with forwarding(Kubelet(), tmp_path) as (forward, _), asyncio.timeout(60):
         reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
         writer.write(b"a")
         writer.write_eof()
@@ -160,7 +160,7 @@ async def test_closing_ends_every_connection(tmp_path: Path) -> None:
             reader, writer = await asyncio.open_connection("127.0.0.1", forward.local_port)
             writer.write(b"a")
             assert await reader.readexactly(7) == b"web-1:a"
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             assert await reader.read() == b""
             while kubelet.open:
                 await asyncio.sleep(0.005)

@@ -89,7 +89,7 @@ def a_watch(session: KubeSession, picture: Picture, got: list[tuple[str, str]], 
 async def test_the_logs_of_all_pods_come_and_the_watch_ends_with_the_job(tmp_path: Path) -> None:
     server = JobServer(LogServer([stamped(0, "a"), stamped(1, "b")]))
     picture, got = Picture(pods=["train-worker-1", "train-worker-0"]), list[tuple[str, str]]()
-    async with session_to(server, tmp_path) as session, asyncio.timeout(20):
+    async with session_to(server, tmp_path) as session, asyncio.timeout(60):
         watch = a_watch(session, picture, got)
         running = asyncio.create_task(watch.run())
         while sum("has ended" in text for _, text in got) < 2:
@@ -104,7 +104,7 @@ async def test_the_logs_of_all_pods_come_and_the_watch_ends_with_the_job(tmp_pat
 async def test_a_job_that_was_deleted_is_gone(tmp_path: Path) -> None:
     server = JobServer(LogServer([stamped(0, "a")], exit_code=None))
     picture, got = Picture(), list[tuple[str, str]]()
-    async with session_to(server, tmp_path) as session, asyncio.timeout(20):
+    async with session_to(server, tmp_path) as session, asyncio.timeout(60):
         running = asyncio.create_task(a_watch(session, picture, got).run())
         while not got:
             await asyncio.sleep(0.01)
@@ -116,7 +116,7 @@ async def test_a_job_that_was_deleted_is_gone(tmp_path: Path) -> None:
 async def test_a_pod_that_takes_the_place_of_another_is_followed_too(tmp_path: Path) -> None:
     server = JobServer(LogServer([stamped(0, "first")]))
     picture, got = Picture(), list[tuple[str, str]]()
-    async with session_to(server, tmp_path) as session, asyncio.timeout(20):
+    async with session_to(server, tmp_path) as session, asyncio.timeout(60):
         running = asyncio.create_task(a_watch(session, picture, got).run())
         while not any("has ended" in text for _, text in got):
             await asyncio.sleep(0.01)

@@ -210,7 +210,7 @@ async def _follow(folder: Path, wanted: set[str], *replies: Reply) -> tuple[Pods
         )
         task = asyncio.create_task(reflector.run())
         try:
-            async with asyncio.timeout(10):
+            async with asyncio.timeout(60):
                 while set(pods.facts) != wanted or len(script.queries) < len(replies):
                     await asyncio.sleep(0.005)
         finally:

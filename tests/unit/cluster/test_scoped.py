@@ -102,7 +102,7 @@ class Following:
         self.state, self.clock = state, clock
 
     async def until(self, holds: Callable[[ClusterSnapshot], object]) -> ClusterSnapshot:
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while not holds(snapshot := self.state.snapshot()):
                 await self.state.wait_changed()
         return snapshot

@@ -28,7 +28,7 @@ async def answered(feed_of: CredentialsFeed, changed: asyncio.Event) -> None:
     """Run the feed until it has an answer."""
     task = asyncio.create_task(feed_of.run(lambda: None))
     try:
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             await changed.wait()
     finally:
         task.cancel()

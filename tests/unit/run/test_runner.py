@@ -43,7 +43,7 @@ async def at_work(folder: Path) -> AsyncIterator[asyncio.Task[RunView]]:
 
 
 async def until(folder: Path, condition: Callable[[RunView], bool]) -> RunView:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while True:
             view = load_run(folder)
             if condition(view):

@@ -36,7 +36,7 @@ FAST = SandboxOptions(
 )
 """A world that turns as fast as it can without skipping a state."""
 
-_PATIENCE_SECONDS = 20.0
+_PATIENCE_SECONDS = 90.0
 
 
 @asynccontextmanager

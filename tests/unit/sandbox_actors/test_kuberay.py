@@ -88,7 +88,7 @@ async def run_all(client: ApiClient) -> None:
 
 
 async def three_pods(client: ApiClient) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while len(await pods_of(client)) != 3:
             await asyncio.sleep(0.02)
 
@@ -113,7 +113,7 @@ async def test_a_cluster_that_is_suspended_loses_its_pods_and_gets_as_many_again
         await run_all(client)
         await until(client, RAY_CLUSTERS, "default/rc", state("ready"))
         await client.patch(RAY_CLUSTERS, "default/rc", {"spec": {"suspend": True}})
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             while pods := await pods_of(client):
                 for pod in pods:
                     if pod["metadata"].get("deletionTimestamp"):

@@ -48,7 +48,7 @@ async def test_a_job_past_its_deadline_fails_with_the_next_event_and_its_pods_go
 
 
 async def _touch_until_failed(client: ApiClient) -> Document:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for count in itertools.count():
             change = {"metadata": {"annotations": {"touched": str(count)}}}
             job = await client.patch(PYTORCH_JOBS, KEY, change)

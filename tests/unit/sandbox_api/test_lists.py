@@ -108,7 +108,7 @@ async def test_a_watch_list_ends_its_state_with_a_bookmark_and_goes_on() -> None
         watch = events(client, CONFIG_MAPS, **query)
         state = [await anext(watch) for _ in range(3)]
         await fill(client, "c")
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             later = [event async for event in watch if event["type"] != "BOOKMARK"]
     assert [event["type"] for event in state] == ["ADDED", "ADDED", "BOOKMARK"]
     assert state[2]["object"]["metadata"]["annotations"] == {"k8s.io/initial-events-end": "true"}

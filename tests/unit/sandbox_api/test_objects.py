@@ -48,7 +48,7 @@ async def status_of(client: Client, path: str) -> int:
 
 
 async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not await condition():
             await asyncio.sleep(0)
 

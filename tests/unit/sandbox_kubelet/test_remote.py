@@ -37,7 +37,7 @@ class _Terminal:
         raise AssertionError
 
     async def until_shown(self, text: bytes) -> None:
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while text not in self.shown[Channel.STDOUT]:
                 self.changed.clear()
                 await self.changed.wait()
@@ -85,5 +85,5 @@ async def test_a_screen_at_a_terminal_is_left_with_q() -> None:
     running = asyncio.create_task(command.run(["/bin/bash", "-l", "neuron-top"]))
     await terminal.until_shown(b"NeuronCore v2 Utilization")
     terminal.typed.put_nowait(b"q")
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await running == 0

@@ -37,7 +37,7 @@ class _Cluster:
 
     async def launch(self, *processes: RemoteProcess) -> int:
         """Run processes from a launcher, once the workers let it in, and return its code."""
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             while len(self.surroundings.shells._doors) < len(self.insides):
                 await asyncio.sleep(0)
         place = inside(a_container("launcher"))
@@ -94,7 +94,7 @@ async def test_a_worker_that_is_killed_is_lost_to_its_launcher() -> None:
     launching = asyncio.create_task(
         cluster.launch(_process("w-0", "sleep infinity"), _process("w-1", "echo here; sleep infinity"))
     )
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not cluster.written:
             await asyncio.sleep(0.01)
         cluster.workers["w-1"].cancel()
@@ -106,7 +106,7 @@ async def test_a_worker_that_is_killed_is_lost_to_its_launcher() -> None:
 async def test_the_end_of_a_launcher_ends_what_it_has_started() -> None:
     cluster = _Cluster("w-0")
     launching = asyncio.create_task(cluster.launch(_process("w-0", "echo here; sleep infinity")))
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while not cluster.written:
             await asyncio.sleep(0.01)
         launching.cancel()
