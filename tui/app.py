@@ -143,12 +143,8 @@ class ConsoleApp(PatientApp[Any]):
         return await self.put_in_front(TypeNameModal(question) if question.word else ConfirmModal(question))
 
     def _verbs(self) -> dict[str, Verb]:
-        hands = ScreenHands(self._show, self.notify_plainly, self._save, self.exit, self._leave_front, self._open_shell)
+        hands = ScreenHands(self._show, self.say, self._save, self.exit, self._leave_front, self._open_shell)
         return verbs_of(self.workspace, self.desk, self._actions, hands)
-
-    def notify_plainly(self, text: str) -> None:
-        """Tell one sentence; markup in it means nothing."""
-        self.notify(one_line(redact(text)), markup=False)
 
     def _tell_error(self, error: ConsoleError) -> None:
         tell = partial(self.notify, one_line(redact(error.sentence())), markup=False, timeout=8)

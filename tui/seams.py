@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, TypeVar
 from rich.text import Text
 from textual.app import App
 
-from actions.base.untrusted import plain_text, redact
+from actions.base.untrusted import one_line, plain_text, redact
 
 if TYPE_CHECKING:
     from textual.strip import Strip
@@ -40,10 +40,14 @@ def forget_arrangement(container: Widget) -> None:
 
 
 class DiscreetApp(App[ResultT]):
-    """An app whose crash report shows no local variables and no credentials.
+    """An app whose messages show no credentials, and whose crash report no local variables.
 
     Textual prints the locals of every frame, and among those of a console are tokens.
     """
+
+    def notify_plainly(self, text: str) -> None:
+        """Tell one sentence; markup in it means nothing."""
+        self.notify(one_line(redact(text)), markup=False)
 
     def _fatal_error(self) -> None:
         report = redact(plain_text(traceback.format_exc()))

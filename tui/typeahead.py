@@ -17,7 +17,9 @@ ResultT = TypeVar("ResultT")
 AnswerT = TypeVar("AnswerT")
 
 LONGEST_HOLD_SECONDS = 3.0
-"""Then keys go to what is there: a slow answer must not lock the keyboard."""
+"""Then keys go to what is there: a slow answer must not lock the keyboard. Counted are turns that the loop really had,
+so that a machine too busy to show what was asked for does not count as a slow answer."""
+_TURN_SECONDS = 0.1
 _PASSES = 3
 """How often the way of a key is gone after it: a message that it causes may cause another one higher up."""
 
@@ -51,7 +53,7 @@ class TypeAhead:
         """Keep what is typed until the returned function is called, or `LONGEST_HOLD_SECONDS` have passed."""
         token = object()
         self._quiet.clear()
-        self._holds[token] = asyncio.get_running_loop().call_later(LONGEST_HOLD_SECONDS, self._release, token)
+        self._wait_on(token, max(1, round(LONGEST_HOLD_SECONDS / _TURN_SECONDS)))
         return lambda: self._release(token)
 
     def let_go(self) -> None:
@@ -62,6 +64,13 @@ class TypeAhead:
     async def wait_until_quiet(self) -> None:
         """Return when nothing is held and no key is kept."""
         await self._quiet.wait()
+
+    def _wait_on(self, token: object, turns: int) -> None:
+        if turns:
+            loop = asyncio.get_running_loop()
+            self._holds[token] = loop.call_later(_TURN_SECONDS, self._wait_on, token, turns - 1)
+        else:
+            self._release(token)
 
     def _release(self, token: object) -> None:
         timer = self._holds.pop(token, None)
@@ -102,6 +111,11 @@ class PatientApp(DiscreetApp[ResultT]):
         answer = self.push_screen(screen, wait_for_dismiss=True)
         screen.call_after_refresh(self.type_ahead.let_go)
         return await answer
+
+    def say(self, text: str) -> None:
+        """Tell what a verb says that may go on for long: keys typed meanwhile are for what is there."""
+        self.notify_plainly(text)
+        self.type_ahead.let_go()
 
     def release_when_shown(self, release: Callable[[], None], place: DOMNode) -> None:
         """End a hold when what stands in front shows what there is to see: a screen over the first one, or `place`."""

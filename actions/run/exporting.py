@@ -2,42 +2,76 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
-import secrets
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 
 from actions.base.clock import Clock
-from actions.base.errors import ConfigError, RefusedError
+from actions.base.errors import ConfigError, MissingError, RefusedError
 from actions.blueprint.render import labels_of
 from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.loglines import LogLine
+from actions.cluster.logbatch import LogBatch
 from actions.cluster.logs import LogFollower, LogSource
-from actions.cluster.objects import ObjectRef, fetch
+from actions.cluster.objects import Document, ObjectRef, create, delete, fetch
 from actions.run.access import Connection
 from actions.run.exportjob import CONTAINER, EXPORT_STAGE, copying
 from actions.run.results import OpenResults
-from actions.run.volumejob import made, pods_of, volume_job
+from actions.run.volumejob import API_VERSION, has_ended, pods_of, volume_job
 
 _TARGET = re.compile(r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[A-Za-z0-9!_.*'()/-]*)?$")
 _LOOK_SECONDS = 1.0
 _START_SECONDS = 1800.0
 
 
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """A copy under way: a Job, which goes on whoever watches it.
+
+    Args:
+        ref: The Job.
+        uid: Its UID.
+        was_there: It had been begun before.
+    """
+
+    ref: ObjectRef
+    uid: str
+    was_there: bool
+
+    def sentence(self, source: str, target: str) -> str:
+        """What it does, and how to be rid of it."""
+        does = "goes on copying" if self.was_there else "copies"
+        stop = f"kubectl delete -n {self.ref.namespace} job/{self.ref.name}"
+        return f"{self.ref.describe()} {does} {source} to {target}, also if this program ends; {stop} stops it."
+
+
 async def export_results(
-    folder: Path, target: str, clock: Clock, *, on_line: Callable[[str], None], service_account: str = ""
+    folder: Path,
+    target: str,
+    clock: Clock,
+    *,
+    on_line: Callable[[str], None],
+    on_begin: Callable[[Copy, str], None] | None = None,
+    service_account: str = "",
+    is_detached: bool = False,
 ) -> str:
-    """Copy the results to S3 by a Job, and wait for its end. A copy that was cut short goes on where it was.
+    """Copy the results to S3 by a Job, and wait for its end.
+
+    Cancelled, or without a connection, it leaves the Job at work; called again, it takes that up, or copies what is
+    missing. The Job is removed at its end, by itself after some minutes if nobody waits for it.
 
     Args:
         folder: The run's.
         target: `s3://BUCKET/PREFIX`. The pod needs the right to write there: of its node, or of its service account.
         clock: For waiting.
         on_line: Gets what the Job prints.
+        on_begin: Gets the copy once there is one, with a sentence about it.
         service_account: Of the pod; empty for the namespace's default.
+        is_detached: Do not wait.
 
     Returns:
-        What was done, in one line.
+        What was done, in one line; empty if it was not waited for.
 
     Raises:
         ConfigError: `target` is no address in S3.
@@ -50,17 +84,48 @@ async def export_results(
     async with OpenResults(folder, clock) as opened:
         connection, labels = await opened.work.connect(), labels_of(opened.work.view.id, EXPORT_STAGE)
         errand = copying(opened.place, target, region=opened.work.view.cluster.region, service_account=service_account)
-        job = volume_job(f"eksml-export-{secrets.token_hex(4)}", opened.volume, errand, labels)
-        async with made(connection, job) as ref:
-            return await _followed(connection, ref, target, clock, on_line)
+        job = volume_job(_name_of(opened.work.view.id, target), opened.volume, errand, labels)
+        copy = await _begun(connection, job)
+        if on_begin is not None:
+            on_begin(copy, copy.sentence(opened.place, target))
+        if is_detached:
+            return ""
+        try:
+            told = await _followed(connection, copy, target, clock, on_line)
+        except RefusedError:
+            await delete(connection.session, connection.discovery, copy.ref)
+            raise
+        await delete(connection.session, connection.discovery, copy.ref)
+        return told
+
+
+def _name_of(run_id: str, target: str) -> str:
+    """The same for the same copy, so that it is found again and never made twice."""
+    identity = f"{run_id} {target.rstrip('/')}"
+    return f"eksml-export-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
+
+
+async def _begun(connection: Connection, job: Document) -> Copy:
+    """The copy that is under way already, else a new one."""
+    session, discovery = connection.session, connection.discovery
+    ref = ObjectRef(API_VERSION, "Job", job["metadata"]["namespace"], job["metadata"]["name"])
+    try:
+        found = await fetch(session, discovery, ref)
+    except MissingError:
+        found = None
+    if found is not None and not has_ended(found):
+        return Copy(ref, found["metadata"]["uid"], was_there=True)
+    if found is not None:
+        await delete(session, discovery, ref)
+    return Copy(ref, (await create(session, discovery, job))["metadata"]["uid"], was_there=False)
 
 
 async def _followed(
-    connection: Connection, ref: ObjectRef, target: str, clock: Clock, on_line: Callable[[str], None]
+    connection: Connection, copy: Copy, target: str, clock: Clock, on_line: Callable[[str], None]
 ) -> str:
-    place = await _started(connection, ref, clock)
+    place, ref = await _started(connection, copy, clock), copy.ref
 
-    def show(lines: list[LogLine]) -> None:
+    def show(lines: LogBatch) -> None:
         for line in lines:
             on_line(line.text)
 
@@ -77,12 +142,14 @@ async def _followed(
         await clock.sleep(_LOOK_SECONDS)
 
 
-async def _started(connection: Connection, ref: ObjectRef, clock: Clock) -> LogSource:
+async def _started(connection: Connection, copy: Copy, clock: Clock) -> LogSource:
     """The container of the Job's pod, once it has one that has begun."""
-    end = clock.monotonic() + _START_SECONDS
+    ref, end = copy.ref, clock.monotonic() + _START_SECONDS
     words = "it has no pod"
     while clock.monotonic() < end:
         for pod in await pods_of(connection, ref):
+            if copy.uid not in {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}:
+                continue  # of a copy before this one
             if (pod.get("status") or {}).get("phase") != "Pending":
                 return LogSource(ref.namespace, pod["metadata"]["name"], CONTAINER, pod["metadata"]["uid"])
             verdict = verdict_of(pod)

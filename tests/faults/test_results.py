@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, MissingError, RefusedError
-from actions.run.exporting import export_results
+from actions.run.exporting import Copy, export_results
 from actions.run.records import CheckResult
 from actions.run.results import list_results
 from actions.run.resultsreport import results_json, results_table
@@ -108,10 +109,35 @@ async def test_results_are_counted_listed_and_exported(tmp_path: Path, sandbox: 
     with pytest.raises(RefusedError, match="copy to s3://denied-bucket failed"):
         await export_results(folder, "s3://denied-bucket", CLOCK, on_line=said.append)
 
+    await one_copy_goes_on_and_is_taken_up(folder)
     view = await torn_down(folder)
     assert view.state is RunState.TORN_DOWN
     assert view.audit is not None
     assert view.audit.leftovers == ()
+
+
+async def one_copy_goes_on_and_is_taken_up(folder: Path) -> None:
+    copies: list[Copy] = []
+    told: list[str] = []
+
+    def begin(copy: Copy, sentence: str) -> None:
+        copies.append(copy)
+        told.append(sentence)
+
+    async def export(*, is_detached: bool = False) -> str:
+        target = "s3://bucket/again"
+        return await export_results(folder, target, CLOCK, on_line=told.append, on_begin=begin, is_detached=is_detached)
+
+    assert await export(is_detached=True) == ""
+    assert "also if this program ends" in told[0]
+    watching = asyncio.create_task(export())
+    while len(copies) < 2:
+        await asyncio.sleep(0)
+    watching.cancel()
+    await asyncio.gather(watching, return_exceptions=True)
+    assert await export() == "The results are in s3://bucket/again."
+    assert len({copy.ref for copy in copies}) == 1
+    assert not copies[0].was_there
 
 
 async def test_a_blueprint_without_results_says_so(tmp_path: Path, sandbox: RunningSandbox) -> None:

@@ -214,6 +214,7 @@ def _runs(commands: Commands) -> None:
     export.add_argument("run")
     export.add_argument("--to", required=True, metavar="s3://BUCKET/PREFIX")
     export.add_argument("--service-account", default="", metavar="NAME", help="of the Job's pod (default: default)")
+    export.add_argument("--detach", action="store_true", help="begin the copy, and do not wait for it")
     retry = verbs.add_parser("retry", help="try its failed stage again")
     retry.add_argument("run")
     teardown = verbs.add_parser("teardown", help="remove what it made, then audit")

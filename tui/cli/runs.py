@@ -16,7 +16,7 @@ from actions.base.errors import ConfigError, RefusedError
 from actions.base.untrusted import plain_text
 from actions.run.client import find_run, list_runs, load_run, start_runner, wish
 from actions.run.creation import load_environment
-from actions.run.exporting import export_results
+from actions.run.exporting import Copy, export_results
 from actions.run.reader import RunReader
 from actions.run.records import WishKind
 from actions.run.report import run_json, run_table, runs_json, runs_table
@@ -84,8 +84,29 @@ def _results(options: Namespace) -> int:
 
 def _export(options: Namespace) -> int:
     folder = _entered(options)
-    done = export_results(folder, options.to, SystemClock(), on_line=_say, service_account=options.service_account)
-    _say(asyncio.run(done))
+    begun: list[Copy] = []
+
+    def begin(copy: Copy, sentence: str) -> None:
+        begun.append(copy)
+        _say(sentence)
+
+    done = export_results(
+        folder,
+        options.to,
+        SystemClock(),
+        on_line=_say,
+        on_begin=begin,
+        service_account=options.service_account,
+        is_detached=options.detach,
+    )
+    try:
+        told = asyncio.run(done)
+    except KeyboardInterrupt:
+        if begun:
+            _say(f"\n{begun[0].ref.describe()} goes on; the same command shows how far it is.")
+        raise
+    if told:
+        _say(told)
     return 0
 
 

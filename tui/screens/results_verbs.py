@@ -12,7 +12,7 @@ from tui.screens.hands import ScreenHands
 
 
 class ResultsVerbs:
-    """Asks the run's cluster; each ends when there is an answer.
+    """Asks the run's cluster; each ends when there is an answer. A copy goes on if the console is left.
 
     Args:
         desk: The run on screen.
@@ -39,9 +39,13 @@ class ResultsVerbs:
         from actions.run.exporting import export_results
 
         run = self._desk.runs.find(arguments.run)
-        self._hands.say(f"Copying the results of {run.id} to {arguments.to}.")
         told = await export_results(
-            run.folder, arguments.to, self._desk.clock, on_line=_unheard, service_account=arguments.service_account
+            run.folder,
+            arguments.to,
+            self._desk.clock,
+            on_line=_unheard,
+            on_begin=lambda _copy, sentence: self._hands.say(sentence),
+            service_account=arguments.service_account,
         )
         self._hands.say(told)
 
