@@ -19,6 +19,7 @@ from actions.cluster.diagnose.intake import log_text
 from actions.cluster.diagnose.narrow import Question
 from actions.cluster.diagnose.vocabulary import LAST_RESORTS, Code, Severity
 from actions.cluster.session import KubeSession
+from actions.run.divergence import spooled_divergence
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunView, StageState, StageView
 
@@ -64,6 +65,9 @@ async def explain_stage(
         if stage.state is StageState.FAILED and _waits(found):
             said = await thread.call(diagnose, Case(logs=logs, taken_at=case.taken_at))
             found = _of_the_past(found, said)
+        diverged = await thread.call(_diverged, folder, stage)
+        if diverged:
+            found = [*(one for one in found if one.code is not Code.LOSS_DIVERGED), *diverged]
         return found or list(_as_told(stage))
     finally:
         thread.close()
@@ -109,6 +113,15 @@ def spooled_logs(folder: Path, stage: StageView) -> list[Log]:
             break
         offset = end
     return [Log(log_text(redact("\n".join(texts[-_TAIL_LINES:]))), pod) for pod, texts in lines.items()]
+
+
+def _diverged(folder: Path, stage: StageView) -> list[Finding]:
+    """A loss that is no number, by the whole curve: also of a stage that has ended well."""
+    found = spooled_divergence(folder, stage.id)
+    if found is None:
+        return []
+    said = f"{found.metric} {found.detail}"
+    return [finding(Code.LOSS_DIVERGED, f"The training of {stage.id} goes nowhere: {said}", [said], found.way_out)]
 
 
 def _as_told(stage: StageView) -> Iterator[Finding]:

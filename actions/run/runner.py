@@ -85,7 +85,8 @@ class Runner:
         async def work() -> Performed:
             handler = self._handler(view, stage, attempt)
             async with self._workshop.watching(view, stage):
-                return await handler.perform()
+                done = await handler.perform()
+            return await self._workshop.considered(stage, done)
 
         await self._close(stage, attempt, work)
 
@@ -100,10 +101,8 @@ class Runner:
         async def work() -> Performed:
             handler = self._handler(view, stage, stage.attempt)
             async with self._workshop.watching(view, stage):
-                found = await handler.probe()
-                if found is None:
-                    return await handler.perform()
-                return found
+                done = await handler.probe() or await handler.perform()
+            return await self._workshop.considered(stage, done)
 
         await self._close(stage, stage.attempt, work)
 

@@ -9,17 +9,19 @@ from pathlib import Path
 
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ConsoleError
+from actions.base.offload import Offload
 from actions.blueprint.load import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
 from actions.cloud.token import token_factory
 from actions.run.access import ClusterAccess
 from actions.run.auditing import audit_account, audit_cluster, kept_on_purpose
+from actions.run.divergence import with_warning
 from actions.run.draining import drain_nodes
 from actions.run.exportjob import remove_ended_exports
 from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
-from actions.run.handler import StageHandler, StageJournal
+from actions.run.handler import Performed, StageHandler, StageJournal
 from actions.run.stages.check import CheckHandler
 from actions.run.stages.helm import HelmHandler, release_leftovers
 from actions.run.stages.image import ImageHandler
@@ -86,6 +88,15 @@ class Site:
             return
         async with watching(work, watch):
             yield
+
+    async def considered(self, stage: StageView, done: Performed) -> Performed:
+        if done.plan is not None or stage.kind != "job":
+            return done
+        thread = Offload("curves")
+        try:
+            return await thread.call(with_warning, done, self._folder, stage.id)
+        finally:
+            thread.close()
 
     async def drain(self, view: RunView, journal: StageJournal) -> str:
         return await drain_nodes(self.work(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))

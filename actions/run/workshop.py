@@ -6,7 +6,7 @@ from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from typing import Protocol
 
-from actions.run.handler import StageHandler, StageJournal
+from actions.run.handler import Performed, StageHandler, StageJournal
 from actions.run.view import RunView, StageView
 
 
@@ -33,6 +33,10 @@ class Workshop(Protocol):
 
     def watching(self, view: RunView, stage: StageView) -> AbstractAsyncContextManager[None]:
         """While it is entered, logs and accelerators that the stage asks to watch are spooled."""
+        ...
+
+    async def considered(self, stage: StageView, done: Performed) -> Performed:
+        """How a stage ended, with what its log says against it although it ended well."""
         ...
 
     async def drain(self, view: RunView, journal: StageJournal) -> str:

@@ -10,10 +10,12 @@ from statistics import mean, median
 from actions.fleet.quantity import format_bytes
 from actions.run.records import CheckResult, Finding
 from actions.telemetry.curves import Curves
+from actions.telemetry.divergence import divergence_of
 from tui.present.cells import Cells, Span, Tone
 from tui.present.curves import Curve, short_number
 
 BANDWIDTH = "busbw_gbs"
+_LOSS = "loss"
 _STEP_TIMES = ("step_time_s", "step_time_ms", "seconds_per_iter")
 _FIRST = (BANDWIDTH, "step_time_s", "throughput", "grad_norm", "lr", "consumed_samples")
 _LABELS = {BANDWIDTH: "bus bandwidth GB/s", "lr": "learning rate", "grad_norm": "gradient norm"}
@@ -48,7 +50,7 @@ def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[Chart]:
     losses = tuple(metric for metric in metrics if metric.endswith("_loss"))
     others = [metric for metric in metrics if metric not in losses]
     ordered = [*(metric for metric in _FIRST if metric in others), *(m for m in others if m not in _FIRST)]
-    found = [Chart("loss", losses, "loss")] if losses else []
+    found = [Chart(_LOSS, losses, _LOSS)] if losses else []
     found += [Chart(m, (m,), _LABELS.get(m, m.replace("_", " ")), m == BANDWIDTH) for m in ordered]
     places = {metric: place for place, metric in enumerate(order)}
     return sorted(found, key=lambda chart: min(places.get(metric, len(places)) for metric in chart.metrics))
@@ -66,8 +68,14 @@ def curves_in(chart: Chart, curves: Curves) -> list[Curve]:
 
 
 def notes_on(chart: Chart, curves: Curves, findings: Sequence[Finding] = ()) -> list[Cells]:
-    """What the chart comes to, in a line or two: peak, mean and verdict of bandwidth; the slowest rank."""
-    return [*_bandwidth(chart, curves, findings), *_slowest(chart, curves)]
+    """What the chart comes to, in a line or two: a lost loss, peak, mean and verdict of bandwidth, the slowest rank."""
+    return [*_diverged(chart, curves), *_bandwidth(chart, curves, findings), *_slowest(chart, curves)]
+
+
+def _diverged(chart: Chart, curves: Curves) -> Iterator[Cells]:
+    found = divergence_of(curves) if chart.name == _LOSS else None
+    if found is not None:
+        yield (Span(f"▲ {found.metric} {found.detail}", Tone.BAD),)
 
 
 def _bandwidth(chart: Chart, curves: Curves, findings: Sequence[Finding]) -> Iterator[Cells]:
@@ -91,7 +99,7 @@ def _bandwidth(chart: Chart, curves: Curves, findings: Sequence[Finding]) -> Ite
 def _slowest(chart: Chart, curves: Curves) -> Iterator[Cells]:
     for metric in _STEP_TIMES:
         times = {rank: value for rank, value in curves.latest(metric).items() if math.isfinite(value)}
-        if len(times) < 2 or (metric not in chart.metrics and chart.name != "loss"):
+        if len(times) < 2 or (metric not in chart.metrics and chart.name != _LOSS):
             continue
         usual, (rank, worst) = median(times.values()), max(times.items(), key=lambda item: item[1])
         over = worst / usual - 1 if usual > 0 else 0.0

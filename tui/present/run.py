@@ -78,10 +78,18 @@ def _line(stage: StageView, key: str, look: StageLook, now: float, *, asks: str 
     elapsed = None if stage.started_at is None else max(0.0, (stage.ended_at or now) - stage.started_at)
     expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
     is_told = stage.state in (StageState.RUNNING, StageState.FAILED)
-    note = asks if look is StageLook.WAITING else stage.message if is_told else ""
+    note = asks if look is StageLook.WAITING else stage.message if is_told else warning_of(stage)
     is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
     title = f"undo {stage.title}" if is_undo else stage.title
     return StageLine(key, title, look, elapsed, expects, note)
+
+
+def warning_of(stage: StageView) -> str:
+    """What was found wrong with a stage that ended well; empty if nothing."""
+    if stage.state is not StageState.SUCCEEDED:
+        return ""
+    wrong = next((found for found in stage.findings if found.result is CheckResult.FAILED), None)
+    return "" if wrong is None else f"▲ {wrong.subject} {wrong.detail}"
 
 
 def stage_of(view: RunView, key: str) -> StageView | None:
@@ -111,11 +119,17 @@ def run_heading(view: RunView, *, now: float, width: int = 160) -> list[Cells]:
     state: list[Span | None] = [
         Span(view.state.value, RUN_TONES[view.state]),
         Span("paused", Tone.WARN) if view.is_paused else None,
+        _warnings(view),
         Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now),
         Span(f"begun {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
     ]
     return [_joined(chosen, width), _joined(state, width)]
+
+
+def _warnings(view: RunView) -> Span | None:
+    count = sum(bool(warning_of(stage)) for stage in view.stages)
+    return Span(f"▲ {count} warning{'s' * (count > 1)}", Tone.WARN) if count else None
 
 
 def _joined(parts: Iterable[Span | None], width: int) -> Cells:

@@ -18,6 +18,7 @@ from actions.cluster.diagnose import (
     queues,
     scheduling,
     storage,
+    training,
 )
 from actions.cluster.diagnose.case import Case
 from actions.cluster.diagnose.finding import Finding, finding
@@ -38,6 +39,7 @@ _RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
     fabric.find,
     jobs.find,
     programs.find,
+    training.find,
 )
 
 

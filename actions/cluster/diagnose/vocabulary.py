@@ -71,6 +71,7 @@ class Code(StrEnum):
     KILLED_SIGKILL = "KILLED_SIGKILL"
     CRASH_LOOP = "CRASH_LOOP"
     JOB_FAILED = "JOB_FAILED"
+    LOSS_DIVERGED = "LOSS_DIVERGED"
     GANG_WAITING = "GANG_WAITING"
     LIKELY_HANG = "LIKELY_HANG"
     EFA_NOT_USED = "EFA_NOT_USED"
@@ -82,7 +83,9 @@ class Code(StrEnum):
 
 RANK = {code: position for position, code in enumerate(Code)}
 
-_WARNINGS = frozenset({Code.EFA_NOT_USED, Code.GANG_WAITING, Code.GPU_ECC_CONTAINED, Code.LIKELY_HANG})
+_WARNINGS = frozenset(
+    {Code.EFA_NOT_USED, Code.GANG_WAITING, Code.GPU_ECC_CONTAINED, Code.LIKELY_HANG, Code.LOSS_DIVERGED}
+)
 _INFOS = frozenset({Code.IMAGE_PULLING, Code.MPI_LAUNCHER_WAITING, Code.QUEUE_WAITING, Code.WAITING_FOR_NODE})
 
 

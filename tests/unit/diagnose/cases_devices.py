@@ -5,7 +5,13 @@ from __future__ import annotations
 from tests.unit.diagnose.samples import an_event
 from tests.unit.diagnose.troubles import Case, ended, gpus, refused
 
+LOST_LOSS = "\n".join(
+    f"Epoch 0:   5%|5    | {step}/60 [00:01<00:09, 5.24it/s, reduced_train_loss={loss}, global_step={step}.0]"
+    for step, loss in enumerate(("9.10", "8.75", "nan.0", "nan.0", "nan.0"))
+)
+
 CASES: list[Case] = [
+    ("diverged", "LOSS_DIVERGED", {"logs": LOST_LOSS}),
     ("locked memory", "EFA_MEMORY", {"logs": "libfabric:efa:mr: Unable to register MR: Cannot allocate memory"}),
     (
         "no rdma",

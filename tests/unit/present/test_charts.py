@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from actions.run.records import CheckResult, Finding
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point
@@ -43,6 +45,11 @@ def test_charts_come_in_the_order_of_the_blueprint_and_others_after_them() -> No
         "throughput",
         "grad_norm",
     ]
+
+
+def test_a_loss_that_is_no_number_any_more_is_told_on_its_chart() -> None:
+    source = curves(*(Point("train_loss", step, 9.0 if step < 2 else math.nan) for step in range(6)))
+    assert notes(source, "loss") == ["▲ train_loss is nan since step 2; the last number was 9 at 1."]
 
 
 def test_bandwidth_stands_over_the_size_with_peak_and_mean() -> None:

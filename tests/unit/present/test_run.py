@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from decimal import Decimal
 
+from actions.fleet.cost import FleetCost
 from actions.run.records import CheckResult, Finding
 from actions.run.view import Audit, RunState, StageState
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
-from tui.present.run import ending_lines, rail_of, run_heading, stage_detail, stage_of
+from tui.present.run import ending_lines, idle_lines, rail_of, run_heading, stage_detail, stage_of
 from tui.present.stages import StageLook
 
 NOW_SECONDS = NOW.timestamp()
@@ -96,3 +98,33 @@ def test_a_clean_audit_says_so() -> None:
 
     assert "nothing left" in text
     assert "kept: FSx fs-1" in text
+
+
+def test_a_stage_that_ended_well_with_a_finding_against_it_is_a_warning_of_the_run() -> None:
+    wrong = Finding(CheckResult.FAILED, "train_loss", "is nan since step 120.", "Go on from a checkpoint.")
+    stage = replace(a_stage(state=StageState.SUCCEEDED), findings=(wrong,))
+    run = a_run(stage, state=RunState.SUCCEEDED)
+
+    assert rail_of(run, now=NOW.timestamp())[0].note == "▲ train_loss is nan since step 120."
+    assert "succeeded · ▲ 1 warning · 1 of 1 stages done" in text_of(run_heading(run, now=NOW.timestamp())[1])
+
+
+def test_idle_accelerators_after_a_run_are_told_with_the_keys_that_free_them() -> None:
+    cost = FleetCost(4, 0, Decimal("11.73"), 8, 8, Decimal("11.34"), 0)
+
+    def told(state: RunState, known: FleetCost | None = cost) -> str:
+        lines = idle_lines(a_run(state=state), known, park_key="P", teardown_key="T", width=40)
+        return " ".join(text_of(line) for line in lines)
+
+    text = told(RunState.SUCCEEDED)
+
+    assert "▲ $11.34/h idle (8 of 8 accelerators)." in text
+    assert "P parks the run" in text
+    assert told(RunState.RUNNING) == ""
+    assert told(RunState.SUCCEEDED, None) == ""
+
+
+def test_stages_that_are_left_out_do_not_count_as_done() -> None:
+    run = a_run(a_stage("a", StageState.SKIPPED), a_stage("b", StageState.SUCCEEDED), a_stage("c"))
+
+    assert "1 of 2 stages done" in text_of(run_heading(run, now=NOW.timestamp())[1])

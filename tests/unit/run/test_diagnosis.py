@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,9 @@ from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.vocabulary import Code
 from actions.cluster.loglines import LogLine
 from actions.run.diagnosis import _of_the_past, explain_stage, spooled_logs
+from actions.run.divergence import with_warning
+from actions.run.handler import Performed
+from actions.run.records import CheckResult
 from actions.run.spool import SpoolWriter
 from actions.run.view import StageState
 from tests.support.builders import NOW, a_run, a_stage
@@ -78,3 +82,38 @@ def test_a_job_that_has_failed_of_its_program_waits_for_no_node() -> None:
 def test_an_echo_of_another_ranks_end_is_no_reason() -> None:
     found = [one(Code.NODE_LOST), one(Code.NCCL_PEER_DIED)]
     assert _of_the_past(found, [one(Code.NCCL_PEER_DIED)]) == found
+
+
+def spooled_losses(folder: Path, *values: float) -> None:
+    writer = SpoolWriter(folder, "train")
+    source = writer.source("default", "worker-0", "pytorch", "uid-1")
+    lines = [
+        LogLine(
+            (BEGAN + step) * 1_000_000_000,
+            f"Epoch 0: {step}/9 [00:01<00:09, 5.24it/s, reduced_train_loss={value}, global_step={step}.0]",
+        )
+        for step, value in enumerate(values)
+    ]
+    writer.write_lines(source, lines)
+    writer.close()
+
+
+async def test_a_training_that_ended_well_with_a_loss_that_is_none_is_warned_of(tmp_path: Path) -> None:
+    spooled_losses(tmp_path, 9.0, 8.5, math.nan, math.nan, math.nan)
+    stage = a_stage("train", StageState.SUCCEEDED, started_seconds_ago=NOW.timestamp() - BEGAN)
+
+    (found,) = await explain_stage(None, a_run(stage), tmp_path, "train")
+    done = with_warning(Performed("PyTorchJob finished."), tmp_path, "train")
+
+    assert found.code is Code.LOSS_DIVERGED
+    assert "train_loss is nan since" in found.headline
+    assert done.message.startswith("PyTorchJob finished. But train_loss is nan since")
+    assert [(one.result, one.subject) for one in done.findings] == [(CheckResult.FAILED, "train_loss")]
+
+
+def test_a_training_that_learns_is_not_warned_of(tmp_path: Path) -> None:
+    spooled_losses(tmp_path, 9.0, 8.5, math.nan, 8.0)
+    done = Performed("PyTorchJob finished.")
+
+    assert with_warning(done, tmp_path, "train") is done
+    assert with_warning(done, tmp_path, "nothing-printed") is done

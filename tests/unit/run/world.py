@@ -147,6 +147,9 @@ class FakeWorkshop:
     async def watching(self, view: RunView, stage: StageView) -> AsyncIterator[None]:
         yield
 
+    async def considered(self, stage: StageView, done: Performed) -> Performed:
+        return done
+
     async def drain(self, view: RunView, journal: StageJournal) -> str:
         return "no nodes"
 

@@ -1,0 +1,44 @@
+"""A loss that has become no number, found in what a run has spooled of a stage."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from actions.base.errors import FormatError
+from actions.run.handler import Performed
+from actions.run.records import CheckResult, Finding
+from actions.run.spoolreader import SpoolReader
+from actions.telemetry.curves import Curves
+from actions.telemetry.divergence import STEADY, Divergence, divergence_of
+from actions.telemetry.points import Point
+
+
+def spooled_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Divergence | None:
+    """Read the stage's curves from the run's folder. Takes as long as they are: call it in a thread.
+
+    Raises:
+        FormatError: The spool is damaged.
+    """
+    reader, curves, offset = SpoolReader(folder, stage), Curves(), 0
+    while True:
+        found, end = reader.findings(offset)
+        for item in found:
+            if isinstance(item.finding, Point):
+                curves.add(item.finding)
+        if end == offset:
+            return divergence_of(curves, least=least)
+        offset = end
+
+
+def with_warning(done: Performed, folder: Path, stage: str) -> Performed:
+    """How a stage ended, and that its loss is no number: most trainers end well all the same."""
+    try:
+        found = spooled_divergence(folder, stage, least=1)
+    except FormatError:
+        return done  # who opens its log is told
+    if found is None:
+        return done
+    warning = Finding(CheckResult.FAILED, found.metric, found.detail, found.way_out)
+    said = f"{done.message} But {found.metric} {found.detail}".strip()
+    return replace(done, message=said, findings=(*done.findings, warning))
