@@ -10,7 +10,7 @@ from typing import Any
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.untrusted import one_line
-from actions.blueprint.render import MANAGED_BY, MANAGER, RUN_LABEL
+from actions.blueprint.render import RUN_LABEL, labels_of
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.exec import run_in_pod
 from actions.cluster.objects import ObjectRef, fetch, list_objects
@@ -19,6 +19,8 @@ from actions.run.volumejob import Errand, Volume, has_ended, made, pods_of, volu
 
 IMAGE = "public.ecr.aws/docker/library/busybox:1.36"
 JOB_SECONDS = 180
+LOOK_STAGE = "errand.look"
+"""Stands in the stage label of what belongs to no stage; no stage can have a dot in its id."""
 EXEC_SECONDS = 60.0
 
 _LOOK_SECONDS = 0.5
@@ -99,7 +101,7 @@ def _mounts(pod: Mapping[str, Any], claim: str) -> Iterator[_Place]:
 
 
 async def _run_job(connection: Connection, volume: Volume, script: str, *, run_id: str, clock: Clock) -> str:
-    name, labels = f"eksml-look-{secrets.token_hex(4)}", {MANAGED_BY: MANAGER, RUN_LABEL: run_id}
+    name, labels = f"eksml-look-{secrets.token_hex(4)}", labels_of(run_id, LOOK_STAGE)
     async with made(connection, volume_job(name, volume, _looking(script), labels)) as ref:
         state = await _ended(connection, ref, clock)
         said = await _log_of(connection, ref)

@@ -18,7 +18,7 @@ from actions.run.access import ClusterAccess
 from actions.run.auditing import audit_account, audit_cluster, kept_on_purpose
 from actions.run.divergence import with_warning
 from actions.run.draining import drain_nodes
-from actions.run.exportjob import remove_ended_exports
+from actions.run.errands import remove_errands
 from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
 from actions.run.handler import Performed, StageHandler, StageJournal
@@ -103,7 +103,7 @@ class Site:
 
     async def audit(self, view: RunView) -> AuditReport:
         work = self.looking(view)
-        await remove_ended_exports(work)
+        await remove_errands(work)
         kept = frozenset() if view.deletes_data else kept_stages(view.stages)
         leftovers: list[str] = []
         retained = list(kept_on_purpose(view))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from unittest.mock import AsyncMock
 
 import pytest
 
@@ -88,7 +89,9 @@ def a_run(tmp_path: Path, sandbox: RunningSandbox, *, results: str) -> Path:
     return a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig)
 
 
-async def test_results_are_counted_listed_and_exported(tmp_path: Path, sandbox: RunningSandbox) -> None:
+async def test_results_are_counted_listed_and_exported(
+    tmp_path: Path, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
     folder = a_run(tmp_path, sandbox, results="results: {claim: NAME, mount: /data, folder: /data/out}")
     view = await carry_out(folder)
     assert view.state is RunState.SUCCEEDED, view.stage("look").message
@@ -110,6 +113,9 @@ async def test_results_are_counted_listed_and_exported(tmp_path: Path, sandbox: 
         await export_results(folder, "s3://denied-bucket", CLOCK, on_line=said.append)
 
     await one_copy_goes_on_and_is_taken_up(folder)
+    with monkeypatch.context() as killed:  # whoever made the Job does not live to delete it
+        killed.setattr("actions.run.volumejob.delete", AsyncMock())
+        await list_results(folder, CLOCK)
     view = await torn_down(folder)
     assert view.state is RunState.TORN_DOWN
     assert view.audit is not None
