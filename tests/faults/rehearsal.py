@@ -21,6 +21,7 @@ from actions.run.launch import create_run
 from actions.run.records import Owned, Record, WishKind
 from actions.run.view import RunView
 from actions.sandbox.locate import RunningSandbox, find_or_start
+from tests.support.polling import wait
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "sandbox", "AWS_SECRET_ACCESS_KEY": "sandbox"}
 DEADLINE_SECONDS = 170.0
@@ -66,21 +67,9 @@ def kill(process: ProcessIdentity, number: signal.Signals = signal.SIGKILL) -> N
     wait(lambda: not is_alive(process), "a process to end")
 
 
-def wait(condition: Callable[[], object], what: str, *, deadline_seconds: float = DEADLINE_SECONDS) -> None:
-    """Poll until the condition holds.
-
-    Raises:
-        AssertionError: It never did.
-    """
-    deadline = time.monotonic() + deadline_seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {deadline_seconds} s for {what}"
-        time.sleep(0.02)
-
-
 def wait_for_run(folder: Path, condition: Callable[[RunView], bool], what: str) -> RunView:
     """Poll the run until its view satisfies the condition."""
-    wait(lambda: condition(load_run(folder)), what)
+    wait(lambda: condition(load_run(folder)), what, deadline_seconds=DEADLINE_SECONDS)
     return load_run(folder)
 
 

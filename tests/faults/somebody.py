@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Any
 
 from actions.base.errors import MissingError
 from actions.cluster.apply import apply
 from actions.cluster.objects import Discovery, ObjectRef, delete, fetch
 from actions.cluster.session import KubeSession
+from tests.support.polling import until
 
 
 class Somebody:
@@ -29,6 +29,8 @@ class Somebody:
 
     async def remove(self, ref: ObjectRef) -> None:
         await delete(self._session, self._discovery, ref)
-        async with asyncio.timeout(60):
-            while await self.get(ref) is not None:
-                await asyncio.sleep(0.05)
+
+        async def is_gone() -> bool:
+            return await self.get(ref) is None
+
+        await until(is_gone, f"the end of {ref.describe()}")

@@ -16,8 +16,8 @@ from actions.run.client import load_run
 from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.view import RunState, StageState
 from actions.telemetry.points import Point
-from tests.faults.rehearsal import wait
 from tests.support.consoles import RUN, a_console, approve_each_plan, launch_the_rehearsal
+from tests.support.polling import wait
 from tests.support.program import Program
 from tests.support.terminal import Terminal, needs_tmux
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from pathlib import Path
 
 from actions.run.spoolreader import SpoolReader
@@ -10,6 +9,7 @@ from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill
 from tests.faults.small import BLUEPRINT
+from tests.support.polling import until
 from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
 
 SANDBOX_SPEED = 1.0
@@ -106,9 +106,7 @@ async def test_a_runner_that_dies_leaves_no_gap_and_no_line_twice(tmp_path: Path
     folder = a_run(tmp_path, sandbox, f"{writing(*lines)}; sleep 4", source="file: /data/log")
     runner = begin(folder)
     assert runner is not None
-    async with asyncio.timeout(30):
-        while len(texts(folder)) < 4:
-            await asyncio.sleep(0.05)
+    await until(lambda: len(texts(folder)) >= 4, "four lines")
     kill(runner)
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
     assert texts(folder) == lines

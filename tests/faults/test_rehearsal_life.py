@@ -20,7 +20,8 @@ from actions.run.lease import read_lease
 from actions.run.records import WishKind
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunState, RunView, StageState
-from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, tear_down, wait, wait_for_run
+from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, tear_down, wait_for_run
+from tests.support.polling import wait
 
 pytestmark = pytest.mark.kill
 

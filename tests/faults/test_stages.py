@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +16,7 @@ from actions.run.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import BLUEPRINT
 from tests.faults.somebody import Somebody
+from tests.support.polling import until
 from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
 
 CLOCK = SystemClock()
@@ -73,12 +73,6 @@ def a_run(tmp_path: Path, sandbox: RunningSandbox, objects: str, job: str = "") 
         files["blueprint.yaml"] += JOB_STAGE.replace("NAME", name)
         files["work.yaml"] = job.replace("NAME", name)
     return a_small_run(tmp_path, files, kubeconfig=sandbox.kubeconfig)
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    async with asyncio.timeout(30):
-        while not await condition():
-            await asyncio.sleep(0.05)
 
 
 def config_map(name: str, namespace: str = "default") -> str:
@@ -196,7 +190,7 @@ async def test_a_job_that_removed_itself_while_no_runner_watched_is_not_begun_ag
     async def is_made() -> bool:
         return any(item.kind == "Job" and item.uid for item in load_run(folder).owned)
 
-    await until(is_made)
+    await until(is_made, "the objects")
     runner.cancel()
     await asyncio.gather(runner, return_exceptions=True)
     made = next(item for item in load_run(folder).owned if item.kind == "Job")
@@ -204,7 +198,7 @@ async def test_a_job_that_removed_itself_while_no_runner_watched_is_not_begun_ag
     async def is_gone() -> bool:
         return await somebody.get(ObjectRef("batch/v1", "Job", "default", made.name)) is None
 
-    await until(is_gone)
+    await until(is_gone, "the end of them")
     journal = Journal(journal_path(folder), CLOCK)
     journal.connection.execute("UPDATE lease SET boot_id = 'of an earlier boot'")
     journal.close()

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,6 +11,7 @@ import pytest
 from actions.base.process import is_alive
 from actions.run.client import load_run
 from actions.run.view import RunState
+from tests.support.polling import wait
 from tests.support.program import Program
 from tests.support.terminal import Terminal, needs_tmux
 
@@ -27,13 +26,6 @@ steps:
 pytestmark = [needs_tmux, pytest.mark.terminal, pytest.mark.kill]
 
 
-def until(holds: Callable[[], bool], what: str, *, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come within {seconds:.0f} s"
-        time.sleep(0.1)
-
-
 def test_a_console_goes_on_with_a_run_whose_runner_was_killed(program: Program, tmp_path: Path) -> None:
     script = tmp_path / "launch.yaml"
     script.write_text(LAUNCH)
@@ -43,13 +35,13 @@ def test_a_console_goes_on_with_a_run_whose_runner_was_killed(program: Program, 
     killed = program.runner(folder)
     assert killed is not None
     os.kill(killed.pid, signal.SIGKILL)
-    until(lambda: not is_alive(killed), "the runner's end")
+    wait(lambda: not is_alive(killed), "the runner's end")
     assert load_run(folder).state is RunState.UNKNOWN
 
     terminal = Terminal(program.argv("--demo"), environment=program.environment, size=(120, 30), directory=program.home)
     try:
         terminal.wait("interrupted")
-        until(lambda: load_run(folder).state is RunState.SUCCEEDED, "the run's success", seconds=180)
+        wait(lambda: load_run(folder).state is RunState.SUCCEEDED, "the run's success", deadline_seconds=180)
         owned = load_run(folder).owned
         assert len({(item.kind, item.namespace, item.name) for item in owned}) == len(owned)
         assert len({item.uid for item in owned if item.uid}) == len(owned)

@@ -9,8 +9,7 @@ import shutil
 import signal
 import sqlite3
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from typing import Any
 import pytest
 
 from actions.base.process import is_alive
+from tests.support.polling import wait
 from tests.support.program import Program
 
 CLUSTER = "bionemo-on-eks"
@@ -68,13 +68,6 @@ def said(program: Program, *arguments: str) -> str:
     return done.stdout
 
 
-def until(condition: Callable[[], object], what: str, *, seconds: float = 90) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, f"waited {seconds} s for {what}"
-        time.sleep(0.1)
-
-
 def is_waiting(program: Program, stage: str) -> bool:
     return bool(stage_of(program, stage)["state"] == "awaiting_approval")
 
@@ -89,16 +82,16 @@ def kill_runner(program: Program) -> None:
     runner = program.runner(folder)
     assert runner is not None
     os.kill(runner.pid, signal.SIGKILL)
-    until(lambda: not is_alive(runner), "the runner's end")
+    wait(lambda: not is_alive(runner), "the runner's end")
 
 
 def test_a_stage_is_approved_from_the_command_line_once(program: Program) -> None:
-    until(lambda: is_waiting(program, "network"), "a plan")
+    wait(lambda: is_waiting(program, "network"), "a plan")
     refused = program.run("runs", "approve", "latest", "--plan", "0000")
     assert refused.returncode == 1
     assert "No such plan" in refused.stderr
     assert "Approved the plan of network" in said(program, "approve", "latest")
-    until(lambda: is_waiting(program, "provision"), "the next plan")
+    wait(lambda: is_waiting(program, "provision"), "the next plan")
 
 
 def test_a_run_whose_runner_was_killed_says_so_and_goes_on(program: Program) -> None:
@@ -108,7 +101,7 @@ def test_a_run_whose_runner_was_killed_says_so_and_goes_on(program: Program) -> 
         assert "goes on as process" in said(program, "resume", "latest")
     else:  # it had come to the next plan, and an approval starts a runner
         said(program, "approve", "latest")
-    until(lambda: is_waiting(program, "filesystem") or is_at_work(program), "the run to go on")
+    wait(lambda: is_waiting(program, "filesystem") or is_at_work(program), "the run to go on")
 
 
 def is_at_work(program: Program) -> bool:
@@ -118,7 +111,7 @@ def is_at_work(program: Program) -> bool:
 
 
 def test_a_runner_of_an_earlier_boot_counts_as_gone(program: Program) -> None:
-    until(lambda: is_waiting(program, "filesystem"), "the last plan")
+    wait(lambda: is_waiting(program, "filesystem"), "the last plan")
     (folder,) = program.run_folders()
     kill_runner(program)
     with sqlite3.connect(folder / "journal.db") as connection:
@@ -140,7 +133,7 @@ def test_the_next_console_takes_an_interrupted_run_up_and_says_so(program: Progr
         0,
         f"eksml-tui: Run {shown(program)['id']} was interrupted and goes on.\n",
     )
-    until(lambda: is_at_work(program), "a runner")
+    wait(lambda: is_at_work(program), "a runner")
 
 
 def test_no_process_of_a_demo_has_the_operators_secrets(program: Program) -> None:
@@ -162,7 +155,7 @@ def test_following_the_logs_ends_with_the_run(program: Program) -> None:
             stdin=subprocess.DEVNULL, stdout=file, stderr=subprocess.STDOUT, env=dict(program.environment),
         )  # fmt: skip
         try:
-            until(lambda: stage_of(program, "train")["state"] == "running", "the training")
+            wait(lambda: stage_of(program, "train")["state"] == "running", "the training")
             table = said(program, "show", "latest")
             assert re.search(r"^train +running +\d+ s +20 s to 90 s ", table, re.MULTILINE), table
             follower.wait(120)
@@ -209,7 +202,7 @@ def test_a_wish_that_does_not_fit_is_refused_and_leaves_no_trace(program: Progra
 
 def test_a_teardown_without_the_console_leaves_nothing(program: Program) -> None:
     assert "Asked run" in said(program, "teardown", "latest", "--confirm", CLUSTER, "--delete-data")
-    until(lambda: shown(program)["state"] in ("torn down", "failed"), "the teardown")
+    wait(lambda: shown(program)["state"] in ("torn down", "failed"), "the teardown")
     view = shown(program)
     assert view["state"] == "torn down", said(program, "show", "latest")
     assert view["audit"]["leftovers"] == []

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator
 
 import pytest
@@ -33,9 +32,8 @@ async def answer(request: web.Request) -> web.StreamResponse:
                 response.enable_chunked_encoding()
             await response.prepare(request)
             await response.write(BODY[:50])
-            await asyncio.sleep(0.05)
             if request.transport is not None:
-                request.transport.abort()
+                request.transport.close()  # after what was written
             return response
     return web.Response(status=404)
 

@@ -14,6 +14,7 @@ from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.logs import LogFollower, LogSource
 from actions.cluster.session import KubeSession
 from actions.cluster.state import ClusterState
+from tests.support.polling import until
 from tests.unit.cluster.faults import bookmark, stream
 from tests.unit.cluster.servers import serving, write_kubeconfig
 
@@ -50,13 +51,6 @@ def _sockets() -> int:
     return count
 
 
-async def _until(wanted: int, count: object) -> None:
-    assert callable(count)
-    async with asyncio.timeout(10):
-        while count() != wanted:
-            await asyncio.sleep(0.005)
-
-
 @pytest.mark.skipif(not Path("/proc/self/fd").exists(), reason="counts descriptors")
 @pytest.mark.parametrize("tasks_end_first", [True, False])
 async def test_closing_leaves_no_socket(tmp_path: Path, tasks_end_first: bool) -> None:
@@ -72,15 +66,15 @@ async def test_closing_leaves_no_socket(tmp_path: Path, tasks_end_first: bool) -
             asyncio.create_task(ClusterState(session).run()),
             *(asyncio.create_task(follower.run()) for follower in followers),
         ]
-        await _until(_STREAMS + _FOLLOWERS, lambda: server.open)
+        await until(lambda: server.open == _STREAMS + _FOLLOWERS, "all streams")
         if not tasks_end_first:
             await session.aclose()
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         await session.aclose()
-        await _until(0, lambda: server.open)
-        await _until(before, _sockets)
+        await until(lambda: not server.open, "no stream")
+        await until(lambda: _sockets() == before, "as many sockets as before")
         with pytest.raises(UnreachableError):
             await session.get("/version")
-        await _until(before, _sockets)
+        await until(lambda: _sockets() == before, "as many sockets as before")

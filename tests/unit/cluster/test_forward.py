@@ -13,6 +13,7 @@ from aiohttp import WSMsgType, web
 from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.cluster.forward import Forward, open_forward, pod_named, pod_of
 from actions.cluster.session import KubeSession
+from tests.support.polling import until
 from tests.unit.cluster.faults import refusal
 from tests.unit.cluster.servers import session_to
 
@@ -162,8 +163,7 @@ async def test_closing_ends_every_connection(tmp_path: Path) -> None:
             assert await reader.readexactly(7) == b"web-1:a"
         async with asyncio.timeout(60):
             assert await reader.read() == b""
-            while kubelet.open:
-                await asyncio.sleep(0.005)
+        await until(lambda: not kubelet.open, "the kubelet's side to close")
         writer.close()
         with pytest.raises(ConnectionRefusedError):
             await asyncio.open_connection("127.0.0.1", forward.local_port)

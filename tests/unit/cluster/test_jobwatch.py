@@ -17,6 +17,7 @@ from actions.cluster.members import JobRef, Member
 from actions.cluster.session import KubeSession
 from actions.cluster.snapshot import ClusterSnapshot
 from actions.fleet.facts import PodFacts, WorkloadFacts
+from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to
@@ -92,8 +93,7 @@ async def test_the_logs_of_all_pods_come_and_the_watch_ends_with_the_job(tmp_pat
     async with session_to(server, tmp_path) as session, asyncio.timeout(60):
         watch = a_watch(session, picture, got)
         running = asyncio.create_task(watch.run())
-        while sum("has ended" in text for _, text in got) < 2:
-            await asyncio.sleep(0.01)
+        await until(lambda: sum("has ended" in text for _, text in got) == 2, "the end of both containers")
         picture.state = "finished"
         assert await running == JobEnd("finished", "m")
     assert [text for name, text in got if name == "train-worker-0"][:2] == ["a", "b"]
@@ -106,8 +106,7 @@ async def test_a_job_that_was_deleted_is_gone(tmp_path: Path) -> None:
     picture, got = Picture(), list[tuple[str, str]]()
     async with session_to(server, tmp_path) as session, asyncio.timeout(60):
         running = asyncio.create_task(a_watch(session, picture, got).run())
-        while not got:
-            await asyncio.sleep(0.01)
+        await until(lambda: got, "a line")
         server.logs.is_gone = True
         picture.state, picture.pods = "", []
         assert (await running).state == "gone"
@@ -118,12 +117,10 @@ async def test_a_pod_that_takes_the_place_of_another_is_followed_too(tmp_path: P
     picture, got = Picture(), list[tuple[str, str]]()
     async with session_to(server, tmp_path) as session, asyncio.timeout(60):
         running = asyncio.create_task(a_watch(session, picture, got).run())
-        while not any("has ended" in text for _, text in got):
-            await asyncio.sleep(0.01)
+        await until(lambda: any("has ended" in text for _, text in got), "the container's end")
         server.logs.lines, server.logs.uid = [stamped(0, "second")], "u2"
         picture.uid = "u2"
-        while "second" not in [text for _, text in got]:
-            await asyncio.sleep(0.01)
+        await until(lambda: "second" in [text for _, text in got], "a line of the second pod")
         picture.state = "failed"
         assert await running == JobEnd("failed", "m")
 

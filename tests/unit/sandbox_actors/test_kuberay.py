@@ -26,9 +26,10 @@ from actions.sandbox.actors.kinds import (
 )
 from actions.sandbox.actors.raycluster import RayClusterController
 from actions.sandbox.actors.rayjob import RayJobController
-from actions.sandbox.actors.watching import watching
+from actions.sandbox.actors.watching import Caches, watching
 from tests.operators.kuberay import RecordedDashboard, definitions, pod_group_definition
 from tests.operators.world import running
+from tests.support import polling
 from tests.unit.sandbox_actors.server import apply_all, bare_api, mirrored, until, whole_cluster
 
 _KINDS = (PODS, SERVICES, JOBS, DEPLOYMENTS, RAY_CLUSTERS, RAY_JOBS, POD_GROUPS)
@@ -55,9 +56,24 @@ def a_cluster(**spec: Any) -> Document:
     }
 
 
+class NotingController(RayClusterController):
+    """Notes each cluster that it has looked at."""
+
+    def __init__(self, client: ApiClient, caches: Caches, looked_at: list[str]) -> None:
+        super().__init__(client, caches, needs_operator=False)
+        self._looked_at = looked_at
+
+    async def reconcile(self, key: str) -> float | None:
+        again_seconds = await super().reconcile(key)
+        self._looked_at.append(key)
+        return again_seconds
+
+
 @asynccontextmanager
-async def operated(folder: Path, *, has_volcano: bool = True) -> AsyncIterator[ApiClient]:
-    """The API with our RayCluster controller, and nobody else."""
+async def operated(
+    folder: Path, *, has_volcano: bool = True, looked_at: list[str] | None = None
+) -> AsyncIterator[ApiClient]:
+    """The API with our RayCluster controller, which notes what it has looked at, and nobody else."""
     async with bare_api(folder) as client:
         await client.create(NAMESPACES, {"metadata": {"name": "default"}})
         for definition in definitions():
@@ -65,7 +81,7 @@ async def operated(folder: Path, *, has_volcano: bool = True) -> AsyncIterator[A
                 await client.create(DEFINITIONS, definition)
         async with watching(client.session, _KINDS, SystemClock()) as caches:
             controllers = (
-                RayClusterController(client, caches, needs_operator=False),
+                NotingController(client, caches, [] if looked_at is None else looked_at),
                 RayJobController(client, caches, RecordedDashboard(), needs_operator=False),
             )
             tasks = [asyncio.create_task(controller.run()) for controller in controllers]
@@ -88,15 +104,17 @@ async def run_all(client: ApiClient) -> None:
 
 
 async def three_pods(client: ApiClient) -> None:
-    async with asyncio.timeout(60):
-        while len(await pods_of(client)) != 3:
-            await asyncio.sleep(0.02)
+    async def are_there() -> bool:
+        return len(await pods_of(client)) == 3
+
+    await polling.until(are_there, "three pods")
 
 
 async def test_kuberay_waits_for_volcano(tmp_path: Path) -> None:
-    async with operated(tmp_path, has_volcano=False) as client:
+    looked_at: list[str] = []
+    async with operated(tmp_path, has_volcano=False, looked_at=looked_at) as client:
         await client.create(RAY_CLUSTERS, a_cluster())
-        await asyncio.sleep(0.3)
+        await polling.until(lambda: "default/rc" in looked_at, "the operator to look at the cluster")
         assert await pods_of(client) == []
         assert await client.read(SERVICES, "default/rc-head-svc") is None
         await client.create(DEFINITIONS, pod_group_definition())

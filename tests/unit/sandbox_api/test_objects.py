@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -12,6 +10,7 @@ from actions.base.clock import SystemClock
 from actions.sandbox.faults.bystander import Bystander
 from actions.sandbox.faults.fault import Fault, FaultKind
 from actions.sandbox.faults.panel import FaultPanel
+from tests.support.polling import until
 from tests.unit.sandbox_api.server import CONFIG_MAPS, PODS, Client, a_pod, an_api, create, patch
 
 JOBS = "/apis/batch/v1/namespaces/default/jobs"
@@ -45,12 +44,6 @@ def a_definition() -> dict[str, Any]:
 async def status_of(client: Client, path: str) -> int:
     async with client.get(path) as answer:
         return answer.status
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(60):
-        while not await condition():
-            await asyncio.sleep(0)
 
 
 async def test_a_new_object_gets_what_only_the_server_can_give() -> None:
@@ -181,7 +174,7 @@ async def test_a_definition_serves_its_type_until_it_is_deleted() -> None:
         async def is_gone() -> bool:
             return await status_of(client, f"{CRDS}/things.example.org") == 404
 
-        await until(is_gone)
+        await until(is_gone, "its end")
         assert await status_of(client, THINGS) == 404
 
 
@@ -230,7 +223,7 @@ async def test_dependents_share_the_fate_that_the_policy_gives_them(policy: str,
             is_owner_gone = await status_of(client, f"{CONFIG_MAPS}/owner") == 404
             return is_owner_gone and (survives or await status_of(client, f"{CONFIG_MAPS}/child") == 404)
 
-        await until(is_settled)
+        await until(is_settled, "what the policy says")
         if survives:
             child = await (await client.get(f"{CONFIG_MAPS}/child")).json()
             assert "ownerReferences" not in child["metadata"]
@@ -269,7 +262,7 @@ async def test_a_namespace_takes_its_contents_with_it() -> None:
         async def is_gone() -> bool:
             return await status_of(client, "/api/v1/namespaces/n") == 404
 
-        await until(is_gone)
+        await until(is_gone, "its end")
 
 
 async def test_a_precondition_protects_the_successor_of_the_same_name() -> None:

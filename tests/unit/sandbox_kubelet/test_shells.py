@@ -13,6 +13,7 @@ from actions.sandbox.kubelet.shells import Shells
 from actions.sandbox.workloads.mpirun import sshd
 from actions.sandbox.workloads.program import Program, RemoteFailed, RemoteProcess, Step
 from actions.sandbox.workloads.terminal import Inside
+from tests.support.polling import until
 from tests.unit.sandbox_workloads.containers import a_container, inside
 
 
@@ -94,9 +95,8 @@ async def test_a_worker_that_is_killed_is_lost_to_its_launcher() -> None:
     launching = asyncio.create_task(
         cluster.launch(_process("w-0", "sleep infinity"), _process("w-1", "echo here; sleep infinity"))
     )
+    await until(lambda: cluster.written, "what the process prints")
     async with asyncio.timeout(60):
-        while not cluster.written:
-            await asyncio.sleep(0.01)
         cluster.workers["w-1"].cancel()
         assert await launching == 1
     await cluster.end()
@@ -106,9 +106,8 @@ async def test_a_worker_that_is_killed_is_lost_to_its_launcher() -> None:
 async def test_the_end_of_a_launcher_ends_what_it_has_started() -> None:
     cluster = _Cluster("w-0")
     launching = asyncio.create_task(cluster.launch(_process("w-0", "echo here; sleep infinity")))
+    await until(lambda: cluster.written, "what the process prints")
     async with asyncio.timeout(60):
-        while not cluster.written:
-            await asyncio.sleep(0.01)
         launching.cancel()
         await asyncio.gather(launching, return_exceptions=True)
         assert await cluster.launch(replace(_process("w-0", "true"))) == 0

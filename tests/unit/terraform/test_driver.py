@@ -10,7 +10,6 @@ import signal
 import stat
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -20,17 +19,12 @@ from actions.base.process import identity_of
 from actions.terraform import arguments
 from actions.terraform.events import EventKind, TerraformEvent
 from actions.terraform.workspace import STATE_FILE
+from tests.support.polling import until
 from tests.unit.terraform.support import a_driver, a_root, needs_terraform
 
 pytestmark = needs_terraform
 
 EVERYTHING = ("terraform_data.first", "terraform_data.second")
-
-
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not condition():
-            await asyncio.sleep(0.02)
 
 
 async def test_plan_apply_destroy(tmp_path: Path) -> None:
@@ -123,7 +117,7 @@ async def test_a_cancelled_wait_leaves_the_apply_going(tmp_path: Path) -> None:
     await driver.init()
     await driver.plan({"size": 1})
     applying = asyncio.create_task(driver.apply())
-    await until(lambda: driver.running() == "apply")
+    await until(lambda: driver.running() == "apply", "the apply")
     applying.cancel()
     with pytest.raises(asyncio.CancelledError):
         await applying
@@ -167,7 +161,7 @@ async def test_an_interrupt_stops_after_the_current_resource_with_one_signal(
     assert not driver.interrupt()
     events: list[TerraformEvent] = []
     applying = asyncio.create_task(driver.apply(on_event=events.append))
-    await until(lambda: any(event.kind is EventKind.PROVISION_START for event in events))
+    await until(lambda: any(event.kind is EventKind.PROVISION_START for event in events), "the provisioner")
 
     sent: list[tuple[int, int]] = []
     with monkeypatch.context() as held:  # the signal is held back: after it, Terraform may end between two lines here
@@ -209,7 +203,7 @@ async def test_an_apply_survives_its_runner_and_is_adopted_not_doubled(tmp_path:
         start_new_session=True,
     )
     try:
-        await until(made.exists)
+        await until(made.exists, "the file")
     finally:
         os.killpg(runner.pid, signal.SIGKILL)
         runner.communicate()
@@ -235,7 +229,7 @@ async def test_a_killed_terraform_is_a_failure_not_a_success(tmp_path: Path) -> 
     await driver.init()
     await driver.plan({"size": 1})
     applying = asyncio.create_task(driver.apply())
-    await until(lambda: driver.running() == "apply")
+    await until(lambda: driver.running() == "apply", "the apply")
     identity = driver._operations["apply"].identity()
     assert identity is not None
     os.killpg(identity.pid, signal.SIGKILL)
