@@ -22,7 +22,7 @@ demo: $(STAMP)  ## the console on the embedded cluster; without a terminal, the 
 
 # Three at a time, as most of a test is waiting; what a busy machine was too slow for gets it to itself.
 test: $(STAMP)  ## all tests
-	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile || $(BIN)/python -m pytest --last-failed
+	$(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder || $(BIN)/python -m pytest --last-failed
 
 check: lint types layers test  ## what CI runs
 
