@@ -156,6 +156,9 @@ def _not_launched(case: Case) -> Iterator[tuple[Thing, Condition]]:
 
 
 _JOIN_SECONDS = 900.0
+_NEVER_JOINED = re.compile(
+    r"not registered within|NodeCreationFailure|[Ii]nstances? failed to join the kubernetes cluster"
+)
 
 
 def _not_joining(case: Case) -> Iterator[Finding]:
@@ -171,10 +174,10 @@ def _not_joining(case: Case) -> Iterator[Finding]:
             " console output.",
         )
     for event in case.events:
-        if event.kind == "NodeClaim" and "not registered within" in event.message:
+        if _NEVER_JOINED.search(event.message):
             yield finding(
                 Code.NODE_NOT_JOINING,
-                f"The instance of NodeClaim {event.name} did not join the cluster in time",
+                f"The instance of {event.kind} {event.name} did not join the cluster in time",
                 [event.message],
                 "Check the node role's access entry, security groups and routes, and the instance's console output.",
             )

@@ -60,7 +60,7 @@ _UNKNOWN = _Class(
     Code.GPU_REBOOT, "The driver reports a fault of a GPU", "Look the number up in NVIDIA's list; drain the node."
 )
 
-_XID = re.compile(r"NVRM: Xid \((?P<where>[^)\n]{1,60})\): (?P<number>\d{1,4})\b|NvidiaXID(?P<agent>\d{1,4})(?!\d)")
+_XID = re.compile(r"NVRM: Xid \((?P<where>[^)\n]{1,60})\):? (?P<number>\d{1,4})\b|NvidiaXID(?P<agent>\d{1,4})(?!\d)")
 _AFTER_EFFECTS = frozenset({45})
 
 _SIGNS = (

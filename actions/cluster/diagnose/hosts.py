@@ -14,6 +14,7 @@ _SPOT_REASONS = frozenset({"SpotInterrupted", "SpotInterruption", "SpotITN"})
 _SPOT_TEXT = pattern(
     r"Spot interruption warning", r"Spot ITN received", r"Spot Interruption event", r"spot instance[^\n]{0,40}reclaim"
 )
+_ADDRESSES_GONE = re.compile(r"assign an? |(?:available|free) IP")
 _NO_ADDRESS = pattern(
     r"failed to assign an IP address to container",
     r"no available IP addresses",
@@ -21,7 +22,9 @@ _NO_ADDRESS = pattern(
     r"Unable to assign (?:an )?IP",
     r"AddNetwork failed|add cmd: (?:Error received from AddNetwork|failed)",
 )
-_FULL_REASONS = frozenset({"FreeDiskSpaceFailed", "ImageGCFailed", "NodeHasDiskPressure", "InvalidDiskCapacity"})
+_FULL_REASONS = frozenset({"FreeDiskSpaceFailed", "ImageGCFailed", "NodeHasDiskPressure"})
+_AT_START = re.compile(r"unable to find data in memory cache|failed to get imageFs info|invalid capacity 0")
+"""What every kubelet complains of before it has measured its disk."""
 _FULL_TEXT = pattern(r"no space left on device", r"No space left on device", r"Errno 28")
 _LOST_REASONS = frozenset({"NodeNotReady", "NodeLost", "KubeletDown"})
 _LOST_TEXT = pattern(r"Kubelet stopped posting node status", r"stopped posting node status")
@@ -50,7 +53,7 @@ def _spot(case: Case) -> Iterator[Finding]:
 def _lost(case: Case) -> Iterator[Finding]:
     for node in case.nodes:
         ready = node.condition("Ready")
-        if ready is None or ready.status == "True" or not _carries(case, node):
+        if ready is None or ready.status == "True" or not _carries(case, node) or _is_starting(case, node):
             continue
         silent = ready.status == "Unknown" or _LOST_TEXT.search(ready.message)
         says = "does not answer any more" if silent else "is not ready"
@@ -61,6 +64,16 @@ def _lost(case: Case) -> Iterator[Finding]:
             "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
         )
     yield from _lost_by_event(case)
+
+
+_START_SECONDS = 600.0
+
+
+def _is_starting(case: Case, node: Node) -> bool:
+    """Whether it is so young that it cannot be ready yet; one that fell silent was ready before."""
+    ready = node.condition("Ready")
+    is_silent = ready is not None and ready.status == "Unknown"
+    return bool(not is_silent and node.created_at and case.now and case.now - node.created_at < _START_SECONDS)
 
 
 def _carries(case: Case, node: Node) -> bool:
@@ -112,6 +125,8 @@ def _full(case: Case) -> Iterator[Finding]:
             where = where or node.name
             quotes += [pressure.message or pressure.reason, pressure.reason]
     for event in case.events:
+        if _AT_START.search(event.message):
+            continue
         if event.reason in _FULL_REASONS or (event.reason == "EvictionThresholdMet" and "ephemeral" in event.message):
             where = where or (event.name if event.kind == "Node" else "")
             quotes += [event.message, event.reason]
@@ -137,9 +152,15 @@ def _addresses(case: Case) -> Iterator[Finding]:
     if events:
         pod = case.pod(events[0].namespace, events[0].name)
         node = f" on {pod.node}" if pod is not None and pod.node else ""
+        what = (
+            "There is no IP address left"
+            if _ADDRESSES_GONE.search(events[0].message)
+            else "The network gives no address"
+        )
         yield finding(
             Code.NO_POD_IP,
-            f"There is no IP address left{node} for {events[0].name or 'the pod'} (tried {events[0].count} times)",
+            f"{what}{node} for {events[0].name or 'the pod'} (tried {events[0].count} times)",
             [*(event.message for event in events[:3]), events[0].reason],
-            "Enable prefix delegation in the VPC CNI, use a larger subnet, or put fewer pods on the node.",
+            "Enable prefix delegation in the VPC CNI, use a larger subnet, or put fewer pods on the node; see that"
+            " aws-node runs there.",
         )

@@ -22,6 +22,7 @@ _NO_PLATFORM = pattern(
     r"no matching manifest for",
     r"does not match the (?:specified|detected) (?:host )?platform",
     r"cannot be used on this platform",
+    r"no image found in [\w ]{1,20} for architecture",
 )
 _NO_DISK = pattern(r"no space left on device", ignore_case=True)
 _NO_RIGHT = pattern(
@@ -46,11 +47,23 @@ _NOT_THERE = pattern(
     r"invalid reference format",
     r"InvalidImageName",
     r"[Cc]ouldn't parse image",
-    r"no such host",
-    r"i/o timeout",
     r"is not present with pull policy of Never",
     ignore_case=True,
 )
+_NO_ANSWER = pattern(
+    r"no such host",
+    r"i/o timeout",
+    r"handshake timeout",
+    r"connection (?:refused|reset)",
+    r"context deadline exceeded",
+    r"no route to host",
+    r"x509: ",
+    r"\b50[0-4] [A-Z]",
+    r"unexpected EOF",
+    r"server misbehaving",
+    ignore_case=True,
+)
+_ANY = pattern(r"ErrImagePull|ImagePullBackOff|RegistryUnavailable")
 _IMAGE = re.compile(r'(?:image|reference|package|unpack image) "([^"]+)"')
 
 _VERDICTS = (
@@ -78,7 +91,20 @@ _VERDICTS = (
         "There is no such image: {image}",
         "Correct the repository, tag or registry; check that the image has been pushed to this account and region.",
     ),
+    (
+        Code.IMAGE_NOT_FOUND,
+        _NO_ANSWER,
+        "The registry of the image {image} cannot be reached from the node",
+        "Check the registry's name, the node's DNS and routes (NAT gateway, VPC endpoints), and its certificate.",
+    ),
+    (
+        Code.IMAGE_NOT_FOUND,
+        _ANY,
+        "The image {image} cannot be pulled, and nothing says why",
+        "kubectl describe pod shows what the registry answered: no such tag, no right, or no answer.",
+    ),
 )
+"""In the order in which they are tried: the last holds for any pull that fails."""
 
 
 def find(case: Case) -> Iterator[Finding]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 import msgspec
@@ -61,7 +62,8 @@ def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
             file=source,
             hint="Give it what kubectl get pods,nodes,events -o json prints.",
         )
-    return case_of(objects), False
+    case = case_of(objects)
+    return replace(case, taken_at=case.now), False
 
 
 def _sample(document: Mapping[str, Any]) -> Case:

@@ -15,7 +15,7 @@ from actions.cluster.diagnose.vocabulary import Code
 _DEADLINE = re.compile(
     r"DeadlineExceeded|longer than (?:the )?specified deadline|passed the activeDeadlineSeconds|activeDeadlineSeconds"
 )
-_MOST_LIMIT = re.compile(r"ActiveDeadlineSeconds: (\d+)|activeDeadlineSeconds[^\d\n]{0,20}(\d+)")
+_MOST_LIMIT = re.compile(r"[Aa]ctiveDeadlineSeconds[:= (]{1,4}(\d+)")
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -36,7 +36,7 @@ def _job(case: Case, job: Thing) -> Iterator[Finding]:
     name = f"{job.kind or 'Job'} {job.name}".strip()
     if _DEADLINE.search(f"{reason} {message}"):
         limit = job.spec.get("activeDeadlineSeconds") or next(
-            (found[1] or found[2] for found in [_MOST_LIMIT.search(message)] if found), None
+            (found[1] for found in [_MOST_LIMIT.search(message)] if found), None
         )
         yield finding(
             Code.JOB_DEADLINE,

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.case import Case, Container, Pod
 from actions.cluster.diagnose.finding import Finding, field_quote, finding
-from actions.cluster.diagnose.signs import Hit, Sign, hits, logged, of_pod, pattern, read_signs
+from actions.cluster.diagnose.signs import Hit, Sign, hits, logged, of_pod, pattern, read_signs, spoken
 from actions.cluster.diagnose.vocabulary import Code
 
 _GPU_AMOUNTS = (
@@ -60,11 +60,18 @@ _SIGNS = (
 )
 
 _LIMIT_STEP = "Raise limits.memory, lower the number of data-loader workers or their prefetch, or stream the data."
+_AT_THE_START = Sign(
+    Code.OOM_KILLED,
+    pattern(r"container init was OOM-killed[^\n]{0,80}"),
+    lambda hit: f"A container{of_pod(hit)} was killed for memory before its program could start",
+    "Raise limits.memory: it is less than the container runtime itself needs.",
+)
 
 
 def find(case: Case) -> Iterator[Finding]:
     """Whatever ran out of memory."""
     yield from read_signs(logged(case), _SIGNS)
+    yield from read_signs(spoken(case), (_AT_THE_START,))
     for pod in case.pods:
         yield from _container_kills(pod)
     for pod, message in _evictions(case):

@@ -30,7 +30,17 @@ _WISHES = (
     re.compile(r'"(?:nvidia\.com/gpu|aws\.amazon\.com/neuron)":"(\d+)"'),
     re.compile(r"topology\.kubernetes\.io/zone In \[([^\]]+)\]"),
 )
-_MISFITS = ("didn't match", "Insufficient cpu", "Insufficient memory", "Too many pods", "were unschedulable")
+_MISFITS = (
+    "didn't match",
+    "didn't satisfy",
+    "didn't have free ports",
+    "Insufficient cpu",
+    "Insufficient memory",
+    "Insufficient pods",
+    "Insufficient ephemeral-storage",
+    "Too many pods",
+    "were unschedulable",
+)
 
 
 def find(case: Case) -> Iterator[Finding]:

@@ -16,7 +16,7 @@ _MODEL = re.compile(r"huggingface\.co/(?:api/models/)?([\w.-]+/[\w.-]+)|(?:model
 
 def _gated(hit: Hit) -> str:
     found = _MODEL.search(hit.match.string)
-    name = (found[1] or found[2]) if found else ""
+    name = (found[1] or found[2]).rstrip(".") if found else ""
     return f"The Hugging Face token{of_pod(hit)} has no access to {name or 'the model'}: it is gated"
 
 
@@ -45,6 +45,7 @@ _SIGNS = (
             r"no runtime for \"?nvidia\"? is configured",
             r"could not select device driver",
             r"CUDA driver version is insufficient",
+            r"NVIDIA driver on your system is too old",
             r"[Nn]o CUDA-capable device is detected",
             r"CUDA unknown error",
             r"CUDA initialization:",
@@ -68,6 +69,7 @@ def find(case: Case) -> Iterator[Finding]:
     for pod in case.pods:
         for container in pod.containers:
             yield from _ending(case, pod, container)
+        yield from _rejection(case, pod)
 
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError")
@@ -125,6 +127,39 @@ def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | 
         quotes,
         f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
         f" (restart count {container.restarts}).",
+    )
+
+
+_TOLD_ELSEWHERE = frozenset({"Evicted", "DeadlineExceeded", "NodeLost"})
+_NO_DEVICES = re.compile(r"devices unavailable for (?P<resource>[\w./-]+)|no healthy devices present")
+
+
+def _rejection(case: Case, pod: Pod) -> Iterator[Finding]:
+    """A pod that its node ended, or never let start: the reason is its own, not a container's."""
+    endings = (ending for one in pod.containers for ending in one.endings)
+    if (
+        pod.phase != "Failed"
+        or not pod.reason
+        or pod.reason in _TOLD_ELSEWHERE
+        or any(one.exit_code for one in endings)
+    ):
+        return
+    short = _NO_DEVICES.search(pod.message)
+    if short:
+        yield finding(
+            Code.GPU_SHORTAGE,
+            f"{pod.name} was placed on a node that has no healthy {short['resource'] or 'device'} free for it",
+            [pod.message, field_quote("reason", pod.reason)],
+            "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
+        )
+        return
+    goes_on = any(not is_failed(job) for job in case.jobs) and not any(is_failed(job) for job in case.jobs)
+    yield finding(
+        Code.JOB_FAILED,
+        f"{pod.name} was ended by its node: {pod.message or pod.reason}",
+        [pod.message, field_quote("reason", pod.reason)],
+        "Look at the node and its events; a Job makes a new pod, a pod by itself must be made again.",
+        severity=Severity.WARNING if goes_on else None,
     )
 
 

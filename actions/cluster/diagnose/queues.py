@@ -13,7 +13,8 @@ from actions.cluster.diagnose.vocabulary import Code
 
 _GANG = re.compile(
     r"(?P<short>\d+)/(?P<all>\d+) tasks in gang unschedulable|pod group is not ready|minMember of group"
-    r"|rejected by gang scheduling|[Ww]aiting for the gang"
+    r"|rejected by gang scheduling|[Ww]aiting for the gang|\bCoscheduling\b|cannot find enough sibling pods"
+    r"|PodGroup \S+ gets rejected"
 )
 _COUNTS = re.compile(r"(\d+) minAvailable|minMember of group: (\d+)")
 _PLACEABLE = re.compile(r"(\d+) Schedulable")

@@ -180,7 +180,12 @@ def _claims(refused: list[Refusal]) -> Iterator[Finding]:
     unbound = [
         one
         for one in refused
-        if one.has("unbound immediate PersistentVolumeClaims", "persistentvolumeclaim", "persistent volumes to bind")
+        if one.has(
+            "unbound immediate PersistentVolumeClaims",
+            "persistentvolumeclaim",
+            "persistent volumes to bind",
+            "binding volumes:",
+        )
     ]
     if unbound:
         yield finding(

@@ -31,7 +31,7 @@ def scopes_of(case: Case) -> Iterator[Case]:
     A log that nobody is named for cannot be cut: then all is one case.
     """
     if any(not log.pod for log in case.logs) or len(case.pods) + len(case.jobs) < 2:
-        yield case
+        yield _about_listed_pods(case)
         return
     groups: dict[tuple[str, str], list[Pod]] = {}
     for pod in case.pods:
@@ -45,6 +45,14 @@ def scopes_of(case: Case) -> Iterator[Case]:
         taken |= {id(thing) for thing in (*scope.queued, *scope.gangs)}
         yield scope
     yield _rest(case, taken)
+
+
+def _about_listed_pods(case: Case) -> Case:
+    """Where pods are listed, without events about others: those are gone."""
+    names = {pod.name for pod in case.pods}
+    return replace(
+        case, events=tuple(one for one in case.events if not names or one.kind != "Pod" or one.name in names)
+    )
 
 
 def workload_of(pod: Pod) -> str:

@@ -14,7 +14,7 @@ from actions.cluster.diagnose.case import Case, Event, Pod
 _FIT = re.compile(r"(\d+)/(\d+) nodes are (?:un)?available: (.*)", re.DOTALL)
 _PREEMPTION = re.compile(r"\.? preemption: |\. no new claims to deallocate")
 _REASON = re.compile(r"(?:^|, )(?:(\d+) )?(.+?)(?=, \d+ |$)", re.DOTALL)
-_TAINT = re.compile(r"untolerated taint(?:\(s\)| \{([^:}]+))")
+_TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 
 NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
 
@@ -51,8 +51,8 @@ class Refusal:
         return "nodes are unavailable" in self.message and self.has("didn't match")
 
     def has(self, *words: str) -> bool:
-        """Whether any reason holds any of the words."""
-        return any(word in reason for reason in self.reasons for word in words)
+        """Whether any reason holds any of the words; of a sentence without reasons, whether the sentence does."""
+        return any(word in reason for reason in self.reasons or (self.message,) for word in words)
 
 
 def refusal_of(message: str, pod: str) -> Refusal:

@@ -1,0 +1,33 @@
+"""What looks like trouble in a cluster where all is well: no word about it."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from actions.cluster.diagnose.diagnose import diagnose_each
+from actions.cluster.diagnose.intake import read_case
+from tests.unit.diagnose.samples import Document, why
+
+_FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "healthy.jsonl"
+HEALTHY: dict[str, Document] = {
+    told["name"]: told["document"] for told in map(json.loads, _FILE.read_text(encoding="utf-8").splitlines())
+}
+
+
+@pytest.mark.parametrize("name", HEALTHY)
+def test_nothing_is_said_of_what_is_well(name: str) -> None:
+    document = HEALTHY[name]
+    if "items" in document:
+        case, _ = read_case(json.dumps(document).encode())
+        assert diagnose_each(case) == []
+    else:
+        assert why(document) == []
+
+
+def test_a_node_that_stays_unready_is_told() -> None:
+    document = HEALTHY["young node"]
+    document = json.loads(json.dumps(document).replace("2026-01-01T11:59:00Z", "2026-01-01T10:00:00Z"))
+    assert [one.code.value for one in why(document)] == ["NODE_LOST"]
