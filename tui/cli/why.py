@@ -8,7 +8,7 @@ import sys
 from argparse import Namespace
 from pathlib import Path
 
-from actions.base.errors import InputError
+from actions.base.errors import FormatError, InputError
 from actions.cloud.token import token_factory
 from actions.cluster.casefile import explain
 from actions.cluster.diagnose.diagnose import diagnose, diagnose_each
@@ -17,6 +17,7 @@ from actions.cluster.diagnose.intake import read_case
 from actions.cluster.diagnose.narrow import Question, narrowed
 from actions.cluster.diagnose.report import findings_json, findings_text
 from actions.cluster.session import KubeSession
+from actions.telemetry.saved.source import pieces_of
 from tui.cli.target import ChosenTarget, chosen_target
 from tui.present.subject import parse_subject
 
@@ -38,10 +39,14 @@ def _read(options: Namespace) -> list[Finding]:
 
 
 def _bytes_of(path: Path) -> bytes:
-    if path == _STDIN:
-        return sys.stdin.buffer.read()
+    """What is in it, unpacked and in UTF-8: PowerShell redirects into UTF-16."""
     try:
-        return path.read_bytes()
+        if path == _STDIN:
+            return b"".join(pieces_of(sys.stdin.buffer))
+        with path.open("rb") as file:
+            return b"".join(pieces_of(file))
+    except FormatError as error:
+        raise InputError(error.message, file=str(path)) from error
     except OSError as error:
         raise InputError(f"It cannot be read: {error.strerror or error}.", file=str(path)) from error
 

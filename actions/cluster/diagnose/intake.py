@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -38,7 +39,8 @@ def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
 
     Args:
         data: JSON: an object with any of `pods nodes events logs job nodeclaim workload gpus last_log_age_s`, a
-            Kubernetes List of mixed kinds, an array of objects, or one object.
+            Kubernetes List of mixed kinds, an array of objects, or one object; or several of these objects and Lists,
+            one behind the other.
         source: The file, for the message.
 
     Returns:
@@ -50,7 +52,9 @@ def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
-        raise InputError(f"This is no JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
+        document = _several(data)
+        if not document:
+            raise InputError(f"This is no JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
     document = cleaned(document)
     if isinstance(document, Mapping) and _PARTS & document.keys() and "kind" not in document:
         return _sample(document), True
@@ -64,6 +68,22 @@ def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
         )
     case = case_of(objects)
     return replace(case, taken_at=case.now), False
+
+
+def _several(data: bytes) -> list[Any]:
+    """The documents of many answers of kubectl, one written behind the other; none if that is not what it is."""
+    decoder, found, at = json.JSONDecoder(), list[Any](), 0
+    text = data.decode("utf-8", "replace").strip()
+    while at < len(text):
+        try:
+            document, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        found.append(document)
+        at = end
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return found
 
 
 def _sample(document: Mapping[str, Any]) -> Case:

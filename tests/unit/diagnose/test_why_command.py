@@ -32,8 +32,11 @@ def _file(folder: Path, document: object) -> str:
         },
         _STUCK,
         [_STUCK, an_event("FailedScheduling", _REFUSAL)],
+        json.dumps({"kind": "List", "items": [_STUCK]}, indent=4)
+        + "\n\n"
+        + json.dumps({"kind": "EventList", "items": [an_event("FailedScheduling", _REFUSAL)]}),
     ],
-    ids=["sample", "list", "list of one kind", "object", "array"],
+    ids=["sample", "list", "list of one kind", "object", "array", "two answers, one behind the other"],
 )
 def test_all_forms_are_read(document: object, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["why", "--from", _file(tmp_path, document), "--output", "json"]) == 0
@@ -41,6 +44,14 @@ def test_all_forms_are_read(document: object, tmp_path: Path, capsys: pytest.Cap
     assert [one["code"] for one in told] == ["GPU_SHORTAGE"]
     assert set(told[0]) == {"code", "severity", "headline", "evidence", "next_step"}
     assert _REFUSAL in told[0]["evidence"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-8-sig"])
+def test_a_file_of_powershell_is_read(encoding: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "captured.json"
+    path.write_bytes(json.dumps({"pods": [_STUCK]}).encode(encoding))
+    assert main(["why", "--from", str(path), "--output", "json"]) == 0
+    assert [one["code"] for one in json.loads(capsys.readouterr().out)] == ["GPU_SHORTAGE"]
 
 
 @pytest.mark.parametrize("document", [{"kind": "List", "items": []}, {"pods": []}, []])
