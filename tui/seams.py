@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from textual.widget import Widget
 
 ResultT = TypeVar("ResultT")
+_READ_PER_SECOND = 15
+"""Characters of a message that somebody reads who was looking elsewhere."""
 
 
 def screen_strips(app: App[ResultT]) -> list[Strip]:
@@ -47,7 +49,8 @@ class DiscreetApp(App[ResultT]):
 
     def notify_plainly(self, text: str) -> None:
         """Tell one sentence; markup in it means nothing."""
-        self.notify(one_line(redact(text)), markup=False)
+        said = one_line(redact(text))
+        self.notify(said, markup=False, timeout=max(self.NOTIFICATION_TIMEOUT, len(said) / _READ_PER_SECOND))
 
     def _fatal_error(self) -> None:
         report = redact(plain_text(traceback.format_exc()))

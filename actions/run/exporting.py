@@ -10,6 +10,7 @@ from pathlib import Path
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.logbatch import LogBatch
@@ -125,8 +126,12 @@ async def _followed(
 ) -> str:
     place, ref = await _started(connection, copy, clock), copy.ref
 
+    last = ""
+
     def show(lines: LogBatch) -> None:
+        nonlocal last
         for line in lines:
+            last = line.text.strip() or last
             on_line(line.text)
 
     await LogFollower(connection.session, place, on_lines=show, clock=clock).run()
@@ -135,9 +140,10 @@ async def _followed(
         if verdict.state is WorkState.FINISHED:
             return f"The results are in {target}."
         if verdict.state is WorkState.FAILED:
+            why = one_line(plain_text(last)) or verdict.message or verdict.reason
             raise RefusedError(
-                f"The copy to {target} failed: {verdict.message or verdict.reason}.",
-                hint="Its last lines say why; the pod needs the right to write there.",
+                f"The copy to {target} failed: {why.rstrip('.')}.",
+                hint="Its pod needs the right to write there, of its node or of a service account.",
             )
         await clock.sleep(_LOOK_SECONDS)
 

@@ -78,10 +78,11 @@ def _line(stage: StageView, key: str, look: StageLook, now: float, *, asks: str 
     elapsed = None if stage.started_at is None else max(0.0, (stage.ended_at or now) - stage.started_at)
     expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
     is_told = stage.state in (StageState.RUNNING, StageState.FAILED)
-    note = asks if look is StageLook.WAITING else stage.message if is_told else warning_of(stage)
+    warning = warning_of(stage)
+    note = asks if look is StageLook.WAITING else stage.message if is_told else warning
     is_undo = key.startswith(TEARDOWN_PREFIX) and stage.kind not in (Action.DRAIN, Action.AUDIT)
     title = f"undo {stage.title}" if is_undo else stage.title
-    return StageLine(key, title, look, elapsed, expects, note)
+    return StageLine(key, title, look, elapsed, expects, note, is_warning=bool(warning))
 
 
 def warning_of(stage: StageView) -> str:
@@ -232,7 +233,7 @@ def idle_lines(
     way_out = f"{park_key} parks the run (frees them, keeps the data), {teardown_key} tears it down."
     return [
         (Span(f"▲ {cost.idle_text}.", Tone.WARN),),
-        *((Span(f"  {line}"),) for line in textwrap.wrap(way_out, width)),
+        *((Span(f"  {line}"),) for line in textwrap.wrap(way_out, max(20, width))),
     ]
 
 

@@ -58,6 +58,7 @@ class StageLine:
         elapsed_seconds: How long it has been or was at it; `None` before it starts.
         expected_seconds: Low and high of what is expected; `None` if nothing is.
         note: The one thing to know about it now: a reason, a count.
+        is_warning: The note is a warning, whatever the stage is doing.
     """
 
     key: str
@@ -66,6 +67,7 @@ class StageLine:
     elapsed_seconds: float | None = None
     expected_seconds: tuple[float, float] | None = None
     note: str = ""
+    is_warning: bool = False
 
     @property
     def share(self) -> float | None:

@@ -86,7 +86,7 @@ class WhyVerb:
         if stage is None:
             return f"Stage {name}"
         says = f": {stage.message}" if stage.message else ""
-        return f"Stage {stage.id} is {stage.state.value.replace('_', ' ')}{says}"
+        return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{says}"
 
 
 def _question_of(subject: Subject) -> Question:

@@ -160,7 +160,7 @@ class StageRail(SteeredWidget, can_focus=True):
         if width >= NARROW:
             cells += self._against_expectation(stage)
         if width - width_of(tuple(cells)) >= LEAST_NOTE:
-            cells.append(Span(f"  {stage.note or _word(stage)}", glyph.tone))
+            cells.append(Span(f"  {stage.note or _word(stage)}", Tone.WARN if stage.is_warning else glyph.tone))
         return fit(tuple(cells), width)
 
     def _against_expectation(self, stage: StageLine) -> Cells:
@@ -193,5 +193,6 @@ def _working(stages: Sequence[StageLine]) -> int:
     at_work = next((index for index, stage in enumerate(stages) if stage.look in _CURRENT), None)
     if at_work is not None:
         return at_work
-    begun = [index for index, stage in enumerate(stages) if stage.look is not StageLook.PENDING]
+    idle = (StageLook.PENDING, StageLook.SKIPPED)
+    begun = [index for index, stage in enumerate(stages) if stage.look not in idle]
     return begun[-1] if begun else 0

@@ -120,6 +120,7 @@ def test_idle_accelerators_after_a_run_are_told_with_the_keys_that_free_them() -
 
     assert "▲ $11.34/h idle (8 of 8 accelerators)." in text
     assert "P parks the run" in text
+    assert idle_lines(a_run(state=RunState.FAILED), cost, park_key="P", teardown_key="T", width=-6)
     assert told(RunState.RUNNING) == ""
     assert told(RunState.SUCCEEDED, None) == ""
 

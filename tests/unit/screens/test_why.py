@@ -93,5 +93,5 @@ async def test_a_stage_without_a_cluster_tells_what_its_journal_says() -> None:
     await WhyVerb(cast("Workspace", _OnStage()), desk, show=shown.append).verbs()["why"](OnObject())
 
     lines = shown[0]._view._lines
-    assert lines[0] == "Stage network is failed: VpcLimitExceeded: 5 of 5"
+    assert lines[0] == "Stage network, failed: VpcLimitExceeded: 5 of 5"
     assert "not connected" in lines[2]
