@@ -3,106 +3,28 @@
 Rank 0 tells of the steps; what all workers print is counted together by Ray unless `RAY_DEDUP_LOGS=0`. A step takes a
 twentieth of its real time.
 
-Source: SEEDS 6.4 (arguments), 6.5 (lines); the captured shape of LOG lines behind Ray's prefix; Ray 2.22 (Train v1).
+Source: SEEDS 6.5 (lines); the captured shape of LOG lines behind Ray's prefix; Ray 2.22 (Train v1).
 """
 
 from __future__ import annotations
 
 import json
-import math
-import random
-from collections.abc import Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from actions.sandbox.workloads.neuron_cache import CompilerLog, Graph, graphs_of, is_cached, keep
+from actions.sandbox.workloads.neuron_cache import CompilerLog, is_cached, keep
 from actions.sandbox.workloads.program import Container, NeuronLoad, Program, Step
 from actions.sandbox.workloads.ray_head import RayHead, RayJob
+from actions.sandbox.workloads.ray_llama2_curve import Curve
+from actions.sandbox.workloads.ray_llama2_settings import CORES_OF_A_NODE, Settings, settings_of
 
 ENTRY = "ray_train_llama2.py"
-CORES_OF_A_NODE = 32
 _CACHE = "/shared/neuron_cache"
-_GRAPHS = 7
 _COMPILE_SECONDS = 3.0
 _MISS_SECONDS = 9.0
-_SEQUENCES_PER_SECOND_AND_NODE = 4.6
-_LAYERS = 32
 _TIME_LAPSE = 20.0
 """By how much a step is shorter than in life."""
-_DIVERGES_FROM = 1.5e-3
-"""With a learning rate from here on the loss becomes nan."""
-_SHAPES = (
-    "num_nodes", "tensor_parallel_size", "batch_size", "seq_len", "num_layers", "use_mix_precision", "use_zero_1",
-    "sequence_parallel_enabled", "selective_checkpoint_enabled", "qkv_linear", "kv_replicator",
-)  # fmt: skip
-_DEFAULTS = {
-    "num_nodes": "2", "tensor_parallel_size": "8", "batch_size": "1", "grad_accum_usteps": "32", "max_steps": "10000",
-    "steps_this_run": "10000", "lr": "3e-4", "warmup_steps": "100", "seed": "12349", "seq_len": "4096",
-    "logging_interval": "10", "num_layers": "-1", "kv_replicator": "1", "sequence_parallel_enabled": "True",
-    "selective_checkpoint_enabled": "True", "data_dir": "/shared/wikicorpus_llama2_7B_tokenized_4k",
-    "output_dir": "/shared/llama2_output", "metrics_file": "results.json",
-}  # fmt: skip
 _LOADING = NeuronLoad(2.0, 1_900, command=f"python3 {ENTRY}")
 _BUSY = NeuronLoad(93.0, 11_600, command=f"python3 {ENTRY}")
-
-
-@dataclass(frozen=True, slots=True)
-class Settings:
-    """What the arguments ask for."""
-
-    given: dict[str, str]
-
-    def number(self, name: str) -> int:
-        """An integer argument."""
-        return int(self.given[name])
-
-    def has(self, switch: str) -> bool:
-        """Whether a switch was given."""
-        return switch in self.given
-
-    @property
-    def workers(self) -> int:
-        """Train workers, one for each core."""
-        return CORES_OF_A_NODE * self.number("num_nodes")
-
-    @property
-    def steps(self) -> int:
-        """Until which step this run goes."""
-        limits = [self.number(name) for name in ("max_steps", "steps_this_run") if self.number(name) >= 0]
-        return min(limits, default=0)
-
-    @property
-    def global_batch(self) -> int:
-        """Sequences a step."""
-        replicas = self.workers // self.number("tensor_parallel_size")
-        return self.number("batch_size") * self.number("grad_accum_usteps") * replicas
-
-    @property
-    def layers(self) -> int:
-        """Of the model."""
-        return _LAYERS if self.number("num_layers") < 0 else self.number("num_layers")
-
-    @property
-    def throughput(self) -> float:
-        """Sequences a second, in life."""
-        return _SEQUENCES_PER_SECOND_AND_NODE * self.number("num_nodes") * _LAYERS / max(1, self.layers)
-
-    def graphs(self) -> list[Graph]:
-        """The graphs of this run."""
-        return graphs_of({name: self.given.get(name, "") for name in _SHAPES}, _GRAPHS)
-
-
-def settings_of(words: Sequence[str]) -> Settings:
-    """Read the arguments behind the script's name."""
-    given, index = dict(_DEFAULTS), 0
-    while index < len(words):
-        name, has_value, value = words[index].removeprefix("--").partition("=")
-        following = words[index + 1] if index + 1 < len(words) else "--"
-        if words[index].startswith("--"):
-            is_switch = not has_value and following.startswith("--")
-            given[name] = value if has_value else "True" if is_switch else following
-        index += 1
-    return Settings(given)
 
 
 def train(container: Container, head: RayHead, job: RayJob) -> Program:
@@ -292,42 +214,6 @@ class _Run:
 
     def _asctime(self) -> str:
         return datetime.fromtimestamp(self._head.now(), UTC).strftime("%a %b %e %H:%M:%S %Y")
-
-
-class Curve:
-    """Loss, rate and norms of a run, the same for the same seed; nan from the tenth step on if the rate is too high."""
-
-    def __init__(self, settings: Settings, seed: int) -> None:
-        self._seed = seed
-        self._peak = float(settings.given["lr"])
-        self._warmup = max(1, settings.number("warmup_steps"))
-        self._steps = max(self._warmup + 1, settings.number("max_steps"))
-        self._throughput = settings.throughput
-
-    def loss(self, step: int) -> float:
-        """With the few digits that bfloat16 leaves of it."""
-        if self._peak >= _DIVERGES_FROM and step >= 10:
-            return math.nan
-        smooth = 2.9 + 7.8 * math.exp(-step / 260) + self._noise(step, 0.05)
-        quantum = 2.0 ** (math.floor(math.log2(smooth)) - 7)
-        return round(smooth / quantum) * quantum
-
-    def rate(self, step: int) -> float:
-        """Warm-up, then down in a line."""
-        if step <= self._warmup:
-            return self._peak * step / self._warmup
-        return self._peak * max(0.0, (self._steps - step) / (self._steps - self._warmup))
-
-    def norm(self, step: int) -> float:
-        """Of the gradients."""
-        return round(math.nan if math.isnan(self.loss(step)) else 0.9 + 3.1 * math.exp(-step / 90), 4)
-
-    def throughput(self, step: int) -> float:
-        """The first steps are slow."""
-        return max(0.1, self._throughput * min(1.0, 0.7 + 0.05 * step) + self._noise(step + 7, 0.02))
-
-    def _noise(self, step: int, width: float) -> float:
-        return random.Random(self._seed * 1_000_003 + step).gauss(0.0, width)
 
 
 def _config(settings: Settings) -> list[str]:
