@@ -219,36 +219,20 @@ class _Merged:
         if not name:
             raise ConfigError(f"{self._first} has no current context.", hint=f"Give --context: {self._names()}.")
         path, context = self._find("context", name, hint=f"Known: {self._names()}.")
-        cluster_name = _text(context, "cluster")
-        cluster_path, cluster = self._find("cluster", cluster_name, hint=f"The context {name} names it.")
-        user_name = _text(context, "user")
-        user_path, user = (
-            self._find("user", user_name, hint=f"The context {name} names it.") if user_name else (path, {})
-        )
-        server = _text(cluster, "server").rstrip("/")
-        proxy = _text(cluster, "proxy-url")
-        if not _is_web_address(server):
-            raise ConfigError(f"{cluster_path}: the cluster {cluster_name} has no usable server address.")
-        if proxy and not _is_web_address(proxy):
-            raise ConfigError(
-                f"{cluster_path}: the proxy-url of {cluster_name} cannot be used.", hint="Use an http or https proxy."
-            )
-        if "auth-provider" in user:
-            raise ConfigError(
-                f"{user_path}: the user {user_name} uses an auth-provider, which Kubernetes has removed.",
-                hint="Use an exec plugin instead.",
-            )
+        cluster_name, user_name = _text(context, "cluster"), _text(context, "user")
+        cluster_path, cluster = self._cluster(cluster_name, context=name)
+        user_path, user = self._user(user_name, context=name) if user_name else (path, {})
         return ChosenContext(
             file=str(path),
             context=name,
             cluster=cluster_name,
-            server=server,
+            server=_server_of(cluster),
             namespace=target.namespace or _text(context, "namespace") or "default",
             ca_file=_path(cluster, "certificate-authority", cluster_path),
             ca_data=_text(cluster, "certificate-authority-data"),
             is_insecure=bool(cluster.get("insecure-skip-tls-verify")),
             tls_server_name=_text(cluster, "tls-server-name"),
-            proxy_url=proxy,
+            proxy_url=_text(cluster, "proxy-url"),
             certificate_file=_path(user, "client-certificate", user_path),
             certificate_data=_text(user, "client-certificate-data"),
             key_file=_path(user, "client-key", user_path),
@@ -260,6 +244,26 @@ class _Merged:
             plugin=_plugin(user, user_path, user_name),
         )
 
+    def _cluster(self, name: str, *, context: str) -> tuple[Path, dict[str, Any]]:
+        """The cluster that a context names, if it can be reached as it is written."""
+        path, cluster = self._find("cluster", name, hint=f"The context {context} names it.")
+        proxy = _text(cluster, "proxy-url")
+        if not _is_web_address(_server_of(cluster)):
+            raise ConfigError(f"{path}: the cluster {name} has no usable server address.")
+        if proxy and not _is_web_address(proxy):
+            raise ConfigError(f"{path}: the proxy-url of {name} cannot be used.", hint="Use an http or https proxy.")
+        return path, cluster
+
+    def _user(self, name: str, *, context: str) -> tuple[Path, dict[str, Any]]:
+        """The user that a context names, if it can log in as it is written."""
+        path, user = self._find("user", name, hint=f"The context {context} names it.")
+        if "auth-provider" in user:
+            raise ConfigError(
+                f"{path}: the user {name} uses an auth-provider, which Kubernetes has removed.",
+                hint="Use an exec plugin instead.",
+            )
+        return path, user
+
     def _find(self, kind: str, name: str, *, hint: str) -> tuple[Path, dict[str, Any]]:
         found = self._entries[kind].get(name)
         if found is None:
@@ -268,6 +272,10 @@ class _Merged:
 
     def _names(self) -> str:
         return ", ".join(sorted(self._entries["context"])) or "none"
+
+
+def _server_of(cluster: Mapping[str, Any]) -> str:
+    return _text(cluster, "server").rstrip("/")
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
