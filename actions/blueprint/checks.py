@@ -131,17 +131,6 @@ class ToolCheck(Check, frozen=True, kw_only=True, tag="tool"):
     program: str
 
 
-AnyCheck = (
-    PodsCheck
-    | ObjectCheck
-    | NodesCheck
-    | VersionCheck
-    | PoolCheck
-    | QuotaCheck
-    | CapacityCheck
-    | SecretCheck
-    | RegistryCheck
-    | DiskCheck
-    | FilesCheck
-    | ToolCheck
-)
+ClusterCheck = PodsCheck | ObjectCheck | NodesCheck | VersionCheck | PoolCheck
+"""What the cluster itself is asked about."""
+AnyCheck = ClusterCheck | QuotaCheck | CapacityCheck | SecretCheck | RegistryCheck | DiskCheck | FilesCheck | ToolCheck

@@ -5,21 +5,7 @@ from __future__ import annotations
 from typing import assert_never
 
 from actions.base.errors import ConsoleError
-from actions.blueprint.checks import (
-    AnyCheck,
-    CapacityCheck,
-    DiskCheck,
-    FilesCheck,
-    NodesCheck,
-    ObjectCheck,
-    PodsCheck,
-    PoolCheck,
-    QuotaCheck,
-    RegistryCheck,
-    SecretCheck,
-    ToolCheck,
-    VersionCheck,
-)
+from actions.blueprint import checks
 from actions.cloud.registry import repository_of
 from actions.run.access import Connection
 from actions.run.checks.account import see_capacity, see_ecr_image, see_quota
@@ -34,38 +20,36 @@ from actions.run.volumejob import Volume
 from actions.run.work import StageWork
 
 
-async def ask(work: StageWork, connection: Connection, check: AnyCheck) -> Seen:
+async def ask(work: StageWork, connection: Connection, check: checks.AnyCheck) -> Seen:
     """Look once.
 
     Raises:
         ConsoleError: The cluster cannot be asked, or says that something is not there.
     """
     match check:
-        case PodsCheck() | NodesCheck() | ObjectCheck() | PoolCheck() | VersionCheck():
-            return await _ask_cluster(work, connection, check)
-        case QuotaCheck() | CapacityCheck():
+        case checks.QuotaCheck() | checks.CapacityCheck():
             return await _ask_account(work, check)
-        case RegistryCheck():
+        case checks.RegistryCheck():
             return await _ask_registry(work, check)
-        case SecretCheck():
+        case checks.SecretCheck():
             return await _ask_secret(work, check)
-        case DiskCheck() | FilesCheck():
+        case checks.DiskCheck() | checks.FilesCheck():
             return await _ask_volume(work, check)
-        case ToolCheck():
+        case checks.ToolCheck():
             return see_tool(check.program)
-        case _ as never:
-            assert_never(never)
+        case _ as of_cluster:
+            return await _ask_cluster(work, connection, of_cluster)
 
 
 async def _ask_cluster(
     work: StageWork,
     connection: Connection,
-    check: PodsCheck | NodesCheck | ObjectCheck | PoolCheck | VersionCheck,
+    check: checks.ClusterCheck,
 ) -> Seen:
     match check:
-        case PodsCheck():
+        case checks.PodsCheck():
             return await see_pods(connection, check)
-        case NodesCheck():
+        case checks.NodesCheck():
             return await see_nodes(
                 connection,
                 check,
@@ -73,19 +57,19 @@ async def _ask_cluster(
                 at_least=work.whole(check.at_least),
                 amount=work.text(str(check.amount)),
             )
-        case ObjectCheck():
+        case checks.ObjectCheck():
             return await see_object(connection, ref_of_name(check.object, work.namespace))
-        case PoolCheck():
+        case checks.PoolCheck():
             return await see_pool(connection, work.text(check.instance_type))
-        case VersionCheck():
+        case checks.VersionCheck():
             return await see_version(connection, check)
         case _ as never:
             assert_never(never)
 
 
-async def _ask_account(work: StageWork, check: QuotaCheck | CapacityCheck) -> Seen:
+async def _ask_account(work: StageWork, check: checks.QuotaCheck | checks.CapacityCheck) -> Seen:
     region = work.view.cluster.region
-    if isinstance(check, QuotaCheck):
+    if isinstance(check, checks.QuotaCheck):
         return await see_quota(check, region=region, wanted=work.number(check.amount))
     return await see_capacity(
         region=region,
@@ -96,7 +80,7 @@ async def _ask_account(work: StageWork, check: QuotaCheck | CapacityCheck) -> Se
     )
 
 
-async def _ask_registry(work: StageWork, check: RegistryCheck) -> Seen:
+async def _ask_registry(work: StageWork, check: checks.RegistryCheck) -> Seen:
     text = work.text(check.image)
     image = image_of(text)
     repository = repository_of(f"{image.host}/{image.name}")
@@ -106,7 +90,7 @@ async def _ask_registry(work: StageWork, check: RegistryCheck) -> Seen:
     return await see_image(text, has_login=has_login)
 
 
-async def _ask_secret(work: StageWork, check: SecretCheck) -> Seen:
+async def _ask_secret(work: StageWork, check: checks.SecretCheck) -> Seen:
     reference = str(work.binding.values.get(check.parameter, ""))
     if not reference:
         return failed(f"{check.parameter} is not given.")
@@ -119,9 +103,9 @@ async def _ask_secret(work: StageWork, check: SecretCheck) -> Seen:
     return await see_huggingface(check.huggingface, found[reference])
 
 
-async def _ask_volume(work: StageWork, check: DiskCheck | FilesCheck) -> Seen:
+async def _ask_volume(work: StageWork, check: checks.DiskCheck | checks.FilesCheck) -> Seen:
     volume = Volume(work.namespace, check.claim, check.mount)
-    if isinstance(check, DiskCheck):
+    if isinstance(check, checks.DiskCheck):
         return await see_disk(work, volume, work.number(check.free_gib))
     return await see_files(
         work,
