@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+
 import pytest
 
 from tests.support.consoles import RUN, a_console, approve_each_plan, launch_the_rehearsal
@@ -17,10 +20,12 @@ def test_a_whole_life_by_keys(shared_program: Program) -> None:
     with a_console(shared_program) as terminal:
         see_the_nodes_and_their_cost(terminal)
         launch_the_rehearsal(terminal)
+        lose_the_runner_and_resume(terminal, shared_program)
         approve_each_plan(terminal)
         watch_the_data_being_made(terminal)
         watch_the_training(terminal)
         see_the_end(terminal)
+        list_and_export_the_results(terminal)
         tear_down_by_typing_the_name(terminal)
         terminal.press("q")
         terminal.until(terminal.is_dead, "end of the program")
@@ -30,6 +35,30 @@ def see_the_nodes_and_their_cost(terminal: Terminal) -> None:
     terminal.wait(rf"111122223333 · {CLUSTER} · us-west-2 +\$0\.38/h")
     terminal.wait(r"m5\.xlarge .* 0\.192 ● Ready")
     terminal.wait(r"2 nodes")
+
+
+def lose_the_runner_and_resume(terminal: Terminal, program: Program) -> None:
+    terminal.wait(r"press a to approve")
+    runner = program.runner(program.state / "runs" / terminal.wait(RUN)[0])
+    assert runner is not None
+    os.kill(runner.pid, signal.SIGKILL)
+    terminal.wait(r"its runner has died, R starts it again")
+    terminal.press("R")
+    terminal.wait(rf"Run {RUN} goes on")
+    terminal.wait_gone(r"its runner has died")
+
+
+def list_and_export_the_results(terminal: Terminal) -> None:
+    terminal.press("o")
+    terminal.wait(r"─ results of bionemo-esm1nv-")
+    terminal.wait(r"files, .* in /fsx/")
+    terminal.press("q", ":")
+    terminal.type("export s3://bucket/prefix")
+    terminal.press("Enter")
+    terminal.wait(r"copies them to s3://bucket/prefix\.")
+    terminal.press("y")
+    terminal.wait(r"Job default/eksml-export-")
+    terminal.wait(r"The results are in s3://bucket/prefix", seconds=60)
 
 
 def watch_the_data_being_made(terminal: Terminal) -> None:

@@ -76,8 +76,11 @@ class RunActions:
         """
         await self._write(run_id, lambda folder: self._wish(folder, kind))
 
-    async def resume(self, run_id: str) -> None:
+    async def resume(self, run_id: str) -> str:
         """Start the run's runner again.
+
+        Returns:
+            The run's id.
 
         Raises:
             RefusedError: One is at work.
@@ -86,6 +89,7 @@ class RunActions:
         environment = self._settings.run_environment
         if await self._disk.call(start_runner, folder, environment=environment) is None:
             raise RefusedError(f"Run {folder.name} is at work, or has nothing left to do.")
+        return folder.name
 
     def close(self) -> None:
         """Take no more wishes."""

@@ -14,6 +14,13 @@ from actions.run.view import RunState, RunView
 POLL_BUSY_SECONDS = 0.25
 POLL_IDLE_SECONDS = 1.0
 LIST_EVERY_SECONDS = 15.0
+_UNDER_WAY = (
+    RunState.WAITING,
+    RunState.RUNNING,
+    RunState.AWAITING_APPROVAL,
+    RunState.UNKNOWN,
+    RunState.TEARING_DOWN,
+)
 
 
 class RunFeed:
@@ -39,6 +46,8 @@ class RunFeed:
         self._wanted = open_run
         self._reader: RunReader | None = None
         self._listed_at = float("-inf")
+        self._listed: tuple[str, RunState] | None = None
+        """The chosen run and its state when the list was read."""
         self._disk = Offload("runs")
 
     @property
@@ -50,6 +59,13 @@ class RunFeed:
     def is_busy(self) -> bool:
         """Whether a runner works on the chosen run."""
         return self._reader is not None and self._reader.runner_alive
+
+    @property
+    def is_interrupted(self) -> bool:
+        """Whether the chosen run has something to do, was begun, and has no runner: after a crash or a reboot."""
+        view = self.view
+        is_begun = view is not None and view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
+        return is_begun and not self.is_busy
 
     def choose(self, folder: Path) -> None:
         """Show the run in `folder` from here on.
@@ -81,6 +97,7 @@ class RunFeed:
     async def refresh_list(self) -> None:
         """Read the list of runs now."""
         self._listed_at = self._clock.monotonic()
+        self._listed = None if self.view is None else (self.view.id, self.view.state)
         summaries = tuple(await self._disk.call(list_runs))
         if summaries != self.summaries:
             self.summaries = summaries
@@ -101,7 +118,8 @@ class RunFeed:
         live()
         while True:
             self.catch_up()
-            if self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
+            is_another = self.view is not None and (self.view.id, self.view.state) != self._listed
+            if is_another or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
                 await self.refresh_list()
             await self._clock.sleep(POLL_BUSY_SECONDS if self.is_busy else POLL_IDLE_SECONDS)
 

@@ -33,7 +33,7 @@ class RunPane(Pane):
         there = [name_of(Context.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
         text = f"No run yet. Press {there[0]} for the blueprints, {there[1]} for runs that were."
         self._no_run = ((Span(text, Tone.MUTED),),)
-        self._keys = {does: name_of(Context.RUN, does, keymap) for does in ("approve", "park", "teardown")}
+        self._keys = {does: name_of(Context.RUN, does, keymap) for does in ("approve", "park", "resume", "teardown")}
         self._heading = Lines(self._no_run, classes="totals")
         self._rail = StageRail()
         self._detail = Lines(classes="stage-detail")
@@ -55,7 +55,8 @@ class RunPane(Pane):
             return
         now = self.desk.clock.now().timestamp()
         self.border_title = view.id
-        self._heading.show(run.run_heading(view, now=now, width=self.size.width - 2))
+        resume = self._keys["resume"] if self.desk.runs.is_interrupted else ""
+        self._heading.show(run.run_heading(view, now=now, width=self.size.width - 2, resume_key=resume))
         self._rail.show(run.rail_of(view, now=now, approve_key=self._keys["approve"]))
         self._show_detail()
 

@@ -101,13 +101,14 @@ def stage_of(view: RunView, key: str) -> StageView | None:
     return next((stage for stage in view.stages if stage.id == key), None)
 
 
-def run_heading(view: RunView, *, now: float, width: int = 160) -> list[Cells]:
+def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str = "") -> list[Cells]:
     """Two lines: what it is, how it is; on a narrow screen the least of it is left out, never cut in a word.
 
     Args:
         view: The run.
         now: Seconds since the epoch.
         width: Terminal columns.
+        resume_key: What starts its runner again, if it has died.
     """
     chosen: list[Span | None] = [
         Span(view.title, Tone.STRONG),
@@ -120,6 +121,7 @@ def run_heading(view: RunView, *, now: float, width: int = 160) -> list[Cells]:
     state: list[Span | None] = [
         Span(view.state.value, RUN_TONES[view.state]),
         Span("paused", Tone.WARN) if view.is_paused else None,
+        Span(f"▲ its runner has died, {resume_key} starts it again", Tone.BAD) if resume_key else None,
         _warnings(view),
         Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now),

@@ -26,13 +26,6 @@ _MARKS = {
 }
 _MUTATIONS = ("approve", "retry", "cancel", "park", "resume", "teardown", "launch", "shell")
 _ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
-_UNDER_WAY = (
-    RunState.WAITING,
-    RunState.RUNNING,
-    RunState.AWAITING_APPROVAL,
-    RunState.UNKNOWN,
-    RunState.TEARING_DOWN,
-)
 _STATES = {
     "approve": (RunState.AWAITING_APPROVAL,),
     "retry": (RunState.FAILED, RunState.CANCELLED, RunState.PARKED),
@@ -87,8 +80,7 @@ def run_at_hand(desk: Desk, subject: Subject | None) -> RunAtHand | None:
     wanted = subject.name if subject is not None and subject.kind == "Run" else ""
     view = desk.runs.view
     if view is not None and wanted in ("", view.id):
-        is_begun = view.state in _UNDER_WAY and view.last_seq > 1 and not view.is_paused
-        return RunAtHand(view.state, is_interrupted=is_begun and not desk.runs.is_busy)
+        return RunAtHand(view.state, desk.runs.is_interrupted)
     found = next((run for run in desk.runs.summaries if run.id == wanted), None)
     return None if found is None else RunAtHand(found.state, found.is_interrupted)
 

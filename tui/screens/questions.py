@@ -8,7 +8,7 @@ from typing import assert_never
 import msgspec
 
 from actions.command.model import Arguments, Call, Danger
-from actions.command.registry import Launch, Teardown
+from actions.command.registry import Export, Launch, Teardown
 from actions.run.view import RunView
 from tui.live.run_actions import waiting_stage
 from tui.live.run_feed import RunFeed
@@ -63,7 +63,12 @@ class Questioner:
     def _yes_or_no(self, call: Call, view: RunView) -> Question:
         if call.command.id == "approve":
             return _approval(view, getattr(call.arguments, "stage", ""))
-        return Question(f"{call.command.title}: {view.id}?", [(Span(call.command.help),)])
+        if isinstance(call.arguments, Export):
+            said = f"A Job in its cluster copies them to {call.arguments.to}. It goes on if the console is left."
+        else:
+            said = call.command.help
+        lines = [(Span(line),) for line in textwrap.wrap(said, _WIDTH)]
+        return Question(f"{call.command.title}: {view.id}?", lines)
 
     def _typed(self, call: Call, view: RunView) -> Question | None:
         if isinstance(call.arguments, Teardown) and call.arguments.confirm:

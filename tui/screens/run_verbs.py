@@ -26,12 +26,14 @@ class RunVerbs:
         workspace: The panes; a launched run is shown.
         desk: Blueprints and the run on screen.
         actions: Who writes.
+        say: Tells the operator one sentence.
     """
 
-    def __init__(self, workspace: Workspace, desk: Desk, actions: RunActions) -> None:
+    def __init__(self, workspace: Workspace, desk: Desk, actions: RunActions, *, say: Callable[[str], None]) -> None:
         self._workspace = workspace
         self._desk = desk
         self._actions = actions
+        self._say = say
 
     def verbs(self) -> Mapping[str, Verb]:
         """By command id."""
@@ -63,7 +65,7 @@ class RunVerbs:
         await self._actions.ask_for(arguments.run, WishKind.RETRY)
 
     async def _resume(self, arguments: registry.OnRun) -> None:
-        await self._actions.resume(arguments.run)
+        self._say(f"Run {await self._actions.resume(arguments.run)} goes on.")
 
     async def _teardown(self, arguments: registry.Teardown) -> None:
         await self._actions.teardown(arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data)

@@ -27,5 +27,5 @@ def verbs_of(workspace: Workspace, desk: Desk, actions: RunActions, hands: Scree
         **ForwardVerb(desk, hands).verbs(),
         **ResultsVerbs(desk, hands).verbs(),
         **WatchVerb(workspace, desk).verbs(),
-        **RunVerbs(workspace, desk, actions).verbs(),
+        **RunVerbs(workspace, desk, actions, say=hands.say).verbs(),
     }

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from actions.run.view import StageState
+from dataclasses import replace
+
+from actions.run.view import RunState, StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.test_table_panes import PaneApp
@@ -23,6 +25,15 @@ async def test_a_plan_that_waits_is_on_screen_with_its_key() -> None:
 
     assert "+ aws_vpc.main" in text
     assert "bionemo-1121-ab12" in text
+
+
+async def test_a_run_whose_runner_has_died_says_so_with_the_key_that_starts_it_again() -> None:
+    run = replace(a_run(a_stage("train", StageState.UNKNOWN), state=RunState.UNKNOWN), last_seq=7)
+    app = PaneApp(RunPane(a_desk(view=run)))
+
+    async with app.run_test(size=SIZE) as pilot:
+        app.pane.pull()
+        await wait_for(pilot, lambda: "unknown · ▲ its runner has died, R starts it again" in screen_text(app), "it")
 
 
 async def test_without_a_run_the_pane_says_what_to_press() -> None:
