@@ -62,6 +62,8 @@ class LightningBars:
     validation loss stays in the postfix after its validation: only a change is a point.
     """
 
+    marks = ("[",)
+
     def __init__(self) -> None:
         self._has_named_loss = False
         self._seen_validation: dict[tuple[int, str], str] = {}
@@ -90,9 +92,10 @@ class LightningBars:
         if named:
             self._has_named_loss = True
             losses.append(point_of(record, TRAIN_LOSS, step, bar.texts[named], key=named, epoch=epoch))
-        if "loss" in bar.metrics:
+        plain = first_of(bar.texts, ("loss", "Loss"))
+        if plain:
             metric = "train_loss_smoothed" if self._has_named_loss else TRAIN_LOSS
-            losses.append(point_of(record, metric, step, bar.texts["loss"], key="loss", epoch=epoch))
+            losses.append(point_of(record, metric, step, bar.texts[plain], key=plain, epoch=epoch))
         losses += self._held(record, bar, step, epoch)
         if not losses:
             return []

@@ -87,7 +87,8 @@ FORMS = (
     LineForm(
         "images/sec:",
         re.compile(
-            rf"^(?P<step>\d{{1,12}})\timages/sec: {_N} \+/- {_N} \(jitter = {_N}\)\t(?P<loss>{_N})\s{{0,8}}(?:\t|$)"
+            rf"(?:^|\|)(?P<step>\d{{1,12}})\s{{1,8}}images/sec: {_N} \+/- {_N} \(jitter = {_N}\)"
+            rf"\s{{1,8}}(?P<loss>{_N})(?=\s|$)"
         ),
         "total_loss",
         re.compile(rf"(images/sec): ({_N})"),
@@ -97,6 +98,12 @@ FORMS = (
         "eval metrics after step:",
         re.compile(rf"\beval metrics after step: (?P<step>\d{{1,12}}), loss=(?P<loss>{_N})"),
         "loss",
+        metric=VAL_LOSS,
+    ),
+    LineForm(
+        "alidation loss at ",
+        re.compile(rf"\b[Vv]alidation loss at (?:step|iter(?:ation)?) (?P<step>\d{{1,12}}): (?P<loss>{_N})(?=[\s,]|$)"),
+        "validation loss",
         metric=VAL_LOSS,
     ),
     LineForm(
@@ -127,6 +134,8 @@ _DOCUMENTS = re.compile(rf"\bProcessed (\d{{1,12}}) documents \(({NUMBER}) docs/
 class SingleLines:
     """Tries the forms one after the other; the first that fits reads the line."""
 
+    marks = tuple(form.marker for form in FORMS)
+
     def __init__(self) -> None:
         self._has_completed_steps = False
 
@@ -146,6 +155,8 @@ class SingleLines:
 class DeepSpeed:
     """Reads DeepSpeed-Chat's three losses, and what `log_dist` prints: no loss at all."""
 
+    marks = ("ppo_ep: ", *(mark for mark, *_ in _PRINTED))
+
     def read(self, record: Record) -> list[Finding] | None:
         text = record.text
         if "step" not in text:
@@ -163,6 +174,8 @@ class DeepSpeed:
 
 class Preprocessing:
     """Reads Megatron's document counter."""
+
+    marks = ("documents (",)
 
     def read(self, record: Record) -> list[Finding] | None:
         match = _DOCUMENTS.search(record.text) if "documents (" in record.text else None

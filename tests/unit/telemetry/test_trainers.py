@@ -92,6 +92,18 @@ FORMS: dict[str, tuple[str, list[Loss]]] = {
         "  0%|     | 2/1000 [00:10<1:23:10,  5.00s/it]\n",
         [("train_loss", 2, "1.1", 0.02)],
     ),
+    "a bar with a capital": (
+        "Epoch 2:  40%|####      | 10/25 [00:01<00:00, 14.42it/s, Loss: 1.7315e-01]\n",
+        [("train_loss", 10, "1.7315e-01", 2)],
+    ),
+    "a validation at an iteration": (
+        "Validation loss at iteration 500: 3.2143",
+        [("val_loss", 500, "3.2143", None)],
+    ),
+    "benchmarks with blanks": (
+        "INFO|2018-01-01T00:00:00|run.py|10  images/sec: 31.1 +/- 0.4 (jitter = 0.7) 8.343",
+        [("train_loss", 10, "8.343", None)],
+    ),
     "llama-factory": (
         '{"current_steps": 10, "total_steps": 1000, "loss": 1.2031, "lr": 1e-05, "epoch": 0.03}',
         [("train_loss", 10, "1.2031", 0.03)],
