@@ -25,21 +25,19 @@ class LogBatch(Sequence[LogLine]):
     Args:
         data: Whole lines: a stamp in the form of `logstamps`, a blank, cleaned text in UTF-8, a newline.
         is_marker: Whether they are remarks, of ours or of the server.
+        lines: The same cut into lines, if somebody has them.
     """
 
-    def __init__(self, data: bytes, *, is_marker: bool = False) -> None:
+    def __init__(self, data: bytes, *, is_marker: bool = False, lines: list[bytes] | None = None) -> None:
         self.data = data
         self.is_marker = is_marker
+        if lines is not None:
+            self.lines = lines
 
     @cached_property
     def lines(self) -> list[bytes]:
         """Each line with its stamp, without its newline."""
         return self.data[:-1].split(b"\n")
-
-    @cached_property
-    def stamps(self) -> list[bytes]:
-        """The stamp of each line."""
-        return list(map(_STAMP, self.lines))
 
     @property
     def first_ns(self) -> int:
@@ -62,11 +60,12 @@ class LogBatch(Sequence[LogLine]):
         """The cursor when all of these have been taken. Markers do not move it."""
         if self.is_marker:
             return cursor
-        newest = max(self.stamps)
+        stamps = list(map(_STAMP, self.lines))
+        newest = max(stamps)
         at_ns = ns_of(newest)
         if at_ns < cursor.at_ns:
             return cursor
-        seen = self.stamps.count(newest)
+        seen = stamps.count(newest)
         return LogCursor(at_ns, cursor.seen + seen if at_ns == cursor.at_ns else seen)
 
     def without_first(self, count: int) -> LogBatch | None:
@@ -75,7 +74,7 @@ class LogBatch(Sequence[LogLine]):
         return LogBatch(b"\n".join(rest) + b"\n", is_marker=self.is_marker) if rest else None
 
     def __len__(self) -> int:
-        return self.data.count(b"\n")
+        return len(self.lines)
 
     def __iter__(self) -> Iterator[LogLine]:
         for line in self.lines:
@@ -98,7 +97,7 @@ def batches_of(lines: Iterable[LogLine]) -> Iterator[LogBatch]:
         yield LogBatch(b"".join(parts), is_marker=bool(is_marker))
 
 
-def read_lines(lines: Sequence[bytes], *, previous_ns: int) -> list[LogBatch]:
+def read_lines(lines: list[bytes], *, previous_ns: int) -> list[LogBatch]:
     """Lines as a kubelet sends them, cleaned. One without a timestamp is a marker at the time of the one before.
 
     Args:
@@ -109,7 +108,9 @@ def read_lines(lines: Sequence[bytes], *, previous_ns: int) -> list[LogBatch]:
         return []
     heads = b"".join(map(_HEAD, lines))
     if heads.translate(DIGITS_TO_ZERO) == _HEAD_SHAPE * len(lines):  # nine digits in UTC: what kubelets send
-        return [LogBatch(clean_lines(b"\n".join(lines) + b"\n"))]
+        data = b"\n".join(lines) + b"\n"
+        cleaned = clean_lines(data)
+        return [LogBatch(cleaned, lines=lines if cleaned is data else None)]
     return _read_unusual(lines, stamp_of(previous_ns))
 
 

@@ -84,11 +84,20 @@ class SpoolReader:
         Raises:
             FormatError: The spool is damaged.
         """
+        records, end = self.raw_records(from_offset, limit_bytes=limit_bytes)
+        if any(record.startswith(b"F") for record in records):
+            records = [without_place(record)[0] for record in records]
+        return records, end
+
+    def raw_records(self, from_offset: int, *, limit_bytes: int) -> tuple[list[bytes], int]:
+        """The same as they stand in the file, each as long as it is there without its newline.
+
+        Raises:
+            FormatError: The spool is damaged.
+        """
         path = lines_file(self._folder, self._stage)
         records, end = whole_lines(path, from_offset, limit_bytes)
         check_records(records, path)
-        if any(record.startswith(b"F") for record in records):
-            records = [without_place(record)[0] for record in records]
         return records, end
 
     def pod_of(self, number: int) -> str:

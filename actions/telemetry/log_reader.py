@@ -9,6 +9,7 @@ import math
 import re
 
 from actions.telemetry.assembler import LineAssembler
+from actions.telemetry.dialects.choice import DialectChoice
 from actions.telemetry.dialects.composer import Composer
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, Finding
 from actions.telemetry.dialects.huggingface import HuggingFace
@@ -66,7 +67,7 @@ class LogReader:
         self._prefixes = PrefixReader(rank)
         self._huggingface = HuggingFace()
         self._own_loops = OwnLoops()
-        self._dialects: tuple[Dialect, ...] = (
+        dialects: tuple[Dialect, ...] = (
             RayReports(),
             RayTables(),
             NemoFields(),
@@ -78,7 +79,9 @@ class LogReader:
             Preprocessing(),
             JsonLines(),
             NcclRows(),
+            self._huggingface,
         )
+        self._choice = DialectChoice(dialects)
         self._last: dict[tuple[str, int, str], tuple[int | None, float | None, float | None]] = {}
         self.notices: set[str] = set()
         """What the operator should know about this log, in sentences."""
@@ -126,15 +129,12 @@ class LogReader:
     def _read_record(self, record: Record) -> list[Finding]:
         if "repeated" in record.text and _DEDUPLICATED.search(record.text):
             self.notices.add(RAY_NOTICE)
-        for dialect in self._dialects:
+        waiting = self._huggingface if self.is_waiting else None
+        for dialect in self._choice.of(record.text, waiting=waiting):
             found = dialect.read(record)
             if found is not None:
                 self._settle(found)
                 return found
-        found = self._huggingface.read(record)
-        if found is not None:
-            self._settle(found)
-            return found
         return self._own_loops.read(record) or []
 
     def _settle(self, found: list[Finding]) -> None:

@@ -21,8 +21,7 @@ class LineSieve:
 
     def __init__(self, may_interest: Callable[[str], bool], *, signs: str) -> None:
         self._may_interest = may_interest
-        dropped = (code for code in range(0x21, 0x7F) if not chr(code).isalpha() and chr(code) not in signs)
-        self._dropped = bytes(dropped)
+        self._dropped = signs_but(signs)
         self._known: dict[bytes, bool] = {}
 
     def pick(self, data: bytes) -> list[int]:
@@ -42,3 +41,8 @@ class LineSieve:
             self._known.clear()
         for shape in fresh:
             self._known[shape] = self._may_interest(shape.decode())
+
+
+def signs_but(kept: str) -> bytes:
+    """Digits and signs in ASCII but those in `kept`: what a shape is without."""
+    return bytes(code for code in range(0x21, 0x7F) if not chr(code).isalpha() and chr(code) not in kept)

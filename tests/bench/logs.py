@@ -2,7 +2,7 @@
 
     python -m tests.bench.logs ours|bare KUBECONFIG
 
-`ours` reads, cleans, filters for secrets and spools what it reads, merged by time, as a run's spool does.
+`ours` reads, cleans, spools what it reads with the curves in it, and reads the spool back merged by time.
 """
 
 from __future__ import annotations
@@ -14,20 +14,23 @@ import subprocess
 import sys
 import tempfile
 import time
+from operator import le
 from pathlib import Path
 
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.logbatch import LogBatch
+from actions.cluster.logrecords import stamp_in
 from actions.cluster.logs import LogFollower, LogSource
 from actions.cluster.session import KubeSession, Lane
 from actions.run.spool import SpooledSource, SpoolWriter
-from actions.run.spoolreader import SpoolReader
 from tests.bench.loglines import LINES, NAMESPACE, PODS
 from tests.bench.others import measure_stern
 from tests.bench.server import log_server
+from tui.live.spool_feeds import SpoolLogFeed
 
 _ROOT = Path(__file__).parents[2]
 _STAGE = "train"
+_TAKEN = 5_000
 
 
 class Spooled:
@@ -48,13 +51,19 @@ class Spooled:
         self._writer.write(source, batch)
 
     def read_back(self) -> int:
-        """How many lines the spool gives."""
-        reader, count, offset = SpoolReader(self._folder, _STAGE), 0, 0
-        while True:
-            lines, offset = reader.lines(offset)
-            if not lines:
-                return count
-            count += len(lines)
+        """How many lines the spool gives, in the order of time.
+
+        Raises:
+            RuntimeError: They are not in that order.
+        """
+        feed, count, latest = SpoolLogFeed(self._folder, _STAGE), 0, b""
+        while feed.has_more:
+            records = feed.take(_TAKEN)
+            stamps = list(map(stamp_in, records))
+            if not all(map(le, [latest, *stamps], stamps)):
+                raise RuntimeError("the lines are not in the order of time")
+            count, latest = count + len(records), stamps[-1] if stamps else latest
+        return count
 
 
 async def _ours(session: KubeSession, spool: Spooled, pod: str) -> None:

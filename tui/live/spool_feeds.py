@@ -12,11 +12,11 @@ from tui.live.time_order import TimeOrder
 
 if TYPE_CHECKING:
     from actions.run.spoolreader import SpoolReader
+    from tui.live.backlog import Backlog
 
 CHUNK_BYTES = 256 * 1024
 LOG_CHUNK_BYTES = 1024 * 1024
 """Read at once: some milliseconds of the loop."""
-BACKLOG_LINES = 200_000
 _AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
 
 
@@ -31,9 +31,9 @@ def watched_stage(view: RunView, folder: Path) -> str | None:
 class SpoolLogFeed:
     """The log lines of one stage, from the first one on, in the order of their timestamps.
 
-    Containers are spooled as they arrive, and one may arrive late. So the backlog is sorted as a whole (up to
-    `BACKLOG_LINES`), and of what comes live the newest second is held back until something newer, or nothing, has come.
-    What is later than that stands where it arrived.
+    Containers are spooled as they arrive, and one may arrive late. So what is there already is sorted as a whole, and
+    of what comes live the newest second is held back until something newer, or nothing, has come. What is later than
+    that stands where it arrived.
 
     Args:
         folder: The run's folder.
@@ -46,9 +46,9 @@ class SpoolLogFeed:
         self.title = f"{folder.name}/{stage}"
         self.has_more = True
         self._reader = _reader_of(folder, stage)
+        self._backlog: Backlog | None = _backlog_of(self._reader)
         self._offset = 0
         self._order = TimeOrder()
-        self._is_backlog = True
 
     def take(self, limit: int) -> list[bytes]:
         """The next lines whose turn it is.
@@ -56,12 +56,21 @@ class SpoolLogFeed:
         Raises:
             FormatError: The spool is damaged.
         """
+        if self._backlog is not None:
+            taken = self._backlog.take(limit)
+            if self._backlog.is_taken:
+                self._offset = self._backlog.offset
+                self._backlog = None
+                self.has_more = False
+            return taken
+        return self._take_live(limit)
+
+    def _take_live(self, limit: int) -> list[bytes]:
         records, offset = self._reader.records(self._offset, limit_bytes=LOG_CHUNK_BYTES)
         is_end = offset - self._offset < LOG_CHUNK_BYTES // 2
         self._offset = offset
         self._order.put(records)
-        self._is_backlog = self._is_backlog and not is_end and len(self._order) < BACKLOG_LINES
-        taken = [] if self._is_backlog else self._order.take(limit, is_quiet=not records)
+        taken = self._order.take(limit, is_quiet=not records)
         self.has_more = len(self._order) > 0 or not is_end
         return taken
 
@@ -116,3 +125,9 @@ def _reader_of(folder: Path, stage: str) -> SpoolReader:
     from actions.run.spoolreader import SpoolReader  # brings the log readers along: after the first frame
 
     return SpoolReader(folder, stage)
+
+
+def _backlog_of(reader: SpoolReader) -> Backlog:
+    from tui.live.backlog import Backlog
+
+    return Backlog(reader)

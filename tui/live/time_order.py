@@ -57,10 +57,17 @@ class TimeOrder:
             limit: Most lines.
             is_quiet: Nothing has come for a while: nothing is held back.
         """
-        held, end = self._held, len(self._held)
-        if not is_quiet:
-            before = stamp_of(self.newest_ns - HOLD_NS)
-            end = bisect_left(held, before, lo=self._taken, key=stamp_in)
+        return self.take_before(None if is_quiet else stamp_of(self.newest_ns - HOLD_NS), limit)
+
+    def take_before(self, stamp: bytes | None, limit: int) -> list[bytes]:
+        """Take from the front what is older than a moment; `None`: everything.
+
+        Args:
+            stamp: The moment, in the form of `actions.cluster.logstamps`.
+            limit: Most lines.
+        """
+        held = self._held
+        end = len(held) if stamp is None else bisect_left(held, stamp, lo=self._taken, key=stamp_in)
         end = min(end, self._taken + limit)
         taken = held[self._taken : end]
         self._advance(end)

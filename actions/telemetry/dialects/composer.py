@@ -20,6 +20,8 @@ _LOSS = re.compile(r"^loss/train/total$|CrossEntropy$")
 class Composer:
     """Remembers the batch. The same loss stands there under two names; the second is no new point."""
 
+    marks = ("batch=", "Train ", "Eval ")
+
     def __init__(self) -> None:
         self._batch: int | None = None
 

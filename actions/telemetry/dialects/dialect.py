@@ -19,6 +19,11 @@ TEST_LOSS = "test_loss"
 class Dialect(Protocol):
     """Reads records of one trainer. It may remember earlier records of the same stream."""
 
+    @property
+    def marks(self) -> tuple[str, ...]:
+        """One of them, without digits, is in every record that it reads: others need not be shown to it."""
+        ...
+
     def read(self, record: Record) -> list[Finding] | None:
         """What the record says; `None` if it is not in this dialect, `[]` if it is and says nothing new."""
         ...

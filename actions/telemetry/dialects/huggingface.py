@@ -46,6 +46,8 @@ class HuggingFace:
     A stream without bars is not held back: its points have no step, only an epoch.
     """
 
+    marks = ("Total opt", "loss'", "'train_runtime'", "[")
+
     def __init__(self) -> None:
         self._total: int | None = None
         self._held: list[Point] = []

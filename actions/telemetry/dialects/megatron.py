@@ -49,6 +49,8 @@ _NEMO = {
 class Megatron:
     """Reads iteration records and validation records. While fp16 warms up there is no loss in them."""
 
+    marks = ("iteration",)
+
     def read(self, record: Record) -> list[Finding] | None:
         if "iteration" not in record.text:
             return None
@@ -69,6 +71,8 @@ class Megatron:
 
 class NemoFields:
     """Reads NeMo 2's lines. `iteration` begins again with each epoch, `global_step` does not."""
+
+    marks = ("Training epoch",)
 
     def __init__(self) -> None:
         self._seen_validation: dict[int, str] = {}

@@ -28,6 +28,8 @@ def may_be_row(text: str) -> bool:
 class NcclRows:
     """Reads the rows of a table; its header and footer are no points."""
 
+    marks = OPERATIONS
+
     def read(self, record: Record) -> list[Finding] | None:
         row = row_of(record.text) if may_be_row(record.text) else None
         if row is None:

@@ -19,7 +19,7 @@ _STEP = re.compile(
     r"(?:\b(?:global_)?[Ss]teps?|\b[Ii]ter(?:ation)?|스텝|\bBatch)[ :=]{1,12}\[?(\d{1,12})(?:/(\d{1,12}))?\]?"
     r"(?=[\s:|]|,(?!\d)|$)"
 )
-_EPOCH = re.compile(r"\b[Ee]poch[ :=]{1,3}\[?(\d{1,9})\b")
+_EPOCH = re.compile(r"\b[Ee]poch[ :=]{1,3}\[?(\d{1,9}(?:\.\d{1,9})?)\b")
 _TRAIN = re.compile(rf"(?<![\w/-])(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
 _VALIDATION = re.compile(rf"(?<![\w/-])[Vv]al(?:id(?:ation)?)?[ _][Ll]oss\)?[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
 _BEFORE_TRAIN = re.compile(r"(?i)(?:val|valid|validation|eval|test|packet)[ _]\Z")
@@ -50,6 +50,8 @@ class _Printed(str):
 class JsonLines:
     """Reads objects that have a step and a loss."""
 
+    marks = ('{"',)
+
     def read(self, record: Record) -> list[Finding] | None:
         text = record.text.strip()
         if not text.startswith('{"') or not text.endswith("}"):
@@ -77,6 +79,8 @@ class OwnLoops:
     A validation loss without a step (llm.c) belongs to the step that follows it; at the end of the stream, to the
     last one. A line that names an epoch keeps that instead.
     """
+
+    marks = ("oss",)
 
     def __init__(self) -> None:
         self._held: Point | None = None

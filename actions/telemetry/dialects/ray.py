@@ -24,6 +24,8 @@ _EXTRAS = {"learning_rate": "lr", "lr": "lr", "grad_norm": "grad_norm", "through
 class RayTables:
     """Reads the box that Ray draws around each result: many records, one point."""
 
+    marks = ("╭", "╰", "│", "├")
+
     def __init__(self) -> None:
         self._rows: dict[str, str] | None = None
 
@@ -45,6 +47,8 @@ class RayTables:
 
 class RayReports:
     """Reads the one-line reports of Ray Train V2, which prints each of them twice."""
+
+    marks = ("Reporting training result",)
 
     def read(self, record: Record) -> list[Finding] | None:
         report = _REPORT.search(record.text) if "Reporting training result" in record.text else None

@@ -101,6 +101,51 @@ FORMS = (
         metric=VAL_LOSS,
     ),
     LineForm(
+        "Epoch",
+        re.compile(
+            r"\bEpoch(?:\(train\))?:? {0,2}\[ {0,4}(?P<epoch>\d{1,9})\]\s{0,2}\[ {0,8}(?P<step>\d{1,12})/\d{1,12}\]"
+            rf".{{0,2000}}?(?<![\w.])[Ll]oss:?\s{{1,4}}(?P<loss>{_N})(?=[\s,]|$)"
+        ),
+        "loss",
+    ),
+    LineForm(
+        "(train) [",
+        re.compile(
+            r"\bIter\(train\) \[ {0,8}(?P<step>\d{1,12})/\d{1,12}\]"
+            rf".{{0,2000}}?(?<![\w.])loss: {{1,4}}(?P<loss>{_N})(?=\s|$)"
+        ),
+        "loss",
+    ),
+    LineForm(
+        "Train: ",
+        re.compile(
+            r"\bTrain: (?P<epoch>\d{1,9}) \[ {0,8}(?P<step>\d{1,12})/\d{1,12} {1,2}\( {0,4}\d{1,3}%\)\]"
+            rf".{{0,40}}?\bLoss: {{1,4}}(?P<loss>{_N})(?=\s|$)"
+        ),
+        "Loss",
+    ),
+    LineForm(
+        "total_loss: ",
+        re.compile(rf"\biter: (?P<step>\d{{1,12}}) {{1,4}}total_loss: {{1,4}}(?P<loss>{_N})(?=\s|$)"),
+        "total_loss",
+    ),
+    LineForm(
+        "Saving dict for global step ",
+        re.compile(
+            rf"\bSaving dict for global step (?P<step>\d{{1,12}}): .{{0,500}}?(?<![\w/])loss = (?P<loss>{_N})(?=[\s,]|$)"
+        ),
+        "loss",
+        metric=VAL_LOSS,
+    ),
+    LineForm(
+        "num_updates=",
+        re.compile(
+            rf"\bepoch (?P<epoch>\d{{1,9}}): {{1,8}}\d{{1,12}} / \d{{1,12}} loss=(?P<loss>{_N}),"
+            r".{0,400}?\bnum_updates=(?P<step>\d{1,12})\b"
+        ),
+        "loss",
+    ),
+    LineForm(
         "alidation loss at ",
         re.compile(rf"\b[Vv]alidation loss at (?:step|iter(?:ation)?) (?P<step>\d{{1,12}}): (?P<loss>{_N})(?=[\s,]|$)"),
         "validation loss",
