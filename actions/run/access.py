@@ -8,17 +8,63 @@ from pathlib import Path
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, MissingError
+from actions.cluster import objects
+from actions.cluster.apply import apply
 from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.objects import Discovery
+from actions.cluster.objects import Discovery, Document, ObjectRef
 from actions.cluster.session import KubeSession, TokenFactory
 
 
 @dataclass(frozen=True, slots=True)
 class Connection:
-    """A session with what it knows of the cluster's kinds."""
+    """A session with what it knows of the cluster's kinds, and one call for each thing that is done with objects.
+
+    The calls, and what they raise, are those of these names in `actions.cluster.objects` and `actions.cluster.apply`.
+    """
 
     session: KubeSession
     discovery: Discovery
+
+    async def fetch(self, ref: ObjectRef) -> Document:
+        """The object as it is now."""
+        return await objects.fetch(self.session, self.discovery, ref)
+
+    async def find(self, ref: ObjectRef) -> Document | None:
+        """The object, or `None` if there is none, or no such kind."""
+        try:
+            return await self.fetch(ref)
+        except MissingError:
+            return None
+
+    async def list_objects(
+        self, api_version: str, kind: str, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
+    ) -> list[Document]:
+        """Every object of a kind."""
+        return await objects.list_objects(
+            self.session,
+            self.discovery,
+            api_version,
+            kind,
+            namespace=namespace,
+            label_selector=label_selector,
+            field_selector=field_selector,
+        )
+
+    async def pods(self, *, namespace: str, label_selector: str) -> list[Document]:
+        """The pods of a namespace with these labels."""
+        return await self.list_objects("v1", "Pod", namespace=namespace, label_selector=label_selector)
+
+    async def create(self, manifest: Document) -> Document:
+        """Make an object that must not exist yet."""
+        return await objects.create(self.session, self.discovery, manifest)
+
+    async def apply(self, manifest: Document) -> Document:
+        """Make an object, or change it to be as the manifest says."""
+        return await apply(self.session, self.discovery, manifest)
+
+    async def delete(self, ref: ObjectRef, *, uid: str = "") -> bool:
+        """Ask for an object to be deleted. Returns whether there was one."""
+        return await objects.delete(self.session, self.discovery, ref, uid=uid)
 
 
 class ClusterAccess:

@@ -6,7 +6,7 @@ from typing import Any
 
 from actions.base.errors import MissingError
 from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import ObjectRef, delete, list_objects
+from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
 from actions.run.handler import StageFailedError
 from actions.run.patience import wait_until
@@ -60,7 +60,7 @@ async def drain_nodes(work: StageWork, *, is_own_cluster: bool) -> str:
             going.append(claim["metadata"]["name"])
             if not claim["metadata"].get("deletionTimestamp"):
                 ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", claim["metadata"]["name"])
-                await delete(connection.session, connection.discovery, ref, uid=uid_of(claim))
+                await connection.delete(ref, uid=uid_of(claim))
         return f"{len(going)} node claims are left: {', '.join(going)}." if going else ""
 
     await wait_until(
@@ -95,9 +95,7 @@ async def _is_used_by_others(work: StageWork, connection: Connection, claim: Cla
     node = str((claim.get("status") or {}).get("nodeName") or "")
     if not node:
         return False
-    pods = await list_objects(
-        connection.session, connection.discovery, "v1", "Pod", field_selector=f"spec.nodeName={node}"
-    )
+    pods = await connection.list_objects("v1", "Pod", field_selector=f"spec.nodeName={node}")
     return any(_is_foreign(pod, work.view.id) for pod in pods)
 
 

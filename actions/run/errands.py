@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actions.base.errors import ConsoleError
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
-from actions.cluster.objects import ObjectRef, delete, list_objects
+from actions.cluster.objects import ObjectRef
 from actions.run.exportjob import EXPORT_STAGE
 from actions.run.onvolume import LOOK_STAGE
 from actions.run.volumejob import API_VERSION, has_ended
@@ -20,9 +20,7 @@ async def remove_errands(work: StageWork) -> None:
         return
     try:
         connection = await work.connect()
-        jobs = await list_objects(
-            connection.session,
-            connection.discovery,
+        jobs = await connection.list_objects(
             API_VERSION,
             "Job",
             namespace=work.namespace,
@@ -32,6 +30,6 @@ async def remove_errands(work: StageWork) -> None:
             metadata = job["metadata"]
             if metadata["labels"][STAGE_LABEL] == LOOK_STAGE or has_ended(job):
                 ref = ObjectRef(API_VERSION, "Job", work.namespace, metadata["name"])
-                await delete(connection.session, connection.discovery, ref)
+                await connection.delete(ref)
     except ConsoleError:
         return

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from actions.base.clock import Clock
-from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.base.errors import ConfigError, RefusedError
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.logbatch import LogBatch
 from actions.cluster.logs import LogFollower, LogSource
-from actions.cluster.objects import Document, ObjectRef, create, delete, fetch
+from actions.cluster.objects import Document, ObjectRef
 from actions.run.access import Connection
 from actions.run.exportjob import CONTAINER, EXPORT_STAGE, copying
 from actions.run.results import OpenResults
@@ -94,9 +94,9 @@ async def export_results(
         try:
             told = await _followed(connection, copy, target, clock, on_line)
         except RefusedError:
-            await delete(connection.session, connection.discovery, copy.ref)
+            await connection.delete(copy.ref)
             raise
-        await delete(connection.session, connection.discovery, copy.ref)
+        await connection.delete(copy.ref)
         return told
 
 
@@ -108,17 +108,13 @@ def _name_of(run_id: str, target: str) -> str:
 
 async def _begun(connection: Connection, job: Document) -> Copy:
     """The copy that is under way already, else a new one."""
-    session, discovery = connection.session, connection.discovery
     ref = ObjectRef(API_VERSION, "Job", job["metadata"]["namespace"], job["metadata"]["name"])
-    try:
-        found = await fetch(session, discovery, ref)
-    except MissingError:
-        found = None
+    found = await connection.find(ref)
     if found is not None and not has_ended(found):
         return Copy(ref, found["metadata"]["uid"], was_there=True)
     if found is not None:
-        await delete(session, discovery, ref)
-    return Copy(ref, (await create(session, discovery, job))["metadata"]["uid"], was_there=False)
+        await connection.delete(ref)
+    return Copy(ref, (await connection.create(job))["metadata"]["uid"], was_there=False)
 
 
 async def _followed(
@@ -136,7 +132,7 @@ async def _followed(
 
     await LogFollower(connection.session, place, on_lines=show, clock=clock).run()
     while True:
-        verdict = verdict_of(await fetch(connection.session, connection.discovery, ref))
+        verdict = verdict_of(await connection.fetch(ref))
         if verdict.state is WorkState.FINISHED:
             return f"The results are in {target}."
         if verdict.state is WorkState.FAILED:

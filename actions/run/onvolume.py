@@ -13,7 +13,7 @@ from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, labels_of
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.exec import run_in_pod
-from actions.cluster.objects import ObjectRef, fetch, list_objects
+from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
 from actions.run.volumejob import Errand, Volume, has_ended, made, pods_of, volume_job
 
@@ -73,14 +73,7 @@ def below(path: str, mount: str, actual_mount: str) -> str:
 
 async def _places(connection: Connection, volume: Volume, run_id: str) -> AsyncIterator[_Place]:
     """Running containers of the run that mount the claim."""
-    pods = await list_objects(
-        connection.session,
-        connection.discovery,
-        "v1",
-        "Pod",
-        namespace=volume.namespace,
-        label_selector=f"{RUN_LABEL}={run_id}",
-    )
+    pods = await connection.pods(namespace=volume.namespace, label_selector=f"{RUN_LABEL}={run_id}")
     for pod in pods:
         if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
             for place in _mounts(pod, volume.claim):
@@ -125,7 +118,7 @@ def _looking(script: str) -> Errand:
 async def _ended(connection: Connection, ref: ObjectRef, clock: Clock) -> WorkState:
     end = clock.monotonic() + JOB_SECONDS + EXEC_SECONDS
     while clock.monotonic() < end:
-        job = await fetch(connection.session, connection.discovery, ref)
+        job = await connection.fetch(ref)
         if has_ended(job):
             return verdict_of(job).state
         await clock.sleep(_LOOK_SECONDS)

@@ -10,7 +10,6 @@ from actions.base.untrusted import clean_text
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import Accelerator, FileProgress, Watch
 from actions.cluster.exec import run_in_pod
-from actions.cluster.objects import list_objects
 from actions.run.access import Connection
 from actions.run.spool import SpoolWriter
 from actions.run.spoolformat import AcceleratorSample
@@ -98,13 +97,8 @@ class Sampler:
         now = self._work.clock.monotonic()
         if self._due.get(purpose, 0.0) > now:
             return []
-        pods = await list_objects(
-            connection.session,
-            connection.discovery,
-            "v1",
-            "Pod",
-            namespace=self._work.namespace,
-            label_selector=f"{selector},{RUN_LABEL}={self._work.view.id}",
+        pods = await connection.pods(
+            namespace=self._work.namespace, label_selector=f"{selector},{RUN_LABEL}={self._work.view.id}"
         )
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
         if running:

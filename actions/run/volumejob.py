@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import Document, ObjectRef, create, delete, list_objects
+from actions.cluster.objects import Document, ObjectRef
 from actions.run.access import Connection
 
 API_VERSION = "batch/v1"
@@ -74,24 +74,17 @@ def volume_job(name: str, volume: Volume, errand: Errand, labels: Mapping[str, s
 @asynccontextmanager
 async def made(connection: Connection, job: Document) -> AsyncIterator[ObjectRef]:
     """Make the Job; it is deleted at the end of the block."""
-    await create(connection.session, connection.discovery, job)
+    await connection.create(job)
     ref = ObjectRef(API_VERSION, "Job", job["metadata"]["namespace"], job["metadata"]["name"])
     try:
         yield ref
     finally:
-        await delete(connection.session, connection.discovery, ref)
+        await connection.delete(ref)
 
 
 async def pods_of(connection: Connection, job: ObjectRef) -> list[Document]:
     """The pods that a Job has, or had and keeps."""
-    return await list_objects(
-        connection.session,
-        connection.discovery,
-        "v1",
-        "Pod",
-        namespace=job.namespace,
-        label_selector=f"batch.kubernetes.io/job-name={job.name}",
-    )
+    return await connection.pods(namespace=job.namespace, label_selector=f"batch.kubernetes.io/job-name={job.name}")
 
 
 def has_ended(job: Mapping[str, Any]) -> bool:

@@ -13,7 +13,6 @@ from actions.blueprint.stages import LogWatch, Watch
 from actions.cluster.logbatch import LogBatch
 from actions.cluster.loglines import LogLine
 from actions.cluster.logs import ContainerEnd, LogFollower, LogSource
-from actions.cluster.objects import list_objects
 from actions.run.access import Connection
 from actions.run.filewatch import FileWatch, follow_once, newest, newest_running
 from actions.run.patience import Pace
@@ -170,14 +169,7 @@ class _Watcher:
 
 async def pods_of(work: StageWork, connection: Connection, selector: str) -> list[dict[str, Any]]:
     """The run's pods that a selector finds."""
-    return await list_objects(
-        connection.session,
-        connection.discovery,
-        "v1",
-        "Pod",
-        namespace=work.namespace,
-        label_selector=f"{selector},{RUN_LABEL}={work.view.id}",
-    )
+    return await connection.pods(namespace=work.namespace, label_selector=f"{selector},{RUN_LABEL}={work.view.id}")
 
 
 def _rank_of(metadata: Pod) -> int:

@@ -9,11 +9,10 @@ from typing import Any
 
 from actions.blueprint.checks import NodesCheck, PodsCheck, VersionCheck
 from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import ObjectRef, list_objects
+from actions.cluster.objects import ObjectRef
 from actions.cluster.quantity import parse_quantity
 from actions.run.access import Connection
 from actions.run.checks.seen import Seen, failed, passed, unknown
-from actions.run.stages.objects import fetch_or_none
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
@@ -26,14 +25,7 @@ Manifest = Mapping[str, Any]
 
 async def see_pods(connection: Connection, check: PodsCheck) -> Seen:
     """Whether enough pods match, and all that match are healthy."""
-    pods = await list_objects(
-        connection.session,
-        connection.discovery,
-        "v1",
-        "Pod",
-        namespace=check.namespace,
-        label_selector=check.selector,
-    )
+    pods = await connection.pods(namespace=check.namespace, label_selector=check.selector)
     verdicts = [(pod["metadata"]["name"], verdict_of(pod)) for pod in pods]
     healthy = [name for name, verdict in verdicts if verdict.state in (WorkState.RUNNING, WorkState.FINISHED)]
     for name, verdict in verdicts:
@@ -46,7 +38,7 @@ async def see_pods(connection: Connection, check: PodsCheck) -> Seen:
 
 async def see_object(connection: Connection, ref: ObjectRef) -> Seen:
     """Whether an object is there and ready."""
-    found = await fetch_or_none(connection, ref)
+    found = await connection.find(ref)
     if found is None:
         return failed(f"{ref.describe()} is not there.")
     verdict = verdict_of(found)
@@ -66,7 +58,7 @@ async def see_nodes(connection: Connection, check: NodesCheck, *, selector: str,
         at_least: Number of nodes.
         amount: A Kubernetes quantity.
     """
-    nodes = await list_objects(connection.session, connection.discovery, "v1", "Node", label_selector=selector)
+    nodes = await connection.list_objects("v1", "Node", label_selector=selector)
     return nodes_seen(nodes, resource=check.resource, at_least=at_least, amount=amount)
 
 
@@ -107,12 +99,10 @@ def version_seen(version: str, *, minimum: str, maximum: str) -> Seen:
 
 async def see_pool(connection: Connection, instance_type: str) -> Seen:
     """Whether there are nodes of a type, or a NodePool that may start them."""
-    nodes = await list_objects(
-        connection.session, connection.discovery, "v1", "Node", label_selector=f"{INSTANCE_TYPE}={instance_type}"
-    )
+    nodes = await connection.list_objects("v1", "Node", label_selector=f"{INSTANCE_TYPE}={instance_type}")
     if nodes:
         return passed(f"{len(nodes)} {instance_type} are there.")
-    pools = await list_objects(connection.session, connection.discovery, "karpenter.sh/v1", "NodePool")
+    pools = await connection.list_objects("karpenter.sh/v1", "NodePool")
     allowing = [pool["metadata"]["name"] for pool in pools if allows_instance_type(pool, instance_type)]
     if allowing:
         return passed(f"{', '.join(allowing)} may start {instance_type}.")

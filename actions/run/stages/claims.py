@@ -7,7 +7,7 @@ from typing import Any
 
 from actions.base.clock import parse_rfc3339
 from actions.base.errors import ConsoleError
-from actions.cluster.objects import ObjectRef, list_objects
+from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
 from actions.run.stages.objects import NODE_CLAIM, owned_of, uid_of
 from actions.run.work import StageWork
@@ -50,7 +50,7 @@ async def list_claims(connection: Connection) -> list[dict[str, Any]]:
     Raises:
         MissingError: The cluster has no Karpenter.
     """
-    return await list_objects(connection.session, connection.discovery, NODE_CLAIM_VERSION, NODE_CLAIM)
+    return await connection.list_objects(NODE_CLAIM_VERSION, NODE_CLAIM)
 
 
 def _created_at(document: dict[str, Any]) -> float:

@@ -18,7 +18,6 @@ from actions.base.untrusted import one_line
 from actions.blueprint.manifests import inside
 from actions.blueprint.render import labels_of
 from actions.blueprint.stages import HelmStage
-from actions.cluster.objects import list_objects
 from actions.run.access import Connection
 from actions.run.creation import load_environment
 from actions.run.folder import kubeconfig_path
@@ -173,9 +172,7 @@ async def find_release(connection: Connection, namespace: str, name: str) -> Rel
 
     Source: Helm 3's storage driver `secret`: type `helm.sh/release.v1`, labels `owner`, `name`, `status`, `version`.
     """
-    secrets = await list_objects(
-        connection.session,
-        connection.discovery,
+    secrets = await connection.list_objects(
         "v1",
         "Secret",
         namespace=namespace,

@@ -9,7 +9,7 @@ from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
 from actions.cluster.conditions import Verdict, WorkState, verdict_of
-from actions.cluster.objects import ObjectRef, list_objects
+from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
 from actions.run.patience import Pace, patiently
@@ -19,7 +19,6 @@ from actions.run.stages.names import ref_of_name, wait_command
 from actions.run.stages.objects import (
     apply_objects,
     delete_objects,
-    fetch_or_none,
     is_of_run,
     ref_of_owned,
     uid_of,
@@ -108,7 +107,7 @@ class JobHandler:
 
     async def _fetch(self, connection: Connection) -> dict[str, Any] | None:
         async def look() -> dict[str, Any] | None:
-            return await fetch_or_none(connection, self._target)
+            return await connection.find(self._target)
 
         return await patiently(
             look,
@@ -122,14 +121,7 @@ class JobHandler:
         """The stage's pods; none if they cannot be listed at present."""
         selector = f"{RUN_LABEL}={self._work.view.id},{STAGE_LABEL}={self._work.stage.id}"
         try:
-            return await list_objects(
-                connection.session,
-                connection.discovery,
-                "v1",
-                "Pod",
-                namespace=self._target.namespace,
-                label_selector=selector,
-            )
+            return await connection.pods(namespace=self._target.namespace, label_selector=selector)
         except ConsoleError:
             return []
 
@@ -167,9 +159,7 @@ async def _reasons_of(connection: Connection, ref: ObjectRef, uid: str) -> set[s
     """Reasons of the events about an object, which outlive it by an hour; none if they cannot be read."""
     selector = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
     try:
-        events = await list_objects(
-            connection.session,
-            connection.discovery,
+        events = await connection.list_objects(
             "v1",
             "Event",
             namespace=ref.namespace,

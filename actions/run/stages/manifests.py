@@ -12,7 +12,6 @@ from actions.run.stages.names import ref_of_name, wait_command
 from actions.run.stages.objects import (
     apply_objects,
     delete_objects,
-    fetch_or_none,
     is_of_run,
     owned_of,
     uid_of,
@@ -66,7 +65,7 @@ class ManifestsHandler:
         ref = ref_of_name(self._stage.detect, self._work.namespace)
 
         async def look() -> OwnedObject | None:
-            found = await fetch_or_none(connection, ref)
+            found = await connection.find(ref)
             if found is None or is_of_run(found, self._work.view.id):
                 return None
             return owned_of(self._work, ref, uid=uid_of(found), existed=True)
@@ -77,7 +76,7 @@ class ManifestsHandler:
         """Which one was there, as its images tell, beside the one that is pinned; empty where nothing tells."""
         if not isinstance(self._stage, ManifestsStage) or self._stage.detect is None:
             return ""
-        found = await fetch_or_none(connection, ref_of_name(self._stage.detect, self._work.namespace)) or {}
+        found = await connection.find(ref_of_name(self._stage.detect, self._work.namespace)) or {}
         template = ((found.get("spec") or {}).get("template") or {}).get("spec") or {}
         images = ", ".join(one_line(str(each.get("image") or "?")) for each in template.get("containers") or ())
         pinned = self._stage.source.version if self._stage.source else ""

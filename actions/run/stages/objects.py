@@ -9,9 +9,8 @@ from typing import Any
 from actions.base.errors import ConflictError, ConsoleError, MissingError
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import ManifestsStage
-from actions.cluster.apply import apply
 from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import ObjectRef, delete, fetch, ref_of
+from actions.cluster.objects import ObjectRef, ref_of
 from actions.run.access import Connection
 from actions.run.handler import StageFailedError
 from actions.run.inventory import list_kind, listable_kinds
@@ -98,14 +97,6 @@ async def wait_ready(
     )
 
 
-async def fetch_or_none(connection: Connection, ref: ObjectRef) -> Manifest | None:
-    """The object, or `None` if there is none, or no such kind."""
-    try:
-        return await fetch(connection.session, connection.discovery, ref)
-    except MissingError:
-        return None
-
-
 def is_of_run(document: Mapping[str, Any], run_id: str) -> bool:
     """Whether an object carries the run's label."""
     labels = (document.get("metadata") or {}).get("labels") or {}
@@ -134,10 +125,10 @@ async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest
     work.journal.note(f"Applying {ref.describe()}.")
 
     async def look() -> Manifest | None:
-        return await fetch_or_none(connection, ref)
+        return await connection.find(ref)
 
     async def put() -> Manifest:
-        return await apply(connection.session, connection.discovery, manifest)
+        return await connection.apply(manifest)
 
     found = await patiently(look, clock=work.clock, note=work.journal.note)
     if found is not None and not is_of_run(found, work.view.id):
@@ -162,7 +153,7 @@ async def _delete_one(work: StageWork, connection: Connection, item: OwnedObject
 
     async def remove() -> str:
         """Words while it is still there."""
-        found = await fetch_or_none(connection, ref)
+        found = await connection.find(ref)
         if found is None or (item.uid and uid_of(found) != item.uid) or not is_of_run(found, work.view.id):
             return ""
         if not (found["metadata"].get("deletionTimestamp")):
@@ -186,7 +177,7 @@ async def _delete_one(work: StageWork, connection: Connection, item: OwnedObject
 
 async def _delete_exactly(connection: Connection, ref: ObjectRef, uid: str) -> None:
     try:
-        await delete(connection.session, connection.discovery, ref, uid=uid)
+        await connection.delete(ref, uid=uid)
     except ConflictError:
         return  # it was replaced meanwhile: the next look sees another uid
 
@@ -222,7 +213,7 @@ def _is_foreign(document: Mapping[str, Any], work: StageWork) -> bool:
 
 
 async def _foreign_instances(work: StageWork, connection: Connection, item: OwnedObject) -> str:
-    definition = await fetch_or_none(connection, ref_of_owned(item))
+    definition = await connection.find(ref_of_owned(item))
     if definition is None:
         return ""
     spec = definition["spec"]
@@ -250,7 +241,7 @@ def _made_by_operator(work: StageWork, kind: str) -> set[tuple[str, str]]:
 
 
 async def _unready(connection: Connection, ref: ObjectRef) -> str:
-    found = await fetch_or_none(connection, ref)
+    found = await connection.find(ref)
     if found is None:
         return f"{ref.describe()} is not there."
     verdict = verdict_of(found)

@@ -7,7 +7,6 @@ from typing import assert_never
 from actions.blueprint.stages import JobStage
 from actions.blueprint.verdicts import AdaptersVerdict, AnyVerdict, BandwidthVerdict
 from actions.cluster.logs import LogSource, read_log
-from actions.cluster.objects import list_objects
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
 from actions.run.patience import patiently
@@ -69,9 +68,7 @@ async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> s
     selector, container = logs.pods, logs.container
 
     async def read() -> str:
-        pods = await list_objects(
-            connection.session, connection.discovery, "v1", "Pod", namespace=work.namespace, label_selector=selector
-        )
+        pods = await connection.pods(namespace=work.namespace, label_selector=selector)
         if not pods:
             return ""
         newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
