@@ -132,7 +132,8 @@ FORMS = (
     LineForm(
         "Saving dict for global step ",
         re.compile(
-            rf"\bSaving dict for global step (?P<step>\d{{1,12}}): .{{0,500}}?(?<![\w/])loss = (?P<loss>{_N})(?=[\s,]|$)"
+            r"\bSaving dict for global step (?P<step>\d{1,12}): "
+            rf".{{0,500}}?(?<![\w/])loss = (?P<loss>{_N})(?=[\s,]|$)"
         ),
         "loss",
         metric=VAL_LOSS,

@@ -104,6 +104,35 @@ FORMS: dict[str, tuple[str, list[Loss]]] = {
         "INFO|2018-01-01T00:00:00|run.py|10  images/sec: 31.1 +/- 0.4 (jitter = 0.7) 8.343",
         [("train_loss", 10, "8.343", None)],
     ),
+    "mmdetection": (
+        "2020-05-21 04:01:24,249 - mmdet - INFO - Epoch [1][15/678]\tlr: 0.00020, eta: 1 day, 16:21:05, "
+        "s0.loss_cls: 0.5666, loss: 3.4410\n",
+        [("train_loss", 15, "3.4410", 1)],
+    ),
+    "mmengine": (
+        "04/21 21:03:53 - mmengine - INFO - Epoch(train) [1][10/90]  lr: 1.000e-02  time: 0.010  loss: 11.4723\n"
+        "05/01 12:00:00 - mmengine - INFO - Iter(train) [   20/40000]  lr: 2.2e-04  time: 0.3  loss: 2.1\n",
+        [("train_loss", 10, "11.4723", 1), ("train_loss", 20, "2.1", None)],
+    ),
+    "detectron": (
+        "[08/01 12:00:00 d2.utils.events]:  eta: 0:10:00  iter: 19  total_loss: 1.234  loss_cls: 0.4",
+        [("train_loss", 19, "1.234", None)],
+    ),
+    "torchvision": (
+        "Epoch: [3][ 10/391]\tTime  0.1 ( 0.2)\tLoss 1.2345e+00 (1.3000e+00)\tAcc@1  50.0 ( 48.0)",
+        [("train_loss", 10, "1.2345e+00", 3)],
+    ),
+    "timm": ("Train: 0 [  50/1251 (  4%)]  Loss: 6.94 (6.94)  Time: 3.1s", [("train_loss", 50, "6.94", 0)]),
+    "fairseq": (
+        "INFO | train_inner | epoch 001:     10 / 100 loss=9.8, nll_loss=9.6, wps=1000, num_updates=310, lr=1e-06",
+        [("train_loss", 310, "9.8", 1)],
+    ),
+    "tensorflow estimator": (
+        "INFO:tensorflow:loss = 1.1, step = 100 (1.5 sec)\n"
+        "INFO:tensorflow:Saving dict for global step 200: accuracy = 0.7, global_step = 200, loss = 0.9\n",
+        [("train_loss", 100, "1.1", None), ("val_loss", 200, "0.9", None)],
+    ),
+    "paddle": ("loss: 1.2, learning_rate: 3e-05, global_step: 10, epoch: 0.01", [("train_loss", 10, "1.2", 0.01)]),
     "llama-factory": (
         '{"current_steps": 10, "total_steps": 1000, "loss": 1.2031, "lr": 1e-05, "epoch": 0.03}',
         [("train_loss", 10, "1.2031", 0.03)],
