@@ -204,11 +204,6 @@ def test_values_that_do_not_fit_together_are_refused_in_one_sentence(given: dict
         bind(blueprint(), given)
 
 
-def test_presets_are_possible() -> None:
-    for name in blueprint().presets:
-        bind(blueprint(), {}, preset=name)
-
-
 _UPSTREAM = {
     "test_llama.sh": (
         ": ${TOKENIZER_PATH=$HOME/llamav2_weights/7b-hf}\n: ${DATASET_PATH=$HOME/book_text_document}\n"

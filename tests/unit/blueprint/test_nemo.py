@@ -158,11 +158,6 @@ def test_values_that_do_not_fit_together_are_refused_in_one_sentence(given: dict
         bind(blueprint(), given)
 
 
-def test_presets_are_possible() -> None:
-    for name in blueprint().presets:
-        bind(blueprint(), {}, preset=name)
-
-
 def run_train_script(folder: Path, *words: str, **given: Scalar) -> subprocess.CompletedProcess[str]:
     """Run `train.sh` as the container does, with a torchrun that only shows its arguments."""
     script = folder / "train.sh"

@@ -7,7 +7,7 @@ from dataclasses import replace
 from actions.run.view import RunState, StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage
 from tests.support.waiting import settle, wait_for
-from tests.unit.panes.test_table_panes import PaneApp
+from tests.unit.panes.alone import PaneApp, text_of
 from tui.panes.run import RunPane
 from tui.seams import screen_text
 
@@ -37,13 +37,7 @@ async def test_a_run_whose_runner_has_died_says_so_with_the_key_that_starts_it_a
 
 
 async def test_without_a_run_the_pane_says_what_to_press() -> None:
-    app = PaneApp(RunPane(a_desk()))
-
-    async with app.run_test(size=SIZE) as pilot:
-        app.pane.pull()
-        await settle(pilot)
-
-        assert "Press 3 for the blueprints" in screen_text(app)
+    assert "Press 3 for the blueprints" in await text_of(RunPane(a_desk()), size=SIZE)
 
 
 async def test_going_into_a_stage_opens_its_log() -> None:

@@ -2,36 +2,16 @@
 
 from __future__ import annotations
 
-from textual.app import App, ComposeResult
-
 from actions.fleet.facts import NodeFacts
 from tests.support.builders import ShownCluster, a_desk, a_node, a_pod, a_run, a_snapshot, a_stage, an_event
 from tests.support.waiting import settle, wait_for
+from tests.unit.panes.alone import WIDE, PaneApp, text_of
 from tui.live.desk import Desk
 from tui.panes.cost import CostPane
 from tui.panes.events import EventsPane
 from tui.panes.nodes import NodesPane
-from tui.panes.pane import Pane
 from tui.panes.pods import PodsPane
 from tui.present.subject import Subject
-from tui.seams import screen_text
-
-WIDE = (200, 20)
-
-
-class PaneApp(App[None]):
-    """One pane alone."""
-
-    def __init__(self, pane: Pane) -> None:
-        super().__init__()
-        self.pane = pane
-        self.entered: list[str] = []
-
-    def compose(self) -> ComposeResult:
-        yield self.pane
-
-    def on_pane_entered(self, event: Pane.Entered) -> None:
-        self.entered.append(event.line)
 
 
 def show_other_nodes(desk: Desk, *nodes: NodeFacts) -> None:
@@ -41,24 +21,18 @@ def show_other_nodes(desk: Desk, *nodes: NodeFacts) -> None:
 
 async def test_a_node_shows_what_is_asked_of_it_and_what_it_costs() -> None:
     desk = a_desk(a_snapshot([a_node()], [a_pod(gpu=1), a_pod("worker-1", gpu=1)]))
-    app = PaneApp(NodesPane(desk))
-
-    async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
-        await settle(pilot)
-        line = next(line for line in screen_text(app).splitlines() if "node-1" in line)
+    line = next(line for line in (await text_of(NodesPane(desk))).splitlines() if "node-1" in line)
 
     for part in ("g5.12xlarge", "2/110", "2/48", "2/4", "5.672", "2.84!", "● Ready"):
         assert part in line
 
 
 async def test_an_unknown_price_is_a_question_mark() -> None:
-    app = PaneApp(NodesPane(a_desk(a_snapshot([a_node(instance_type="x9.mystery")]))))
-
-    async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
-        await settle(pilot)
-        line = next(line for line in screen_text(app).splitlines() if "node-1" in line)
+    line = next(
+        line
+        for line in (await text_of(NodesPane(a_desk(a_snapshot([a_node(instance_type="x9.mystery")]))))).splitlines()
+        if "node-1" in line
+    )
 
     assert " ? " in line
     assert "0.000" not in line
@@ -96,12 +70,7 @@ async def test_the_cursor_stays_on_its_node_when_others_come() -> None:
 
 async def test_pods_can_be_those_of_one_node() -> None:
     desk = a_desk(a_snapshot([a_node("node-1"), a_node("node-2")], [a_pod("first"), a_pod("second", node="node-2")]))
-    app = PaneApp(PodsPane(desk))
-
-    async with app.run_test(size=WIDE) as pilot:
-        app.pane.point_at("node-2")
-        await settle(pilot)
-        text = screen_text(app)
+    text = await text_of(PodsPane(desk), points_at="node-2")
 
     assert "second" in text
     assert "first" not in text
@@ -111,12 +80,7 @@ async def test_pods_can_be_those_of_one_node() -> None:
 async def test_pods_can_be_those_of_a_stage_of_the_run() -> None:
     run = a_run(a_stage("train"))
     pods = [a_pod("mine", run=run.id, stage="train"), a_pod("other")]
-    app = PaneApp(PodsPane(a_desk(a_snapshot([a_node()], pods), run)))
-
-    async with app.run_test(size=WIDE) as pilot:
-        app.pane.point_at("train")
-        await settle(pilot)
-        text = screen_text(app)
+    text = await text_of(PodsPane(a_desk(a_snapshot([a_node()], pods), run)), points_at="train")
 
     assert "mine" in text
     assert "other" not in text
@@ -124,22 +88,11 @@ async def test_pods_can_be_those_of_a_stage_of_the_run() -> None:
 
 async def test_a_pod_that_waits_says_why() -> None:
     pod = a_pod(phase="Pending", reason="ImagePullBackOff")
-    app = PaneApp(PodsPane(a_desk(a_snapshot([a_node()], [pod]))))
-
-    async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
-        await settle(pilot)
-
-        assert "✗ ImagePullBackOff" in screen_text(app)
+    assert "✗ ImagePullBackOff" in await text_of(PodsPane(a_desk(a_snapshot([a_node()], [pod]))))
 
 
 async def test_the_newest_event_comes_first_and_warnings_have_a_sign() -> None:
-    app = PaneApp(EventsPane(a_desk(a_snapshot(events=[an_event(), an_event("FailedMount", type_="Warning")]))))
-
-    async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
-        await settle(pilot)
-        text = screen_text(app)
+    text = await text_of(EventsPane(a_desk(a_snapshot(events=[an_event(), an_event("FailedMount", type_="Warning")]))))
 
     assert "▲ FailedMount" in text
     assert "Warning" in text
@@ -148,24 +101,14 @@ async def test_the_newest_event_comes_first_and_warnings_have_a_sign() -> None:
 
 async def test_costs_are_summed_by_what_is_bought() -> None:
     nodes = [a_node("a"), a_node("b"), a_node("c", "x9.mystery")]
-    app = PaneApp(CostPane(a_desk(a_snapshot(nodes))))
-
-    async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
-        await settle(pilot)
-        text = screen_text(app)
+    text = await text_of(CostPane(a_desk(a_snapshot(nodes))))
 
     assert "$11.34/h (+1 unpriced)" in text
     assert "no source knows it" in text
 
 
 async def test_a_pane_before_the_first_picture_does_not_claim_emptiness_is_a_fact() -> None:
-    app = PaneApp(NodesPane(a_desk()))
-
-    async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
-        await settle(pilot)
-        text = screen_text(app)
+    text = await text_of(NodesPane(a_desk()))
 
     assert "No node yet." in text
     assert "live" not in text
