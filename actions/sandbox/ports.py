@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
 from enum import IntEnum
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 
 class Channel(IntEnum):
@@ -17,13 +17,6 @@ class Channel(IntEnum):
     ERROR = 3
     RESIZE = 4
     CLOSE = 255
-
-
-class TerminalSize(NamedTuple):
-    """Cells of the remote terminal, as the client last told."""
-
-    columns: int
-    rows: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,15 +61,6 @@ class ExecStreams(Protocol):
 
     async def write(self, channel: Channel, data: bytes) -> None:
         """Write to `Channel.STDOUT` or `Channel.STDERR` (with a terminal, all is STDOUT)."""
-        ...
-
-    @property
-    def size(self) -> TerminalSize | None:
-        """The size last told, or `None` before the first one or without a terminal."""
-        ...
-
-    async def resized(self) -> TerminalSize:
-        """Wait for the next change of size."""
         ...
 
 

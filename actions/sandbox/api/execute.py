@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 
-import msgspec
 from aiohttp import WSMsgType, web
 
 from actions.sandbox.api import status
@@ -17,16 +16,11 @@ from actions.sandbox.api.logs import container_of, open_log
 from actions.sandbox.api.services import Services
 from actions.sandbox.api.status import ApiFault
 from actions.sandbox.api.target import Target
-from actions.sandbox.ports import Channel, NoProcess, TerminalSize
+from actions.sandbox.ports import Channel, NoProcess
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SILENCE_SECONDS = 30.0
 _FROM_NOW_ON = {"follow": "true", "tailLines": "0"}
-
-
-class _Resize(msgspec.Struct, rename="pascal"):
-    width: int
-    height: int
 
 
 class SocketStreams:
@@ -40,8 +34,6 @@ class SocketStreams:
     def __init__(self, socket: web.WebSocketResponse, *, has_stdin: bool) -> None:
         self._socket = socket
         self._input: asyncio.Queue[bytes] = asyncio.Queue()
-        self._sizes: asyncio.Queue[TerminalSize] = asyncio.Queue()
-        self._size: TerminalSize | None = None
         self._is_ended = False
         if not has_stdin:
             self._input.put_nowait(b"")
@@ -56,13 +48,6 @@ class SocketStreams:
     async def write(self, channel: Channel, data: bytes) -> None:
         await self._socket.send_bytes(bytes([channel]) + data)
 
-    @property
-    def size(self) -> TerminalSize | None:
-        return self._size
-
-    async def resized(self) -> TerminalSize:
-        return await self._sizes.get()
-
     async def pump(self) -> None:
         """Take what the client sends until it goes away."""
         async for message in self._socket:
@@ -72,6 +57,7 @@ class SocketStreams:
                 self._take(message.data.encode())
 
     def _take(self, frame: bytes) -> None:
+        """Sizes of the client's terminal are not for programs that only print."""
         if not frame:
             return
         channel, data = frame[0], frame[1:]
@@ -79,16 +65,6 @@ class SocketStreams:
             self._input.put_nowait(data)
         elif channel == Channel.CLOSE and data[:1] == bytes([Channel.STDIN]):
             self._input.put_nowait(b"")
-        elif channel == Channel.RESIZE:
-            self._resize(data)
-
-    def _resize(self, data: bytes) -> None:
-        try:
-            told = msgspec.json.decode(data, type=_Resize)
-        except msgspec.DecodeError:
-            return
-        self._size = TerminalSize(told.width, told.height)
-        self._sizes.put_nowait(self._size)
 
 
 async def serve_exec(services: Services, request: web.Request, target: Target) -> web.StreamResponse:

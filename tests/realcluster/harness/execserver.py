@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from actions.sandbox.ports import Channel, NoProcess, TerminalSize
+from actions.sandbox.ports import Channel, NoProcess
 from tests.realcluster.harness.containers import Containers
 
 _HEAD = struct.Struct(">BI")
@@ -52,9 +52,7 @@ class _Streams:
         self._reader = reader
         self._writer = writer
         self._input: asyncio.Queue[bytes] = asyncio.Queue()
-        self._resized = asyncio.Event()
         self._is_closed = False
-        self.size: TerminalSize | None = None
 
     async def run(self, containers: Containers) -> None:
         """From the opening line to the exit code; ended when the client goes away."""
@@ -82,13 +80,6 @@ class _Streams:
         self._writer.write(_HEAD.pack(channel, len(data)) + data)
         await self._writer.drain()
 
-    async def resized(self) -> TerminalSize:
-        """The next size that the client tells."""
-        self._resized.clear()
-        await self._resized.wait()
-        assert self.size is not None
-        return self.size
-
     async def _execute(
         self, containers: Containers, target: tuple[str, str, str, list[str] | None], *, tty: bool
     ) -> None:
@@ -113,6 +104,3 @@ class _Streams:
                     self._input.put_nowait(data)
                 case Channel.CLOSE:
                     self._input.put_nowait(b"")
-                case Channel.RESIZE:
-                    self.size = TerminalSize(*json.loads(data))
-                    self._resized.set()

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from actions.base.clock import SystemClock
 from actions.sandbox.kubelet.remote import RemoteCommand
-from actions.sandbox.ports import Channel, TerminalSize
+from actions.sandbox.ports import Channel
 from tests.unit.sandbox_workloads.containers import a_container, inside
 
 
@@ -27,14 +27,6 @@ class _Terminal:
     async def write(self, channel: Channel, data: bytes) -> None:
         self.shown[channel] += data
         self.changed.set()
-
-    @property
-    def size(self) -> TerminalSize | None:
-        return TerminalSize(80, 24)
-
-    async def resized(self) -> TerminalSize:
-        await asyncio.Event().wait()
-        raise AssertionError
 
     async def until_shown(self, text: bytes) -> None:
         async with asyncio.timeout(60):
