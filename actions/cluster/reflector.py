@@ -10,22 +10,20 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
-import msgspec
-
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import AccessError, ConfigError, ConsoleError, FormatError, MissingError, UnreachableError
+from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
-from actions.cluster import protowire, wire
 from actions.cluster.backoff import Backoff
-from actions.cluster.errors import ApiError, SilenceError, error_of
+from actions.cluster.errors import ApiError, SilenceError
 from actions.cluster.health import Health, SourceHealth
+from actions.cluster.reading import Reading
 from actions.cluster.session import KubeSession
 from actions.cluster.slices import sliced
-from actions.cluster.wire import UNREADABLE, Event, Raw, Wire, ends_initial_events
+from actions.cluster.wire import Event, Raw
 
 if TYPE_CHECKING:
     from actions.cluster.transport import ByteStream
@@ -35,15 +33,12 @@ ItemT = TypeVar("ItemT", contravariant=True)  # noqa: PLC0105 - named for what i
 
 __all__ = ["Raw", "Reflector", "Sink"]
 
-_JSON = "application/json"
 _SHORT_WATCH_SECONDS = 1.0
 _STALE_SECONDS = 30.0
 _FIRST_EVENT_SECONDS = 20.0
 _CUTS_BEFORE_LIST = 2
 _MISSING_SECONDS = 5.0
 _EXPIRY_SECONDS = 60.0
-_NOT_IN_THIS_FORM = frozenset({406, 415})
-_DECODE_ERRORS = (msgspec.MsgspecError, FormatError, ValueError, TypeError, KeyError)
 
 
 class Sink(Protocol[ItemT]):
@@ -111,16 +106,15 @@ class Reflector(Generic[T]):
     ) -> None:
         self._session = session
         self._path = path
-        self._decode = self._decode_json = decode
-        self._decode_protobuf = decode_protobuf
-        self._accept = protowire.ACCEPT if decode_protobuf else _JSON
-        self._wire: Wire = wire
         self._ends_when_forbidden = ends_when_forbidden
         self._identify = identify
         self._sink = sink
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._clock = clock or SystemClock()
+        self._reading = Reading(
+            path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=self._clock
+        )
         self._backoff = backoff or Backoff(self._clock)
         self._page_size = page_size
         self._idle_seconds = idle_seconds
@@ -158,13 +152,9 @@ class Reflector(Generic[T]):
         query = {"limit": str(self._page_size)}
         while True:
             body = await self._session.request(
-                "GET", self._path, query=self._selectors | query, accept=self._accept, deadline_seconds=60
+                "GET", self._path, query=self._selectors | query, accept=self._reading.accept, deadline_seconds=60
             )
-            self._speak(is_protobuf=protowire.is_enveloped(body))
-            try:
-                page = self._wire.read_page(body)
-            except UNREADABLE as error:
-                raise UnreachableError(f"{self._path} did not answer with a list: {error}.") from error
+            page = self._reading.page(body)
             async for few in sliced(page.items, self._clock):
                 self._gather([("ADDED", raw) for raw in few], listed)
             if not page.following:
@@ -220,53 +210,32 @@ class Reflector(Generic[T]):
 
     @asynccontextmanager
     async def _stream(self, query: dict[str, str]) -> AsyncIterator[ByteStream]:
-        opening = self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds, accept=self._accept)
+        accept = self._reading.accept
+        opening = self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds, accept=accept)
         async with opening as stream:
-            self._speak(is_protobuf=stream.content_type == protowire.CONTENT_TYPE)
+            self._reading.turn_to(stream.content_type)
             yield stream
 
-    def _speak(self, *, is_protobuf: bool) -> None:
-        """Read from here on what the server has answered with."""
-        if is_protobuf and self._decode_protobuf is not None:
-            self._wire, self._decode = protowire, self._decode_protobuf
-        else:
-            self._wire, self._decode = wire, self._decode_json
-
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
-        """Events of a stream, a slice at a time, the loop handed back between slices.
+        """Events of a stream, a slice at a time.
 
         Raises:
             ApiError: The server sent an error event.
         """
-        async for frames in self._wire.frames_of(chunks):
+        async for frames in self._reading.frames_of(chunks):
             self._current_at = self._clock.monotonic()
-            async for few in sliced(frames, self._clock):
-                events: list[Event] = []
-                try:
-                    for frame in few:
-                        events.append(self._wire.read_event(frame))
-                        if events[-1][0] == "ERROR":
-                            break
-                except UNREADABLE as error:
-                    raise UnreachableError(f"{self._path} sent something that is no event.") from error
-                if events[-1][0] == "ERROR":
-                    _, raw = events.pop()
-                    if events:
-                        yield events
-                    status = self._wire.trouble_of(raw)
-                    raise error_of(status, asked=f"watch {self._path}", context=self._session.context)
+            async for events in self._reading.events_in(frames):
                 yield events
 
     def _gather(self, events: list[Event], initial: _Initial[T]) -> list[Event]:
         """Take the events of a streamed list. Returns those behind its end."""
         for place, (kind, raw) in enumerate(events):
             if kind == "BOOKMARK":
-                meta = self._wire.meta_of(raw)
-                if ends_initial_events(meta):
-                    initial.version = meta.resource_version
+                initial.version = self._reading.end_of_list(raw)
+                if initial.version:
                     return events[place + 1 :]
                 continue
-            item = self._decoded(raw)
+            item = self._reading.decoded(raw)
             if item is None:
                 initial.skipped += 1
             elif kind == "DELETED":
@@ -280,7 +249,7 @@ class Reflector(Generic[T]):
             self._latest = raw
             if kind == "BOOKMARK":
                 continue
-            item = self._decoded(raw)
+            item = self._reading.decoded(raw)
             if item is None:
                 self._skipped += 1
                 self._show(self._health.state, self._health.detail)
@@ -289,17 +258,10 @@ class Reflector(Generic[T]):
             else:
                 self._sink.upsert(item)
 
-    def _decoded(self, raw: Raw) -> T | None:
-        try:
-            return self._decode(raw)
-        except _DECODE_ERRORS:
-            return None
-
     def _resume_version(self) -> str:
         """The version of the last event; read only here, because most events are not the last one."""
         if self._latest is not None:
-            with suppress(*UNREADABLE):  # an older version will do: upserts may come twice
-                self._version = self._wire.meta_of(self._latest).resource_version or self._version
+            self._version = self._reading.version_of(self._latest) or self._version  # upserts may come twice
             self._latest = None
         return self._version
 
@@ -318,7 +280,7 @@ class Reflector(Generic[T]):
         """Decide what a failure means: where to go on, what to show, how long to wait."""
         status = error.status if isinstance(error, ApiError) else None
         wished = status.retry_after_seconds if status else None
-        if isinstance(error, _WatchListIgnoredError) or (status and self._falls_back_to_json(status.code)):
+        if isinstance(error, _WatchListIgnoredError) or (status and self._reading.falls_back(status.code)):
             return
         if status and status.code == 403 and self._ends_when_forbidden:
             raise error
@@ -348,13 +310,6 @@ class Reflector(Generic[T]):
         else:
             self._show(Health.RECONNECTING, error.message)
         await self._backoff.wait(wished)
-
-    def _falls_back_to_json(self, code: int) -> bool:
-        """Whether the server has not the form that was asked for; from here on it is asked for JSON."""
-        was_refused = code in _NOT_IN_THIS_FORM and self._accept != _JSON
-        if was_refused:
-            self._accept = _JSON
-        return was_refused
 
     def _falls_back_to_list(self) -> bool:
         """Begin anew after a refusal; whether it was a streamed list that was refused."""
