@@ -39,6 +39,7 @@ from tui.screens.verbs import ScreenHands, verbs_of
 from tui.screens.workspace import Workspace
 from tui.theme import NAME, console_theme
 from tui.typeahead import PatientApp
+from tui.widgets.ascii_filter import AsciiFilter
 from tui.widgets.sanitise import ControlFilter
 
 Play = Callable[[ConsoleHost], Awaitable[Any]]
@@ -60,7 +61,7 @@ class ConsoleApp(PatientApp[Any]):
 
     def __init__(self, settings: ConsoleSettings, *, clock: Clock | None = None, play: Play | None = None) -> None:
         super().__init__()
-        self._filter = ControlFilter()
+        self._drawn_through = (ControlFilter(), AsciiFilter()) if settings.is_ascii else (ControlFilter(),)
         self._play = play
         self._playing: Worker[None] | None = None
         self.desk = Desk(settings, clock or SystemClock(), Ticker(self._paint))
@@ -83,8 +84,8 @@ class ConsoleApp(PatientApp[Any]):
         return ConsoleScreen(self.desk, self.workspace, self.carry_line)
 
     def get_line_filters(self) -> Sequence[LineFilter]:
-        """Nothing that is drawn carries a control to the terminal."""
-        return [*super().get_line_filters(), self._filter]
+        """Nothing that is drawn carries a control to the terminal, or a sign that it lacks."""
+        return [*super().get_line_filters(), *self._drawn_through]
 
     def on_mount(self) -> None:
         """Leave on signals; follow the world only after the first frame."""

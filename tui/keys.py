@@ -180,7 +180,6 @@ def shown_name(key: str) -> str:
         "slash": "/",
         "question_mark": "?",
         "escape": "esc",
-        "enter": "⏎",
     }.get(key, key)
 
 

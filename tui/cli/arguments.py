@@ -106,6 +106,10 @@ def _console_options(top: argparse.ArgumentParser) -> None:
         "--blueprints", type=Path, action="append", default=[], metavar="DIR", help="more blueprints; repeatable"
     )
     top.add_argument("--speed", type=_factor, metavar="X", help="how much faster than life a new demo prints")
+    top.add_argument(
+        "--ascii", action="store_true", help="draw with ASCII alone (default: where the locale is no UTF-8)"
+    )
+    top.add_argument("--no-mouse", action="store_true", help="leave the mouse to the terminal")
     top.add_argument("--run", default="", metavar="ID", help="the run to show first")
     script = top.add_argument_group("playing a script")
     script.add_argument("--script", type=Path, metavar="FILE", help="play the steps of FILE")

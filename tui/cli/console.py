@@ -15,7 +15,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError
 from actions.base.files import require_folder, require_writable
 from actions.cluster.kubeconfig import NoKubeconfigError, load_context
-from tui.cli.streams import Teller
+from tui.cli.streams import Teller, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch
     from tui.app import ConsoleApp
 
     app = ConsoleApp(_settings(options, chosen, run_id, watch=watch))
-    app.run(mouse=True)
+    app.run(mouse=not options.no_mouse)
     return app.return_code or 0
 
 
@@ -159,4 +159,5 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         open_run=run_id,
         watch=watch,
         keymap=load_keymap(),
+        is_ascii=options.ascii or not speaks_unicode(os.environ),
     )

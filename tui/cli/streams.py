@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from collections.abc import Mapping
 from typing import TextIO
 
 
@@ -24,6 +25,12 @@ def prepare_streams() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")
+
+
+def speaks_unicode(environment: Mapping[str, str]) -> bool:
+    """Whether the locale allows signs beyond ASCII; one that says nothing does: ssh often hands none on."""
+    named = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environment.get(name, ""))), "")
+    return not named or "utf-8" in named.lower() or "utf8" in named.lower()
 
 
 def abandon(stream: TextIO) -> None:

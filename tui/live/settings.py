@@ -44,6 +44,7 @@ class ConsoleSettings:
         profile: AWS profile to show; empty for the default one.
         open_run: Id of the run to show first; `None` for the latest active one.
         keymap: Keys of the operator's own.
+        is_ascii: The terminal, or its locale, has no other signs.
         watch: A job of the cluster to watch first, as it is typed; empty for none.
     """
 
@@ -57,6 +58,7 @@ class ConsoleSettings:
     open_run: str | None = None
     watch: str = ""
     keymap: Keymap = field(default_factory=Keymap)
+    is_ascii: bool = False
 
     def preferred_preset(self, known: Iterable[str]) -> str:
         """The preset that a launch form begins with: on the embedded cluster the one made for it, else none."""

@@ -12,7 +12,7 @@ from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
-from tui.present.cells import Cells
+from tui.present.cells import Cells, width_of
 from tui.widgets.lines import Lines
 
 BODY_COLUMNS = 68
@@ -51,6 +51,9 @@ class _Asking(ModalScreen[bool]):
         Binding("pagedown", "page(1)", "page down", show=False),
     ]
 
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012 - declared by Textual
+    """On a short screen the dialog gives up its margins: the keys that answer have to be seen."""
+
     def __init__(self, question: Question, answers: str) -> None:
         super().__init__()
         self._question = question
@@ -75,8 +78,10 @@ class _Asking(ModalScreen[bool]):
         self._body.scroll_relative(y=pages * max(1, self._body.size.height - 1), animate=False)
 
     def _name_keys(self) -> None:
-        more = "      ↑ ↓  see all of it" if self._body.max_scroll_y > 0 else ""
-        self._keys.update(f"{self._answers}{more}")
+        more = "↑ ↓  see all of it" if self._body.max_scroll_y > 0 else ""
+        line = f"{self._answers}      {more}".rstrip()
+        fits = width_of(line) <= self._keys.size.width
+        self._keys.update(line if fits or not more else f"{self._answers}  ↑ ↓")
 
 
 class ConfirmModal(_Asking):

@@ -79,8 +79,8 @@ class RunPane(Pane):
         self._rail.focus()
 
     def on_resize(self) -> None:
-        """Wrap for the new width."""
-        self._show_detail()
+        """Lay all of it out for the new width."""
+        self.pull()
 
     def on_stage_rail_highlighted(self, event: StageRail.Highlighted) -> None:
         """Say what the stage under the cursor says."""

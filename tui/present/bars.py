@@ -5,13 +5,12 @@ from __future__ import annotations
 _EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
-def bar(share: float, width: int, *, is_ascii: bool = False) -> str:
+def bar(share: float, width: int) -> str:
     """The filled part of a bar.
 
     Args:
         share: 0 to 1; what is beyond is cut. Anything above 0 shows at least a sliver, and only 1 fills it.
         width: Terminal columns of the whole bar.
-        is_ascii: Draw with `#` for terminals without block characters.
 
     Returns:
         At most `width` characters, without padding.
@@ -19,8 +18,6 @@ def bar(share: float, width: int, *, is_ascii: bool = False) -> str:
     if width <= 0 or not share > 0:
         return ""
     if share >= 1:
-        return ("#" if is_ascii else "█") * width
-    if is_ascii:
-        return "#" * min(width - 1, max(1, round(share * width)))
+        return "█" * width
     eighths = min(width * 8 - 1, max(1, round(share * width * 8)))
     return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()

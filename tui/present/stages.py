@@ -26,24 +26,23 @@ class StageLook(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Glyph:
-    """A sign with its tone, and the letter for terminals without the sign."""
+    """A sign with its tone."""
 
     sign: str
-    ascii: str
     tone: Tone
 
 
 GLYPHS: dict[StageLook, Glyph] = {
-    StageLook.PENDING: Glyph("○", ".", Tone.MUTED),
-    StageLook.RUNNING: Glyph("▶", ">", Tone.BUSY),
-    StageLook.WAITING: Glyph("◆", "?", Tone.WARN),
-    StageLook.UNKNOWN: Glyph("?", "?", Tone.WARN),
-    StageLook.DONE: Glyph("✔", "+", Tone.GOOD),
-    StageLook.FAILED: Glyph("✘", "x", Tone.BAD),
-    StageLook.SKIPPED: Glyph("–", "-", Tone.MUTED),
-    StageLook.CANCELLED: Glyph("■", "#", Tone.MUTED),
-    StageLook.UNDOING: Glyph("◀", "<", Tone.BUSY),
-    StageLook.UNDONE: Glyph("◌", "o", Tone.MUTED),
+    StageLook.PENDING: Glyph("○", Tone.MUTED),
+    StageLook.RUNNING: Glyph("▶", Tone.BUSY),
+    StageLook.WAITING: Glyph("◆", Tone.WARN),
+    StageLook.UNKNOWN: Glyph("?", Tone.WARN),
+    StageLook.DONE: Glyph("✔", Tone.GOOD),
+    StageLook.FAILED: Glyph("✘", Tone.BAD),
+    StageLook.SKIPPED: Glyph("–", Tone.MUTED),
+    StageLook.CANCELLED: Glyph("■", Tone.MUTED),
+    StageLook.UNDOING: Glyph("◀", Tone.BUSY),
+    StageLook.UNDONE: Glyph("◌", Tone.MUTED),
 }
 
 

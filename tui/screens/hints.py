@@ -158,6 +158,6 @@ def hints_line(
 
 
 def _is_worth_it(label: str, at_hand: RunAtHand | None) -> bool:
-    if label == "resume":
-        return at_hand is not None and at_hand.is_interrupted
+    if label == "resume":  # an approval starts a runner, too
+        return at_hand is not None and at_hand.is_interrupted and at_hand.state is not RunState.AWAITING_APPROVAL
     return label not in _STATES or (at_hand is not None and at_hand.state in _STATES[label])

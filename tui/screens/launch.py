@@ -33,8 +33,8 @@ from tui.widgets.form import ParameterForm
 from tui.widgets.lines import Lines
 
 _HINT = (
-    Span(" ⏎", Tone.ACCENT),
-    Span(" review, launch  ", Tone.MUTED),
+    Span(" enter", Tone.ACCENT),
+    Span(" launch  ", Tone.MUTED),
     Span("↑ ↓", Tone.ACCENT),
     Span(" fields  ", Tone.MUTED),
     Span("← →", Tone.ACCENT),

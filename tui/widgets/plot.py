@@ -26,7 +26,7 @@ CURVE_COLORS = 6
 LEGEND_ROWS = 2
 DRAW_SECONDS = 0.5
 """Least time between two drawings: one costs 10–40 ms."""
-_MARK, _ASCII_MARK = "━━", "--"
+_MARK = "━━"
 
 
 class PlotView(StripWidget, can_focus=True):
@@ -162,12 +162,11 @@ class PlotView(StripWidget, can_focus=True):
 
     def _legend_strip(self, styles: Sequence[Style]) -> Strip:
         """What is drawn in which colour, with its last value; the y label goes first when it is narrow."""
-        mark = _ASCII_MARK if self._options.is_ascii else _MARK
         label = self._labels[0] + (" (log)" if self._options.is_log else "")
         segments = [Segment(label, self.skin.base)]
         for curve, style in zip(self._curves, styles, strict=True):
             last = short_number(figures_of(curve, is_log=False).last)
-            segments.append(Segment(f"  {mark} {clean_name(curve.name)} {last}", style))
+            segments.append(Segment(f"  {_MARK} {clean_name(curve.name)} {last}", style))
         strip = Strip(segments)
         return strip if strip.cell_length <= self.size.width else strip.crop(len(label) + 2)
 

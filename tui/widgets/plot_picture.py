@@ -36,7 +36,6 @@ class PlotOptions:
     is_by_size: bool = False
     """Whether x is a number of bytes, on a logarithmic axis."""
     is_smoothed: bool = True
-    is_ascii: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +72,7 @@ def picture_of(
         return ["no data yet"]
     x_axis = _x_axis(min(xs), max(xs), most=max(2, width // COLUMNS_PER_X_TICK), is_by_size=options.is_by_size)
     y_axis = _axis(min(ys), max(ys), most=max(2, height // ROWS_PER_Y_TICK), margin=0.03, is_log=options.is_log)
-    return renderer.draw(strokes, x_axis, y_axis, width=width, height=height, is_ascii=options.is_ascii)
+    return renderer.draw(strokes, x_axis, y_axis, width=width, height=height)
 
 
 def _strokes(curves: Sequence[Curve], pens: Sequence[Pen], *, buckets: int, options: PlotOptions) -> list[Stroke]:

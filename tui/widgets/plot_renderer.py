@@ -10,8 +10,6 @@ from tui.present.curves import Line
 
 Color: TypeAlias = tuple[int, int, int]
 
-_ASCII = str.maketrans("┌┐└┘─│┬┴├┤┼", "++++-|+++++")
-
 
 @dataclass(frozen=True, slots=True)
 class Stroke:
@@ -34,9 +32,7 @@ class Axis:
 class PlotRenderer(Protocol):
     """Draws strokes into text with SGR colours."""
 
-    def draw(
-        self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int, is_ascii: bool
-    ) -> list[str]:
+    def draw(self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
         """Draw.
 
         Returns:
@@ -51,9 +47,7 @@ class PlotRenderer(Protocol):
 class PlotextRenderer:
     """Plotext 5.3, whose figure is a global of its module: it is filled and read within one call."""
 
-    def draw(
-        self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int, is_ascii: bool
-    ) -> list[str]:
+    def draw(self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
         """See `PlotRenderer.draw`."""
         import plotext
 
@@ -67,7 +61,7 @@ class PlotextRenderer:
         plotext.yticks(y_axis.ticks, y_axis.labels)
         for stroke in strokes:
             for xs, ys in _pieces(stroke.line):
-                plotext.plot(xs, ys, color=stroke.color, marker="*" if is_ascii else "braille")
+                plotext.plot(xs, ys, color=stroke.color, marker="braille")
         try:
             drawn = str(plotext.build())
         except (ArithmeticError, IndexError, TypeError) as error:
@@ -75,8 +69,7 @@ class PlotextRenderer:
             raise ValueError(message) from error
         finally:
             plotext.clear_figure()
-        lines = drawn.rstrip("\n").split("\n")
-        return [line.translate(_ASCII) for line in lines] if is_ascii else lines
+        return drawn.rstrip("\n").split("\n")
 
 
 def _pieces(line: Line) -> list[tuple[list[float], list[float]]]:

@@ -71,9 +71,8 @@ class StageRail(SteeredWidget, can_focus=True):
             """The rail, so that handlers can be bound by its id."""
             return self.rail
 
-    def __init__(self, *, is_ascii: bool = False, id: str | None = None, classes: str | None = None) -> None:
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
-        self._is_ascii = is_ascii
         self._stages: tuple[StageLine, ...] = ()
         self._cursor = RowCursor()
         self._goes_along = True
@@ -150,11 +149,10 @@ class StageRail(SteeredWidget, can_focus=True):
 
     def _cells(self, stage: StageLine, width: int) -> Cells:
         glyph = GLYPHS[stage.look]
-        sign = glyph.ascii if self._is_ascii else glyph.sign
         elapsed = "" if stage.elapsed_seconds is None else duration(stage.elapsed_seconds)
         title_width = min(TITLE_WIDTH, max((width_of(line.title) for line in self._stages), default=0))
         tone = Tone.MUTED if glyph.tone is Tone.MUTED else Tone.PLAIN
-        cells: list[Span] = [Span(f" {sign} ", glyph.tone)]
+        cells: list[Span] = [Span(f" {glyph.sign} ", glyph.tone)]
         cells += fit(Span(stage.title, tone), min(title_width, max(8, width - 12)))
         cells += fit(Span(f" {elapsed}", Tone.PLAIN), 8, align_right=True)
         if width >= NARROW:
@@ -169,9 +167,9 @@ class StageRail(SteeredWidget, can_focus=True):
         is_moving = stage.look in (StageLook.RUNNING, StageLook.UNDOING)
         if share is None or not is_moving:
             return (Span(" " * (BAR_WIDTH + 2)), *fit(Span(words, Tone.MUTED), 12))
-        filled = bar(share, BAR_WIDTH, is_ascii=self._is_ascii)
+        filled = bar(share, BAR_WIDTH)
         tone = Tone.WARN if share > 1 else Tone.BUSY
-        rest = ("." if self._is_ascii else "·") * (BAR_WIDTH - len(filled))
+        rest = "·" * (BAR_WIDTH - len(filled))
         return (Span("  "), Span(filled, tone), Span(rest, Tone.MUTED), *fit(Span(f" {words}", Tone.MUTED), 12))
 
     def _tell(self) -> None:

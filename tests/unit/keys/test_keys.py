@@ -40,10 +40,10 @@ def test_footers_fit_into_eighty_columns(context: Context) -> None:
 
 
 def test_enter_is_in_the_footer_where_it_leads_somewhere() -> None:
-    led = {context for context in Context if "⏎" in dict(footer(context))}
+    led = {context for context in Context if "enter" in dict(footer(context))}
 
     assert led == set(ENTERED)
-    assert dict(footer(Context.BLUEPRINTS))["⏎"] == "launch"
+    assert dict(footer(Context.BLUEPRINTS))["enter"] == "launch"
 
 
 def test_the_filter_is_not_offered_where_there_is_nothing_to_narrow() -> None:

@@ -37,6 +37,19 @@ async def test_the_header_carries_the_badges_from_the_first_frame() -> None:
     assert "read-only" in first
 
 
+async def test_where_the_locale_has_nothing_else_all_is_drawn_in_ascii() -> None:
+    target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
+    app = ConsoleApp(ConsoleSettings(target=target, is_ascii=True))
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await app.host.press(["4", "?"])
+        await wait_for(pilot, lambda: "+- help -" in screen_text(app), "the help is shown")
+        assert screen_text(app).isascii()
+        await app.host.press(["q", "7"])
+        await wait_for(pilot, lambda: "[7 charts]" in screen_text(app), "the charts are shown")
+        assert screen_text(app).isascii()
+
+
 async def test_a_missing_kubeconfig_is_told_at_the_border_in_one_sentence() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:

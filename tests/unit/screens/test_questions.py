@@ -62,3 +62,12 @@ async def test_a_typed_question_is_moved_while_the_field_has_the_focus() -> None
         await settle(pilot)
         await pilot.press("pagedown", "pagedown", "pagedown", "pagedown", "pagedown")
         await wait_for(pilot, lambda: "stage 39" in screen_text(app), "the last line is seen")
+
+
+async def test_on_a_screen_of_ten_rows_the_keys_that_answer_are_seen() -> None:
+    app = Asking()
+    async with app.run_test(size=(40, 10)) as pilot:
+        await app.push_screen(ConfirmModal(LONG))
+        await wait_for(pilot, lambda: "y  yes      n  no" in screen_text(app), "yes and no")
+        await app.push_screen(TypeNameModal(Question("Tear down", LONG.lines, word="prod", word_is="its name")))
+        await wait_for(pilot, lambda: "esc  leave it" in screen_text(app), "how to type, and how to leave")

@@ -123,12 +123,6 @@ def test_nothing_to_draw_says_so() -> None:
     assert drawn(a_curve(1.0), width=10) == ["too small for a chart"]
 
 
-def test_ascii_charts_are_ascii() -> None:
-    lines = drawn(a_curve(1.0, 2.0, 3.0), options=PlotOptions(is_ascii=True))
-    assert "".join(lines).isascii()
-    assert "*" in "".join(lines)
-
-
 class PlotApp(App[None]):
     def __init__(self, view: PlotView) -> None:
         super().__init__()
@@ -145,9 +139,7 @@ class CountingRenderer:
         self.problem = problem
         self.count = 0
 
-    def draw(
-        self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int, is_ascii: bool
-    ) -> list[str]:
+    def draw(self, strokes: Sequence[Stroke], x_axis: Axis, y_axis: Axis, *, width: int, height: int) -> list[str]:
         self.count += 1
         if self.problem:
             raise ValueError(self.problem)

@@ -20,13 +20,12 @@ STAGES = [
 
 
 class RailApp(App[None]):
-    def __init__(self, *, is_ascii: bool = False) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.is_ascii = is_ascii
         self.chosen: list[str] = []
 
     def compose(self) -> ComposeResult:
-        yield StageRail(is_ascii=self.is_ascii)
+        yield StageRail()
 
     @property
     def rail(self) -> StageRail:
@@ -47,15 +46,15 @@ async def test_each_stage_tells_state_time_and_expectation() -> None:
         assert lines[2] == "○ Train of 3d…4d"
 
 
-async def test_it_fits_a_narrow_pane_and_an_ascii_terminal() -> None:
-    app = RailApp(is_ascii=True)
+async def test_it_fits_a_narrow_pane() -> None:
+    app = RailApp()
     async with app.run_test(size=(40, 6)) as pilot:
         app.rail.show(STAGES)
-        await wait_for(pilot, lambda: "> Prepare the data" in screen_text(app), "the stages")
+        await wait_for(pilot, lambda: "▶ Prepare the data" in screen_text(app), "the stages")
         text = screen_text(app)
         assert "1m00s" in text
         assert "of 1m" not in text
-        assert "+ Provision" in text
+        assert "✔ Provision" in text
 
 
 async def test_the_cursor_goes_along_until_the_operator_moves_it() -> None:

@@ -1,0 +1,29 @@
+"""Signs in ASCII."""
+
+from __future__ import annotations
+
+import pytest
+from rich.cells import cell_len
+
+from tui.present.ascii import plain
+from tui.present.stages import GLYPHS
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("ready", "ready"),
+        ("╭─ nodes ─╮", "+- nodes -+"),
+        ("● Ready · 1s…10s", "* Ready . 1s~10s"),
+        ("⢄⠸⠀▌", "** |"),
+        ("日本", "????"),
+        ("é", "?"),
+    ],
+)
+def test_a_text_is_ascii_and_takes_the_same_columns(text: str, shown: str) -> None:
+    assert plain(text) == shown
+    assert cell_len(plain(text)) == cell_len(text)
+
+
+def test_every_look_of_a_stage_has_a_likeness() -> None:
+    assert "?" not in {plain(glyph.sign) for look, glyph in GLYPHS.items() if look.value not in ("waiting", "unknown")}
