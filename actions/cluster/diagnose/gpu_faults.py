@@ -73,10 +73,18 @@ _SIGNS = (
     Sign(
         Code.GPU_LOST,
         pattern(
-            r"GPU is lost", r"GPU has fallen off the bus", r"Unable to determine the device handle for (?:GPU|gpu)"
+            r"GPU is lost",
+            r"(?:GPU has|NVRM:) fallen off the bus",
+            r"Unable to determine the device handle for (?:GPU|gpu)",
         ),
         "A GPU is lost to its driver",
         _REPLACE,
+    ),
+    Sign(
+        Code.GPU_REBOOT,
+        pattern(r"NV_ERR_RESET_REQUIRED"),
+        "The driver asks for a reset of a GPU",
+        "Drain the node, then reset its GPUs, reboot or replace it.",
     ),
     Sign(
         Code.GPU_ECC,

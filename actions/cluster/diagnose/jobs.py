@@ -87,6 +87,8 @@ _UNREACHED = pattern(
 )
 
 
+_DENIED = re.compile(r"Permission denied \((?:publickey|password|keyboard-interactive)")
+"""What no waiting cures: the workers' sshd is up and does not take the launcher's key."""
 _USUAL_RESTARTS = 3
 
 
@@ -102,6 +104,8 @@ def _launcher(case: Case) -> Iterator[Finding]:
         restarts = max((one.restarts for one in failed), default=0)
         is_early = restarts <= _USUAL_RESTARTS and not last_error(case, pod)
         if not failed or pod.phase == "Failed" or not (missing or lines or is_early):
+            continue
+        if not missing and any(_DENIED.search(log.text) for log in case.logs_of(pod)):
             continue
         count = (
             f"{len(workers) - len(missing)} of {len(workers)} workers run" if workers else "its workers do not answer"

@@ -52,6 +52,7 @@ _SIGNS = (
             r"(?:Logical )?Neuron ?Core\(s\) not available(?: - Requested:(?P<asked>\S+))?",
             r"NRT_EXEC_NC_BUSY",
             r"NRT_LOAD_NOT_ENOUGH_NC",
+            r"NERR_RESOURCE_NC\b",
             r"NeuronCores? (?:is|are) (?:already )?in use",
         ),
         _busy,

@@ -104,7 +104,7 @@ def _misfits(refused: list[Refusal]) -> Iterator[Finding]:
         reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())
         yield finding(
             Code.NODEPOOL_MISMATCH,
-            f"No node fits {pod_names(unfit)}: {reasons}",
+            f"No node fits {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
             quotes_of(unfit),
             "Compare the pod's node selector, affinity and requests with the nodes' labels and free room.",
         )

@@ -48,6 +48,7 @@ _SIGNS = (
             r"NVIDIA driver on your system is too old",
             r"[Nn]o CUDA-capable device is detected",
             r"CUDA unknown error",
+            r"CUDA-capable device\(s\) is/are busy or unavailable",
             r"CUDA initialization:",
             r"libcuda\.so\.1: cannot open shared object",
             r"libnvidia-ml\.so[^\n]{0,40}(?:cannot open|not found)",

@@ -49,11 +49,24 @@ def _device_plugins(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
+_INCONSISTENT = re.compile(r'expected resource "([\w./-]+)" didn\'t register on the node')
 _UNREGISTERED = re.compile(r'[Rr]esource "?([\w./-]+)"? was requested but not registered')
 
 
 def _unregistered(case: Case) -> Iterator[Finding]:
     """Nodes of Karpenter that wait for a device plugin."""
+    for event in case.events:
+        missing = _INCONSISTENT.search(event.message) if event.reason == "FailedConsistencyCheck" else None
+        if missing and missing[1] in _PLUGINS:
+            yield finding(
+                Code.DEVICE_PLUGIN_MISSING,
+                f"The node of {event.kind or 'NodeClaim'} {event.name} advertises no {missing[1]}: the device plugin"
+                " does not run there",
+                [event.message],
+                f"Check the {_PLUGINS[missing[1]]} DaemonSet (tolerations, node selector), and that the AMI is the"
+                " accelerated one.",
+            )
+            break
     for claim in case.node_claims:
         step = claim.condition("Initialized")
         found = _UNREGISTERED.search(step.message) if step is not None and step.status != "True" else None
@@ -218,21 +231,32 @@ def _accelerators(refused: list[Refusal]) -> Iterator[Finding]:
     )
 
 
+_MANY_CLAIMS = 3
 _NOMINATED = re.compile(r"should schedule on: (.+)|pod triggered scale-up: (.+)")
 
 
 def _nominations(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
     """Somebody is making a node."""
+    made: dict[str, dict[str, str]] = {}
     for event in case.events:
         found = _NOMINATED.search(event.message)
-        if found is None or event.reason not in ("Nominated", "TriggeredScaleUp") or not is_unscheduled(case, event):
-            continue
-        target = (found[1] or found[2]).strip()
-        short = [one for one in refused if one.pod in ("", event.name)]
-        yield finding(
-            Code.WAITING_FOR_NODE,
-            f"No node yet for {event.name or 'the pod'}; one is being made: {target}",
-            [*quotes_of(short), event.message],
-            f"Wait 1 to 5 minutes for {target.split(',')[0]}, longer for accelerated instances.",
-        )
-        return
+        if found and event.reason in ("Nominated", "TriggeredScaleUp") and is_unscheduled(case, event):
+            made.setdefault(event.name, {})[(found[1] or found[2]).strip()] = event.message
+    for pod, targets in list(made.items())[:1]:
+        short = quotes_of([one for one in refused if one.pod in ("", pod)])
+        first = next(iter(targets))
+        claims = [target for target in targets if target.startswith(("nodeclaim/", "machine/"))]
+        if len(claims) < _MANY_CLAIMS:
+            yield finding(
+                Code.WAITING_FOR_NODE,
+                f"No node yet for {pod or 'the pod'}; one is being made: {first}",
+                [*short, targets[first]],
+                f"Wait 1 to 5 minutes for {first.split(',')[0]}, longer for accelerated instances.",
+            )
+        else:
+            yield finding(
+                Code.WAITING_FOR_NODE,
+                f"No node yet for {pod or 'the pod'}: {len(claims)} were begun one after the other, none came up",
+                [*short, *(targets[claim] for claim in claims)],
+                "See why they end: kubectl get nodeclaims, kubectl describe nodeclaim, the log of Karpenter.",
+            )

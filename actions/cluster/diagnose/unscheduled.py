@@ -1,6 +1,6 @@
 """What the schedulers say of a pod that has no node: their sentences, taken apart.
 
-Source: kube-scheduler's `FitError` (v1.2x–1.34), Karpenter's provisioner (v0.3x–1.x), Volcano 1.8, cluster-autoscaler.
+Source: kube-scheduler's `FitError` (v1.5–1.34), Karpenter's provisioner (v0.3x–1.x), Volcano 1.8, cluster-autoscaler.
 """
 
 from __future__ import annotations
@@ -14,6 +14,8 @@ from actions.cluster.diagnose.case import Case, Event, Pod
 _FIT = re.compile(r"(\d+)/(\d+) nodes are (?:un)?available: (.*)", re.DOTALL)
 _PREEMPTION = re.compile(r"\.? preemption: |\. no new claims to deallocate")
 _REASON = re.compile(r"(?:^|, )(?:(\d+) )?(.+?)(?=, \d+ |$)", re.DOTALL)
+_PREDICATES = re.compile(r"No nodes are available that match all of the (?:following )?predicates:+ (.*)", re.DOTALL)
+_PREDICATE = re.compile(r"([\w./ -]{1,120}?) \((\d+)\)")
 _TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 
 NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
@@ -58,6 +60,10 @@ class Refusal:
 def refusal_of(message: str, pod: str) -> Refusal:
     """Take a sentence apart; one of another form has no reasons."""
     fit = _FIT.search(message)
+    old = _PREDICATES.search(message) if fit is None else None
+    if old:
+        counts = {reason.strip(" ,"): int(count) for reason, count in _PREDICATE.findall(old[1].replace(", ", "\n"))}
+        return Refusal(message, pod, max(counts.values(), default=0), counts)
     if fit is None:
         return Refusal(message, pod)
     told = _PREEMPTION.split(fit[3])[0].rstrip(". \n")
