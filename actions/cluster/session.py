@@ -23,16 +23,16 @@ from actions.base.errors import FormatError, RefusedError
 from actions.base.offload import Offload
 from actions.base.untrusted import one_line
 from actions.cluster.credentials import Credentials, TokenFactory, TokenSource
+from actions.cluster.endpoint import Endpoint
 from actions.cluster.errors import ApiAccessError
 from actions.cluster.kubeconfig import ChosenContext, ClusterTarget, load_context
 from actions.cluster.tls import show_certificate, tls_files, usual_tls
+from actions.cluster.transport import ByteStream, Transport
 
 if TYPE_CHECKING:
     import ssl
 
     import aiohttp
-
-    from actions.cluster.transport import ByteStream, Endpoint, Transport
 
 T = TypeVar("T")
 
@@ -122,8 +122,6 @@ class KubeSession:
             ConfigError: The kubeconfig, its context or its certificates cannot be used.
         """
         chosen, endpoint = await _prepared(target)
-        from actions.cluster.transport import Transport
-
         credentials = Credentials(
             chosen,
             clock=clock or SystemClock(),
@@ -301,8 +299,6 @@ async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
 
 def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
     chosen = load_context(target)
-    from actions.cluster.transport import Endpoint
-
     tls = (usual_tls(chosen) or library_tls(chosen)) if chosen.server.startswith("https") else None
     return chosen, Endpoint(
         server=chosen.server,

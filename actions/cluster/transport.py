@@ -1,94 +1,60 @@
-"""HTTP to one API server: one aiohttp session for life, whose failures become sentences that name the host."""
+"""HTTP to one API server: streams over connections of their own, everything else over one pooled session."""
 
 from __future__ import annotations
 
 import asyncio
-import ssl
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import TypedDict
+from typing import TYPE_CHECKING, Protocol
 
-import aiohttp
-from yarl import URL
+from actions.base.errors import UnreachableError
+from actions.base.offload import Offload
+from actions.cluster.direct import DirectStreams, is_direct
+from actions.cluster.endpoint import Endpoint
 
-from actions.base.errors import ConfigError, ConsoleError, UnreachableError
-from actions.base.untrusted import one_line
-from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
+if TYPE_CHECKING:
+    import aiohttp
 
-_READ_BUFFER = 1 << 18
-_CONNECT_SECONDS = 10.0
-_HEARTBEAT_SECONDS = 15.0
+    from actions.cluster.pooled import PooledTransport
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
-    """Where an API server is and how it is reached. `server_name` and `proxy` are empty for the usual way."""
-
-    server: str
-    context: str
-    server_name: str
-    proxy: str
-    tls: ssl.SSLContext | None
-
-
-class _Route(TypedDict, total=False):
-    """What every kind of request, websockets too, is told about the way to the server."""
-
-    proxy: str
-    server_hostname: str
-
-
-class ByteStream:
+class ByteStream(Protocol):
     """The body of an endless answer, chunk by chunk as it arrives."""
 
-    def __init__(self, response: aiohttp.ClientResponse, endpoint: Endpoint, idle_seconds: float) -> None:
-        self._response = response
-        self._endpoint = endpoint
-        self._idle_seconds = idle_seconds
-        self.content_type = response.content_type
+    content_type: str
 
     def __aiter__(self) -> AsyncIterator[bytes]:
-        return self._chunks()
-
-    async def _chunks(self) -> AsyncIterator[bytes]:
         """Chunks, cut anywhere.
 
         Raises:
-            SilenceError: Nothing came for `idle_seconds`.
+            SilenceError: Nothing came for as long as was allowed.
             UnreachableError: The connection broke.
         """
-        try:
-            async for chunk in self._response.content.iter_any():
-                yield chunk
-        except (TimeoutError, aiohttp.ServerTimeoutError) as error:
-            raise SilenceError(f"{self._endpoint.server} has been silent for {self._idle_seconds:.0f} s.") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise failure_of(error, self._endpoint) from error
+        ...
 
 
 class Transport:
-    """Requests, streams and websockets over one session. Knows no credentials; the caller passes headers."""
+    """Requests, streams and websockets. Knows no credentials; the caller passes headers.
+
+    The pooled session is made, and its library imported in a thread, for the first that needs it: loading a cluster
+    needs streams only. Behind a proxy streams go through it too.
+    """
 
     def __init__(self, endpoint: Endpoint, *, user_agent: str) -> None:
-        self.endpoint = endpoint
-        self._route = _Route()
-        if endpoint.proxy:
-            self._route["proxy"] = endpoint.proxy
-        if endpoint.server_name:
-            self._route["server_hostname"] = endpoint.server_name
-        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, ssl=endpoint.tls or True)
-        self._session = aiohttp.ClientSession(
-            connector=connector,
-            trust_env=True,
-            read_bufsize=_READ_BUFFER,
-            headers={"User-Agent": user_agent},
-            cookie_jar=aiohttp.DummyCookieJar(),
-        )
+        self._endpoint = endpoint
+        self._user_agent = user_agent
+        self._direct = DirectStreams(endpoint, user_agent=user_agent) if is_direct(endpoint) else None
+        self._pool: PooledTransport | None = None
+        self._importing = asyncio.Lock()
+        self._is_closed = False
 
     async def close(self) -> None:
         """End every connection, also the open streams."""
-        await self._session.close()
+        self._is_closed = True
+        if self._direct is not None:
+            self._direct.close()
+        if self._pool is not None:
+            await self._pool.close()
 
     async def call(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_seconds: float
@@ -100,45 +66,16 @@ class Transport:
             UnreachableError: It did not answer within the deadline, or the connection broke.
             ConfigError: Its certificate is not trusted.
         """
-        timeout = aiohttp.ClientTimeout(total=deadline_seconds, sock_connect=_CONNECT_SECONDS)
-        try:
-            async with self._session.request(
-                method,
-                self._url(url),
-                data=body,
-                headers=headers,
-                timeout=timeout,
-                allow_redirects=False,
-                **self._route,
-            ) as response:
-                data = await response.read()
-                self._check(response, data, asked=f"{method} {url.partition('?')[0]}")
-                return data
-        except TimeoutError as error:
-            raise UnreachableError(
-                f"{self.endpoint.server} did not answer {method} {url.partition('?')[0]} in time.", hint=_UNREACHABLE
-            ) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise failure_of(error, self.endpoint) from error
+        pool = await self._pooled()
+        return await pool.call(method, url, headers=headers, body=body, deadline_seconds=deadline_seconds)
 
     @asynccontextmanager
     async def stream(self, url: str, *, headers: Mapping[str, str], idle_seconds: float) -> AsyncIterator[ByteStream]:
         """Open an endless GET; the connection is gone when the context is left."""
-        timeout = aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_SECONDS, sock_read=idle_seconds)
-        try:
-            response = await self._session.get(
-                self._url(url), headers=headers, timeout=timeout, allow_redirects=False, **self._route
-            )
-        except TimeoutError as error:
-            raise SilenceError(f"{self.endpoint.server} did not begin to answer.", hint=_UNREACHABLE) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise failure_of(error, self.endpoint) from error
-        try:
-            if response.status != 200:
-                self._check(response, await self._error_body(response), asked=f"GET {url.partition('?')[0]}")
-            yield ByteStream(response, self.endpoint, idle_seconds)
-        finally:
-            response.close()
+        self._refuse_if_closed()
+        streams = self._direct or await self._pooled()
+        async with streams.stream(url, headers=headers, idle_seconds=idle_seconds) as stream:
+            yield stream
 
     @asynccontextmanager
     async def websocket(
@@ -149,72 +86,32 @@ class Transport:
         Raises:
             ApiError: The server refused the upgrade.
         """
-        timeout = aiohttp.ClientWSTimeout(ws_close=5.0)
-        try:
-            async with asyncio.timeout(_CONNECT_SECONDS * 2):
-                socket = await self._session.ws_connect(
-                    self._url(url),
-                    headers=headers,
-                    protocols=tuple(protocols),
-                    heartbeat=_HEARTBEAT_SECONDS,
-                    timeout=timeout,
-                    max_msg_size=0,
-                    **self._route,
-                )
-        except aiohttp.WSServerHandshakeError as error:
-            raise await self._refusal_of(error, url, headers) from error
-        except (TimeoutError, aiohttp.ClientError, OSError) as error:
-            raise failure_of(error, self.endpoint) from error
-        try:
+        pool = await self._pooled()
+        async with pool.websocket(url, headers=headers, protocols=protocols) as socket:
             yield socket
-        finally:
-            await socket.close()
 
-    async def _refusal_of(
-        self, error: aiohttp.WSServerHandshakeError, url: str, headers: Mapping[str, str]
-    ) -> ConsoleError:
-        """Why an upgrade was refused: aiohttp drops the body, so the same is asked once more without an upgrade."""
-        try:
-            await self.call("GET", url, headers=headers, body=None, deadline_seconds=_CONNECT_SECONDS)
-        except ApiError as explained:
-            if explained.status.code == error.status:
-                return explained
-        except UnreachableError:
-            pass  # the first answer is all there is
-        status = status_of(str(error.message).encode(), code=error.status, headers=error.headers)
-        return error_of(status, asked=f"GET {url.partition('?')[0]}", context=self.endpoint.context)
+    async def _pooled(self) -> PooledTransport:
+        async with self._importing:
+            self._refuse_if_closed()
+            if self._pool is None:
+                made = await _import_pooled()
+                self._refuse_if_closed()
+                self._pool = made(self._endpoint, user_agent=self._user_agent)
+            return self._pool
 
-    def _url(self, path_and_query: str) -> URL:
-        if self._session.closed:  # the console has gone to another cluster while somebody still asks this one
-            raise UnreachableError(f"The session with {self.endpoint.server} is closed.")
-        return URL(self.endpoint.server + path_and_query, encoded=True)
-
-    def _check(self, response: aiohttp.ClientResponse, data: bytes, *, asked: str) -> None:
-        if response.status >= 300:
-            status = status_of(data, code=response.status, headers=response.headers)
-            raise error_of(status, asked=asked, context=self.endpoint.context)
-
-    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
-        try:
-            async with asyncio.timeout(_CONNECT_SECONDS):
-                return await response.read()
-        except (TimeoutError, aiohttp.ClientError, OSError):
-            return b""
+    def _refuse_if_closed(self) -> None:
+        if self._is_closed:  # the console has gone to another cluster while somebody still asks this one
+            raise UnreachableError(f"The session with {self._endpoint.server} is closed.")
 
 
-_UNREACHABLE = "Check the network, VPN and the address in the kubeconfig."
+async def _import_pooled() -> type[PooledTransport]:
+    def load() -> type[PooledTransport]:
+        from actions.cluster.pooled import PooledTransport
 
+        return PooledTransport
 
-def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
-    """The sentence for a connection that could not be made or broke."""
-    host = endpoint.server
-    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-        reason = one_line(str(getattr(error, "certificate_error", None) or error.__cause__ or error), limit=160)
-        return ConfigError(
-            f"The TLS connection to {host} (context {endpoint.context}) fails: {reason}.",
-            hint="Check certificate-authority and the client certificate in the kubeconfig.",
-        )
-    if isinstance(error, aiohttp.ClientConnectorError):
-        reason = one_line(error.os_error.strerror or str(error.os_error), limit=160)
-        return UnreachableError(f"{host} (context {endpoint.context}) cannot be reached: {reason}.", hint=_UNREACHABLE)
-    return UnreachableError(f"The connection to {host} broke: {one_line(str(error) or type(error).__name__)}.")
+    thread = Offload("http")
+    try:
+        return await thread.call(load)
+    finally:
+        thread.close()

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from actions.cluster.state import ClusterSnapshot, ClusterState
 
 CONNECT_SECONDS = 15.0
-_HEAVY = ("aiohttp", "actions.cluster.session", "actions.cluster.transport", "actions.cluster.state")
+_HEAVY = ("actions.cluster.session", "actions.cluster.state")
 
 
 class ClusterFeed:

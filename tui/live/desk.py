@@ -117,10 +117,10 @@ class Desk:
 
     async def _introduce(self) -> None:
         """Learn who the cluster is; on EKS, or with a profile, also who we are."""
+        await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
         await self.cluster.identify()
         identity = self.cluster.identity
         if self.settings.profile or (identity and identity.account):
-            await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
             self.supervisor.keep(
                 CREDENTIALS, lambda: self.credentials.run(lambda: self.supervisor.mark_live(CREDENTIALS))
             )

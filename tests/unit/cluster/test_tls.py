@@ -71,7 +71,12 @@ async def _first_message(session: KubeSession) -> bytes:
         return bytes((await socket.receive()).data)
 
 
-async def test_a_client_certificate_and_a_server_name_work_for_requests_and_websockets(tmp_path: Path) -> None:
+async def _streamed(session: KubeSession) -> object:
+    async with session.stream("/x") as stream:
+        return json.loads(b"".join([chunk async for chunk in stream]))
+
+
+async def test_a_client_certificate_and_a_server_name_work_for_requests_streams_and_websockets(tmp_path: Path) -> None:
     async with _tls_server() as address:
         cluster: dict[str, object] = {
             "server": address,
@@ -84,6 +89,7 @@ async def test_a_client_certificate_and_a_server_name_work_for_requests_and_webs
         }
         async with _session(tmp_path, cluster, user) as session:
             assert await session.get("/x") == {"peer": True}
+            assert await _streamed(session) == {"peer": True}
             assert await _first_message(session) == b"hello"
 
 
@@ -92,6 +98,8 @@ async def test_a_server_of_another_authority_is_not_trusted(tmp_path: Path) -> N
         with pytest.raises(ConfigError, match=r"TLS connection to https://127\.0\.0\.1.*fails") as caught:
             await session.get("/x")
         assert "certificate-authority" in caught.value.hint
+        with pytest.raises(ConfigError, match=r"TLS connection to https://127\.0\.0\.1.*fails"):
+            await _streamed(session)
 
 
 async def test_a_server_of_another_name_is_not_trusted(tmp_path: Path) -> None:
@@ -162,6 +170,7 @@ async def test_requests_and_websockets_go_through_the_proxy(tmp_path: Path) -> N
         }
         async with _session(tmp_path, cluster, _USER) as session:
             assert await session.get("/x") == {"peer": True}
+            assert await _streamed(session) == {"peer": True}
             assert await _first_message(session) == b"hello"
     assert {line.split(b" ")[0] for line in seen} == {b"CONNECT"}
 
@@ -226,6 +235,7 @@ async def test_a_client_certificate_of_an_exec_plugin_is_shown_and_asked_for_onc
         }
         async with _session(tmp_path, cluster, user) as session:
             assert await session.get("/x") == {"peer": True}
+            assert await _streamed(session) == {"peer": True}
             assert await _first_message(session) == b"hello"
     assert (tmp_path / "asked").read_text() == "asked\n"
 

@@ -1,0 +1,48 @@
+"""Where an API server is, how it is reached, and the sentences for when it is not."""
+
+from __future__ import annotations
+
+import ssl
+from dataclasses import dataclass
+
+from actions.base.errors import ConfigError, UnreachableError
+from actions.base.untrusted import one_line
+
+CONNECT_SECONDS = 10.0
+"""For making a connection, and for reading what a refusal says."""
+CHECK_ADDRESS = "Check the network, VPN and the address in the kubeconfig."
+_LONGEST_REASON = 160
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """Where an API server is and how it is reached. `server_name` and `proxy` are empty for the usual way."""
+
+    server: str
+    context: str
+    server_name: str
+    proxy: str
+    tls: ssl.SSLContext | None
+
+
+def untrusted(endpoint: Endpoint, reason: object) -> ConfigError:
+    """The sentence for a TLS connection that cannot be made."""
+    said = one_line(str(reason), limit=_LONGEST_REASON)
+    return ConfigError(
+        f"The TLS connection to {endpoint.server} (context {endpoint.context}) fails: {said}.",
+        hint="Check certificate-authority and the client certificate in the kubeconfig.",
+    )
+
+
+def unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
+    """The sentence for a connection that cannot be made."""
+    reason = one_line(error.strerror or str(error), limit=_LONGEST_REASON)
+    return UnreachableError(
+        f"{endpoint.server} (context {endpoint.context}) cannot be reached: {reason}.", hint=CHECK_ADDRESS
+    )
+
+
+def broken(endpoint: Endpoint, error: BaseException) -> UnreachableError:
+    """The sentence for a connection that was made and broke."""
+    reason = one_line(str(error) or type(error).__name__).rstrip(".")
+    return UnreachableError(f"The connection to {endpoint.server} broke: {reason}.")

@@ -1,0 +1,195 @@
+"""Requests, websockets and streams over one aiohttp session, whose failures become sentences that name the host."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from typing import TypedDict
+
+import aiohttp
+from yarl import URL
+
+from actions.base.errors import ConsoleError, UnreachableError
+from actions.cluster.endpoint import CHECK_ADDRESS, CONNECT_SECONDS, Endpoint, broken, unreachable, untrusted
+from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
+
+_READ_BUFFER = 1 << 18
+_HEARTBEAT_SECONDS = 15.0
+
+
+class _Route(TypedDict, total=False):
+    """What every kind of request, websockets too, is told about the way to the server."""
+
+    proxy: str
+    server_hostname: str
+
+
+class PooledStream:
+    """The body of an endless answer, chunk by chunk as it arrives."""
+
+    def __init__(self, response: aiohttp.ClientResponse, endpoint: Endpoint, idle_seconds: float) -> None:
+        self._response = response
+        self._endpoint = endpoint
+        self._idle_seconds = idle_seconds
+        self.content_type = response.content_type
+
+    def __aiter__(self) -> AsyncIterator[bytes]:
+        return self._chunks()
+
+    async def _chunks(self) -> AsyncIterator[bytes]:
+        """Chunks, cut anywhere.
+
+        Raises:
+            SilenceError: Nothing came for `idle_seconds`.
+            UnreachableError: The connection broke.
+        """
+        try:
+            async for chunk in self._response.content.iter_any():
+                yield chunk
+        except (TimeoutError, aiohttp.ServerTimeoutError) as error:
+            raise SilenceError(f"{self._endpoint.server} has been silent for {self._idle_seconds:.0f} s.") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise failure_of(error, self._endpoint) from error
+
+
+class PooledTransport:
+    """Requests, streams and websockets over one session. Knows no credentials; the caller passes headers."""
+
+    def __init__(self, endpoint: Endpoint, *, user_agent: str) -> None:
+        self.endpoint = endpoint
+        self._route = _Route()
+        if endpoint.proxy:
+            self._route["proxy"] = endpoint.proxy
+        if endpoint.server_name:
+            self._route["server_hostname"] = endpoint.server_name
+        connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, ssl=endpoint.tls or True)
+        self._session = aiohttp.ClientSession(
+            connector=connector,
+            trust_env=True,
+            read_bufsize=_READ_BUFFER,
+            headers={"User-Agent": user_agent},
+            cookie_jar=aiohttp.DummyCookieJar(),
+        )
+
+    async def close(self) -> None:
+        """End every connection, also the open streams."""
+        await self._session.close()
+
+    async def call(
+        self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_seconds: float
+    ) -> bytes:
+        """One request, its whole body.
+
+        Raises:
+            ApiError: The server said no.
+            UnreachableError: It did not answer within the deadline, or the connection broke.
+            ConfigError: Its certificate is not trusted.
+        """
+        timeout = aiohttp.ClientTimeout(total=deadline_seconds, sock_connect=CONNECT_SECONDS)
+        try:
+            async with self._session.request(
+                method,
+                self._url(url),
+                data=body,
+                headers=headers,
+                timeout=timeout,
+                allow_redirects=False,
+                **self._route,
+            ) as response:
+                data = await response.read()
+                self._check(response, data, asked=f"{method} {url.partition('?')[0]}")
+                return data
+        except TimeoutError as error:
+            raise UnreachableError(
+                f"{self.endpoint.server} did not answer {method} {url.partition('?')[0]} in time.", hint=CHECK_ADDRESS
+            ) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise failure_of(error, self.endpoint) from error
+
+    @asynccontextmanager
+    async def stream(self, url: str, *, headers: Mapping[str, str], idle_seconds: float) -> AsyncIterator[PooledStream]:
+        """Open an endless GET; the connection is gone when the context is left."""
+        timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
+        try:
+            response = await self._session.get(
+                self._url(url), headers=headers, timeout=timeout, allow_redirects=False, **self._route
+            )
+        except TimeoutError as error:
+            raise SilenceError(f"{self.endpoint.server} did not begin to answer.", hint=CHECK_ADDRESS) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise failure_of(error, self.endpoint) from error
+        try:
+            if response.status != 200:
+                self._check(response, await self._error_body(response), asked=f"GET {url.partition('?')[0]}")
+            yield PooledStream(response, self.endpoint, idle_seconds)
+        finally:
+            response.close()
+
+    @asynccontextmanager
+    async def websocket(
+        self, url: str, *, headers: Mapping[str, str], protocols: Sequence[str]
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket; `protocols` in order of preference.
+
+        Raises:
+            ApiError: The server refused the upgrade.
+        """
+        timeout = aiohttp.ClientWSTimeout(ws_close=5.0)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS * 2):
+                socket = await self._session.ws_connect(
+                    self._url(url),
+                    headers=headers,
+                    protocols=tuple(protocols),
+                    heartbeat=_HEARTBEAT_SECONDS,
+                    timeout=timeout,
+                    max_msg_size=0,
+                    **self._route,
+                )
+        except aiohttp.WSServerHandshakeError as error:
+            raise await self._refusal_of(error, url, headers) from error
+        except (TimeoutError, aiohttp.ClientError, OSError) as error:
+            raise failure_of(error, self.endpoint) from error
+        try:
+            yield socket
+        finally:
+            await socket.close()
+
+    async def _refusal_of(
+        self, error: aiohttp.WSServerHandshakeError, url: str, headers: Mapping[str, str]
+    ) -> ConsoleError:
+        """Why an upgrade was refused: aiohttp drops the body, so the same is asked once more without an upgrade."""
+        try:
+            await self.call("GET", url, headers=headers, body=None, deadline_seconds=CONNECT_SECONDS)
+        except ApiError as explained:
+            if explained.status.code == error.status:
+                return explained
+        except UnreachableError:
+            pass  # the first answer is all there is
+        status = status_of(str(error.message).encode(), code=error.status, headers=error.headers)
+        return error_of(status, asked=f"GET {url.partition('?')[0]}", context=self.endpoint.context)
+
+    def _url(self, path_and_query: str) -> URL:
+        return URL(self.endpoint.server + path_and_query, encoded=True)
+
+    def _check(self, response: aiohttp.ClientResponse, data: bytes, *, asked: str) -> None:
+        if response.status >= 300:
+            status = status_of(data, code=response.status, headers=response.headers)
+            raise error_of(status, asked=asked, context=self.endpoint.context)
+
+    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                return await response.read()
+        except (TimeoutError, aiohttp.ClientError, OSError):
+            return b""
+
+
+def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
+    """The sentence for a connection that could not be made or broke."""
+    if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
+        return untrusted(endpoint, getattr(error, "certificate_error", None) or error.__cause__ or error)
+    if isinstance(error, aiohttp.ClientConnectorError):
+        return unreachable(endpoint, error.os_error)
+    return broken(endpoint, error)
