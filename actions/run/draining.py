@@ -40,40 +40,50 @@ async def drain_nodes(work: StageWork, *, is_own_cluster: bool) -> str:
     """
     if not work.access.is_possible:
         return "There is no cluster to look at."
-    connection = await work.connect()
-    wanted = _claims_of(work.view)
-    seen: set[str] = set()
-    kept: set[str] = set()
-
-    async def look() -> str:
-        try:
-            claims = await list_claims(connection)
-        except MissingError:
-            return ""
-        mine = [claim for claim in claims if is_own_cluster or uid_of(claim) in wanted]
-        going = []
-        for claim in mine:
-            if await _is_used_by_others(work, connection, claim):
-                kept.add(claim["metadata"]["name"])
-                continue
-            seen.add(claim["metadata"]["name"])
-            going.append(claim["metadata"]["name"])
-            if not claim["metadata"].get("deletionTimestamp"):
-                ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", claim["metadata"]["name"])
-                await connection.delete(ref, uid=uid_of(claim))
-        return f"{len(going)} node claims are left: {', '.join(going)}." if going else ""
-
+    drain = _Drain(work, await work.connect(), is_own_cluster=is_own_cluster)
     await wait_until(
-        look,
+        drain.look,
         clock=work.clock,
         note=work.journal.note,
         timeout=lambda words: StageFailedError(words, hint="Look at what holds the nodes, then retry."),
         deadline_seconds=DRAIN_SECONDS,
         interval_seconds=_LOOK_SECONDS,
     )
-    _record(work, kept)
-    said = f"{len(seen)} nodes let go." if seen else "No nodes to let go."
-    return f"{said} Left to Karpenter, for others use them: {', '.join(sorted(kept))}." if kept else said
+    _record(work, drain.kept)
+    said = f"{len(drain.let_go)} nodes let go." if drain.let_go else "No nodes to let go."
+    return f"{said} Left to Karpenter, for others use them: {', '.join(sorted(drain.kept))}." if drain.kept else said
+
+
+class _Drain:
+    """The run's NodeClaims on their way out. `let_go` and `kept` are names, of all that have been seen."""
+
+    def __init__(self, work: StageWork, connection: Connection, *, is_own_cluster: bool) -> None:
+        self.let_go: set[str] = set()
+        self.kept: set[str] = set()
+        self._work = work
+        self._connection = connection
+        self._is_own_cluster = is_own_cluster
+        self._wanted = _claims_of(work.view)
+
+    async def look(self) -> str:
+        """Delete what may go. Returns what is still there, in words; empty when all have gone."""
+        try:
+            claims = await list_claims(self._connection)
+        except MissingError:
+            return ""
+        going = []
+        for claim in claims:
+            if not self._is_own_cluster and uid_of(claim) not in self._wanted:
+                continue
+            name = claim["metadata"]["name"]
+            if await _is_used_by_others(self._work, self._connection, claim):
+                self.kept.add(name)
+                continue
+            self.let_go.add(name)
+            going.append(name)
+            if not claim["metadata"].get("deletionTimestamp"):
+                await self._connection.delete(ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", name), uid=uid_of(claim))
+        return f"{len(going)} node claims are left: {', '.join(going)}." if going else ""
 
 
 def _claims_of(view: RunView) -> set[str]:
