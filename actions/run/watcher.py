@@ -23,7 +23,9 @@ from actions.run.work import StageWork
 LOOK_SECONDS = 0.7
 """How often pods are looked for, at first."""
 LAST_LINES_SECONDS = 8.0
-"""How long the logs may take to end after the stage has."""
+"""How long the logs may be silent after the stage has ended, until the rest is given up."""
+LONGEST_LAST_LINES_SECONDS = 60.0
+"""How long they may go on: some containers of a stage that has ended never do."""
 
 _RANK_LABELS = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
 _FULL_DISK_PAUSE_SECONDS = 5.0
@@ -79,12 +81,15 @@ class _Watcher:
         """Begin to follow every container that the stage's selector finds. Endless."""
         pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS)
         while True:
-            try:
-                connection = await self._work.connect()
-                self._take(connection, await pods_of(self._work, connection, self._logs.pods))
-            except ConsoleError:
-                pass  # no cluster yet, or none at present: the stage itself says so
+            await self._find_pods()
             await pace.pause()
+
+    async def _find_pods(self) -> None:
+        try:
+            connection = await self._work.connect()
+            self._take(connection, await pods_of(self._work, connection, self._logs.pods))
+        except ConsoleError:
+            pass  # no cluster yet, or none at present: the stage itself says so
 
     async def _follow_file(self) -> None:
         """Read the file, or what the program prints, in whatever pod there is for it. Endless."""
@@ -94,10 +99,12 @@ class _Watcher:
             await pace.pause()
 
     async def settle(self) -> None:
-        """Wait for the logs of containers that have ended, but not for ever."""
-        open_tasks = [task for task in self._followers.values() if not task.done()]
-        if open_tasks:
-            await asyncio.wait(open_tasks, timeout=LAST_LINES_SECONDS)
+        """Wait for the logs of containers that have ended, for as long as lines come, but not for ever."""
+        if self._logs.pods:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LAST_LINES_SECONDS):
+                    await self._find_pods()  # a stage that is found done may have ended before its pods were looked for
+            await self._end_followers()
         if self._file is not None:
             await self._end_searches()  # two readers of one file would keep its lines twice
             self._file.end_soon()
@@ -106,6 +113,15 @@ class _Watcher:
                     while await self._read_file() and not self._file.is_read:  # the pod may just have gone
                         await self._work.clock.sleep(LOOK_SECONDS)
             self._file.finish()
+
+    async def _end_followers(self) -> None:
+        known, end = -1, self._work.clock.monotonic() + LONGEST_LAST_LINES_SECONDS
+        while (count := sum(source.line_count for source in self._writer.sources())) > known:
+            known = count
+            left = min(LAST_LINES_SECONDS, end - self._work.clock.monotonic())
+            open_tasks = [task for task in self._followers.values() if not task.done()]
+            if open_tasks and left > 0:
+                await asyncio.wait(open_tasks, timeout=left)
 
     async def stop(self) -> None:
         """End all followers."""
