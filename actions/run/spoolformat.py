@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 
 import msgspec
@@ -23,8 +24,10 @@ from actions.telemetry.points import Point, Progress
 
 Finding = Point | Progress
 
-_HEADS = frozenset(b"%c000000\t%s " % (letter, SHAPE) for letter in b"LMF")
-"""How a record begins, but for its digits."""
+_head_in = itemgetter(slice(TEXT_AT))
+_HEAD = b"L000000\t" + SHAPE + b" "
+_TO_HEAD = DIGITS_TO_ZERO.translate(bytes.maketrans(b"MF", b"LL"))
+"""What a record begins with becomes `_HEAD` by it."""
 
 
 class SourceLine(msgspec.Struct, frozen=True, tag="source", omit_defaults=True):
@@ -124,8 +127,7 @@ def check_records(records: Sequence[bytes], path: Path) -> None:
     Raises:
         FormatError: One has another.
     """
-    heads = set(b"\n".join([record[:TEXT_AT] for record in records]).translate(DIGITS_TO_ZERO).split(b"\n"))
-    if records and not heads <= _HEADS:
+    if b"".join(map(_head_in, records)).translate(_TO_HEAD) != _HEAD * len(records):
         raise FormatError(f"{path} holds a line that is none of the spool's.")
 
 
@@ -147,6 +149,13 @@ def without_place(record: bytes) -> tuple[bytes, int]:
         return record, 0
     end, _, text = record[TEXT_AT:].partition(b"\t")
     return b"L" + record[1:TEXT_AT] + text, int(end) if end.isdigit() else 0
+
+
+def without_places(records: list[bytes]) -> list[bytes]:
+    """Records of whatever lines as those of any log."""
+    if any(record.startswith(b"F") for record in records):
+        return [without_place(record)[0] for record in records]
+    return records
 
 
 def source_in(record: bytes) -> int:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,7 +26,7 @@ from actions.run.spoolformat import (
     source_in,
     sources_file,
     whole_lines,
-    without_place,
+    without_places,
 )
 
 CHUNK_BYTES = 1 << 20
@@ -85,9 +87,20 @@ class SpoolReader:
             FormatError: The spool is damaged.
         """
         records, end = self.raw_records(from_offset, limit_bytes=limit_bytes)
-        if any(record.startswith(b"F") for record in records):
-            records = [without_place(record)[0] for record in records]
-        return records, end
+        return without_places(records), end
+
+    def records_at(self, places: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Records that have been looked at before.
+
+        Args:
+            places: Where they begin and end in the file.
+        """
+        descriptor = os.open(lines_file(self._folder, self._stage), os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            data = b"".join([os.pread(descriptor, end - begin, begin) for begin, end in places])
+        finally:
+            os.close(descriptor)
+        return without_places(data[:-1].split(b"\n"))
 
     def raw_records(self, from_offset: int, *, limit_bytes: int) -> tuple[list[bytes], int]:
         """The same as they stand in the file, each as long as it is there without its newline.

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from itertools import groupby, islice
+from itertools import accumulate, compress, count, pairwise
+from operator import ne
 from typing import NamedTuple
 
 from actions.cluster.logrecords import stamp_in, tag_in
@@ -66,21 +67,21 @@ class Backlog:
 
     def _scan(self) -> None:
         """Look through the next piece."""
-        records, end = self._reader.raw_records(self.offset, limit_bytes=_SCAN_BYTES)
-        place = self.offset
-        for _, same in groupby(records, key=tag_in):
-            while run := list(islice(same, _RUN_LINES)):
-                first, began = stamp_in(run[0]), place
-                place += sum(map(len, run)) + len(run)
-                self._runs.append(_Run(first, began, place))
-        self._is_scanned = end - self.offset < _SCAN_BYTES // 2
-        self.offset = end
+        records, reached = self._reader.raw_records(self.offset, limit_bytes=_SCAN_BYTES)
+        tags = list(map(tag_in, records))
+        lengths = list(accumulate(map(len, records), initial=self.offset))
+        cuts = [0, *compress(count(1), map(ne, tags, tags[1:])), len(records)]
+        for first, behind in pairwise(cuts):
+            for begin in range(first, behind, _RUN_LINES):
+                end = min(begin + _RUN_LINES, behind)
+                place, behind_it = lengths[begin] + begin, lengths[end] + end  # each has a newline besides
+                self._runs.append(_Run(stamp_in(records[begin]), place, behind_it))
+        self._is_scanned = reached - self.offset < _SCAN_BYTES // 2
+        self.offset = reached
         if self._is_scanned:
             self._runs.sort(reverse=True)  # the next one is at the end, and of equal ones the first in the file
 
     def _read_on(self) -> None:
         """Read the runs whose turn it is."""
         runs = [self._runs.pop() for _ in range(min(_RUNS, len(self._runs)))]
-        for run in runs:
-            records, _ = self._reader.records(run.place, limit_bytes=run.end - run.place)
-            self._order.put(records)
+        self._order.put(self._reader.records_at((run.place, run.end) for run in runs))

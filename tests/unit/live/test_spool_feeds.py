@@ -61,3 +61,15 @@ def test_lines_know_their_pod(tmp_path: Path) -> None:
     feed.take(10)
 
     assert [feed.source_of(number_in(tag_in(record))) for record in feed.take(10)] == ["worker-1"]
+
+
+def test_a_backlog_of_any_size_is_in_the_order_of_time(tmp_path: Path) -> None:
+    first, second = ([(10 + number // 9, log, f"{number}") for number in range(450)] for log in range(2))
+    feed = SpoolLogFeed(a_spool(tmp_path, *second, *first), "train")
+    found = []
+    while feed.has_more:
+        found += feed.take(7)
+    lines = [(line_in(record), number_in(tag_in(record))) for record in found]
+    assert [line.at_ns for line, _ in lines] == sorted(line.at_ns for line, _ in lines)
+    for log in range(2):
+        assert [line.text for line, number in lines if number == log] == [f"{number}" for number in range(450)]
