@@ -40,6 +40,7 @@ class CostPane(TablePane[CostRow]):
     SORT = "hourly"
     IS_REVERSED = True
     EMPTY = "No node yet."
+    READING = "Reading the nodes."
 
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk, COLUMNS, key=lambda row: row.key, search=cost.search_text)

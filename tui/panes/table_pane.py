@@ -10,6 +10,7 @@ from textual.app import ComposeResult
 from actions.base.errors import MissingError
 from actions.command.registry import nearest_hint
 from tui.live.desk import Desk
+from tui.live.health import FeedHealth, FeedState
 from tui.panes.pane import Pane
 from tui.widgets.columns import Column
 from tui.widgets.table import KeyedTable
@@ -24,6 +25,8 @@ class TablePane(Pane, Generic[RowT]):
     SORT: ClassVar[str] = ""
     IS_REVERSED: ClassVar[bool] = False
     EMPTY: ClassVar[str] = ""
+    READING: ClassVar[str] = ""
+    """Said before the first picture; empty for the usual sentence."""
 
     def __init__(
         self,
@@ -36,6 +39,7 @@ class TablePane(Pane, Generic[RowT]):
     ) -> None:
         super().__init__(desk)
         self._columns = tuple(columns)
+        self._nothing = empty or self.EMPTY
         self.table: KeyedTable[RowT] = KeyedTable(
             columns,
             key=key,
@@ -43,12 +47,21 @@ class TablePane(Pane, Generic[RowT]):
             noun=self.NOUN,
             sort=self.SORT,
             reverse=self.IS_REVERSED,
-            empty=empty or self.EMPTY,
+            empty=self._nothing,
         )
 
     def compose(self) -> ComposeResult:
         """The table alone; subclasses may put lines above it."""
         yield self.table
+
+    def show_health(self, health: FeedHealth) -> None:
+        """At the border, and, while there is no row, in full in their place."""
+        super().show_health(health)
+        is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
+        if health.state is FeedState.STARTING:
+            self.table.empty = self.READING or f"Reading the {self.NOUN}."
+        else:
+            self.table.empty = health.detail if is_troubled and health.detail else self._nothing
 
     def show_rows(self, rows: Iterable[RowT]) -> None:
         """Hand the table its rows."""

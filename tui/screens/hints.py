@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from actions.run.view import RunState, RunView
 from tui.keys import Context, footer, name_of
 from tui.live.desk import CLUSTER, Desk
-from tui.live.health import FeedState
+from tui.live.health import FeedHealth, FeedState
 from tui.live.keymap import NO_CHANGES, Keymap
 from tui.present.cells import Cells, Span, Tone
 from tui.present.header import HeaderFacts, place_of
@@ -66,8 +66,14 @@ def header_facts(desk: Desk) -> HeaderFacts:
         demo=settings.demo.text() if settings.demo else "",
         is_readonly=settings.readonly,
         cost=desk.fleet_cost(),
-        trouble=health.label(desk.clock.monotonic()) if is_troubled else _connection(desk),
+        trouble=_trouble(desk, health) if is_troubled else _connection(desk),
     )
+
+
+def _trouble(desk: Desk, health: FeedHealth) -> str:
+    label = health.label(desk.clock.monotonic())
+    has_picture = desk.cluster.snapshot() is not None
+    return label if has_picture else label.replace("stale", "no answer for", 1)
 
 
 def _connection(desk: Desk) -> str:

@@ -15,12 +15,12 @@ from textual.reactive import reactive
 from textual.strip import Strip
 from textual.timer import Timer
 
-from tui.present.cells import Span, Tone, text_of
+from tui.present.cells import text_of
 from tui.widgets.columns import Column
 from tui.widgets.row_cursor import RowCursor
 from tui.widgets.row_order import Changes, RowOrder
 from tui.widgets.steering import SteeredWidget
-from tui.widgets.table_face import TableFace
+from tui.widgets.table_face import TableFace, nothing_line
 
 RowT = TypeVar("RowT")
 
@@ -70,6 +70,8 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
     ]
 
     filter_text: reactive[str] = reactive("", repaint=False)
+    empty: reactive[str] = reactive("")
+    """What is said while there is no row at all."""
     """Words that a row must contain; `!word` must not. Case does not matter."""
 
     @dataclass
@@ -115,7 +117,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         self._order.sort_on(self._face.column_named(sort), reverse=reverse)
         self._cursor = RowCursor()
         self._noun = noun
-        self._empty = empty
+        self.set_reactive(KeyedTable.empty, empty)
         self._announced = ""
         self._sorted_at = self._moved_at = -RESORT_SECONDS
         self._resort_timer: Timer | None = None
@@ -240,8 +242,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
             return self.paint(footer, width, skin.parts["table--footer"])
         index = self._cursor.top + y - 1
         if index >= len(order.keys):
-            text = self._empty if y == 1 and not order.rows else ""
-            return self.paint((Span(text, Tone.MUTED),), width)
+            return self.paint(nothing_line(order, y - 1, width - 1, empty=self.empty), width)
         key = order.keys[index]
         base = skin.parts["table--cursor"] if index == self._cursor.index else skin.base
         row = self._face.row(self, key, order.rows[key], base)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain
@@ -154,6 +155,15 @@ class TableFace(Generic[RowT]):
         if hidden:
             cells.append(Span(f"  +{hidden} column{'s' * (hidden > 1)} when wider", Tone.MUTED))
         return tuple(cells)
+
+
+def nothing_line(order: RowOrder[RowT], y: int, width: int, *, empty: str) -> Cells:
+    """A line of why there is no row (`empty`), or of why none is seen; blank below the rows that are."""
+    if order.keys:
+        return ()
+    said = f"Nothing here matches {order.needle!r}." if order.rows else empty
+    lines = textwrap.wrap(said, max(1, width))
+    return (Span(lines[y], Tone.MUTED),) if y < len(lines) else ()
 
 
 def _singular(noun: str) -> str:

@@ -7,11 +7,13 @@ from tests.support.builders import ShownCluster, a_desk, a_node, a_pod, a_run, a
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import WIDE, PaneApp, text_of
 from tui.live.desk import Desk
+from tui.live.health import FeedHealth, FeedState
 from tui.panes.cost import CostPane
 from tui.panes.events import EventsPane
 from tui.panes.nodes import NodesPane
 from tui.panes.pods import PodsPane
 from tui.present.subject import Subject
+from tui.seams import screen_text
 
 
 def show_other_nodes(desk: Desk, *nodes: NodeFacts) -> None:
@@ -112,3 +114,28 @@ async def test_a_pane_before_the_first_picture_does_not_claim_emptiness_is_a_fac
 
     assert "No node yet." in text
     assert "live" not in text
+
+
+async def test_why_there_is_nothing_is_said_in_full_where_the_rows_would_be() -> None:
+    sentence = "https://10.0.0.1 (context prod) cannot be reached: timed out. Check the network, VPN and the address."
+
+    class Unreachable(ShownCluster):
+        def health(self, resource: str) -> FeedHealth | None:
+            return FeedHealth(FeedState.WAITING, sentence)
+
+    desk = a_desk()
+    desk.cluster = Unreachable(desk.settings.target, readonly=False, clock=desk.clock, changed=desk.ticker.poke)
+    app = PaneApp(PodsPane(desk))
+
+    async with app.run_test(size=(60, 12)) as pilot:
+        app.pane.pull()
+        await wait_for(pilot, lambda: "VPN and the address." in screen_text(app), "the whole sentence")
+
+
+async def test_a_filter_that_matches_nothing_says_so() -> None:
+    app = PaneApp(NodesPane(a_desk(a_snapshot([a_node()]))))
+
+    async with app.run_test(size=WIDE) as pilot:
+        app.pane.pull()
+        app.pane.narrow("h100")
+        await wait_for(pilot, lambda: "Nothing here matches 'h100'." in screen_text(app), "the sentence")
