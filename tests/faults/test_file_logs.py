@@ -8,24 +8,15 @@ from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill
-from tests.faults.small import BLUEPRINT
+from tests.faults.small import WORK, a_run
 from tests.support.polling import until
-from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
+from tests.support.smallrun import carry_out, torn_down
 
 SANDBOX_SPEED = 1.0
 
-STAGE = """
-  - id: work
-    kind: job
-    title: Work
-    needs: [objects]
-    expect: 1s..5s
-    manifests: [work.yaml]
-    target: {api_version: batch/v1, kind: Job, name: NAME}
-    watch:
+WATCH = """    watch:
       logs: {SOURCE, pod: batch.kubernetes.io/job-name=NAME}
 """
-
 
 JOB = """
 apiVersion: batch/v1
@@ -45,18 +36,10 @@ spec:
       volumes: [{name: data, emptyDir: {}}]
 """
 
-NOTHING = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
 
-
-def a_run(tmp_path: Path, sandbox: RunningSandbox, command: str, *, source: str, retries: int = 0) -> Path:
-    name = own_name(tmp_path)
-    files = {
-        "blueprint.yaml": BLUEPRINT + STAGE.replace("SOURCE", source),
-        "objects.yaml": NOTHING,
-        "work.yaml": JOB.replace("COMMAND", command).replace("RETRIES", str(retries)),
-    }
-    named = {path: text.replace("NAME", name) for path, text in files.items()}
-    return a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig)
+def a_run_of(command: str, tmp_path: Path, sandbox: RunningSandbox, *, source: str, retries: int = 0) -> Path:
+    job = JOB.replace("COMMAND", command).replace("RETRIES", str(retries))
+    return a_run(tmp_path, sandbox, WORK + WATCH.replace("SOURCE", source), job=job)
 
 
 def texts(folder: Path) -> list[str]:
@@ -69,7 +52,7 @@ def writing(*lines: str, pause: float = 0.4) -> str:
 
 async def test_a_file_that_comes_late_is_kept_whole_and_in_order(tmp_path: Path, sandbox: RunningSandbox) -> None:
     command = f"sleep 1.5; {writing(*(f'step-{n}' for n in range(6)))}; sleep 3"
-    folder = a_run(tmp_path, sandbox, command, source="file: /data/log")
+    folder = a_run_of(command, tmp_path, sandbox, source="file: /data/log")
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
     assert texts(folder) == [f"step-{n}" for n in range(6)]
     await torn_down(folder)
@@ -77,7 +60,7 @@ async def test_a_file_that_comes_late_is_kept_whole_and_in_order(tmp_path: Path,
 
 async def test_the_newest_file_that_matches_is_the_one(tmp_path: Path, sandbox: RunningSandbox) -> None:
     command = "mkdir -p /data/a /data/b; echo old > /data/a/log; sleep 2; echo new > /data/b/log; sleep 9"
-    folder = a_run(tmp_path, sandbox, command, source="file: /data/*/log")
+    folder = a_run_of(command, tmp_path, sandbox, source="file: /data/*/log")
     await carry_out(folder)
     assert texts(folder) == ["old", "new"]
     await torn_down(folder)
@@ -87,7 +70,7 @@ async def test_a_pods_uid_names_its_file_among_newer_ones(tmp_path: Path, sandbo
     own, other = "/data/$POD_UID", "/data/other"
     command = f"mkdir -p {own} {other}; echo mine >> {own}/log; sleep 1; echo newer >> {other}/log; sleep 6"
     source = 'file: "/data/{uid}/log", uid_of: batch.kubernetes.io/job-name=NAME'
-    folder = a_run(tmp_path, sandbox, command, source=source)
+    folder = a_run_of(command, tmp_path, sandbox, source=source)
     await carry_out(folder)
     assert texts(folder) == ["mine"]
     await torn_down(folder)
@@ -95,7 +78,7 @@ async def test_a_pods_uid_names_its_file_among_newer_ones(tmp_path: Path, sandbo
 
 async def test_what_a_program_prints_can_be_the_log(tmp_path: Path, sandbox: RunningSandbox) -> None:
     command = f"{writing('one', 'two', 'three')}; sleep 4"
-    folder = a_run(tmp_path, sandbox, command, source="exec: [cat, /data/log]")
+    folder = a_run_of(command, tmp_path, sandbox, source="exec: [cat, /data/log]")
     await carry_out(folder)
     assert texts(folder) == ["one", "two", "three"]
     await torn_down(folder)
@@ -103,7 +86,7 @@ async def test_what_a_program_prints_can_be_the_log(tmp_path: Path, sandbox: Run
 
 async def test_a_runner_that_dies_leaves_no_gap_and_no_line_twice(tmp_path: Path, sandbox: RunningSandbox) -> None:
     lines = [f"step-{n}" for n in range(12)]
-    folder = a_run(tmp_path, sandbox, f"{writing(*lines)}; sleep 4", source="file: /data/log")
+    folder = a_run_of(f"{writing(*lines)}; sleep 4", tmp_path, sandbox, source="file: /data/log")
     runner = begin(folder)
     assert runner is not None
     await until(lambda: len(texts(folder)) >= 4, "four lines")
@@ -115,7 +98,7 @@ async def test_a_runner_that_dies_leaves_no_gap_and_no_line_twice(tmp_path: Path
 
 async def test_a_pod_that_is_replaced_brings_a_file_of_its_own(tmp_path: Path, sandbox: RunningSandbox) -> None:
     command = f"{writing('first', 'second')}; sleep 3; exit 1"
-    folder = a_run(tmp_path, sandbox, command, source="file: /data/log", retries=1)
+    folder = a_run_of(command, tmp_path, sandbox, source="file: /data/log", retries=1)
     await carry_out(folder)
     assert texts(folder) == ["first", "second", "first", "second"]
     await torn_down(folder)

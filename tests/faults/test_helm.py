@@ -10,13 +10,15 @@ import pytest
 from actions.cluster.objects import ObjectRef
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.small import BLUEPRINT
+from tests.faults.small import BLUEPRINT, a_run
 from tests.faults.somebody import Somebody
-from tests.support.smallrun import a_small_run, carry_out, torn_down
+from tests.support.smallrun import carry_out, torn_down
 
 SANDBOX_SPEED = 100.0
 
 pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="the script keeps releases by kubectl")
+
+BARE = BLUEPRINT.rpartition("  - {id: objects")[0]
 
 HELM_STAGE = """
   - id: chart
@@ -53,11 +55,6 @@ echo "Release \\"tool\\" has been installed"
 RELEASE = ObjectRef("v1", "Secret", "helm-tests", "sh.helm.release.v1.tool.v1")
 
 
-def a_run(tmp_path: Path, sandbox: RunningSandbox) -> Path:
-    files = {"blueprint.yaml": BLUEPRINT.rpartition("  - {id: objects")[0] + HELM_STAGE}
-    return a_small_run(tmp_path, files, kubeconfig=sandbox.kubeconfig)
-
-
 @pytest.fixture
 def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Helm is on PATH; what it is asked for is in here."""
@@ -72,7 +69,7 @@ def log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def test_a_chart_is_installed_and_uninstalled_with_its_namespace(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, log: Path
 ) -> None:
-    folder = a_run(tmp_path, sandbox)
+    folder = a_run(tmp_path, sandbox, HELM_STAGE, blueprint=BARE)
     view = await carry_out(folder)
     assert view.state is RunState.SUCCEEDED, view.stage("chart").message
     asked = log.read_text()
@@ -95,7 +92,7 @@ async def test_a_release_that_is_there_is_used_and_left(
     labels = {"owner": "helm", "name": "tool", "status": "deployed", "version": "4"}
     metadata = {"name": "sh.helm.release.v1.tool.v4", "namespace": "helm-tests", "labels": labels}
     await somebody.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "helm.sh/release.v1"})
-    folder = a_run(tmp_path, sandbox)
+    folder = a_run(tmp_path, sandbox, HELM_STAGE, blueprint=BARE)
     view = await carry_out(folder)
     assert view.stage("chart").message == "The release tool (deployed) was there already: used as it is."
     view = await torn_down(folder)
@@ -108,7 +105,7 @@ async def test_without_helm_the_command_is_told(
     tmp_path: Path, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
-    view = await carry_out(a_run(tmp_path, sandbox))
+    view = await carry_out(a_run(tmp_path, sandbox, HELM_STAGE, blueprint=BARE))
     assert view.state is RunState.FAILED
     assert view.stage("chart").message.startswith("The helm program is not on PATH.")
     assert "helm upgrade --install tool tool --version 1.2.3" in view.stage("chart").message

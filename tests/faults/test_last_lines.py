@@ -12,21 +12,10 @@ from actions.run.site import Site
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.small import BLUEPRINT
-from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
+from tests.faults.small import LOGGED, WORK, a_run
+from tests.support.smallrun import carry_out, torn_down
 
 SANDBOX_SPEED = 20.0
-
-STAGE = """
-  - id: work
-    kind: job
-    title: Work
-    needs: [objects]
-    expect: 1s..5s
-    manifests: [work.yaml]
-    target: {api_version: batch/v1, kind: Job, name: NAME}
-    watch: {logs: {pods: batch.kubernetes.io/job-name=NAME}}
-"""
 
 JOB = """
 apiVersion: batch/v1
@@ -41,11 +30,7 @@ spec:
 
 
 async def test_a_runner_that_finds_its_stage_done_still_keeps_the_log(tmp_path: Path, sandbox: RunningSandbox) -> None:
-    name = own_name(tmp_path)
-    objects = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
-    files = {"blueprint.yaml": BLUEPRINT + STAGE, "objects.yaml": objects, "work.yaml": JOB}
-    named = {path: text.replace("NAME", name) for path, text in files.items()}
-    folder = a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig)
+    folder = a_run(tmp_path, sandbox, WORK + LOGGED, job=JOB)
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
 
     shutil.rmtree(logs_path(folder, "work"))  # as if its runner had died with the first line

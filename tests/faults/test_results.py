@@ -16,20 +16,13 @@ from actions.run.results import list_results
 from actions.run.resultsreport import results_json, results_table
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.small import BLUEPRINT
-from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
+from tests.faults.small import BLUEPRINT, WORK, a_run
+from tests.support.smallrun import carry_out, torn_down
 
 CLOCK = SystemClock()
 SANDBOX_SPEED = 20.0
 
-STAGES = """
-  - id: work
-    kind: job
-    title: Work
-    needs: [objects]
-    expect: 1s..5s
-    manifests: [work.yaml]
-    target: {api_version: batch/v1, kind: Job, name: NAME}
+LOOK = """
   - id: look
     kind: check
     title: Look
@@ -78,21 +71,15 @@ spec:
 """
 
 
-def a_run(tmp_path: Path, sandbox: RunningSandbox, *, results: str) -> Path:
-    name = own_name(tmp_path)
-    files = {
-        "blueprint.yaml": BLUEPRINT.replace("stages:", f"{results}\nstages:") + STAGES,
-        "objects.yaml": VOLUME,
-        "work.yaml": JOB,
-    }
-    named = {path: text.replace("NAME", name) for path, text in files.items()}
-    return a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig)
+def a_run_with(results: str, tmp_path: Path, sandbox: RunningSandbox) -> Path:
+    blueprint = BLUEPRINT.replace("stages:", f"{results}\nstages:")
+    return a_run(tmp_path, sandbox, WORK + LOOK, job=JOB, objects=VOLUME, blueprint=blueprint)
 
 
 async def test_results_are_counted_listed_and_exported(
     tmp_path: Path, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    folder = a_run(tmp_path, sandbox, results="results: {claim: NAME, mount: /data, folder: /data/out}")
+    folder = a_run_with("results: {claim: NAME, mount: /data, folder: /data/out}", tmp_path, sandbox)
     view = await carry_out(folder)
     assert view.state is RunState.SUCCEEDED, view.stage("look").message
     found = {finding.subject: (finding.result, finding.detail) for finding in view.stage("look").findings}
@@ -147,7 +134,7 @@ async def one_copy_goes_on_and_is_taken_up(folder: Path) -> None:
 
 
 async def test_a_blueprint_without_results_says_so(tmp_path: Path, sandbox: RunningSandbox) -> None:
-    folder = a_run(tmp_path, sandbox, results="")
+    folder = a_run_with("", tmp_path, sandbox)
     with pytest.raises(MissingError, match="does not say where its results lie"):
         await list_results(folder, CLOCK)
 

@@ -14,26 +14,16 @@ from actions.run.journal import Journal
 from actions.run.records import Output, WishKind
 from actions.run.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.small import BLUEPRINT
+from tests.faults.small import LOGGED, WORK, a_run
 from tests.faults.somebody import Somebody
 from tests.support.polling import until
-from tests.support.smallrun import a_small_run, carry_out, own_name, torn_down
+from tests.support.smallrun import carry_out, own_name, torn_down
 
 CLOCK = SystemClock()
 
 SANDBOX_SPEED = 100.0
 
-JOB_STAGE = """
-  - id: work
-    kind: job
-    title: Work
-    needs: [objects]
-    expect: 1s..5s
-    manifests: [work.yaml]
-    target: {api_version: batch/v1, kind: Job, name: NAME}
-    gone_is_success: true
-    watch: {logs: {pods: batch.kubernetes.io/job-name=NAME}}
-"""
+JOB_STAGE = WORK + "    gone_is_success: true\n" + LOGGED
 
 JOB = """
 apiVersion: batch/v1
@@ -65,16 +55,6 @@ spec:
 """
 
 
-def a_run(tmp_path: Path, sandbox: RunningSandbox, objects: str, job: str = "") -> Path:
-    """A run of a small blueprint, optionally with a job stage whose Job is called after the folder."""
-    files = {"blueprint.yaml": BLUEPRINT, "objects.yaml": objects}
-    if job:
-        name = own_name(tmp_path)
-        files["blueprint.yaml"] += JOB_STAGE.replace("NAME", name)
-        files["work.yaml"] = job.replace("NAME", name)
-    return a_small_run(tmp_path, files, kubeconfig=sandbox.kubeconfig)
-
-
 def config_map(name: str, namespace: str = "default") -> str:
     return f"apiVersion: v1\nkind: ConfigMap\nmetadata: {{name: {name}, namespace: {namespace}}}\ndata: {{from: run}}\n"
 
@@ -92,7 +72,7 @@ async def test_what_was_there_before_is_used_as_it_is_and_never_deleted(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     await somebody.put(someones("was-there"))
-    folder = a_run(tmp_path, sandbox, config_map("was-there") + "---\n" + config_map("is-ours"))
+    folder = a_run(tmp_path, sandbox, objects=config_map("was-there") + "---\n" + config_map("is-ours"))
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
     view = await torn_down(folder)
     left = await somebody.get(ObjectRef("v1", "ConfigMap", "default", "was-there"))
@@ -107,7 +87,7 @@ async def test_what_was_there_before_is_used_as_it_is_and_never_deleted(
 async def test_a_namespace_that_others_use_is_kept_until_they_have_left(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
-    folder = a_run(tmp_path, sandbox, "apiVersion: v1\nkind: Namespace\nmetadata: {name: shared-by-tests}\n")
+    folder = a_run(tmp_path, sandbox, objects="apiVersion: v1\nkind: Namespace\nmetadata: {name: shared-by-tests}\n")
     await carry_out(folder)
     await somebody.put(someones("precious", "shared-by-tests"))
     view = await torn_down(folder)
@@ -122,7 +102,7 @@ async def test_a_namespace_that_others_use_is_kept_until_they_have_left(
 async def test_a_definition_with_instances_of_others_is_kept(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
-    folder = a_run(tmp_path, sandbox, DEFINITION)
+    folder = a_run(tmp_path, sandbox, objects=DEFINITION)
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
     toy = ObjectRef("tests.eksml.dev/v1", "Toy", "default", "theirs")
     await somebody.put(
@@ -137,7 +117,7 @@ async def test_a_definition_with_instances_of_others_is_kept(
 
 
 async def test_a_changed_cluster_stops_the_run(tmp_path: Path, sandbox: RunningSandbox) -> None:
-    folder = a_run(tmp_path, sandbox, config_map("never-made"))
+    folder = a_run(tmp_path, sandbox, objects=config_map("never-made"))
     await carry_out(folder)
     journal = Journal(journal_path(folder), CLOCK)
     journal.append(Output({"cluster_uid": "of-another-cluster"}), stage="access")
@@ -151,7 +131,7 @@ async def test_somebody_elses_job_of_the_same_name_is_refused_and_left_alone(
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     job = JOB.replace("TTL", "600").replace("COMMAND", "sleep 1")
-    folder = a_run(tmp_path, sandbox, config_map("beside-a-job"), job)
+    folder = a_run(tmp_path, sandbox, JOB_STAGE, objects=config_map("beside-a-job"), job=job)
     name = own_name(tmp_path)
     theirs = ObjectRef("batch/v1", "Job", "default", name)
     container = {"name": "main", "image": "example.com/theirs"}
@@ -167,9 +147,8 @@ async def test_somebody_elses_job_of_the_same_name_is_refused_and_left_alone(
 async def test_a_failed_job_says_which_pod_and_how_and_a_retry_begins_it_again(
     tmp_path: Path, sandbox: RunningSandbox
 ) -> None:
-    folder = a_run(
-        tmp_path, sandbox, config_map("of-a-failure"), JOB.replace("TTL", "600").replace("COMMAND", "exit 3")
-    )
+    job = JOB.replace("TTL", "600").replace("COMMAND", "exit 3")
+    folder = a_run(tmp_path, sandbox, JOB_STAGE, objects=config_map("of-a-failure"), job=job)
     view = await carry_out(folder)
     assert view.stage("work").state is StageState.FAILED
     assert "ended with 3" in view.stage("work").message
@@ -184,7 +163,7 @@ async def test_a_job_that_removed_itself_while_no_runner_watched_is_not_begun_ag
     tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody
 ) -> None:
     job = JOB.replace("TTL", "1").replace("COMMAND", "echo begun; sleep 2; echo done")
-    folder = a_run(tmp_path, sandbox, config_map("of-a-short-life"), job)
+    folder = a_run(tmp_path, sandbox, JOB_STAGE, objects=config_map("of-a-short-life"), job=job)
     runner = asyncio.create_task(carry_out(folder))
 
     async def is_made() -> bool:
