@@ -1,19 +1,15 @@
-"""One HTTP/1.1 response out of bytes that are cut anywhere.
-
-Source: RFC 9112, sections 4 to 7.
-"""
+"""One HTTP/1.1 response out of bytes that are cut anywhere, by llhttp."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from httptools import HttpParserError, HttpResponseParser
+
 from actions.base.errors import FormatError
 
-_LINE_END = b"\r\n"
-_HEAD_END = b"\r\n\r\n"
 _LONGEST_HEAD = 1 << 16
-_LONGEST_SIZE_LINE = 1 << 12
 _INFORMATIONAL = range(100, 200)
 
 
@@ -38,18 +34,16 @@ class HttpResponse:
 
     def __init__(self) -> None:
         self.head: ResponseHead | None = None
-        self._start = b""
-        self._body: _Chunks | _Measured | _UntilEnd | None = None
-
-    @property
-    def is_complete(self) -> bool:
-        """Whether the body has come whole; one of unknown length never has."""
-        return self._body is not None and self._body.is_complete
+        self.is_complete = False
+        self._parser = HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._head_bytes = 0
+        self._body: list[bytes] = []
 
     @property
     def may_end(self) -> bool:
-        """Whether the connection may end here without a loss."""
-        return self._body is not None and self._body.may_end
+        """Whether the connection may end here without a loss: a body of unknown length lasts as long as it does."""
+        return self.is_complete or (self.head is not None and not _has_length(self.head))
 
     def feed(self, data: bytes) -> bytes:
         """Take what arrived.
@@ -60,109 +54,37 @@ class HttpResponse:
         Raises:
             FormatError: It is no HTTP.
         """
-        if self._body is not None:
-            return self._body.feed(data)
-        self._start += data
-        while (end := self._start.find(_HEAD_END)) >= 0:
-            head, self._start = _read_head(self._start[:end]), self._start[end + len(_HEAD_END) :]
-            if head.status not in _INFORMATIONAL:
-                self.head, self._body = head, _body_of(head)
-                return self._body.feed(self._start)
-        if len(self._start) > _LONGEST_HEAD:
-            raise FormatError("The answer's head does not end.")
-        return b""
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            raise FormatError(f"What answers does not speak HTTP: {error}.") from error
+        if self.head is None:
+            self._head_bytes += len(data)
+            if self._head_bytes > _LONGEST_HEAD:
+                raise FormatError("The answer's head does not end.")
+        body = b"".join(self._body) if len(self._body) != 1 else self._body[0]
+        self._body.clear()
+        return body
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser, for trailers too."""
+        self._headers[name.decode("latin-1").title()] = value.decode("latin-1").strip()
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser, for informational answers too, which come before the one that was asked for."""
+        status = self._parser.get_status_code()
+        if status not in _INFORMATIONAL:
+            self.head = ResponseHead(status, self._headers)
+        self._headers = {}
+
+    def on_body(self, body: bytes) -> None:
+        """Called by the parser for each chunk that has come, or its part."""
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        self.is_complete = self.head is not None
 
 
-class _UntilEnd:
-    """A body that lasts as long as the connection."""
-
-    is_complete = False
-    may_end = True
-
-    def feed(self, data: bytes) -> bytes:
-        return data
-
-
-class _Measured:
-    """A body of known length."""
-
-    def __init__(self, length: int) -> None:
-        self._left = length
-
-    @property
-    def is_complete(self) -> bool:
-        return not self._left
-
-    @property
-    def may_end(self) -> bool:
-        return self.is_complete
-
-    def feed(self, data: bytes) -> bytes:
-        part = data[: self._left]
-        self._left -= len(part)
-        return part
-
-
-class _Chunks:
-    """A body in chunks, each behind its size; an empty one ends it. What comes behind that is not looked at."""
-
-    def __init__(self) -> None:
-        self.is_complete = False
-        self._rest = b""
-        """The beginning of a size line."""
-        self._left = 0
-        """What is missing of the current chunk."""
-        self._gap = 0
-        """Length of the line end between a chunk and the next size."""
-
-    @property
-    def may_end(self) -> bool:
-        return self.is_complete
-
-    def feed(self, data: bytes) -> bytes:
-        data = self._rest + data if self._rest else data
-        parts = [data[: self._left]]
-        at = len(parts[0])
-        self._left -= at
-        while not self._left and (line_end := data.find(_LINE_END, at + self._gap)) >= 0:
-            size = _size_in(data[at + self._gap : line_end])
-            if not size:
-                self.is_complete = True
-                break
-            begin = line_end + len(_LINE_END)
-            at = begin + size
-            parts.append(data[begin:at])
-            self._gap = len(_LINE_END)
-            self._left = max(0, at - len(data))
-        self._rest = data[at:]
-        if len(self._rest) > _LONGEST_SIZE_LINE and not self.is_complete:
-            raise FormatError("A chunk of the answer has no size.")
-        return b"".join(parts)
-
-
-def _read_head(data: bytes) -> ResponseHead:
-    first, *lines = data.decode("latin-1").split("\r\n")
-    version, _, rest = first.partition(" ")
-    status = rest[:3]
-    if not version.startswith("HTTP/1.") or not status.isdecimal():
-        raise FormatError("What answers does not speak HTTP.")
-    fields = (line.partition(":") for line in lines)
-    return ResponseHead(int(status), {name.strip().title(): value.strip() for name, _, value in fields})
-
-
-def _body_of(head: ResponseHead) -> _Chunks | _Measured | _UntilEnd:
-    if head.headers.get("Transfer-Encoding", "").lower() == "chunked":
-        return _Chunks()
-    length = head.headers.get("Content-Length", "")
-    return _Measured(int(length)) if length.isdecimal() else _UntilEnd()
-
-
-def _size_in(line: bytes) -> int:
-    """The size that begins a chunk; extensions behind it are not looked at."""
-    try:
-        size = int(line.partition(b";")[0], 16)
-    except ValueError:
-        size = -1
-    if size < 0:
-        raise FormatError("A chunk of the answer has no size.")
-    return size
+def _has_length(head: ResponseHead) -> bool:
+    return "Content-Length" in head.headers or head.headers.get("Transfer-Encoding", "").lower() == "chunked"
