@@ -87,6 +87,7 @@ _REFUSALS = (
             r"InsufficientHostCapacity",
             r"do not have sufficient [\w.-]+ capacity",
             r"no Spot capacity available",
+            r"insufficient capacity, all requested instance types were unavailable",
             r"capacity-not-available",
         ),
         "AWS has no capacity for this request right now",

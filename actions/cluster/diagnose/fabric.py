@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from actions.cluster.diagnose.case import Case
 from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.resources import EFA
-from actions.cluster.diagnose.signs import Hit, Sign, finding_of, hits, logged, of_pod, pattern, read_signs
+from actions.cluster.diagnose.signs import Hit, Sign, finding_of, hits, logged, of_pod, pattern, read_signs, still_said
 from actions.cluster.diagnose.vocabulary import Code
 
 _SIGNS = (
@@ -32,7 +32,8 @@ _SIGNS = (
             r"(?:EFA|efa|OFI|libfabric)[^\n]{0,120}(?:nable|ailed|annot|ould not)(?: to)? reg(?:ister)? "
             r"(?:MR|mr|memory)",
             r"fi_mr_reg\w*(?:\(\))? failed",
-            r"ibv_reg_mr[^\n]{0,80}(?:fail|Cannot allocate memory)",
+            r"(?:ibv_reg_mr|fi_mr_reg)[^\n]{0,200}(?:fail|Cannot allocate memory)",
+            r"(?:NET/OFI|[Ll]ibfabric)[^\n]{0,120}\b(?:RC: -12\b|\(-12\)|Cannot allocate memory)",
             r"(?:RLIMIT_MEMLOCK|max locked memory|ulimit -l|memlock)[^\n]{0,120}"
             r"(?:too (?:low|small)|limit|increase|unlimited)",
             r"(?:too (?:low|small)|insufficient|limit)[^\n]{0,80}(?:RLIMIT_MEMLOCK|locked memory|memlock)",
@@ -135,7 +136,7 @@ _STRAGGLERS = 4
 
 
 def _rendezvous(case: Case) -> Iterator[Finding]:
-    found = list(hits(logged(case), _RENDEZVOUS))
+    found = list(hits(still_said(case), _RENDEZVOUS))
     if not found:
         return
     running = sum(pod.phase in ("Running", "Succeeded") for pod in case.pods)

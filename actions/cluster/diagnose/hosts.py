@@ -94,6 +94,8 @@ def _lost_by_event(case: Case) -> Iterator[Finding]:
         for event in case.events
         if event.name not in known and (event.reason in _LOST_REASONS or _LOST_TEXT.search(event.message))
     ]
+    if known and case.pods and all(pod.is_fine for pod in case.pods):
+        return
     if not lost:
         lost_pods = [pod for pod in case.pods if pod.reason == "NodeLost"]
         if lost_pods:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.case import Case, Container, Pod
 from actions.cluster.diagnose.finding import Finding, field_quote, finding
-from actions.cluster.diagnose.signs import Hit, Sign, hits, logged, of_pod, pattern, read_signs, spoken
+from actions.cluster.diagnose.signs import Hit, Sign, hits, logged, of_pod, pattern, read_signs, spoken, still_said
 from actions.cluster.diagnose.vocabulary import Code
 
 _GPU_AMOUNTS = (
@@ -70,7 +70,7 @@ _AT_THE_START = Sign(
 
 def find(case: Case) -> Iterator[Finding]:
     """Whatever ran out of memory."""
-    yield from read_signs(logged(case), _SIGNS)
+    yield from read_signs(still_said(case), _SIGNS)
     yield from read_signs(spoken(case), (_AT_THE_START,))
     for pod in case.pods:
         yield from _container_kills(pod)

@@ -71,6 +71,21 @@ def logged(case: Case) -> Iterator[tuple[str, str]]:
     return ((log.text, log.pod) for log in case.logs)
 
 
+_STEP = re.compile(r"[Ll]oss['\"]?[ :=]{1,4}\d")
+"""In a line of training: quick, and good enough to tell that a program has gone on."""
+
+
+def still_said(case: Case) -> Iterator[tuple[str, str]]:
+    """What containers printed, without what did not stop them: a pod that is fine has trained on after it."""
+    for log in case.logs:
+        theirs = [pod for pod in case.pods if log.pod in ("", pod.name)]
+        if len(theirs) != 1 or not theirs[0].is_fine:
+            yield log.text, log.pod
+        elif theirs[0].phase != "Succeeded":
+            steps = list(_STEP.finditer(log.text))
+            yield log.text[steps[-1].end() if steps else 0 :], log.pod
+
+
 def hits(texts: Iterable[tuple[str, str]], expression: re.Pattern[str]) -> Iterator[Hit]:
     """Every line in which the expression is found, the first occurrence of a line only."""
     offset = found = 0

@@ -31,3 +31,11 @@ def test_a_node_that_stays_unready_is_told() -> None:
     document = HEALTHY["young node"]
     document = json.loads(json.dumps(document).replace("2026-01-01T11:59:00Z", "2026-01-01T10:00:00Z"))
     assert [one.code.value for one in why(document)] == ["NODE_LOST"]
+
+
+def test_a_program_that_ended_there_or_says_no_more_is_told() -> None:
+    document = HEALTHY["c10d retry"]
+    last = {**document, "logs": str(document["logs"]).splitlines()[0]}
+    assert [one.code.value for one in why(last)] == ["RENDEZVOUS"]
+    failed = json.loads(json.dumps(HEALTHY["oom retry"]).replace('"Succeeded"', '"Failed"').replace(": 0,", ": 1,"))
+    assert "GPU_OOM" in [one.code.value for one in why(failed)]
