@@ -47,9 +47,9 @@ keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 bench: $(STAMP)  ## the whole program in numbers, as JSON; ARGS="--kubeconfig FILE --nodes N" for a real cluster
 	@$(BIN)/python -m tests.bench $(ARGS)
 
-realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on one; needs go
+realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on one; needs go; ONLY="and not llama2" for some
 	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realcluster.harness run \
-		$(BIN)/python -m pytest tests/flow tests/realcluster -k real; \
+		$(BIN)/python -m pytest tests/flow tests/realcluster -k "real $(ONLY)"; \
 	else echo "realcluster: skipped, go is not on PATH"; fi
 
 clean:  ## remove what make made
