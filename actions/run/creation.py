@@ -104,4 +104,6 @@ def _copy_folder(source: Path, target: Path) -> None:
         try:
             write_private(copy, path.read_bytes())
         except OSError as error:
-            raise ConfigError(f"{path} cannot be copied: {error.strerror}.") from error
+            raise ConfigError(
+                f"{copy} cannot be written: {error.strerror}.", hint="Free some space there, or check its rights."
+            ) from error

@@ -6,6 +6,9 @@ import enum
 from dataclasses import dataclass
 
 
+_LONG_SECONDS = 120
+
+
 class FeedState(enum.StrEnum):
     """What the operator can expect of a source."""
 
@@ -46,5 +49,12 @@ class FeedHealth:
                 return f"{self.state}: {self.detail}" if self.detail else self.state.value
             case FeedState.WAITING | FeedState.REFUSED:
                 word = "stale" if self.state is FeedState.WAITING else "refused"
-                age = max(0, round(now - self.since))
-                return f"{word} {age} s: {self.detail}" if self.detail else f"{word} {age} s"
+                since = f"{word} {_age(max(0, round(now - self.since)))}"
+                return f"{since}: {self.detail}" if self.detail else since
+
+
+def _age(seconds: int) -> str:
+    """As much of it as an operator wants to know: `42 s`, `12 min`, `7 h`."""
+    if seconds < _LONG_SECONDS:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 60 * _LONG_SECONDS else f"{seconds // 3600} h"

@@ -15,7 +15,11 @@ from actions.base.errors import RefusedError
 from tui.keys import Context
 from tui.live.desk import Desk
 from tui.live.health import FeedHealth, FeedState
+from tui.present.cells import fit_ends, text_of, width_of
 from tui.present.subject import Subject
+
+_BORDER_ENDS = 6
+"""Columns of a border that its texts leave free."""
 
 
 class Pane(Widget):
@@ -104,6 +108,9 @@ class Pane(Widget):
     def show_health(self, health: FeedHealth) -> None:
         """Tell at the border how the source is doing; what is not live is dimmed and says so in words."""
         label = health.label(self.desk.clock.monotonic())
+        room = self.size.width - _BORDER_ENDS
+        if width_of(label) > room > 0:
+            label = text_of(fit_ends(label, room))  # what to do about it stands at the end
         if label != self._health_label:
             self._health_label = label
             self.border_subtitle = Content(label)  # setting it repaints the whole pane

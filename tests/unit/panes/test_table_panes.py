@@ -129,7 +129,9 @@ async def test_why_there_is_nothing_is_said_in_full_where_the_rows_would_be() ->
 
     async with app.run_test(size=(60, 12)) as pilot:
         app.pane.pull()
-        await wait_for(pilot, lambda: "VPN and the address." in screen_text(app), "the whole sentence")
+        await wait_for(pilot, lambda: "cannot be reached: timed " in screen_text(app), "the whole sentence")
+        app.pane.pull()
+        await wait_for(pilot, lambda: "VPN and the address. ─╯" in screen_text(app), "its end at the border")
 
 
 async def test_a_filter_that_matches_nothing_says_so() -> None:
