@@ -23,13 +23,13 @@ from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
 from actions.run.handler import Performed, StageHandler, StageJournal
 from actions.run.stages.check import CheckHandler
-from actions.run.stages.helm import HelmHandler, release_leftovers
+from actions.run.stages.helm import HelmHandler
 from actions.run.stages.image import ImageHandler
 from actions.run.stages.job import JobHandler
 from actions.run.stages.kubeconfig import KubeconfigHandler
 from actions.run.stages.manifests import ManifestsHandler
 from actions.run.stages.network import NetworkHandler
-from actions.run.stages.terraform import TerraformHandler, state_of
+from actions.run.stages.terraform import TerraformHandler
 from actions.run.view import OwnedObject, RunView, StageView
 from actions.run.watcher import watching
 from actions.run.work import StageWork
@@ -112,7 +112,7 @@ class Site:
                 lines = await self._terraform_lines(view, stage)
                 (retained if stage.id in kept else leftovers).extend(lines)
             elif stage.kind == "helm" and stage.attempt:
-                leftovers.extend(await release_leftovers(self.work(view, stage, _Silent())))
+                leftovers.extend(await HelmHandler(self.work(view, stage, _Silent())).leftovers())
         is_gone = self._is_own_cluster(view) and not leftovers
         report = await audit_cluster(work, may_be_gone=is_gone)
         account = AuditReport()
@@ -175,7 +175,7 @@ class Site:
 
     async def _terraform_lines(self, view: RunView, stage: StageView) -> list[str]:
         try:
-            addresses = await state_of(self.work(view, stage, _Silent()))
+            addresses = await TerraformHandler(self.work(view, stage, _Silent())).state()
         except ConsoleError as error:
             return [f"The Terraform state of {stage.id} could not be read: {error.message}"]
         return [f"Terraform {stage.id}: {address}" for address in addresses]

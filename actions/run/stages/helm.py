@@ -95,6 +95,18 @@ class HelmHandler:
         await delete_objects(self._work, connection)
         return said
 
+    async def leftovers(self) -> list[str]:
+        """The stage's release, if the run has installed it and it is still there."""
+        owned = self._work.view.owned_by(self._work.stage.id)
+        mine = [item for item in owned if item.kind == KIND and not item.existed]
+        if not mine or not self._work.access.is_possible:
+            return []
+        try:
+            found = await self._found(await self._work.connect())
+        except ConsoleError:
+            return []  # the cluster is gone, or the audit of the cluster says that it cannot be asked
+        return [f"Helm release {mine[0].namespace}/{found.name}: {found.status}"] if found else []
+
     def _releases_made(self) -> bool:
         return any(item.kind == KIND and item.stage == self._work.stage.id for item in self._work.view.owned)
 
@@ -180,19 +192,6 @@ async def find_release(connection: Connection, namespace: str, name: str) -> Rel
     )
     revisions = [_release_of(secret, name) for secret in secrets]
     return max(revisions, key=lambda release: release.revision, default=None)
-
-
-async def release_leftovers(work: StageWork) -> list[str]:
-    """The stage's release, if the run has installed it and it is still there."""
-    handler = HelmHandler(work)
-    mine = [item for item in work.view.owned_by(work.stage.id) if item.kind == KIND and not item.existed]
-    if not mine or not work.access.is_possible:
-        return []
-    try:
-        found = await handler._found(await work.connect())  # noqa: SLF001 - one module
-    except ConsoleError:
-        return []  # the cluster is gone, or the audit of the cluster says that it cannot be asked
-    return [f"Helm release {mine[0].namespace}/{found.name}: {found.status}"] if found else []
 
 
 def _release_of(secret: Mapping[str, Any], name: str) -> Release:

@@ -64,6 +64,16 @@ class TerraformHandler:
                 self._work.journal.note("The approved plan is out of date: planning again.")
         return await self._planned(terraform)
 
+    async def state(self) -> tuple[str, ...]:
+        """Addresses of what is in the stage's state; empty if it never began.
+
+        Raises:
+            ConsoleError: It cannot be read.
+        """
+        if not terraform_path(self._work.folder, self._work.stage.id).is_dir():
+            return ()
+        return await self._open().state_list()
+
     async def undo(self) -> str:
         if not terraform_path(self._work.folder, self._work.stage.id).is_dir():
             return "Nothing was made."
@@ -137,18 +147,6 @@ class TerraformHandler:
             run_id=self._work.view.id,
             outputs=self._work.view.outputs,
         )
-
-
-async def state_of(work: StageWork) -> tuple[str, ...]:
-    """Addresses of what is in the stage's Terraform state; empty if it never began.
-
-    Raises:
-        ConsoleError: The state cannot be read.
-    """
-    if not terraform_path(work.folder, work.stage.id).is_dir():
-        return ()
-    handler = TerraformHandler(work)
-    return await handler._open().state_list()  # noqa: SLF001 - one module
 
 
 class _EventLog:
