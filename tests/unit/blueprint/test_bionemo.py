@@ -6,21 +6,12 @@ from typing import Any
 
 import pytest
 
-from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
-from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
-from actions.blueprint.render import manifests_of
+from tests.unit.blueprint.shipped import object_of
 
 
 def rendered(stage: str, **given: Scalar) -> dict[str, Any]:
-    blueprint = load_blueprint(shipped_blueprints() / "bionemo-esm1nv")
-    (manifest,) = [
-        item
-        for item in manifests_of(blueprint, stage, bind(blueprint, given), run_id="r", outputs={})
-        if item["kind"] in {"Job", "PyTorchJob"}
-    ]
-    return manifest
+    return object_of("bionemo-esm1nv", stage, "Job", "PyTorchJob", given=given, outputs={})
 
 
 def worker(job: dict[str, Any]) -> dict[str, Any]:

@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Any
 
 import pytest
 
 from actions.base.errors import ParameterError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
-from actions.blueprint.render import manifests_of, tfvars_of
+from actions.blueprint.render import tfvars_of
 from actions.blueprint.stages import CheckStage
 from actions.sandbox.workloads.mpirun_request import request_of
+from tests.unit.blueprint.shipped import object_of, shipped
 
 _JOBS = {"efa-info": "efa-info-test", "nccl": "efa-nccl-test"}
 _NETWORK = {"network": {"storage_subnet_id": "subnet-1"}, "provision": {"node_security_group_id": "sg-1"}}
 
 
-@cache
 def blueprint() -> Blueprint:
-    return load_blueprint(shipped_blueprints() / "efa-nccl-tests")
+    return shipped("efa-nccl-tests")
 
 
 def job(stage: str, **given: Scalar) -> dict[str, Any]:
-    objects = manifests_of(blueprint(), stage, bind(blueprint(), given), run_id="r", outputs={})
-    (manifest,) = [item for item in objects if item["kind"] == "MPIJob"]
-    return manifest
+    return object_of("efa-nccl-tests", stage, "MPIJob", given=given, outputs={})
 
 
 def container_of(stage: str, role: str, **given: Scalar) -> dict[str, Any]:

@@ -4,36 +4,30 @@ from __future__ import annotations
 
 import os
 import subprocess
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actions.base.errors import ParameterError
-from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
-from actions.blueprint.render import manifests_of, tfvars_of
+from actions.blueprint.render import tfvars_of
 from actions.blueprint.skipping import skipped_stages
 from actions.blueprint.stages import CheckStage
+from tests.unit.blueprint.shipped import object_of, shipped
 
 _IMAGE = "registry.example/neuronx_nemo@sha256:" + "0" * 64
 _JOBS = {"precompile": "test-mpi-compile", "train": "test-mpi-train"}
 
 
-@cache
 def blueprint() -> Blueprint:
-    return load_blueprint(shipped_blueprints() / "llama2-trn1-mpi")
+    return shipped("llama2-trn1-mpi")
 
 
 def rendered(stage: str, kind: str, **given: Scalar) -> dict[str, Any]:
-    binding = bind(blueprint(), given)
-    objects = manifests_of(blueprint(), stage, binding, run_id="r", outputs={"image": {"image": _IMAGE}})
-    (manifest,) = [item for item in objects if item["kind"] == kind]
-    return manifest
+    return object_of("llama2-trn1-mpi", stage, kind, given=given, outputs={"image": {"image": _IMAGE}})
 
 
 def container_of(stage: str, role: str, **given: Scalar) -> dict[str, Any]:

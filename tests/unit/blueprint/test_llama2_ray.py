@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any
 
 import pytest
 import yaml
 
 from actions.base.errors import ParameterError
-from actions.base.files import asset, shipped_blueprints
-from actions.blueprint.load import load_blueprint
+from actions.base.files import asset
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
-from actions.blueprint.render import manifests_of
 from actions.blueprint.skipping import skipped_stages
 from actions.blueprint.stages import JobStage, ManifestsStage, TerraformStage
+from tests.unit.blueprint.shipped import object_of, shipped
 
 _IMAGE = "registry.example/kuberay_trn1@sha256:" + "0" * 64
 _REPORTED = {
@@ -26,16 +24,12 @@ _REPORTED = {
 _RAY_JOBS = ("data", "precompile", "train")
 
 
-@cache
 def blueprint() -> Blueprint:
-    return load_blueprint(shipped_blueprints() / "llama2-trn1-ray")
+    return shipped("llama2-trn1-ray")
 
 
 def rendered(stage: str, kind: str, **given: Scalar) -> dict[str, Any]:
-    binding = bind(blueprint(), given)
-    objects = manifests_of(blueprint(), stage, binding, run_id="r", outputs=_REPORTED)
-    (manifest,) = [item for item in objects if item["kind"] == kind]
-    return manifest
+    return object_of("llama2-trn1-ray", stage, kind, given=given, outputs=_REPORTED)
 
 
 def words(stage: str, **given: Scalar) -> list[str]:

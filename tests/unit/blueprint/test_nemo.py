@@ -6,32 +6,27 @@ import os
 import shutil
 import subprocess
 import sys
-from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from actions.base.errors import ParameterError
-from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import manifests_of, tfvars_of
+from tests.unit.blueprint.shipped import object_of, shipped
 
 _IMAGE = {"image": {"image": "registry.example/nemo-aws@sha256:" + "0" * 64}}
 
 
-@cache
 def blueprint() -> Blueprint:
-    return load_blueprint(shipped_blueprints() / "nemo-gpt3-5b")
+    return shipped("nemo-gpt3-5b")
 
 
 def rendered(stage: str, kind: str, **given: Scalar) -> dict[str, Any]:
-    objects = manifests_of(blueprint(), stage, bind(blueprint(), given), run_id="r", outputs=_IMAGE)
-    (manifest,) = [item for item in objects if item["kind"] == kind]
-    return manifest
+    return object_of("nemo-gpt3-5b", stage, kind, given=given, outputs=_IMAGE)
 
 
 def worker(**given: Scalar) -> dict[str, Any]:
