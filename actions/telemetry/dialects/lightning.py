@@ -50,8 +50,9 @@ _EXTRAS = {
     "iteration_time": "step_time_s",
 }
 _RATES = {"it/s": "iters_per_second", "s/it": "seconds_per_iter"}
-_REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])")
-"""Where a bar was drawn again on the same line: a copy that has lost its `\\r`."""
+_REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])|(?<=, )(?=Epoch \d{1,9}: {1,4}\d{1,3}%\|)")
+"""Where a bar was drawn again on the same line: a copy that has lost its `\\r`, the bar cut at the screen's width or
+not."""
 _EPOCH = re.compile(r"\b[Ee]poch[ :]{1,3}(\d{1,9})(?:/\d{1,9})?\W{0,4}$")
 
 
@@ -71,7 +72,8 @@ class LightningBars:
     def read(self, record: Record) -> list[Finding] | None:
         if "[" not in record.text:
             return None
-        redraws = _REDRAWN.split(record.text) if "]Epoch " in record.text else [record.text]
+        is_glued = "]Epoch " in record.text or ", Epoch " in record.text
+        redraws = _REDRAWN.split(record.text) if is_glued else [record.text]
         bars = [bar for bar in map(bar_of, redraws) if bar is not None]
         if not any(bar.metrics for bar in bars):
             return None

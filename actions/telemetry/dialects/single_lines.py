@@ -147,6 +147,13 @@ FORMS = (
         "loss",
     ),
     LineForm(
+        "lm_loss: ",
+        re.compile(rf"\biteration: (?P<step>\d{{1,12}}) / \d{{1,12}} \|.{{0,600}}?\blm_loss: (?P<loss>{_N})(?=\s|$)"),
+        "lm_loss",
+        re.compile(rf"\| (lr|grad_norm): ({_N})(?=\s|$)"),
+        {"lr": "lr", "grad_norm": "grad_norm"},
+    ),
+    LineForm(
         "alidation loss at ",
         re.compile(rf"\b[Vv]alidation loss at (?:step|iter(?:ation)?) (?P<step>\d{{1,12}}): (?P<loss>{_N})(?=[\s,]|$)"),
         "validation loss",

@@ -133,6 +133,19 @@ FORMS: dict[str, tuple[str, list[Loss]]] = {
         [("train_loss", 100, "1.1", None), ("val_loss", 200, "0.9", None)],
     ),
     "paddle": ("loss: 1.2, learning_rate: 3e-05, global_step: 10, epoch: 0.01", [("train_loss", 10, "1.2", 0.01)]),
+    "bars cut at the screen's width that have lost their returns": (
+        "global_step=563.0, throughput=19.00, Epoch 0:   3%|▎   | 565/20101 [2:12:19<76:15:08, 14.05s/it, loss=nan, "
+        "v_num=, val_loss_step=11.30, reduced_train_loss=3.910, global_step=564.0, consumed_samples=1.45e+5, "
+        "throughput=19.00, Epoch 0:   3%|▎   | 566/20101 [2:12:32<76:14:33, 14.05s/it, loss=nan, v_num=, "
+        "val_loss_step=11.30, reduced_train_loss=4.000, global_step=565.0, consumed_samples=1.45e+5, "
+        "throughput=19.00,",
+        [("train_loss", 564, "3.910", 0), ("train_loss", 565, "4.000", 0)],
+    ),
+    "nanotron": (
+        "10/17/2025 16:31:56 [INFO|DP=0|PP=0|TP=0]: iteration: 3271 / 3789 | consumed_tokens: 85.8G | "
+        "tokens_per_sec: 22.8K | global_batch_size: 64 | lm_loss: 2.38 | lr: 1e-05 | grad_norm: 1.25",
+        [("train_loss", 3271, "2.38", None)],
+    ),
     "llama-factory": (
         '{"current_steps": 10, "total_steps": 1000, "loss": 1.2031, "lr": 1e-05, "epoch": 0.03}',
         [("train_loss", 10, "1.2031", 0.03)],
