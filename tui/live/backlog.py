@@ -10,7 +10,7 @@ from actions.cluster.logrecords import stamp_in, tag_in
 from actions.run.spoolreader import SpoolReader
 from tui.live.time_order import TimeOrder
 
-_SCAN_BYTES = 512 * 1024
+_SCAN_BYTES = 256 * 1024
 _RUN_LINES = 256
 _RUNS = 32
 

@@ -52,6 +52,8 @@ class JobFeed:
         self._cluster = cluster
         self._clock = clock
         self._changed = changed
+        self.has_more = True
+        """Whether more lines can be taken at once."""
         self._order = TimeOrder(MOST_LINES)
         self._arrived_at = 0.0
         self._names = SourceNames()
@@ -70,14 +72,15 @@ class JobFeed:
         return self._watch.members if self._watch is not None else ()
 
     @property
-    def has_more(self) -> bool:
-        """Whether lines wait."""
+    def holds_back(self) -> bool:
+        """Whether the newest lines wait for what is older."""
         return len(self._order) > 0
 
     def take(self, limit: int) -> list[bytes]:
         """The next lines whose turn it is."""
         is_quiet = self._clock.monotonic() - self._arrived_at >= QUIET_SECONDS
         taken = self._order.take(limit, is_quiet=is_quiet)
+        self.has_more = len(taken) == limit
         if taken and self._order.dropped:
             said = f"{self._order.dropped:,} lines before this one were not kept"
             self._order.dropped = 0

@@ -55,6 +55,11 @@ class LogFeed(Protocol):
         """Whether it is worth asking again at once."""
         ...
 
+    @property
+    def holds_back(self) -> bool:
+        """Whether it has lines whose turn has not come yet: it is worth asking again after a while."""
+        ...
+
     def take(self, limit: int) -> list[bytes]:
         """About `limit` lines that were not taken before, as records of `actions.cluster.logrecords`."""
         ...
@@ -93,6 +98,11 @@ class PodLogFeed:
     def has_more(self) -> bool:
         """Whether lines wait."""
         return bool(self._lines)
+
+    @property
+    def holds_back(self) -> bool:
+        """Never: the lines of a pod come as they are read."""
+        return False
 
     def take(self, limit: int) -> list[bytes]:
         """The oldest lines that wait."""

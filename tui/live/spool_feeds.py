@@ -15,7 +15,6 @@ if TYPE_CHECKING:
     from tui.live.backlog import Backlog
 
 CHUNK_BYTES = 256 * 1024
-LOG_CHUNK_BYTES = 1024 * 1024
 """Read at once: some milliseconds of the loop."""
 _AT_WORK = (StageState.RUNNING, StageState.UNKNOWN)
 
@@ -66,13 +65,17 @@ class SpoolLogFeed:
         return self._take_live(limit)
 
     def _take_live(self, limit: int) -> list[bytes]:
-        records, offset = self._reader.records(self._offset, limit_bytes=LOG_CHUNK_BYTES)
-        is_end = offset - self._offset < LOG_CHUNK_BYTES // 2
-        self._offset = offset
+        records, offset = self._reader.records(self._offset, limit_bytes=CHUNK_BYTES)
+        was, self._offset = self._offset, offset
         self._order.put(records)
         taken = self._order.take(limit, is_quiet=not records)
-        self.has_more = len(self._order) > 0 or not is_end
+        self.has_more = len(taken) == limit or offset - was >= CHUNK_BYTES // 2
         return taken
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the newest lines wait for what is older."""
+        return len(self._order) > 0
 
     def source_of(self, number: int) -> str:
         """The pod."""

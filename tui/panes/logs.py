@@ -5,15 +5,18 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.timer import Timer
 
 from actions.base.errors import MissingError
 from actions.fleet.facts import PodFacts
 from tui.keys import Context
 from tui.live.desk import WATCH, Desk
 from tui.live.health import FeedHealth, FeedState
+from tui.live.intake import PAUSE_SECONDS, LogIntake
 from tui.live.job_feed import JobFeed
 from tui.live.log_feeds import LogFeed, PodLogFeed
 from tui.live.spool_feeds import SpoolLogFeed, watched_stage
+from tui.live.ticker import PAINT_INTERVAL_SECONDS
 from tui.panes.bindings import bindings_of
 from tui.panes.pane import Pane
 from tui.present.subject import Subject, parse_subject
@@ -21,7 +24,8 @@ from tui.widgets.log_buffer import LogBuffer
 from tui.widgets.log_view import LogView
 
 _WORK = "log"
-_LINES_PER_PULL = 5_000
+_SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS
+"""A pane that was not pulled for so long is not seen."""
 
 
 class LogsPane(Pane):
@@ -37,6 +41,9 @@ class LogsPane(Pane):
         super().__init__(desk)
         self._view = LogView(LogBuffer())
         self._feed: LogFeed | None = None
+        self._intake: LogIntake | None = None
+        self._next_slice: Timer | None = None
+        self._pulled_at = 0.0
         self._pod: PodFacts | None = None
         self._goes_along = True
 
@@ -49,13 +56,21 @@ class LogsPane(Pane):
         if self._goes_along:
             self._go_along()
         self.show_health(self._health())
-        feed = self._feed
-        if feed is None:
-            return
-        self._view.buffer.extend_records(feed.take(_LINES_PER_PULL), feed.source_of)
-        if feed.has_more:
-            self.desk.ticker.poke()
+        self._pulled_at = self.desk.clock.monotonic()
+        if self._next_slice is None:
+            self._take_in()
         self._view.pull()
+
+    def _take_in(self) -> None:
+        """Take lines for some milliseconds; if that was not all, go on soon, as long as somebody looks."""
+        self._next_slice = None
+        if self._intake is None:
+            return
+        has_more = self._intake.move()
+        if has_more or self._intake.feed.holds_back:
+            self.desk.ticker.poke()
+        if has_more and self.desk.clock.monotonic() - self._pulled_at < _SEEN_SECONDS:
+            self._next_slice = self.set_timer(PAUSE_SECONDS, self._take_in)
 
     def point_at(self, of: str) -> None:
         """Show the log of a stage of the run (its id), of a pod (`namespace/name`), or go along with the run (empty).
@@ -116,7 +131,9 @@ class LogsPane(Pane):
     def _show(self, feed: LogFeed) -> None:
         self._feed = feed
         self.border_title = f"log of {feed.title}"
-        self._view.show(LogBuffer())
+        buffer = LogBuffer()
+        self._intake = LogIntake(feed, buffer.extend_records, clock=self.desk.clock)
+        self._view.show(buffer)
 
     def _health(self) -> FeedHealth:
         if isinstance(self._feed, PodLogFeed):
