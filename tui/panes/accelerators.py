@@ -69,6 +69,9 @@ class AcceleratorsPane(TablePane[DeviceRow]):
     def pull(self) -> None:
         """Show the newest answers."""
         self.show_health(self.desk.supervisor.health(_WORK))
+        cost = self.desk.fleet_cost()
+        if cost is not None and cost.idle_accelerators and not self._feed.readings:
+            self.table.empty = f"{self.EMPTY} {cost.idle_text}."
         if self._shown == self._feed.revision:
             return
         self._shown = self._feed.revision

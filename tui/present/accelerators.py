@@ -78,7 +78,7 @@ def name_cell(row: DeviceRow) -> CellValue:
     if row.device is None:
         return Span(row.error, Tone.WARN)
     cores = " ".join(f"{load:.0f}%" for load in row.device.core_pcts)
-    return f"{cores} {row.device.model}" if cores else row.device.model
+    return f"{row.device.model}, cores {cores}" if cores else row.device.model
 
 
 def index_cell(row: DeviceRow) -> CellValue:

@@ -199,7 +199,8 @@ def _spent(stage: StageView, now: float) -> list[Span]:
         spans += [_DOT, Span(duration((stage.ended_at or now) - stage.started_at))]
     if stage.expect_high_seconds > 0:
         expectation = duration_range(stage.expect_low_seconds, stage.expect_high_seconds)
-        spans.append(Span(f" of {expectation} expected", Tone.MUTED))
+        spans += [] if spans else [_DOT]
+        spans.append(Span(f"{' of ' * (stage.started_at is not None)}{expectation} expected", Tone.MUTED))
     if stage.attempt > 1:
         spans += [_DOT, Span(f"attempt {stage.attempt}", Tone.WARN)]
     return spans
@@ -228,15 +229,26 @@ def _findings(findings: Iterable[Finding]) -> list[Cells]:
 def idle_lines(
     view: RunView, cost: FleetCost | None, *, park_key: str, teardown_key: str, width: int = 80
 ) -> list[Cells]:
-    """What accelerators cost that nobody uses after the run has come to an end, and how to be rid of them."""
-    is_over = view.state in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
-    if not is_over or cost is None or not cost.idle_accelerators:
+    """What goes on costing after the run has come to an end, and how to be rid of it.
+
+    Accelerators that the run still holds count, also where a pod that does nothing any more has asked for them.
+    """
+    if view.state not in (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED):
+        return []
+    held = ", ".join(stage.title for stage in holders_of(view))
+    idle = cost.idle_text if cost is not None and cost.idle_accelerators else ""
+    told = [f"It still holds accelerators: {held}."] * bool(held) + [f"{idle}."] * bool(idle)
+    if not told:
         return []
     way_out = f"{park_key} parks the run (frees them, keeps the data), {teardown_key} tears it down."
-    return [
-        (Span(f"▲ {cost.idle_text}.", Tone.WARN),),
-        *((Span(f"  {line}"),) for line in textwrap.wrap(way_out, max(20, width))),
-    ]
+    room = max(20, width - 2)
+    warned = [(Span(line, Tone.WARN),) for line in textwrap.wrap(f"▲ {' '.join(told)}", room, subsequent_indent="  ")]
+    return [*warned, *((Span(f"  {line}"),) for line in textwrap.wrap(way_out, room))]
+
+
+def holders_of(view: RunView) -> list[StageView]:
+    """The stages that hold accelerators, which a park undoes."""
+    return [stage for stage in view.stages if stage.holds_accelerators and stage.state is StageState.SUCCEEDED]
 
 
 def ending_lines(view: RunView) -> list[Cells]:

@@ -9,11 +9,13 @@ import msgspec
 
 from actions.command.model import Arguments, Call, Danger
 from actions.command.registry import Export, Launch, Teardown
-from actions.run.view import RunView
+from actions.run.graph import kept_stages
+from actions.run.view import RunView, StageState
 from tui.live.run_actions import waiting_stage
 from tui.live.run_feed import RunFeed
 from tui.modals.confirm import Question
 from tui.present.cells import Cells, Span, Tone
+from tui.present.run import holders_of
 
 _PLAN_LINES = 14
 _WIDTH = 66
@@ -65,6 +67,8 @@ class Questioner:
             return _approval(view, getattr(call.arguments, "stage", ""))
         if isinstance(call.arguments, Export):
             said = f"A Job in its cluster copies them to {call.arguments.to}. It goes on if the console is left."
+        elif call.command.id == "park" and holders_of(view):
+            said = f"{call.command.help} Undone: {', '.join(stage.title for stage in holders_of(view))}."
         else:
             said = call.command.help
         lines = [(Span(line),) for line in textwrap.wrap(said, _WIDTH)]
@@ -79,6 +83,11 @@ class Questioner:
             word=view.cluster.name,
             word_is="the cluster's name",
         )
+
+
+def _named(what: str, titles: list[str]) -> list[Cells]:
+    text = f"{what}: {', '.join(titles)}."
+    return [(Span(f"  {line}"),) for line in textwrap.wrap(text, _WIDTH)] if titles else []
 
 
 def _approval(view: RunView, stage_id: str) -> Question:
@@ -101,8 +110,12 @@ def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
     for item in owned:
         kinds[item.kind] = kinds.get(item.kind, 0) + 1
     lines: list[Cells] = [(Span("Stops its jobs, removes what it made in reverse order, then audits."),)]
-    counted = ", ".join(f"{count} {kind}" for kind, count in sorted(kinds.items()))
-    lines += [(Span(f"  {line}"),) for line in textwrap.wrap(counted, _WIDTH)]
+    counted = ", ".join(f"{count}\xa0{kind}" for kind, count in sorted(kinds.items()))
+    lines += [(Span(f"  {line}".replace("\xa0", " ")),) for line in textwrap.wrap(counted, _WIDTH)]
+    left = frozenset() if deletes_data else kept_stages(view.stages)
+    roots = [stage for stage in view.stages if stage.kind == "terraform" and stage.state is StageState.SUCCEEDED]
+    lines += _named("Destroyed by Terraform", [root.title for root in roots if root.id not in left])
+    lines += _named("Left by Terraform, for its data", [root.title for root in roots if root.id in left])
     kept = sum(item.existed for item in view.owned)
     if kept:
         lines.append((Span(f"  {kept} objects were there before the run: they stay.", Tone.MUTED),))

@@ -87,7 +87,7 @@ def test_a_neuron_device_shows_its_cores_and_their_memory() -> None:
     reading = read_devices('{"neuron_runtime_data": [], "system_data": {}}\n' + monitor(80, 60, 5, 5))
     rows = device_rows([WorkerReading(a_pod("trn-0"), reading, at=0.0)])
     assert [text_of(index_cell(row)) for row in rows] == ["ND0", "ND1"]
-    assert text_of(name_cell(rows[0])) == "80% 60% trainium"
+    assert text_of(name_cell(rows[0])) == "trainium, cores 80% 60%"
     assert text_of(load_cell(rows[0])).endswith(" 70%")
     assert text_of(memory_cell(rows[0])).endswith(" 1.0/32Gi")
     head, laggard = (text_of(line) for line in summary(rows))

@@ -119,10 +119,20 @@ def test_idle_accelerators_after_a_run_are_told_with_the_keys_that_free_them() -
     text = told(RunState.SUCCEEDED)
 
     assert "▲ $11.34/h idle (8 of 8 accelerators)." in text
+    nodes = replace(a_stage("nodes", StageState.SUCCEEDED), holds_accelerators=True)
+    held = idle_lines(a_run(nodes, state=RunState.SUCCEEDED), None, park_key="P", teardown_key="T")
+    assert text_of(held[0]) == "▲ It still holds accelerators: Nodes."
     assert "P parks the run" in text
     assert idle_lines(a_run(state=RunState.FAILED), cost, park_key="P", teardown_key="T", width=-6)
     assert told(RunState.RUNNING) == ""
     assert told(RunState.SUCCEEDED, None) == ""
+
+
+def test_what_a_stage_is_expected_to_take_is_told_before_it_begins() -> None:
+    pending, running = a_stage(), a_stage(state=StageState.RUNNING, started_seconds_ago=5)
+
+    assert "pending · 1m…2m expected" in text_of(stage_detail(pending, now=NOW.timestamp())[0])
+    assert "running · 5s of 1m…2m expected" in text_of(stage_detail(running, now=NOW.timestamp())[0])
 
 
 def test_stages_that_are_left_out_do_not_count_as_done() -> None:

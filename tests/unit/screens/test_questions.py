@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from textual.app import App
 
 from actions.base.files import asset
+from actions.run.view import StageState
+from tests.support.builders import a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
-from tui.present.cells import Span
+from tui.present.cells import Span, text_of
+from tui.screens.questions import teardown_lines
 from tui.seams import screen_text
 from tui.theme import NAME, console_theme
 
@@ -71,3 +76,25 @@ async def test_on_a_screen_of_ten_rows_the_keys_that_answer_are_seen() -> None:
         await wait_for(pilot, lambda: "y  yes      n  no" in screen_text(app), "yes and no")
         await app.push_screen(TypeNameModal(Question("Tear down", LONG.lines, word="prod", word_is="its name")))
         await wait_for(pilot, lambda: "esc  leave it" in screen_text(app), "how to type, and how to leave")
+
+
+def test_a_teardown_names_what_terraform_destroys_and_what_it_leaves() -> None:
+    network = replace(a_stage("network", StageState.SUCCEEDED, started_seconds_ago=9), kind="terraform")
+    files = replace(
+        a_stage("files", StageState.SUCCEEDED, started_seconds_ago=9),
+        kind="terraform",
+        needs=("network",),
+        keeps_data=True,
+    )
+    cluster = replace(
+        a_stage("cluster", StageState.SUCCEEDED, started_seconds_ago=9), kind="terraform", needs=("network",)
+    )
+    run = a_run(network, files, cluster)
+
+    kept, gone = (
+        [text_of(line).strip() for line in teardown_lines(run, deletes_data=deletes)] for deletes in (False, True)
+    )
+
+    assert "Destroyed by Terraform: Cluster." in kept
+    assert "Left by Terraform, for its data: Network, Files." in kept
+    assert "Destroyed by Terraform: Network, Files, Cluster." in gone
