@@ -96,7 +96,8 @@ class ConsoleApp(PatientApp[Any]):
         self.call_after_refresh(self._start)
 
     def post_display_hook(self) -> None:
-        """Tell the script's host that there is a frame."""
+        """Tell the ticker, and the script's host, that there is a frame."""
+        self.desk.ticker.painted()
         self.host.frame_painted()
 
     async def on_unmount(self) -> None:

@@ -37,6 +37,11 @@ class SystemClock:
         await asyncio.sleep(seconds)
 
 
+def processor_seconds() -> float:
+    """What the calling thread has used of a processor so far: the cost of what is done between two calls."""
+    return time.thread_time()
+
+
 def parse_rfc3339(text: str) -> datetime:
     """Read a Kubernetes or Terraform timestamp.
 

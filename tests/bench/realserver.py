@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import asyncio
 import sys
-from contextlib import AsyncExitStack
+from asyncio.subprocess import DEVNULL, PIPE
+from contextlib import AsyncExitStack, suppress
 from pathlib import Path
 
 import aiohttp
@@ -31,6 +32,7 @@ async def serve(fleet: Fleet, folder: Path) -> None:
         store = Store(plane.etcd, http)
         await store.fill(fleet.node(index, 0) for index in range(fleet.nodes))
         await store.fill(full_pod(fleet.pod(index, 0)) for index in range(fleet.pods))
+        await _until_served(plane.kubeconfig)
         churn = Churn(fleet, lambda changed: store.put([full_pod(one) for one in changed]), version=0)
         application = web.Application()
         application.router.add_get("/bench/churn", churn.command)
@@ -45,6 +47,20 @@ async def serve(fleet: Fleet, folder: Path) -> None:
         target.write(folder)
         await stack.enter_async_context(in_background(churn.run()))
         await until_stdin_ends()
+
+
+async def _until_served(kubeconfig: Path) -> None:
+    """Wait until all can be read: a server whose store has just been filled breaks off the first who watch it."""
+    is_served = False
+    while not is_served:
+        argv = (sys.executable, "-m", "tests.bench.reference", str(kubeconfig))
+        reader = await asyncio.create_subprocess_exec(*argv, stdout=PIPE, stderr=DEVNULL)
+        if reader.stdout is None:
+            raise RuntimeError("the reference client has no output")
+        is_served = bool(await reader.stdout.readline())
+        with suppress(ProcessLookupError):
+            reader.terminate()
+        await reader.wait()
 
 
 if __name__ == "__main__":

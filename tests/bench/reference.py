@@ -45,6 +45,8 @@ async def _follow(
         async for frames in wire_.frames_of(aiter(stream)):
             for frame in frames:
                 kind, raw = wire_.read_event(frame)
+                if kind == "ERROR":
+                    raise RuntimeError(f"{path}: {wire_.trouble_of(raw).message}")
                 if kind == "BOOKMARK":
                     complete.set()
                 else:
@@ -58,20 +60,18 @@ async def main(kubeconfig: Path) -> None:
     began = time.perf_counter()
     session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig))
     nodes, pods = asyncio.Event(), asyncio.Event()
-    tasks = (
-        asyncio.create_task(
+    async with asyncio.TaskGroup() as group:  # one that fails ends the others: nobody waits for what will not come
+        group.create_task(
             _follow(session, "/api/v1/nodes", wire_=wire, accept=_JSON, decode=decode_node, complete=nodes)
-        ),
-        asyncio.create_task(
+        )
+        group.create_task(
             _follow(session, "/api/v1/pods", wire_=protowire, accept=protowire.ACCEPT, decode=decode_pod, complete=pods)
-        ),
-    )
-    await nodes.wait()
-    await pods.wait()
-    took = time.perf_counter() - began
-    sys.stdout.write(json.dumps({"complete_seconds": took, "cpu_seconds": time.process_time()}) + "\n")
-    sys.stdout.flush()
-    await asyncio.gather(*tasks)
+        )
+        await nodes.wait()
+        await pods.wait()
+        took = time.perf_counter() - began
+        sys.stdout.write(json.dumps({"complete_seconds": took, "cpu_seconds": time.process_time()}) + "\n")
+        sys.stdout.flush()
 
 
 if __name__ == "__main__":

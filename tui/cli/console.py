@@ -93,6 +93,9 @@ def watch_job(options: Namespace, chosen: ChosenTarget) -> int:
 
 
 def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> int:
+    from tui.live.collector import rest
+
+    rest()
     from tui.app import ConsoleApp
 
     app = ConsoleApp(_settings(options, chosen, run_id, watch=watch))

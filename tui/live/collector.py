@@ -11,7 +11,13 @@ import gc
 _THRESHOLDS = (10_000, 20, 50)
 
 
+def rest() -> None:
+    """Look at nothing while the program starts: what is imported stays. Lasts until `keep_what_is`."""
+    gc.disable()
+
+
 def keep_what_is() -> None:
     """Count everything that is there now as living for ever, and look less often at what comes."""
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
+    gc.enable()

@@ -233,11 +233,11 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """Header, rows, footer."""
-        width, skin, order = self.size.width, self.skin, self._order
+        (width, height), skin, order = self.size, self.skin, self._order
         self._face.fit_to(width - 1)
         if y == 0:
             return self.paint(self._face.header(order), width, skin.parts["table--header"])
-        if y == self.size.height - 1:
+        if y == height - 1:
             footer = self._face.footer(order, position=self._cursor.index, noun=self._noun)
             return self.paint(footer, width, skin.parts["table--footer"])
         index = self._cursor.top + y - 1

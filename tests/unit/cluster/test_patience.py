@@ -64,13 +64,21 @@ async def test_a_fault_that_stays_is_met_with_few_requests(
         assert sum(it.clock.slept) >= _REQUESTS / _MOST_A_SECOND
 
 
-@pytest.mark.parametrize("fault", ["410 as an answer", "410 as an event"])
-async def test_a_410_on_a_streamed_list_begins_it_anew_and_shows_nothing_of_the_first(
+_HALF_LISTS: dict[str, Reply] = {
+    "410 as an answer": FAULTS["410 as an answer"],
+    "410 as an event": stream(event("ADDED", thing("old", 4)), trouble(410, "Expired")),
+    "a cache that is behind": stream(trouble(504, "Timeout", "Too large resource version: 481, current: 402")),
+}
+
+
+@pytest.mark.parametrize("fault", _HALF_LISTS)
+async def test_a_streamed_list_that_fails_is_begun_anew_at_once_and_nothing_of_the_first_is_shown(
     tmp_path: Path, fault: str
 ) -> None:
-    half = stream(event("ADDED", thing("old", 4)), trouble(410, "Expired"))
-    first = half if fault == "410 as an event" else FAULTS[fault]
+    first = _HALF_LISTS[fault]
     whole = stream(event("ADDED", thing("new", 5)), bookmark(10, ends_initial=True), then="hang")
     async with reflecting(tmp_path, first, whole, streamed=True) as it:
         await it.mirror.until(lambda: it.mirror.values)
         assert it.mirror.replaced == [["new"]]
+        assert [query.get("sendInitialEvents") for query in it.script.queries] == ["true", "true"]
+        assert it.clock.slept == []

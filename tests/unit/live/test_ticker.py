@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.support.virtual import run_virtually
-from tui.live.ticker import Ticker
+from tui.live.ticker import LONGEST_INTERVAL_SECONDS, Ticker
 
 
 def test_many_changes_are_one_paint() -> None:
@@ -46,6 +46,30 @@ def test_a_change_after_a_quiet_time_is_painted_at_once() -> None:
         return painted
 
     assert run_virtually(poke()) == [0.0, 3.0]
+
+
+@pytest.mark.parametrize(("cost", "interval"), [(0.005, 0.25), (0.012, 0.4), (0.2, LONGEST_INTERVAL_SECONDS)])
+def test_frames_that_cost_much_come_less_often_but_still_come(cost: float, interval: float) -> None:
+    async def poke() -> list[float]:
+        painted: list[float] = []
+        spent = 0.0
+        done = asyncio.Event()
+
+        def paint() -> None:
+            nonlocal spent
+            painted.append(asyncio.get_running_loop().time())
+            spent += cost
+            done.set()
+
+        ticker = Ticker(paint, interval_seconds=0.25, spent=lambda: spent)
+        for _ in range(3):
+            ticker.poke()
+            await done.wait()
+            done.clear()
+            ticker.painted()
+        return painted
+
+    assert run_virtually(poke()) == pytest.approx([0.0, interval, 2 * interval])
 
 
 async def test_at_rest_nothing_is_armed() -> None:
