@@ -21,6 +21,8 @@ __all__ = ["QUERY_ARGV", "QUERY_FIELDS", "Gpu", "MigDevice", "SmiProcess", "SmiR
 MAX_TEXT = 4 << 20
 _LISTED = re.compile(r"^GPU (\d{1,3}): (.{1,100}?) \(UUID: (GPU-[\w-]{1,60})\)")
 _LISTED_MIG = re.compile(r"^\s{1,8}MIG (\S{1,40})\s{1,20}Device\s{1,4}(\d{1,3}): \(UUID: (MIG-[^)\s]{1,100})\)")
+_PROMPT = re.compile(r"\A\s{0,8}(?:[^\n]{0,200}[#$>%+] |\+ )(?:sudo )?(?:/usr/bin/)?nvidia-smi(?: [^\n]*)?\n")
+"""The line with which a shell was asked, copied along."""
 _OTHER_FORM = "This is a form of output that is not read; ask with -q -x, or with --query-gpu and --format=csv."
 
 
@@ -39,6 +41,7 @@ def read(text: str) -> SmiReading:
     plain = "\n".join(strip_controls(line) for line in text.splitlines())
     if is_table(plain):
         return msgspec.structs.replace(read_table(plain), form="table")
+    plain = _PROMPT.sub("", plain, count=1)
     first = next((line.strip() for line in plain.splitlines() if line.strip()), "")
     if is_monitor(first):
         return read_monitor(plain)

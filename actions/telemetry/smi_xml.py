@@ -5,22 +5,30 @@ Source: FORMATS 4.2; driver 580 captured in `tests/fixtures/corpus/nvidia_smi/xm
 
 from __future__ import annotations
 
+import re
 from xml.etree import ElementTree
 
 from actions.telemetry.smi_reading import Gpu, MigDevice, SmiProcess, SmiReading, amount_of, count_of, word_of
 
+_BEGIN = re.compile(r"^[ \t]{0,16}(?=<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)", re.MULTILINE)
+_END = "</nvidia_smi_log>"
 _POWER = ("gpu_power_readings", "power_readings")
 _DRAWS = ("instant_power_draw", "power_draw", "average_power_draw")
 _LIMITS = ("current_power_limit", "power_limit")
 
 
 def is_xml(text: str) -> bool:
-    """Whether `text` is such a document."""
-    return text.lstrip().startswith("<") and "<nvidia_smi_log" in text
+    """Whether there is such a document in `text`."""
+    return _BEGIN.search(text) is not None and "<nvidia_smi_log" in text
 
 
 def read_xml(text: str) -> SmiReading:
-    """Read the document. Entities are refused, the DTD that it names is not loaded."""
+    """Read the document; what stands before and behind it does no harm.
+
+    Entities are refused, the DTD that it names is not loaded.
+    """
+    begin, end = _BEGIN.search(text), text.rfind(_END)
+    text = text[begin.end() if begin else 0 : end + len(_END) if end >= 0 else None]
     if "<!ENTITY" in text:
         return SmiReading(error="The XML declares entities, which nvidia-smi never does.")
     try:

@@ -219,3 +219,24 @@ def test_lines_that_are_no_rows_are_warnings() -> None:
     assert [gpu.name for gpu in reading.gpus] == ["NVIDIA A10G"]
     assert reading.warnings == ("Unable to determine the device handle: GPU is lost.", "x" * 400)
     assert read_smi("x" * 200_000).error
+
+
+_XML = (
+    '<?xml version="1.0" ?>\n<!DOCTYPE nvidia_smi_log SYSTEM "nvsmi_device_v12.dtd">\n'
+    '<nvidia_smi_log>\n<gpu id="0"><product_name>NVIDIA A10G</product_name></gpu>\n</nvidia_smi_log>\n'
+)
+
+
+@pytest.mark.parametrize(
+    ("asked", "answer", "form"),
+    [
+        ("root@gpu-1:/# nvidia-smi -L", "GPU 0: NVIDIA A10G (UUID: GPU-7fdaf0a5)\n", "L"),
+        ("$ nvidia-smi --query-gpu=index,name --format=csv", "index, name\n0, NVIDIA A10G\n", ""),
+        ("+ nvidia-smi -L", "GPU 0: NVIDIA A10G (UUID: GPU-7fdaf0a5)\n", "L"),
+        ("$ nvidia-smi -q -x", _XML, "xml"),
+        ("\n", _XML + "$ exit\n", "xml"),
+    ],
+)
+def test_the_command_before_an_answer_does_no_harm(asked: str, answer: str, form: str) -> None:
+    reading = read_smi(f"{asked}\n{answer}")
+    assert (reading.form, [gpu.name for gpu in reading.gpus]) == (form, ["NVIDIA A10G"])
