@@ -1,86 +1,118 @@
-"""The log pane under a burst: `python -m tests.bench.logpane FILE LINES RATE` shows LINES lines at RATE a second.
+"""The log pane under a burst: a spool grows by 50,000 lines a second, the pane takes them, keys are pressed meanwhile.
 
-The program below is the pane alone on a terminal; `measure_log_pane` runs it there and presses keys meanwhile.
+    python -m tests.bench.logpane write FOLDER LINES RATE     a spool of forty pods grows
+    python -m tests.bench.logpane show FOLDER STALL_FILE      the pane alone on a terminal
+
+`measure_log_pane` runs both. The lines are on disk before the pane has them, as those of a run are.
 """
 
 from __future__ import annotations
 
-import asyncio
+import subprocess
 import sys
 import time
 from pathlib import Path
 
 from textual.app import App, ComposeResult
 
-from actions.base.untrusted import clean_text
+from actions.base.clock import SystemClock
+from actions.cluster.logrecords import tag_of
+from actions.cluster.logstamps import stamp_of
+from actions.run.spool import SpoolWriter
+from actions.run.spoolformat import lines_file
 from tests.bench.loglines import log_line
 from tests.bench.probe import Watch
 from tests.bench.program import Program, environment
+from tui.live.intake import PAUSE_SECONDS, LogIntake
+from tui.live.spool_feeds import SpoolLogFeed
 from tui.live.ticker import PAINT_INTERVAL_SECONDS
-from tui.widgets.log_buffer import LogBuffer, LogRecord
+from tui.widgets.log_buffer import LogBuffer
 from tui.widgets.log_view import LogView
 
+_ROOT = Path(__file__).parents[2]
 _LINES = 1_000_000
 _RATE = 50_000
-_TICK_SECONDS = 0.02
 _BATCH = 500
-"""Lines that are taken at once: as many as a follower delivers."""
+"""Lines that are written at once, all of one pod."""
 _PODS = 40
-_KEYS = 60
+_KEYS = 120
+_STAGE = "train"
+_BEGAN_NS = 1_790_000_000_000_000_000
 
 
 class Burst(App[None]):
-    """A log view whose buffer is filled at a rate."""
+    """A log view that takes what a spool gets, as the log pane does."""
 
-    def __init__(self, lines: int, rate: int) -> None:
+    def __init__(self, folder: Path) -> None:
         super().__init__()
-        self._total = lines
-        self._rate = rate
-        self._buffer = LogBuffer()
+        buffer = LogBuffer()
+        self._view = LogView(buffer)
+        self._intake = LogIntake(SpoolLogFeed(folder, _STAGE), buffer.extend_records, clock=SystemClock())
+        self._is_taking = False
 
     def compose(self) -> ComposeResult:
         """The view alone."""
-        yield LogView(self._buffer)
+        yield self._view
 
     def on_mount(self) -> None:
         """Begin when there is a screen."""
-        self.set_interval(PAINT_INTERVAL_SECONDS, self.query_one(LogView).pull)
-        self.query_one(LogView).focus()
-        self.run_worker(self._fill())
+        self.set_interval(PAINT_INTERVAL_SECONDS, self._pull)
+        self._view.focus()
 
-    async def _fill(self) -> None:
-        loop = asyncio.get_running_loop()
-        began, done = loop.time(), 0
-        while done < self._total:
-            due = min(self._total, int((loop.time() - began) * self._rate))
-            await asyncio.sleep(0 if due - done > _BATCH else _TICK_SECONDS)
-            due = min(due, done + _BATCH)
-            self._buffer.extend(
-                LogRecord(clean_text(log_line(number % 10_000)[1]), f"pod-{number % _PODS}", number)
-                for number in range(done, due)
+    def _pull(self) -> None:
+        if not self._is_taking:
+            self._take_in()
+        self._view.pull()
+
+    def _take_in(self) -> None:
+        self._is_taking = self._intake.move()
+        if self._is_taking:
+            self.set_timer(PAUSE_SECONDS, self._take_in)
+
+
+def write(folder: Path, lines: int, rate: int) -> None:
+    """Let a spool grow."""
+    writer = SpoolWriter(folder, _STAGE)
+    tags = [tag_of(writer.source("bench", f"pod-{pod}", "main", str(pod)).line.number) for pod in range(_PODS)]
+    texts = [log_line(number)[1].encode() for number in range(10_000)]
+    began = time.perf_counter()
+    with lines_file(folder, _STAGE).open("ab", buffering=0) as file:
+        for first in range(0, lines, _BATCH):
+            time.sleep(max(0.0, began + first / rate - time.perf_counter()))
+            tag, step = tags[first // _BATCH % _PODS], 1_000_000_000 // rate
+            batch = range(first, min(first + _BATCH, lines))
+            file.write(
+                b"".join(b"%s%s %s\n" % (tag, stamp_of(_BEGAN_NS + n * step), texts[n % len(texts)]) for n in batch)
             )
-            done = due
-        self.query_one(LogView).pull()
 
 
 def measure_log_pane(folder: Path) -> dict[str, object]:
     """Keys while a million lines come, and the memory that they take."""
-    stall_file = folder / "stall"
-    argv = [sys.executable, "-m", "tests.bench.logpane", str(stall_file), str(_LINES), str(_RATE)]
-    root = Path(__file__).parents[2]
-    with Program(argv, environment(folder, "") | {"PYTHONPATH": str(root)}, stall_file=stall_file) as program:
+    stall_file, spool = folder / "stall", folder / "burst"
+    SpoolWriter(spool, _STAGE).close()
+    module = [sys.executable, "-m", "tests.bench.logpane"]
+    surroundings = environment(folder, "") | {"PYTHONPATH": str(_ROOT)}
+    argv = [*module, "show", str(spool), str(stall_file)]
+    with Program(argv, surroundings, stall_file=stall_file) as program:
         program.wait(rb"[\d,]+ lines")
-        began, before = time.perf_counter(), program.memory_megabytes()[0]
+        program.drain(1.0)
+        before, cpu = program.memory_megabytes()[0], program.cpu_seconds()
         program.longest_stall_ms()
-        times = _key_times(program)
+        began = time.perf_counter()
+        with subprocess.Popen([*module, "write", str(spool), str(_LINES), str(_RATE)], cwd=_ROOT) as writing:
+            times = _key_times(program)
+            writing.wait()
+            written = time.perf_counter() - began
         program.wait(b"%s lines" % f"{_LINES:,}".encode(), seconds=300)
-        took = time.perf_counter() - began
+        took, used = time.perf_counter() - began, program.cpu_seconds() - cpu
         wall, busy = program.longest_stall_ms()
         after = program.memory_megabytes()[0]
     ordered = sorted(times)
     return {
         "lines": _LINES,
-        "lines_per_second": round(_LINES / took),
+        "written_per_second": round(_LINES / written),
+        "shown_per_second": round(_LINES / took),
+        "cpu_us_per_line": round(used / _LINES * 1e6, 2),
         "key_p50_ms": round(ordered[len(ordered) // 2], 1),
         "key_p99_ms": round(ordered[int(len(ordered) * 0.99) - 1], 1),
         "longest_stall_ms": wall,
@@ -103,5 +135,8 @@ def _key_times(program: Program) -> list[float]:
 
 
 if __name__ == "__main__":
-    Watch(Path(sys.argv[1])).install()
-    Burst(int(sys.argv[2]), int(sys.argv[3])).run()
+    if sys.argv[1] == "write":
+        write(Path(sys.argv[2]), int(sys.argv[3]), int(sys.argv[4]))
+    else:
+        Watch(Path(sys.argv[3])).install()
+        Burst(Path(sys.argv[2])).run()

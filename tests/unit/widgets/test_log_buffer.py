@@ -6,6 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from actions.cluster.logbatch import batches_of
+from actions.cluster.loglines import LogLine
+from actions.cluster.logrecords import records_of
 from tui.present.ansi import visible_text
 from tui.widgets.line_search import LineSearch
 from tui.widgets.log_buffer import LogBuffer, LogRecord
@@ -127,3 +130,16 @@ def test_a_search_agrees_with_a_plain_look_at_every_line(lines: list[str]) -> No
 @given(st.text(st.sampled_from("ab\x1b[31m;\r0"), max_size=60))
 def test_visible_text_has_no_controls_whatever_comes(line: str) -> None:
     assert all(character.isprintable() for character in visible_text(line))
+
+
+def test_records_are_taken_many_at_once_and_read_like_lines() -> None:
+    lines = [LogLine(at, "z" * 10_000 if at == 3 else f"ü {at}", is_marker=at == 2) for at in range(2_500)]
+    records = [record for batch in batches_of(lines) for record in records_of(batch, 7)]
+    buffer = LogBuffer()
+    buffer.extend([LogRecord("before", "somebody")])
+    buffer.extend_records(records, lambda number: f"pod-{number}")
+    assert buffer.sources == ("somebody", "pod-7")
+    assert buffer.line(3) == LogRecord("ü 2", "pod-7", 2, is_marker=True)
+    assert buffer.line(4).text.endswith("… (1,808 characters more)")
+    assert buffer.line(2_500) == LogRecord("ü 2499", "pod-7", 2_499)
+    assert found(buffer, "ü 2499") == [2_500]
