@@ -92,7 +92,7 @@ def _bandwidth(chart: Chart, curves: Curves, findings: Sequence[Finding]) -> Ite
     if wrong is not None:
         yield (Span(f"✗ {wrong.subject}: {wrong.detail}", Tone.BAD),)
     elif findings:
-        told = next((one for one in findings if "GB/s" in one.detail), findings[0])
+        told = next((one for one in reversed(findings) if "GB/s" in one.detail), findings[0])
         yield (Span(f"✓ {told.subject}: {told.detail}", Tone.GOOD),)
 
 

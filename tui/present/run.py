@@ -123,11 +123,19 @@ def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str 
         Span("paused", Tone.WARN) if view.is_paused else None,
         Span(f"▲ its runner has died, {resume_key} starts it again", Tone.BAD) if resume_key else None,
         _warnings(view),
-        Span(f"{done} of {len(wanted)} stages done"),
+        _undone(view) or Span(f"{done} of {len(wanted)} stages done"),
         _remaining(view, now),
         Span(f"begun {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
     ]
     return [_joined(chosen, width), _joined(state, width)]
+
+
+def _undone(view: RunView) -> Span | None:
+    """How far a teardown has come."""
+    if view.state not in (RunState.TEARING_DOWN, RunState.TORN_DOWN) or not view.teardown:
+        return None
+    done = sum(step.state is StageState.SUCCEEDED for step in view.teardown)
+    return Span(f"{done} of {len(view.teardown)} steps of the teardown done")
 
 
 def _warnings(view: RunView) -> Span | None:
@@ -188,7 +196,7 @@ def stage_detail(stage: StageView, *, now: float, width: int = 80, approve_key: 
         lines.append((Span(f"After {', '.join(stage.needs)}.", Tone.MUTED),))
     if stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL:
         lines += _offer(stage.plan, is_wished=stage.is_approval_wished, approve_key=approve_key)
-    lines += _findings(stage.findings)
+    lines += _findings(stage.findings, max(20, width))
     lines += [(Span(f"{name} ", Tone.MUTED), Span(value)) for name, value in (stage.outputs or {}).items()]
     return lines
 
@@ -216,13 +224,17 @@ def _offer(plan: PlanOffer, *, is_wished: bool, approve_key: str) -> list[Cells]
     return lines
 
 
-def _findings(findings: Iterable[Finding]) -> list[Cells]:
+def _findings(findings: Iterable[Finding], width: int) -> list[Cells]:
     lines: list[Cells] = []
     for finding in findings:
         sign, tone = _CHECK_SIGNS[finding.result]
-        lines.append((Span(f"{sign} ", tone), Span(finding.subject, Tone.STRONG), Span(f" {finding.detail}")))
+        first, *rest = textwrap.wrap(f"{finding.subject} {finding.detail}", width - 2) or [""]
+        subject = first[: len(finding.subject)]
+        lines.append((Span(f"{sign} ", tone), Span(subject, Tone.STRONG), Span(first[len(subject) :])))
+        lines += [(Span(f"  {line}"),) for line in rest]
         if finding.fix:
-            lines.append((Span(f"  → {finding.fix}", Tone.ACCENT),))
+            fix = textwrap.wrap(f"→ {finding.fix}", width - 2, subsequent_indent="  ")
+            lines += [(Span(f"  {line}", Tone.ACCENT),) for line in fix]
     return lines
 
 

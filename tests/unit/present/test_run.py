@@ -135,6 +135,23 @@ def test_what_a_stage_is_expected_to_take_is_told_before_it_begins() -> None:
     assert "running · 5s of 1m…2m expected" in text_of(stage_detail(running, now=NOW.timestamp())[0])
 
 
+def test_a_teardown_counts_its_own_steps() -> None:
+    steps = (a_stage("train", StageState.SUCCEEDED), a_stage("network", StageState.RUNNING))
+    run = a_run(a_stage("train", StageState.UNDONE), state=RunState.TEARING_DOWN, teardown=steps)
+
+    assert "1 of 2 steps of the teardown done" in text_of(run_heading(run, now=NOW.timestamp())[1])
+
+
+def test_a_long_finding_is_wrapped_and_not_cut() -> None:
+    found = Finding(
+        CheckResult.FAILED, "bandwidth", "peak 3 GB/s at 4 MiB; from 128 MiB on 40 %", "Look at the fabric."
+    )
+    stage = replace(a_stage(state=StageState.SUCCEEDED), findings=(found,))
+    said = [text_of(line) for line in stage_detail(stage, now=NOW.timestamp(), width=30)][1:]
+
+    assert said == ["✗ bandwidth peak 3 GB/s at 4", "  MiB; from 128 MiB on 40 %", "  → Look at the fabric."]
+
+
 def test_stages_that_are_left_out_do_not_count_as_done() -> None:
     run = a_run(a_stage("a", StageState.SKIPPED), a_stage("b", StageState.SUCCEEDED), a_stage("c"))
 
