@@ -17,7 +17,7 @@ from actions.telemetry.node_listing import NodeListing, is_node_listing, read_no
 from actions.telemetry.nvidia_smi import read as read_smi
 from actions.telemetry.series import Series
 from actions.telemetry.smi_reading import SmiReading
-from actions.telemetry.wrapped import Unwrapper
+from actions.telemetry.wrapped import Unwrapper, is_wrapped
 
 MOST_TEXT: Final = 4 << 20
 """Characters kept of an output that is read whole."""
@@ -102,7 +102,8 @@ class SavedNccl:
         self._read(self._assembler.flush())
         if self._nccom.is_table:
             return self._nccom.reading()
-        report = read_nccl(self._report.text) if self._report is not None else NcclReading()
+        text = self._report.text.lstrip() if self._report is not None else ""
+        report = read_nccl(text) if text and not is_wrapped(text[:200]) else NcclReading()
         return report if report != NcclReading() else self._nccl.reading()
 
     def _read(self, lines: list[str]) -> None:

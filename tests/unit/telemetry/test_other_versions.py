@@ -7,13 +7,13 @@ import json
 import pytest
 
 from actions.telemetry.efa import read_fi_info
-from actions.telemetry.nccl import read_nccl, row_of
+from actions.telemetry.nccl import NcclReading, read_nccl, row_of
 from actions.telemetry.neuron_ls import read_neuron_ls
 from actions.telemetry.neuron_monitor import NeuronReport
 from actions.telemetry.node_listing import read_node_listing
 from actions.telemetry.nvidia_smi import read as read_smi
 from actions.telemetry.saved.documents import nccl_document, smi_document
-from actions.telemetry.saved.readers import SavedEfa, SavedNeuron
+from actions.telemetry.saved.readers import SavedEfa, SavedNccl, SavedNeuron
 
 
 @pytest.mark.parametrize(
@@ -240,3 +240,17 @@ _XML = (
 def test_the_command_before_an_answer_does_no_harm(asked: str, answer: str, form: str) -> None:
     reading = read_smi(f"{asked}\n{answer}")
     assert (reading.form, [gpu.name for gpu in reading.gpus]) == (form, ["NVIDIA A10G"])
+
+
+def test_a_table_is_read_from_a_log_file_of_docker() -> None:
+    rows = [
+        "#       size         count      type   redop    root     time   algbw   busbw #wrong",
+        "[1,0]<stdout>:  2147483648  536870912  float  sum  -1  8019.8  267.77  468.60  0  8019.5  267.78  468.62  0",
+        "[1,0]<stdout>:# Avg bus bandwidth    : 468.61",
+    ]
+    lines = [json.dumps({"log": f"{row}\n", "stream": "stdout", "time": "2025-06-01T10:00:00Z"}) for row in rows]
+    saved = SavedNccl()
+    saved.feed("\n".join(lines).encode())
+    reading = saved.reading()
+    assert isinstance(reading, NcclReading)
+    assert [row.size for row in reading.rows] == [2147483648]
