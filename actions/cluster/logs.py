@@ -10,18 +10,19 @@ import asyncio
 import inspect
 import random
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
-from actions.base.clock import Clock, SystemClock, format_rfc3339, parse_rfc3339
+from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import MissingError, UnreachableError
-from actions.base.untrusted import one_line
 from actions.cluster.backoff import Backoff
+from actions.cluster.containerlook import ContainerEnd, ContainerLook, look_at
 from actions.cluster.errors import ApiRefusedError
 from actions.cluster.logbatch import LogBatch, batches_of, read_lines
 from actions.cluster.loglines import START, LineCutter, LogCursor, LogLine
 from actions.cluster.session import KubeSession, Lane
+from actions.cluster.transport import ByteStream
 
 __all__ = ["ContainerEnd", "LogCursor", "LogFollower", "LogLine", "LogSource", "follow", "read_log"]
 
@@ -31,6 +32,7 @@ _SILENCE_SECONDS = 90.0
 _SLICE_LINES = 512
 _GAP_LOOKS = 3
 _MOST_LAST_READS = 5
+_MOST_COMPARED = 64
 _GAP_LOOK_SECONDS = 0.4
 _NANOSECONDS = 1_000_000_000
 
@@ -48,25 +50,6 @@ class LogSource:
     def path(self) -> str:
         """The pod's path."""
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerEnd:
-    """How a container ended for good. `exit_code` is `None` when the pod is gone and nobody knows."""
-
-    exit_code: int | None
-    reason: str
-
-
-@dataclass(frozen=True, slots=True)
-class _Look:
-    """What the API says of the container at one moment. `end` is set when it will not run again."""
-
-    has_started: bool
-    restarts: int
-    started_at_ns: int
-    last_exit: ContainerEnd | None
-    end: ContainerEnd | None
 
 
 class LogFollower:
@@ -133,7 +116,7 @@ class LogFollower:
                 pass  # throttled, cut or silent: the next look at the pod decides
             await self._backoff.wait()
 
-    async def _catch_up(self, look: _Look) -> None:
+    async def _catch_up(self, look: ContainerLook) -> None:
         """After a restart, take what the container before it still had to say, then mark the restart."""
         before = self._restarts
         if before is None:
@@ -151,18 +134,37 @@ class LogFollower:
         self._restarts = look.restarts
 
     async def _read_to_end(self, *, previous: bool = False) -> None:
-        """Read what an ended container has said, until it is asked for once more and there is nothing new.
+        """Read what an ended container has said, until it is asked for its end and there is nothing new.
 
         An answer that was cut short may end as cleanly as a whole one.
         """
         known: tuple[LogCursor, bytes] | None = None
         for _ in range(_MOST_LAST_READS):
             resume, rest = await self._read(follow=False, previous=previous)
-            if (self.cursor, rest) == known:
+            if (self.cursor, rest) == known or await self._is_whole(rest, previous=previous):
                 break
             known = self.cursor, rest
         if rest:
             await self._take([rest], resume)
+
+    async def _is_whole(self, rest: bytes, *, previous: bool) -> bool:
+        """Whether the log's last lines are those that were read last. Where it cannot tell, it says no.
+
+        A server finds the last lines at once, but looks through a whole log for what is younger than a moment.
+        """
+        wanted = self.cursor.seen + 1  # one that is older tells that none is missing before the newest
+        if wanted > _MOST_COMPARED:
+            return False
+        query = {"tailLines": str(wanted + bool(rest))} | ({"previous": "true"} if previous else {})
+        cutter, lines = LineCutter(), list[bytes]()
+        async with self._open(query) as stream:
+            async for chunk in stream:
+                lines += cutter.feed(chunk)
+        if len(lines) != wanted or b"".join(cutter.finish()) != rest:
+            return False
+        written = [line.at_ns for batch in read_lines(lines, previous_ns=0) for line in batch if not line.is_marker]
+        newest = [self.cursor.at_ns] * self.cursor.seen
+        return len(written) == wanted and written[0] < self.cursor.at_ns and written[1:] == newest
 
     async def _read(self, *, follow: bool, previous: bool = False) -> tuple[_Resume, bytes]:
         """Read one stream to its end.
@@ -170,9 +172,7 @@ class LogFollower:
         Returns:
             What sees which lines are new, and what stands behind the last newline: a line, or a part of one.
         """
-        query = {"container": self._source.container, "timestamps": "true"}
-        if follow:
-            query["follow"] = "true"
+        query = {"follow": "true"} if follow else {}
         if previous:
             query["previous"] = "true"
         if self.cursor.at_ns:
@@ -180,13 +180,17 @@ class LogFollower:
         elif self._tail_lines is not None:
             query["tailLines"] = str(self._tail_lines)
         cutter, resume = LineCutter(), _Resume(self.cursor, has_place=self._has_place and not previous)
-        idle = self._silence_seconds * (1.0 + random.random() / 2)
-        async with self._session.stream(
-            f"{self._source.path}/log", query=query, idle_seconds=idle, accept="*/*", lane=Lane.LOGS
-        ) as stream:
+        async with self._open(query) as stream:
             async for chunk in stream:
                 await self._take(cutter.feed(chunk), resume)
         return resume, b"".join(cutter.finish())
+
+    def _open(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[ByteStream]:
+        asked = {"container": self._source.container, "timestamps": "true", **query}
+        idle = self._silence_seconds * (1.0 + random.random() / 2)
+        return self._session.stream(
+            f"{self._source.path}/log", query=asked, idle_seconds=idle, accept="*/*", lane=Lane.LOGS
+        )
 
     async def _take(self, lines: list[bytes], resume: _Resume) -> None:
         for start in range(0, len(lines), _SLICE_LINES):
@@ -226,12 +230,12 @@ class LogFollower:
         if inspect.isawaitable(result):
             await result
 
-    async def _look(self) -> _Look:
+    async def _look(self) -> ContainerLook:
         pod = await self._session.get(self._source.path)
         uid = (pod.get("metadata") or {}).get("uid", "")
         if self._source.uid and uid != self._source.uid:
             raise MissingError(f"The pod {self._source.namespace}/{self._source.pod} has been replaced.")
-        return _look_at(pod, self._source.container)
+        return look_at(pod, self._source.container)
 
 
 async def follow(
@@ -338,38 +342,3 @@ class _Resume:
 def _second_of(at_ns: int) -> str:
     """The API keeps whole seconds of `sinceTime`."""
     return format_rfc3339(datetime.fromtimestamp(at_ns // _NANOSECONDS, UTC))
-
-
-def _look_at(pod: Mapping[str, Any], container: str) -> _Look:
-    status = pod.get("status") or {}
-    entries = [
-        entry
-        for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
-        for entry in status.get(field) or ()
-        if entry.get("name") == container
-    ]
-    entry: Mapping[str, Any] = entries[0] if entries else {}
-    state = entry.get("state") or {}
-    ended, last = _end_of(state.get("terminated")), _end_of((entry.get("lastState") or {}).get("terminated"))
-    end = None
-    if status.get("phase") in ("Succeeded", "Failed") and "running" not in state:
-        end = ended or last or ContainerEnd(None, one_line(str(status.get("reason") or status.get("phase"))))
-    elif ended is not None and _stays_ended(pod, ended):
-        end = ended
-    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
-    started_at_ns = int(parse_rfc3339(began).timestamp()) * _NANOSECONDS if began else 0
-    restarts = int(entry.get("restartCount") or 0)
-    has_started = restarts > 0 or "running" in state or "terminated" in state
-    return _Look(has_started, restarts, started_at_ns, last_exit=last or ended, end=end)
-
-
-def _stays_ended(pod: Mapping[str, Any], ended: ContainerEnd) -> bool:
-    policy = (pod.get("spec") or {}).get("restartPolicy", "Always")
-    return policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0)
-
-
-def _end_of(terminated: Mapping[str, Any] | None) -> ContainerEnd | None:
-    if not terminated:
-        return None
-    code = terminated.get("exitCode")
-    return ContainerEnd(int(code) if code is not None else None, one_line(str(terminated.get("reason") or "")))
