@@ -61,7 +61,7 @@ ASIDES = {
     "command-line": "Type a command, with completion.",
     "filter-line": "Narrow the focused pane while typing.",
     "palette": "Find a command by its name.",
-    "prefix": "Then a key of *after ctrl+w*.",
+    "prefix": "Then a key of those after ctrl+w.",
 }
 """What is no command of its own, with its explanation."""
 

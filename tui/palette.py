@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Protocol, runtime_checkable
 
 from textual.command import DiscoveryHit, Hit, Hits, Provider
+from textual.content import Content
 
 from actions.command.model import Command
 from actions.command.registry import COMMANDS
@@ -32,9 +33,13 @@ class ConsoleCommands(Provider):
         """Those that match what is typed."""
         matcher = self.matcher(query)
         for command in COMMANDS:
-            score = matcher.match(_text(command))
+            text = _text(command)
+            score, offsets = matcher.fuzzy_search.match(matcher.query, text)
             if score > 0:
-                yield Hit(score, matcher.highlight(_text(command)), self._doing(command), help=command.help)
+                shown = Content(text)  # `highlight` would take its brackets for markup
+                for offset in offsets:
+                    shown = shown.stylize(matcher.match_style, offset, offset + 1)
+                yield Hit(score, shown, self._doing(command), help=command.help)
 
     def _doing(self, command: Command) -> Callable[[], Awaitable[None]]:
         app, screen = self.app, self.screen

@@ -114,6 +114,14 @@ async def test_zoom_gives_one_pane_the_room_and_takes_it_back() -> None:
         await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen again")
 
 
+async def test_the_palette_finds_a_command_by_a_part_of_its_name() -> None:
+    app = an_app()
+    async with app.run_test(size=SIZE) as pilot:
+        await settle(pilot)
+        await pilot.press("ctrl+p", *"tear")
+        await wait_for(pilot, lambda: "Tear the run down (teardown [CONFIRM]" in screen_text(app), "it is found")
+
+
 async def test_help_names_the_keys_of_the_focused_pane_first() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
