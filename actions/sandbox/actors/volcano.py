@@ -145,7 +145,16 @@ class VolcanoScheduler(Controller):
                 phase = INQUEUE
         if phase != PENDING:
             await self._place(gang, spaces)
-        await self._report(gang, phase)
+        if gang.is_ready or await self._is_up_to_date(gang.group):
+            await self._report(gang, phase)
+
+    async def _is_up_to_date(self, group: Document) -> bool:
+        """Whether a PodGroup asks for what the cache says: its change may come later than that of its pods."""
+        current = await self._client.read(POD_GROUPS, key_of(group))
+        if current is None or current["spec"] == group["spec"]:
+            return current is not None
+        self._caches[POD_GROUPS].upsert(current)
+        return False
 
     def _refusal(self, gang: Gang, gangs: list[Gang], spaces: list[NodeSpace]) -> str:
         """Why a gang is not even admitted; empty if it is."""

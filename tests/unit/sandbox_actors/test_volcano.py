@@ -9,10 +9,13 @@ import yaml
 
 from actions.base.errors import RefusedError
 from actions.base.files import asset
+from actions.sandbox.actors import volcano
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import (
+    CLAIMS,
     DEFINITIONS,
     DEPLOYMENTS,
+    NAMESPACES,
     NODES,
     POD_GROUPS,
     PODS,
@@ -23,8 +26,10 @@ from actions.sandbox.actors.kinds import (
 from actions.sandbox.actors.nodefit import NodeSpace
 from actions.sandbox.actors.volcano_gang import Gang
 from actions.sandbox.actors.volcano_status import allocated_of, group_status
+from actions.sandbox.actors.watching import Caches
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.webhooks.volcano import VolcanoAdmission
+from tests.operators.kuberay import pod_group_definition
 from tests.unit.sandbox_actors.server import bare_api, until, whole_cluster
 
 _NEURON = "aws.amazon.com/neuron"
@@ -97,6 +102,30 @@ def test_what_a_queue_gave_is_summed_as_kubernetes_writes_it() -> None:
 def _volcano() -> list[Document]:
     text = asset("mirror/volcano/1.8.2/manifest.yaml").read_text(encoding="utf-8")
     return [one for one in yaml.safe_load_all(text) if one["kind"] in (DEFINITIONS.kind, DEPLOYMENTS.kind, "Namespace")]
+
+
+async def test_a_group_that_asks_for_less_by_now_is_not_called_short_of_pods(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volcano, "_PERIOD_SECONDS", 0.0)
+    async with bare_api(tmp_path) as client:
+        await client.create(NAMESPACES, {"metadata": {"name": "default"}})
+        await client.create(DEFINITIONS, pod_group_definition())
+        group = {"metadata": {"name": "pg", "namespace": "default"}, "spec": {"minMember": 3}}
+        caches = Caches((PODS, NODES, CLAIMS, QUEUES, POD_GROUPS, DEPLOYMENTS))
+        caches[QUEUES].upsert({"metadata": {"name": "default", "uid": "q"}, "spec": {}})
+        caches[POD_GROUPS].upsert(await client.create(POD_GROUPS, group) or {})
+        for name in ("w0", "w1"):
+            caches[PODS].upsert(a_pod(name, node="n", phase="Running"))
+        caches[QUEUES].is_synced.set()
+        await client.patch(POD_GROUPS, "default/pg", {"spec": {"minMember": 2}})  # the cache does not know it yet
+        scheduler = volcano.VolcanoScheduler(client, caches, needs_operator=False)
+
+        await scheduler.reconcile("all")
+        assert "status" not in (await client.read(POD_GROUPS, "default/pg") or {})
+        await scheduler.reconcile("all")
+        status = (await client.read(POD_GROUPS, "default/pg") or {})["status"]
+        assert (status["phase"], [one["type"] for one in status["conditions"]]) == ("Running", ["Scheduled"])
 
 
 async def test_nothing_starts_until_all_fits_and_the_operator_is_there(tmp_path: Path) -> None:
