@@ -23,12 +23,13 @@ class Condition:
 
 @dataclass(frozen=True, slots=True)
 class ContainerState:
-    """`kind` is waiting, running or terminated, or empty."""
+    """`kind` is waiting, running or terminated, or empty. `since`: it runs, or has ended; 0.0 if unknown."""
 
     kind: str = ""
     reason: str = ""
     message: str = ""
     exit_code: int | None = None
+    since: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -155,7 +155,11 @@ def _state(value: Any) -> ContainerState:
         if isinstance(details, Mapping):
             code = number(details.get("exitCode"))
             return ContainerState(
-                kind, text(details.get("reason")), text(details.get("message")), None if code is None else int(code)
+                kind,
+                text(details.get("reason")),
+                text(details.get("message")),
+                None if code is None else int(code),
+                moment(details.get("finishedAt" if kind == "terminated" else "startedAt")),
             )
     return ContainerState()
 

@@ -73,16 +73,19 @@ def find(case: Case) -> Iterator[Finding]:
     yield from read_signs(still_said(case), _SIGNS)
     yield from read_signs(spoken(case), (_AT_THE_START,))
     for pod in case.pods:
-        yield from _container_kills(pod)
+        yield from _container_kills(case, pod)
     for pod, message in _evictions(case):
         yield from _eviction(pod, message)
     yield from _child_kills(case)
 
 
-def _container_kills(pod: Pod) -> Iterator[Finding]:
+_PAST_SECONDS = 3600.0
+
+
+def _container_kills(case: Case, pod: Pod) -> Iterator[Finding]:
     for container in pod.containers:
         killed = next((ending for ending in container.endings if ending.reason == "OOMKilled"), None)
-        if killed is None or (pod.is_fine and pod.phase == "Succeeded"):
+        if killed is None or (pod.is_fine and (pod.phase == "Succeeded" or _is_past(case, container))):
             continue
         quotes = [field_quote("reason", killed.reason)]
         if killed.exit_code is not None:
@@ -93,6 +96,12 @@ def _container_kills(pod: Pod) -> Iterator[Finding]:
             quotes,
             _LIMIT_STEP,
         )
+
+
+def _is_past(case: Case, container: Container) -> bool:
+    """Whether it has run so long again that its end does not matter any more."""
+    state = container.state
+    return bool(state.kind == "running" and state.since and case.now and case.now - state.since > _PAST_SECONDS)
 
 
 def _times(container: Container) -> str:

@@ -39,3 +39,17 @@ def test_a_program_that_ended_there_or_says_no_more_is_told() -> None:
     assert [one.code.value for one in why(last)] == ["RENDEZVOUS"]
     failed = json.loads(json.dumps(HEALTHY["oom retry"]).replace('"Succeeded"', '"Failed"').replace(": 0,", ": 1,"))
     assert "GPU_OOM" in [one.code.value for one in why(failed)]
+
+
+@pytest.mark.parametrize(("started", "codes"), [("2026-01-01T11:30:00Z", ["OOM_KILLED"]), ("2026-01-01T09:00:00Z", [])])
+def test_a_container_that_runs_well_again_for_an_hour_is_well(started: str, codes: list[str]) -> None:
+    container = {
+        "name": "main",
+        "ready": True,
+        "restartCount": 1,
+        "state": {"running": {"startedAt": started}},
+        "lastState": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}},
+    }
+    pod = {"kind": "Pod", "metadata": {"name": "a"}, "status": {"phase": "Running", "containerStatuses": [container]}}
+    event = {"kind": "Event", "reason": "Pulled", "lastTimestamp": "2026-01-01T12:00:00Z", "involvedObject": {}}
+    assert [one.code.value for one in why({"pods": [pod], "events": [event]})] == codes
