@@ -12,7 +12,7 @@ from tui.live.time_order import TimeOrder
 
 _SCAN_BYTES = 256 * 1024
 _RUN_LINES = 256
-_RUNS = 32
+_RUNS = 48
 
 
 class _Run(NamedTuple):

@@ -39,13 +39,10 @@ class TimeOrder:
         """Take lines, which are sorted as far as they go together with those that are held."""
         if not records:
             return
-        fresh = sorted(records, key=stamp_in)
-        self._newest = max(self._newest, stamp_in(fresh[-1]))
         held = self._held
-        place = bisect_right(held, stamp_in(fresh[0]), lo=self._taken, key=stamp_in)
-        if place < len(held):
-            fresh = sorted(held[place:] + fresh, key=stamp_in)  # two ascending runs: the sort only merges them
-        held[place:] = fresh
+        place = bisect_right(held, min(map(stamp_in, records)), lo=self._taken, key=stamp_in)
+        held[place:] = sorted([*held[place:], *records], key=stamp_in)  # of ascending runs: the sort only merges them
+        self._newest = max(self._newest, stamp_in(held[-1]))
         if self._capacity is not None and len(self) > self._capacity:
             self.dropped += len(self) - self._capacity
             self._advance(len(held) - self._capacity)
