@@ -81,7 +81,7 @@ def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
     sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {total}{peak}"
     lines: list[Cells] = [(Span("All of it: ", Tone.MUTED), Span(sums, Tone.STRONG))]
     if plan.unpriced:
-        lines += _wrapped(f"▲ at least: no price is known of {', '.join(plan.unpriced)}", Tone.WARN, width)
+        lines += _wrapped(f"▲ at least: no price is known of {'; '.join(plan.unpriced)}", Tone.WARN, width)
     if plan.is_cost_simulated:
         lines += _wrapped("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT, width)
     return lines + _stage_lines(plan.stages, width)
