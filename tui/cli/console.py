@@ -7,7 +7,7 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -147,14 +147,13 @@ def _stop_on_signals(stop: Callable[[], None]) -> None:
 
 
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
-    from actions.blueprint.catalogue import Catalogue
     from tui.keymap import load_keymap
     from tui.live.settings import ConsoleSettings, DemoBadge
 
     return ConsoleSettings(
         target=chosen.target,
         readonly=options.readonly,
-        blueprint_folders=Catalogue.usual(options.blueprints).folders,
+        blueprint_folders=_blueprint_folders(options.blueprints),
         run_environment=chosen.environment,
         demo=DemoBadge(chosen.demo_speed) if chosen.demo_speed is not None else None,
         region=chosen.region,
@@ -164,3 +163,12 @@ def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, w
         keymap=load_keymap(),
         is_ascii=options.ascii or not speaks_unicode(os.environ),
     )
+
+
+def _blueprint_folders(extra: Sequence[Path]) -> tuple[Path, ...]:
+    """Where blueprints are looked for; empty for the usual places alone, for which nothing need be imported yet."""
+    if not extra:
+        return ()
+    from actions.blueprint.catalogue import Catalogue
+
+    return Catalogue.usual(extra).folders
