@@ -44,15 +44,6 @@ class Forward:
     local_port: int
 
 
-def pod_named(name: str) -> FindPod:
-    """Always the pod of this name, whoever bears it."""
-
-    async def find() -> str:
-        return name
-
-    return find
-
-
 def pod_of(session: KubeSession, namespace: str, label_selector: str) -> FindPod:
     """A running pod that bears the labels, ready ones first.
 

@@ -27,11 +27,6 @@ class NccomReading(msgspec.Struct, frozen=True, gc=False):
     """What stopped the test, in its own words."""
 
 
-def is_nccom(text: str) -> bool:
-    """Whether `text` holds such a table."""
-    return "size(B)" in text and "busbw(GB/s)" in text
-
-
 class NccomReader:
     """Reads the output line by line: cells are named by the header above them."""
 
@@ -65,14 +60,6 @@ class NccomReader:
     def reading(self) -> NccomReading:
         """All that has been read so far."""
         return NccomReading(tuple(self._rows), self._average, self._error)
-
-
-def read_nccom(text: str) -> NccomReading:
-    """Read a whole output."""
-    reader = NccomReader()
-    for line in text.splitlines():
-        reader.feed(line)
-    return reader.reading()
 
 
 def _cell_of(cell: str) -> float | str:

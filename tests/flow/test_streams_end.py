@@ -16,12 +16,13 @@ from actions.base.errors import ConsoleError
 from actions.cluster.apply import apply
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.exec import run_in_pod
-from actions.cluster.forward import open_forward, pod_named
+from actions.cluster.forward import open_forward
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.logs import LogLine, LogSource, follow
 from actions.cluster.objects import Discovery, ObjectRef, fetch
 from actions.cluster.session import KubeSession
 from tests.flow.kubectl import Kubectl
+from tests.support.pods import pod_named
 
 _PORT = 8080
 _DEADLINE_SECONDS = 120.0

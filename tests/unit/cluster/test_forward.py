@@ -11,8 +11,9 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
-from actions.cluster.forward import Forward, open_forward, pod_named, pod_of
+from actions.cluster.forward import Forward, open_forward, pod_of
 from actions.cluster.session import KubeSession
+from tests.support.pods import pod_named
 from tests.support.polling import until
 from tests.unit.cluster.faults import refusal
 from tests.unit.cluster.servers import session_to
