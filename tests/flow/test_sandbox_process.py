@@ -33,7 +33,7 @@ async def a_process(folder: Path, *arguments: str) -> AsyncIterator[asyncio.subp
 
 async def process_file(folder: Path) -> ProcessFile:
     path = folder / "process.json"
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         while not path.exists():
             await asyncio.sleep(0.02)
     return msgspec.json.decode(path.read_bytes(), type=ProcessFile)

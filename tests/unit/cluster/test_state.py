@@ -133,7 +133,7 @@ class Cluster:
 
 
 async def _until(state: ClusterState, holds: Callable[[ClusterSnapshot], object]) -> ClusterSnapshot:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while not holds(snapshot := state.snapshot()):
             await state.wait_changed()
     return snapshot
@@ -174,7 +174,7 @@ async def test_a_list_that_is_being_taken_is_not_seen_half(tmp_path: Path) -> No
         task = asyncio.create_task(state.run())
         try:
             seen: set[int] = set()
-            async with asyncio.timeout(30):
+            async with asyncio.timeout(60):
                 while not state.snapshot().is_complete:
                     seen.add(len(state.snapshot().pods))
                     await asyncio.sleep(0)
