@@ -23,6 +23,7 @@ from actions.run.spoolformat import lines_file
 from tests.bench.loglines import log_line
 from tests.bench.probe import Watch
 from tests.bench.program import Program, environment
+from tui.live.collector import keep_what_is
 from tui.live.intake import PAUSE_SECONDS, LogIntake
 from tui.live.spool_feeds import SpoolLogFeed
 from tui.live.ticker import PAINT_INTERVAL_SECONDS
@@ -57,6 +58,7 @@ class Burst(App[None]):
     def on_mount(self) -> None:
         """Begin when there is a screen."""
         self.set_interval(PAINT_INTERVAL_SECONDS, self._pull)
+        self.call_after_refresh(keep_what_is)  # as the console does after its first frame
         self._view.focus()
 
     def _pull(self) -> None:
@@ -101,7 +103,8 @@ def measure_log_pane(folder: Path) -> dict[str, object]:
         began = time.perf_counter()
         with subprocess.Popen([*module, "write", str(spool), str(_LINES), str(_RATE)], cwd=_ROOT) as writing:
             times = _key_times(program)
-            writing.wait()
+            while writing.poll() is None:
+                program.drain(0.05)
             written = time.perf_counter() - began
         program.wait(b"%s lines" % f"{_LINES:,}".encode(), seconds=300)
         took, used = time.perf_counter() - began, program.cpu_seconds() - cpu

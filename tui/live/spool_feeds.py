@@ -65,10 +65,14 @@ class SpoolLogFeed:
         return self._take_live(limit)
 
     def _take_live(self, limit: int) -> list[bytes]:
+        taken = self._order.take(limit, is_quiet=False)
+        self.has_more = len(taken) == limit
+        if self.has_more:
+            return taken
         records, offset = self._reader.records(self._offset, limit_bytes=CHUNK_BYTES)
         was, self._offset = self._offset, offset
         self._order.put(records)
-        taken = self._order.take(limit, is_quiet=not records)
+        taken += self._order.take(limit - len(taken), is_quiet=not records)
         self.has_more = len(taken) == limit or offset - was >= CHUNK_BYTES // 2
         return taken
 

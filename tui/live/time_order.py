@@ -9,7 +9,7 @@ from actions.cluster.logrecords import stamp_in
 from actions.cluster.logstamps import ns_of, stamp_of
 
 HOLD_NS = 1_000_000_000
-_COMPACT_AFTER = 50_000
+_COMPACT_AFTER = 10_000
 
 
 class TimeOrder:
