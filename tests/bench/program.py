@@ -84,8 +84,9 @@ class Program:
         until = time.perf_counter() + seconds
         wanted = re.compile(pattern, re.DOTALL)
         while (now := time.perf_counter()) < until:
-            if self.read(min(1.0, until - now)) and wanted.search(_CONTROLS.sub(b"", self._tail)):
-                return time.perf_counter()
+            if wanted.search(_CONTROLS.sub(b"", self._tail)):
+                return now
+            self.read(min(1.0, until - now))
         last = _CONTROLS.sub(b"", self._tail)[-400:].decode(errors="replace")
         raise TimeoutError(f"{pattern!r} did not come within {seconds:.0f} s; the last that did: {last}")
 

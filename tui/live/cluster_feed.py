@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from actions.cluster.state import ClusterSnapshot, ClusterState
 
 CONNECT_SECONDS = 15.0
+_LOADING_SECONDS = 0.02
+"""Between two looks at whether the picture is complete."""
 _HEAVY = ("actions.cluster.session", "actions.cluster.state")
 
 
@@ -35,6 +37,7 @@ class ClusterFeed:
         readonly: Refuse, in the client, whatever could change it.
         clock: Time.
         changed: Called when there is a new picture, or a source does better or worse.
+        completed: Called when the picture is complete for the first time.
         profile: AWS profile for EKS tokens, where the kubeconfig names none.
         region: AWS region for them, where the kubeconfig names none.
     """
@@ -46,6 +49,7 @@ class ClusterFeed:
         readonly: bool,
         clock: Clock,
         changed: Callable[[], None],
+        completed: Callable[[], None] = lambda: None,
         profile: str = "",
         region: str = "",
     ) -> None:
@@ -56,6 +60,7 @@ class ClusterFeed:
         self._region = region
         self._clock = clock
         self._changed = changed
+        self._completed = completed
         self._session: KubeSession | None = None
         self._state: ClusterState | None = None
         self._settled = asyncio.Event()
@@ -164,16 +169,18 @@ class ClusterFeed:
         return token_factory(exec_argv, profile=self._profile, region=self._region, clock=self._clock)
 
     async def _tell_changes(self, state: ClusterState) -> None:
-        """Have changes painted, in batches; asleep while there is none."""
-        was_complete = False
+        """Have changes painted, in batches; asleep while there is none. The first whole picture waits for no batch."""
+        while not state.snapshot().is_complete:
+            self._changed()
+            await state.wait_changed()
+            await self._clock.sleep(_LOADING_SECONDS)
+        self._settled.set()
+        self._completed()
+        keep_what_is()
         while True:
             await state.wait_changed()
             self._changed()
             await self._clock.sleep(PAINT_INTERVAL_SECONDS)
-            if not was_complete and state.snapshot().is_complete:  # a pane may have taken the change meanwhile
-                was_complete = True
-                self._settled.set()
-                keep_what_is()
 
 
 async def _import_in_thread() -> None:

@@ -49,6 +49,7 @@ class Desk:
             readonly=settings.readonly,
             clock=clock,
             changed=ticker.poke,
+            completed=ticker.hurry,
             profile=settings.profile,
             region=settings.region,
         )

@@ -48,6 +48,11 @@ class Ticker:
         wait = max(0.0, self._painted_at + self._interval - loop.time())
         self._timer = loop.call_later(wait, self._fire)
 
+    def hurry(self) -> None:
+        """Say that something changed that somebody waits for: it is painted at once."""
+        self.stop()
+        self._timer = asyncio.get_running_loop().call_later(0, self._fire)
+
     def painted(self) -> None:
         """Say that the frame is on the terminal: what it cost decides when the next one may come."""
         if self._begun_at is not None:

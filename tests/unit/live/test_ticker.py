@@ -48,6 +48,20 @@ def test_a_change_after_a_quiet_time_is_painted_at_once() -> None:
     assert run_virtually(poke()) == [0.0, 3.0]
 
 
+def test_what_somebody_waits_for_is_painted_at_once_and_only_once() -> None:
+    async def poke() -> list[float]:
+        painted: list[float] = []
+        ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
+        ticker.poke()
+        await asyncio.sleep(0.125)
+        ticker.poke()
+        ticker.hurry()
+        await asyncio.sleep(1)
+        return painted
+
+    assert run_virtually(poke()) == [0.0, 0.125]
+
+
 @pytest.mark.parametrize(("cost", "interval"), [(0.005, 0.25), (0.012, 0.4), (0.2, LONGEST_INTERVAL_SECONDS)])
 def test_frames_that_cost_much_come_less_often_but_still_come(cost: float, interval: float) -> None:
     async def poke() -> list[float]:
