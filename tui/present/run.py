@@ -143,9 +143,9 @@ def _warnings(view: RunView) -> Span | None:
     return Span(f"▲ {count} warning{'s' * (count > 1)}", Tone.WARN) if count else None
 
 
-def _joined(parts: Iterable[Span | None], width: int) -> Cells:
-    """Parts with dots between, as many as fit; the first always."""
-    line: Cells = ()
+def _joined(parts: Iterable[Span | None], width: int, *, begin: Cells = ()) -> Cells:
+    """Parts with dots between, behind what they begin with, as many as fit; the first always."""
+    line = begin
     for part in parts:
         if part is not None:
             longer = (*line, _DOT, part) if line else (part,)
@@ -174,50 +174,48 @@ def stage_detail(stage: StageView, *, now: float, width: int = 80, approve_key: 
     Args:
         stage: The stage, or a step of a teardown.
         now: Seconds since the epoch.
-        width: Terminal columns; the message is wrapped there.
+        width: Terminal columns; what is longer is wrapped, or left out.
         approve_key: What is to be pressed where a plan waits.
     """
     glyph = GLYPHS[_LOOKS[stage.state]]
-    title: list[Span] = [
-        Span(f"{glyph.sign} ", glyph.tone),
-        Span(stage.title, Tone.STRONG),
-        _DOT,
-        Span(stage.kind, Tone.MUTED),
-        _DOT,
-        Span(stage_state_text(stage.state), glyph.tone),
-    ]
-    title += _spent(stage, now)
-    lines: list[Cells] = [tuple(title)]
+    width = max(20, width)
+    title = (Span(f"{glyph.sign} ", glyph.tone), Span(stage.title, Tone.STRONG))
+    state = Span(stage_state_text(stage.state), glyph.tone)
+    lines: list[Cells] = [_joined([state, *_spent(stage, now), Span(stage.kind, Tone.MUTED)], width, begin=title)]
     is_offered = stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL
     if stage.message and not is_offered:
         tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
-        lines += [(Span(line, tone),) for line in textwrap.wrap(stage.message, max(20, width))]
+        lines += [(Span(line, tone),) for line in textwrap.wrap(stage.message, width)]
     if stage.needs and stage.state is StageState.PENDING:
         lines.append((Span(f"After {', '.join(stage.needs)}.", Tone.MUTED),))
     if stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL:
-        lines += _offer(stage.plan, is_wished=stage.is_approval_wished, approve_key=approve_key)
-    lines += _findings(stage.findings, max(20, width))
+        lines += _offer(stage.plan, width, is_wished=stage.is_approval_wished, approve_key=approve_key)
+    lines += _findings(stage.findings, width)
     lines += [(Span(f"{name} ", Tone.MUTED), Span(value)) for name, value in (stage.outputs or {}).items()]
     return lines
 
 
 def _spent(stage: StageView, now: float) -> list[Span]:
-    spans: list[Span] = []
-    if stage.started_at is not None:
-        spans += [_DOT, Span(duration((stage.ended_at or now) - stage.started_at))]
+    expected = ""
     if stage.expect_high_seconds > 0:
-        expectation = duration_range(stage.expect_low_seconds, stage.expect_high_seconds)
-        spans += [] if spans else [_DOT]
-        spans.append(Span(f"{' of ' * (stage.started_at is not None)}{expectation} expected", Tone.MUTED))
+        expected = f"{duration_range(stage.expect_low_seconds, stage.expect_high_seconds)} expected"
+    spans = []
+    if stage.started_at is not None:
+        spent = duration((stage.ended_at or now) - stage.started_at)
+        spans.append(Span(f"{spent} of {expected}" if expected else spent))
+    elif expected:
+        spans.append(Span(expected, Tone.MUTED))
     if stage.attempt > 1:
-        spans += [_DOT, Span(f"attempt {stage.attempt}", Tone.WARN)]
+        spans.append(Span(f"attempt {stage.attempt}", Tone.WARN))
     return spans
 
 
-def _offer(plan: PlanOffer, *, is_wished: bool, approve_key: str) -> list[Cells]:
+def _offer(plan: PlanOffer, width: int, *, is_wished: bool, approve_key: str) -> list[Cells]:
     counts = f"Plan: {plan.add} to add, {plan.change} to change, {plan.destroy} to destroy."
     asks = "Approved; the runner has not taken note yet." if is_wished else f"Press {approve_key} to approve."
-    lines: list[Cells] = [(Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(f" {asks}", Tone.ACCENT))]
+    told, asked = Span(counts, Tone.WARN if plan.destroy else Tone.STRONG), Span(asks, Tone.ACCENT)
+    whole = (told, Span(" "), asked)
+    lines: list[Cells] = [whole] if width_of(whole) <= width else [(told,), (asked,)]
     lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
     if len(plan.lines) > _PLAN_LINES:
         lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))

@@ -56,6 +56,16 @@ def test_a_plan_that_waits_names_its_resources_and_the_key() -> None:
     assert "Press a" in text
 
 
+def test_on_a_narrow_screen_a_plan_that_waits_is_told_in_whole_words() -> None:
+    stage = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=5, plan=a_plan())
+
+    lines = [text_of(line) for line in stage_detail(stage, now=NOW_SECONDS, width=46)]
+
+    assert max(map(len, lines)) <= 46
+    assert lines[0].endswith("awaiting approval")
+    assert lines[1:3] == ["Plan: 2 to add, 0 to change, 0 to destroy.", "Press a to approve."]
+
+
 def test_a_wished_approval_is_not_drawn_as_a_fact() -> None:
     stage = replace(a_stage("network", StageState.AWAITING_APPROVAL, plan=a_plan()), is_approval_wished=True)
 
