@@ -18,6 +18,7 @@ import tempfile
 from pathlib import Path
 
 from tests.bench.logpane import measure_log_pane
+from tests.bench.logparts import measure_log_parts
 from tests.bench.logs import measure_logs
 from tests.bench.measure import machine, measure_fleet, measure_growth, measure_start
 from tests.bench.others import measure_others
@@ -37,6 +38,7 @@ def main() -> int:
         else:
             kind = options.server or best_kind()
             result["log_pane"] = measure_log_pane(Path(name))
+            result["log_parts"] = measure_log_parts(Path(name) / "parts")
             result["logs"] = measure_logs(kind, Path(name))
             for size in options.sizes.split(","):
                 nodes, _, pods = size.partition("/")

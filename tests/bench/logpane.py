@@ -36,7 +36,7 @@ _RATE = 50_000
 _BATCH = 500
 """Lines that are written at once, all of one pod."""
 _PODS = 40
-_KEYS = 120
+_KEYS = 100
 _STAGE = "train"
 _BEGAN_NS = 1_790_000_000_000_000_000
 
@@ -73,7 +73,7 @@ class Burst(App[None]):
 
 
 def write(folder: Path, lines: int, rate: int) -> None:
-    """Let a spool grow."""
+    """Let a spool grow, and tell in how many seconds it did."""
     writer = SpoolWriter(folder, _STAGE)
     tags = [tag_of(writer.source("bench", f"pod-{pod}", "main", str(pod)).line.number) for pod in range(_PODS)]
     texts = [log_line(number)[1].encode() for number in range(10_000)]
@@ -86,6 +86,7 @@ def write(folder: Path, lines: int, rate: int) -> None:
             file.write(
                 b"".join(b"%s%s %s\n" % (tag, stamp_of(_BEGAN_NS + n * step), texts[n % len(texts)]) for n in batch)
             )
+    sys.stdout.write(f"{time.perf_counter() - began:.2f}\n")
 
 
 def measure_log_pane(folder: Path) -> dict[str, object]:
@@ -101,13 +102,14 @@ def measure_log_pane(folder: Path) -> dict[str, object]:
         before, cpu = program.memory_megabytes()[0], program.cpu_seconds()
         program.longest_stall_ms()
         began = time.perf_counter()
-        with subprocess.Popen([*module, "write", str(spool), str(_LINES), str(_RATE)], cwd=_ROOT) as writing:
+        argv = [*module, "write", str(spool), str(_LINES), str(_RATE)]
+        with subprocess.Popen(argv, cwd=_ROOT, stdout=subprocess.PIPE) as writing:
             times = _key_times(program)
-            while writing.poll() is None:
-                program.drain(0.05)
-            written = time.perf_counter() - began
-        program.wait(b"%s lines" % f"{_LINES:,}".encode(), seconds=300)
-        took, used = time.perf_counter() - began, program.cpu_seconds() - cpu
+            program.forget()
+            program.type(b"k")  # so that the count is drawn once more, were it complete already
+            program.wait(b"%s lines" % f"{_LINES:,}".encode(), seconds=300)
+            took, used = time.perf_counter() - began, program.cpu_seconds() - cpu
+            written = float(writing.communicate()[0])
         wall, busy = program.longest_stall_ms()
         after = program.memory_megabytes()[0]
     ordered = sorted(times)
