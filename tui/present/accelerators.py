@@ -156,7 +156,7 @@ def _laggard(rows: Sequence[DeviceRow], mean: float) -> Cells:
         return (
             Span(f"▲ slowest: {_place(slowest)} at {load:.0f}%, {mean - load:.0f} points below the mean", Tone.WARN),
         )
-    return (Span(f"slowest: {_place(slowest)} at {load:.0f}%; no rank lags behind", Tone.MUTED),)
+    return (Span(f"slowest: {_place(slowest)} at {load:.0f}%, no lag", Tone.MUTED),)
 
 
 def _suspect(busy: Sequence[DeviceRow]) -> str:

@@ -107,5 +107,5 @@ def _slowest(chart: Chart, curves: Curves) -> Iterator[Cells]:
         if over >= _LAGS_BY:
             yield (Span(f"▲ {said}, {over:.0%} over the median", Tone.WARN),)
         else:
-            yield (Span(f"{said}; no rank lags behind", Tone.MUTED),)
+            yield (Span(f"{said}, no lag", Tone.MUTED),)
         return

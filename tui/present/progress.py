@@ -10,7 +10,7 @@ from tui.present.cells import Cells, Span, Tone
 from tui.present.names import short_names
 from tui.present.times import duration
 
-_BAR_WIDTH = 12
+_BAR_WIDTH = 8
 
 
 def progress_lines(states: Mapping[tuple[str, str], Progress], *, limit: int) -> list[Cells]:
