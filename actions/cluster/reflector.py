@@ -121,6 +121,7 @@ class Reflector(Generic[T]):
         self._watch_seconds = watch_seconds
         self._tries_watch_list = prefers_watch_list
         self._cuts = 0
+        self._is_missing = False
         self._version = ""
         self._latest: Raw | None = None
         self._skipped = 0
@@ -137,6 +138,8 @@ class Reflector(Generic[T]):
         self._sink.health(self._health)
         while True:
             try:
+                if self._is_missing:
+                    await self._look_for_it()
                 if self._version:
                     await self._watch()
                 elif self._tries_watch_list and self._cuts < _CUTS_BEFORE_LIST:
@@ -145,6 +148,17 @@ class Reflector(Generic[T]):
                     await self._list()
             except ConsoleError as error:
                 await self._recover(error)
+
+    async def _look_for_it(self) -> None:
+        """Ask whether the resource is there by now, over a connection that stands: a stream would make a new one.
+
+        Raises:
+            MissingError: It is not.
+        """
+        await self._session.request(
+            "GET", self._path, query=self._selectors | {"limit": "1"}, accept=self._reading.accept, deadline_seconds=60
+        )
+        self._is_missing = False
 
     async def _list(self) -> None:
         """Read the list in pages and publish it whole."""
@@ -300,6 +314,7 @@ class Reflector(Generic[T]):
         elif isinstance(error, MissingError):
             self._version = ""
             await self._sink.replace(())
+            self._is_missing = True
             self._show(Health.MISSING, error.message)
             await self._clock.sleep(_MISSING_SECONDS)
             return

@@ -180,14 +180,23 @@ async def test_html_of_a_proxy_during_the_list_is_survived(tmp_path: Path) -> No
         assert "Bad Gateway" in next(entry.detail for entry in it.mirror.states if entry.state is Health.RECONNECTING)
 
 
-@pytest.mark.parametrize(
-    ("code", "state"), [(403, Health.FORBIDDEN), (401, Health.UNAUTHORIZED), (404, Health.MISSING)]
-)
+@pytest.mark.parametrize(("code", "state"), [(403, Health.FORBIDDEN), (401, Health.UNAUTHORIZED)])
 async def test_refusals_are_shown_and_tried_again_slowly(tmp_path: Path, code: int, state: Health) -> None:
     async with reflecting(tmp_path, refusal(code, "No"), refusal(code, "No"), page([], 9), stream(then="hang")) as it:
         await it.mirror.until(lambda: it.mirror.saw(Health.LIVE))
         assert it.mirror.saw(state)
         assert sum(it.clock.slept) > 2
+
+
+async def test_a_kind_that_is_not_there_is_asked_for_slowly_and_by_no_stream(tmp_path: Path) -> None:
+    missing, look = refusal(404, "NotFound"), page([], 8)
+    changes = stream(event("ADDED", thing("a", 9)), bookmark(10, ends_initial=True), then="hang")
+    async with reflecting(tmp_path, missing, missing, look, changes, streamed=True) as it:
+        await it.mirror.until(lambda: it.mirror.saw(Health.LIVE))
+        assert it.mirror.saw(Health.MISSING)
+        assert set(it.mirror.values) == {"a"}
+        assert sum(it.clock.slept) > 5
+        assert it.script.kinds == ["stream", "list", "list", "stream"]
 
 
 async def test_a_kind_that_is_removed_empties_the_sink(tmp_path: Path) -> None:
