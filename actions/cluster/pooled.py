@@ -79,13 +79,7 @@ class PooledTransport:
     async def call(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_seconds: float
     ) -> bytes:
-        """One request, its whole body.
-
-        Raises:
-            ApiError: The server said no.
-            UnreachableError: It did not answer within the deadline, or the connection broke.
-            ConfigError: Its certificate is not trusted.
-        """
+        """See `Transport.call`."""
         timeout = aiohttp.ClientTimeout(total=deadline_seconds, sock_connect=CONNECT_SECONDS)
         try:
             async with self._session.request(
@@ -109,7 +103,7 @@ class PooledTransport:
 
     @asynccontextmanager
     async def stream(self, url: str, *, headers: Mapping[str, str], idle_seconds: float) -> AsyncIterator[PooledStream]:
-        """Open an endless GET; the connection is gone when the context is left."""
+        """See `Transport.stream`."""
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         try:
             response = await self._session.get(
@@ -130,11 +124,7 @@ class PooledTransport:
     async def websocket(
         self, url: str, *, headers: Mapping[str, str], protocols: Sequence[str]
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
-        """Open a websocket; `protocols` in order of preference.
-
-        Raises:
-            ApiError: The server refused the upgrade.
-        """
+        """See `Transport.websocket`."""
         timeout = aiohttp.ClientWSTimeout(ws_close=5.0)
         try:
             async with asyncio.timeout(CONNECT_SECONDS * 2):

@@ -23,6 +23,7 @@ from actions.cluster.objects import Discovery, ObjectRef, fetch
 from actions.cluster.session import KubeSession
 from tests.flow.kubectl import Kubectl
 from tests.support.pods import pod_named
+from tests.support.polling import until
 
 _PORT = 8080
 _DEADLINE_SECONDS = 120.0
@@ -82,8 +83,7 @@ async def test_log_exec_and_port_leave_no_socket_behind(cluster: Kubectl) -> Non
 
         source = LogSource(session.namespace, "worker", "main", pod["metadata"]["uid"])
         following = asyncio.create_task(follow(session, source, on_lines=take))
-        async with asyncio.timeout(_DEADLINE_SECONDS):
-            await seen.wait()
+        await until(seen.is_set, "a line", deadline_seconds=_DEADLINE_SECONDS)
         assert f"worker:{_PORT}/somewhere".encode() in await asked_on_the_port(session)
         assert (await run_in_pod(session, session.namespace, "worker", "main", ["sh", "-c", "exit 3"])).exit_code == 3
         assert sockets_to(session.server)
@@ -91,6 +91,5 @@ async def test_log_exec_and_port_leave_no_socket_behind(cluster: Kubectl) -> Non
         await asyncio.gather(following, return_exceptions=True)
     finally:
         await session.aclose()
-    async with asyncio.timeout(_DEADLINE_SECONDS):
-        while cluster.is_real and sockets_to(session.server):
-            await asyncio.sleep(0.05)
+    if cluster.is_real:
+        await until(lambda: not sockets_to(session.server), "the sockets to close", deadline_seconds=_DEADLINE_SECONDS)

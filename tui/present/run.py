@@ -182,14 +182,14 @@ def stage_detail(stage: StageView, *, now: float, width: int = 80, approve_key: 
     title = (Span(f"{glyph.sign} ", glyph.tone), Span(stage.title, Tone.STRONG))
     state = Span(stage_state_text(stage.state), glyph.tone)
     lines: list[Cells] = [_joined([state, *_spent(stage, now), Span(stage.kind, Tone.MUTED)], width, begin=title)]
-    is_offered = stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL
-    if stage.message and not is_offered:
+    offer = stage.plan if stage.state is StageState.AWAITING_APPROVAL else None
+    if stage.message and offer is None:
         tone = Tone.BAD if stage.state is StageState.FAILED else Tone.PLAIN
         lines += [(Span(line, tone),) for line in textwrap.wrap(stage.message, width)]
     if stage.needs and stage.state is StageState.PENDING:
         lines.append((Span(f"After {', '.join(stage.needs)}.", Tone.MUTED),))
-    if stage.plan is not None and stage.state is StageState.AWAITING_APPROVAL:
-        lines += _offer(stage.plan, width, is_wished=stage.is_approval_wished, approve_key=approve_key)
+    if offer is not None:
+        lines += _offer(offer, width, is_wished=stage.is_approval_wished, approve_key=approve_key)
     lines += _findings(stage.findings, width)
     lines += [(Span(f"{name} ", Tone.MUTED), Span(value)) for name, value in (stage.outputs or {}).items()]
     return lines

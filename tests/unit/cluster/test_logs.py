@@ -14,6 +14,7 @@ from actions.base.errors import AccessError
 from actions.cluster.logbatch import read_lines
 from actions.cluster.loglines import MAX_LINE_BYTES, START, LineCutter, LogCursor, LogLine
 from actions.cluster.logs import ContainerEnd, LogFollower, LogSource, follow, read_log
+from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to
@@ -115,9 +116,7 @@ async def test_a_live_follower_shows_lines_before_the_end(tmp_path: Path) -> Non
     got: list[LogLine] = []
     async with session_to(server, tmp_path) as session:
         task = asyncio.create_task(follow(session, SOURCE, on_lines=got.extend, tail_lines=2))
-        async with asyncio.timeout(60):
-            while len(got) < 2:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(got) >= 2, "two lines")
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
     assert _texts(got) == ["step 3 größe ✓", "step 4 größe ✓"]
@@ -132,9 +131,8 @@ async def test_lines_that_the_server_has_dropped_are_marked(tmp_path: Path) -> N
         task = asyncio.create_task(follower.run())
         async with asyncio.timeout(60):
             await server.began.wait()
-            del server.lines[:60]
-            while len(_texts(got)) < 60:
-                await asyncio.sleep(0.005)
+        del server.lines[:60]  # at once, before the log is asked for again
+        await until(lambda: len(_texts(got)) >= 60, "sixty lines")
         server.exit_code = 0
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
@@ -176,9 +174,7 @@ async def test_a_silent_stream_is_opened_again(tmp_path: Path) -> None:
     async with session_to(server, tmp_path) as session:
         follower = LogFollower(session, SOURCE, on_lines=got.extend, clock=HastyClock(), silence_seconds=0.1)
         task = asyncio.create_task(follower.run())
-        async with asyncio.timeout(60):
-            while len(server.queries) < 3:
-                await asyncio.sleep(0.005)
+        await until(lambda: len(server.queries) >= 3, "three requests")
         server.exit_code = 0
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
