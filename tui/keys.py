@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.command.parse import parse_line
 from tui.live.keymap import NO_CHANGES, Keymap
@@ -27,8 +28,7 @@ class Context(enum.StrEnum):
     COST = "cost"
 
 
-@dataclass(frozen=True, slots=True)
-class Key:
+class Key(msgspec.Struct, frozen=True):
     """One row of the table.
 
     Args:

@@ -9,8 +9,9 @@ import subprocess
 import sys
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from actions.base.errors import ToolError, UnreachableError
 
@@ -26,8 +27,7 @@ _END_SECONDS = 10.0
 _PASSED_ON_PREFIXES = ("AWS_", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE", "EKSML_")
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessIdentity:
+class ProcessIdentity(msgspec.Struct, frozen=True):
     """A process, told apart from a later one with the same pid.
 
     `start_ticks` is field 22 of `/proc/PID/stat`; `boot_id` changes with every boot of the machine.

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import BlueprintError, ConflictError, FormatError
@@ -47,8 +47,7 @@ class LockEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     taken_at: str
 
 
-@dataclass(frozen=True, slots=True)
-class Wanted:
+class Wanted(msgspec.Struct, frozen=True):
     """An operator that blueprints pin."""
 
     source: Source
@@ -90,7 +89,7 @@ def _joined(known: Wanted | None, source: Source, blueprint: str) -> Wanted:
                 f"{known.blueprints[0]} and {blueprint} give two values for the {name} of {known.key}.",
                 hint="Correct one of the two blueprints.",
             )
-    best = msgspec.structs.replace(
+    best = replace(
         known.source,
         url=known.source.url or source.url,
         sha256=known.source.sha256 or source.sha256,
@@ -136,7 +135,7 @@ class Mirror:
         entry = self.lock().get(key_of(source))
         self._require(source, data, entry)
         recorded = entry or LockEntry(_digest(data), len(data), Basis.BY_HAND, str(path), "")
-        return msgspec.structs.replace(recorded, basis=Basis.RECORDED) if source.sha256 else recorded
+        return replace(recorded, basis=Basis.RECORDED) if source.sha256 else recorded
 
     def take(self, source: Source, data: bytes, *, origin: str, by_hand: bool, clock: Clock) -> LockEntry:
         """Put a file into its place.

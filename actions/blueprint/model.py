@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Literal
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.blueprint.parts import Expectation, Name, Part, Scalar, Target
@@ -229,7 +230,7 @@ class Blueprint(Part, frozen=True, kw_only=True):
             known = ", ".join(self.presets) or "none"
             raise MissingError(f"Blueprint {self.id} has no preset {preset!r}.", hint=f"Its presets are: {known}.")
         chosen = self.presets[preset]
-        return msgspec.structs.replace(self, stages=tuple(_stage_under(stage, chosen) for stage in self.stages))
+        return replace(self, stages=tuple(_stage_under(stage, chosen) for stage in self.stages))
 
 
 def _stage_under(stage: AnyStage, preset: Preset) -> AnyStage:
@@ -238,4 +239,4 @@ def _stage_under(stage: AnyStage, preset: Preset) -> AnyStage:
         changes["expect"] = preset.expect[stage.id]
     if stage.id in preset.roots:
         changes["root"] = preset.roots[stage.id]
-    return msgspec.structs.replace(stage, **changes) if changes else stage
+    return replace(stage, **changes) if changes else stage

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from actions.base.errors import MissingError
 from actions.base.untrusted import one_line
 from actions.cloud.session import AwsSession
 
 
-@dataclass(frozen=True, slots=True)
-class Reservation:
+class Reservation(msgspec.Struct, frozen=True):
     """A capacity reservation or capacity block."""
 
     id: str

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
+
+import msgspec
 
 from actions.base.errors import ConflictError
 from actions.cloud.session import AwsSession
@@ -20,8 +21,7 @@ class Direction(StrEnum):
     EGRESS = "egress"
 
 
-@dataclass(frozen=True, slots=True)
-class SelfRule:
+class SelfRule(msgspec.Struct, frozen=True):
     """A rule of a security group to itself for all protocols."""
 
     id: str

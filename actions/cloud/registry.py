@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import base64
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.base.errors import FormatError, MissingError, RefusedError
 from actions.cloud.session import AwsSession
@@ -14,8 +15,7 @@ _ADDRESS = re.compile(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Repository:
+class Repository(msgspec.Struct, frozen=True):
     """An ECR repository."""
 
     account: str
@@ -33,8 +33,7 @@ class Repository:
         return f"{self.registry}/{self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class RegistryLogin:
+class RegistryLogin(msgspec.Struct, frozen=True):
     """What `docker login` takes. The password is valid for twelve hours."""
 
     username: str

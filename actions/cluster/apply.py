@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, replace
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import ConflictError, RefusedError
 from actions.cluster.errors import ApiConflictError, ApiRefusedError, ApiStatus
@@ -16,8 +16,7 @@ FIELD_MANAGER = "eksml-tui"
 _OWNER = re.compile(r'conflict with "(?P<owner>[^"]*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class FieldConflict:
+class FieldConflict(msgspec.Struct, frozen=True):
     """A field that somebody else has set."""
 
     owner: str

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, MissingError, RefusedError, UnreachableError
@@ -43,8 +45,7 @@ _LOG_SECONDS = 10.0
 _NANOSECONDS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class _Wanted:
+class _Wanted(msgspec.Struct, frozen=True):
     """One container's log that is worth reading."""
 
     pod: Pod

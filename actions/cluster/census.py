@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.cluster import protopod, protowire, wire
 from actions.cluster.decode import decode_node, decode_pod
@@ -16,16 +17,14 @@ PAGE = 500
 _JSON = "application/json"
 
 
-@dataclass(frozen=True, slots=True)
-class Census:
+class Census(msgspec.Struct, frozen=True):
     """The fleet at one moment; `usage` is by node name."""
 
     nodes: tuple[NodeFacts, ...]
     usage: Mapping[str, NodeUsage]
 
 
-@dataclass(frozen=True, slots=True)
-class _Page:
+class _Page(msgspec.Struct, frozen=True):
     """Objects of a list as the server wrote them, and how pods are read in that form."""
 
     items: Sequence[Raw]

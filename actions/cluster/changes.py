@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections import deque
-from dataclasses import dataclass
+
+import msgspec
 
 _MOST_STEPS = 64
 _MOST_KEYS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What has changed, come or gone. A node counts as changed too when the requests on it have."""
 
     nodes: frozenset[str]
@@ -19,8 +19,7 @@ class Changes:
     """`namespace/name`."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Step:
+class _Step(msgspec.Struct, frozen=True):
     before: int
     after: int
     changes: Changes | None

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from actions.base.clock import parse_rfc3339
 from actions.base.untrusted import one_line
@@ -12,16 +13,14 @@ from actions.base.untrusted import one_line
 _NANOSECONDS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerEnd:
+class ContainerEnd(msgspec.Struct, frozen=True):
     """How a container ended for good. `exit_code` is `None` when the pod is gone and nobody knows."""
 
     exit_code: int | None
     reason: str
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerLook:
+class ContainerLook(msgspec.Struct, frozen=True):
     """What the API says of the container at one moment. `end` is set when it will not run again."""
 
     has_started: bool

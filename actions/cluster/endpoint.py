@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import ssl
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.base.errors import ConfigError, UnreachableError
 from actions.base.untrusted import one_line
@@ -14,8 +15,7 @@ CHECK_ADDRESS = "Check the network, VPN and the address in the kubeconfig."
 _LONGEST_REASON = 160
 
 
-@dataclass(frozen=True, slots=True)
-class Endpoint:
+class Endpoint(msgspec.Struct, frozen=True):
     """Where an API server is and how it is reached. `server_name` and `proxy` are empty for the usual way."""
 
     server: str

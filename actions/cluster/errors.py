@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import msgspec
 
@@ -17,8 +16,7 @@ ENVELOPE = b"k8s\x00"
 """The first bytes of every protobuf body."""
 
 
-@dataclass(frozen=True, slots=True)
-class StatusCause:
+class StatusCause(msgspec.Struct, frozen=True):
     """One entry of `status.details.causes`: for a conflict, one field and who owns it."""
 
     reason: str
@@ -26,8 +24,7 @@ class StatusCause:
     field: str
 
 
-@dataclass(frozen=True, slots=True)
-class ApiStatus:
+class ApiStatus(msgspec.Struct, frozen=True):
     """The API server's answer when it is not what was asked for.
 
     `code` is the HTTP code, 0 for an error event that names none. `retry_after_seconds` is the server's wish,

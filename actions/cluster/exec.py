@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING
 
@@ -37,8 +36,7 @@ class Channel(IntEnum):
     CLOSE = 255
 
 
-@dataclass(frozen=True, slots=True)
-class ExecResult:
+class ExecResult(msgspec.Struct, frozen=True):
     """What a program wrote, raw, and how it ended."""
 
     stdout: bytes

@@ -12,8 +12,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
@@ -35,8 +36,7 @@ FindPod = Callable[[], Awaitable[str]]
 OnTrouble = Callable[[ConsoleError], None]
 
 
-@dataclass(frozen=True, slots=True)
-class Forward:
+class Forward(msgspec.Struct, frozen=True):
     """A port that is open. `local_port` is on 127.0.0.1 only."""
 
     namespace: str
@@ -120,8 +120,7 @@ def _ignore(error: ConsoleError) -> None:
     del error
 
 
-@dataclass(frozen=True, slots=True)
-class _Tunnel:
+class _Tunnel(msgspec.Struct, frozen=True):
     """One connection."""
 
     session: KubeSession

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 
 class Health(Enum):
@@ -25,8 +26,7 @@ class Health(Enum):
     """There has been no contact for longer than a moment."""
 
 
-@dataclass(frozen=True, slots=True)
-class SourceHealth:
+class SourceHealth(msgspec.Struct, frozen=True):
     """What is known of a source.
 
     `since` is on the monotonic clock: for `LIVE` when it became so, else when the data was last known to be current

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
+import msgspec
 from httptools import HttpParserError, HttpResponseParser
 
 from actions.base.errors import FormatError
@@ -13,8 +13,7 @@ _LONGEST_HEAD = 1 << 16
 _INFORMATIONAL = range(100, 200)
 
 
-@dataclass(frozen=True, slots=True)
-class ResponseHead:
+class ResponseHead(msgspec.Struct, frozen=True):
     """What comes before the body. Names of headers are written `Like-This`; of equal ones the last counts."""
 
     status: int

@@ -6,7 +6,9 @@ import asyncio
 import inspect
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError, RefusedError, UnreachableError
@@ -36,8 +38,7 @@ _ENDED = ("finished", "failed")
 OnLines = Callable[[Member, str, LogBatch], Awaitable[None] | None]
 
 
-@dataclass(frozen=True, slots=True)
-class JobEnd:
+class JobEnd(msgspec.Struct, frozen=True):
     """How it ended.
 
     Args:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -27,8 +26,7 @@ class NoKubeconfigError(ConfigError):
     """Nobody named a kubeconfig, and there is none in the usual places."""
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterTarget:
+class ClusterTarget(msgspec.Struct, frozen=True):
     """Which cluster is asked for.
 
     `kubeconfig` `None` means the usual rules: `$KUBECONFIG`, `~/.kube/config`, then the pod's own service account.
@@ -40,8 +38,7 @@ class ClusterTarget:
     namespace: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class ExecPlugin:
+class ExecPlugin(msgspec.Struct, frozen=True):
     """A `user.exec` entry: a program that prints an ExecCredential."""
 
     argv: tuple[str, ...]
@@ -50,8 +47,7 @@ class ExecPlugin:
     install_hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenContext:
+class ChosenContext(msgspec.Struct, frozen=True):
     """One context, with what its cluster and user entries say.
 
     Paths are absolute. `*_data` fields are base64 as in the file. Empty means not given.

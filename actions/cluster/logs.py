@@ -11,8 +11,9 @@ import inspect
 import random
 from collections.abc import Awaitable, Callable, Mapping
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import MissingError, UnreachableError
@@ -37,8 +38,7 @@ _GAP_LOOK_SECONDS = 0.4
 _NANOSECONDS = 1_000_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class LogSource:
+class LogSource(msgspec.Struct, frozen=True):
     """One container of one pod. With a `uid`, a later pod of the same name is another source."""
 
     namespace: str

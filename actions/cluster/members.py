@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import NamedTuple
+
+import msgspec
 
 from actions.fleet.facts import PodFacts, WorkloadFacts
 
@@ -20,8 +21,7 @@ _ROLES = ("launcher", "submitter", "head", "master", "worker")
 _NUMBER = re.compile(r"(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class JobRef:
+class JobRef(msgspec.Struct, frozen=True):
     """One job. `kind` is one of `WATCHABLE`."""
 
     kind: str

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import msgspec
@@ -22,8 +21,7 @@ _ASK_AGAIN_SECONDS = 2.0
 _PAGE = "500"
 
 
-@dataclass(frozen=True, slots=True)
-class ObjectRef:
+class ObjectRef(msgspec.Struct, frozen=True):
     """Names one object. `namespace` is empty for kinds that live outside namespaces."""
 
     api_version: str
@@ -36,8 +34,7 @@ class ObjectRef:
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-@dataclass(frozen=True, slots=True)
-class ResourceType:
+class ResourceType(msgspec.Struct, frozen=True):
     """How the objects of one kind are addressed."""
 
     api_version: str

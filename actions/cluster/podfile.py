@@ -6,7 +6,8 @@ import asyncio
 import re
 import shlex
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.base.errors import RefusedError
 from actions.cluster.exec import Channel, open_exec, run_in_pod
@@ -22,8 +23,7 @@ _LOOK_SECONDS = 15.0
 _TRUNCATED = b"truncated"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """A container."""
 
     namespace: str
@@ -31,8 +31,7 @@ class Place:
     container: str
 
 
-@dataclass(frozen=True, slots=True)
-class FileState:
+class FileState(msgspec.Struct, frozen=True):
     """A file as it is at one moment."""
 
     path: str

@@ -11,8 +11,9 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
+
+import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
@@ -351,11 +352,10 @@ class Reflector(Generic[T]):
         self._sink.health(health)
 
 
-@dataclass(slots=True)
-class _Initial(Generic[T]):
+class _Initial(msgspec.Struct, Generic[T]):
     """A list while it comes in: objects by uid, how many could not be read, its version once it is whole."""
 
-    found: dict[str, T] = field(default_factory=dict)
+    found: dict[str, T] = msgspec.field(default_factory=dict)
     skipped: int = 0
     version: str = ""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Generic, NoReturn, TypeVar
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
@@ -22,8 +23,7 @@ _LOOK_AGAIN_SECONDS = 60.0
 _NAMED = 3
 
 
-@dataclass(frozen=True, slots=True)
-class ResourcePath:
+class ResourcePath(msgspec.Struct, frozen=True):
     """Where a namespaced resource is listed; `group` is empty for the core API."""
 
     group: str

@@ -10,7 +10,6 @@ import asyncio
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -58,8 +57,7 @@ class Lane(Enum):
 _LIMITS = {Lane.CALLS: 16, Lane.WATCH: 32, Lane.LOGS: 150, Lane.EXEC: 16}
 
 
-@dataclass(frozen=True, slots=True)
-class ClusterIdentity:
+class ClusterIdentity(msgspec.Struct, frozen=True):
     """Who a cluster is.
 
     `uid` is that of its `kube-system` namespace: it tells two clusters of the same name apart. Empty fields are

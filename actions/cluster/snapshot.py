@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.cluster.changes import ChangeLog, Changes
 from actions.cluster.health import SourceHealth
 from actions.fleet.facts import EventFacts, NodeClaimFacts, NodeFacts, NodeUsage, PodFacts, WorkloadFacts
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class ClusterSnapshot:
+class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
     """The cluster at one revision. Its mappings never change; compare snapshots by `revision` only.
 
     Attributes:
@@ -29,16 +29,16 @@ class ClusterSnapshot:
     """
 
     revision: int = 0
-    nodes: Mapping[str, NodeFacts] = field(default_factory=dict)
-    pods: Mapping[str, PodFacts] = field(default_factory=dict)
-    usage: Mapping[str, NodeUsage] = field(default_factory=dict)
-    pods_by_node: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
-    workloads: Mapping[str, WorkloadFacts] = field(default_factory=dict)
-    claims: Mapping[str, NodeClaimFacts] = field(default_factory=dict)
+    nodes: Mapping[str, NodeFacts] = msgspec.field(default_factory=dict)
+    pods: Mapping[str, PodFacts] = msgspec.field(default_factory=dict)
+    usage: Mapping[str, NodeUsage] = msgspec.field(default_factory=dict)
+    pods_by_node: Mapping[str, tuple[str, ...]] = msgspec.field(default_factory=dict)
+    workloads: Mapping[str, WorkloadFacts] = msgspec.field(default_factory=dict)
+    claims: Mapping[str, NodeClaimFacts] = msgspec.field(default_factory=dict)
     events: tuple[EventFacts, ...] = ()
-    health: Mapping[str, SourceHealth] = field(default_factory=dict)
+    health: Mapping[str, SourceHealth] = msgspec.field(default_factory=dict)
     is_complete: bool = False
-    history: ChangeLog = field(default_factory=ChangeLog, repr=False)
+    history: ChangeLog = msgspec.field(default_factory=ChangeLog)
 
     def changes_since(self, older: ClusterSnapshot | None) -> Changes | None:
         """Which nodes and pods differ from an older picture.

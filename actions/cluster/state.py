@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import dataclass
 from operator import attrgetter
 from typing import NoReturn, TypeVar
+
+import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster import protopod
@@ -39,8 +40,7 @@ FactT = TypeVar("FactT", bound=HasUid)
 PlacedT = TypeVar("PlacedT", bound=HasNamespace)
 
 
-@dataclass(frozen=True, slots=True)
-class WorkloadSource:
+class WorkloadSource(msgspec.Struct, frozen=True):
     """One kind of workload that is watched."""
 
     where: ResourcePath

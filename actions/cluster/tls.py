@@ -12,8 +12,9 @@ import ssl
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from actions.base.errors import ConfigError
 from actions.base.files import write_private
@@ -22,8 +23,7 @@ from actions.cluster.credentials import ClientCertificate
 from actions.cluster.kubeconfig import ChosenContext
 
 
-@dataclass(frozen=True, slots=True)
-class TlsFiles:
+class TlsFiles(msgspec.Struct, frozen=True):
     """Paths for the TLS library; `None` for what the context does not give."""
 
     authority: str | None

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum
 from typing import Any
+
+import msgspec
 
 from actions.base.untrusted import one_line
 
@@ -22,8 +23,7 @@ class WorkState(Enum):
     UNKNOWN = "unknown"
 
 
-@dataclass(frozen=True, slots=True)
-class Verdict:
+class Verdict(msgspec.Struct, frozen=True):
     """A state with the API's own reason and message, cleaned; both may be empty."""
 
     state: WorkState

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
 
 import msgspec
@@ -31,8 +30,7 @@ class Meta(msgspec.Struct, rename="camel"):
     annotations: dict[str, str] | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Page:
+class Page(msgspec.Struct, frozen=True):
     """One page of a list; `following` is the token of the next one, empty on the last."""
 
     items: Sequence[Raw]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -26,8 +25,7 @@ class Danger(StrEnum):
     """The cluster's name, typed."""
 
 
-@dataclass(frozen=True, slots=True)
-class Command:
+class Command(msgspec.Struct, frozen=True):
     """One verb.
 
     `id` is what people type and scripts say; `title` is what lists show; `help` is one sentence.
@@ -59,8 +57,7 @@ class Command:
         return " ".join(words)
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(msgspec.Struct, frozen=True):
     """A command with its arguments, ready to be carried out."""
 
     command: Command

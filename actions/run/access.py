@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, MissingError
@@ -15,8 +16,7 @@ from actions.cluster.objects import Discovery, Document, ObjectRef
 from actions.cluster.session import KubeSession, TokenFactory
 
 
-@dataclass(frozen=True, slots=True)
-class Connection:
+class Connection(msgspec.Struct, frozen=True):
     """A session with what it knows of the cluster's kinds, and one call for each thing that is done with objects.
 
     The calls, and what they raise, are those of these names in `actions.cluster.objects` and `actions.cluster.apply`.

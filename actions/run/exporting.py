@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, RefusedError
@@ -26,8 +27,7 @@ _LOOK_SECONDS = 1.0
 _START_SECONDS = 1800.0
 
 
-@dataclass(frozen=True, slots=True)
-class Copy:
+class Copy(msgspec.Struct, frozen=True):
     """A copy under way: a Job, which goes on whoever watches it.
 
     Args:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import JournalError
 from actions.run.graph import kept_stages, teardown_order
@@ -56,8 +58,7 @@ def fold(records: Sequence[Record], *, holder: str = "") -> RunView:
     return folding.view(holder, records[-1].seq)
 
 
-@dataclass
-class _Step:
+class _Step(msgspec.Struct):
     """One stage going forward, or one thing to do while ending."""
 
     title: str
@@ -71,7 +72,7 @@ class _Step:
     message: str = ""
     writer: str = ""
     """Who holds the open intent; empty if there is none."""
-    outputs: dict[str, str] = field(default_factory=dict)
+    outputs: dict[str, str] = msgspec.field(default_factory=dict)
     plan: PlanOffer | None = None
     approved_hash: str = ""
     wished_hash: str = ""

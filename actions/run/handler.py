@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Protocol
+
+import msgspec
 
 from actions.base.errors import ConsoleError
 from actions.run.records import Finding, PlanOffer
@@ -25,12 +26,11 @@ class StageFailedError(ConsoleError):
         self.findings = findings
 
 
-@dataclass(frozen=True, slots=True)
-class Performed:
+class Performed(msgspec.Struct, frozen=True):
     """A stage came to its end, or to a plan that has to be approved first."""
 
     message: str = ""
-    outputs: Mapping[str, str] = field(default_factory=dict)
+    outputs: Mapping[str, str] = msgspec.field(default_factory=dict)
     findings: tuple[Finding, ...] = ()
     plan: PlanOffer | None = None
     """If given, nothing was done yet: `perform` is called again once it is approved."""

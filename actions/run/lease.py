@@ -5,7 +5,6 @@ from __future__ import annotations
 import secrets
 import sqlite3
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
@@ -22,15 +21,14 @@ _GRANTED = ""
 """The token of a lease whose holder was started for it and has not come to take it."""
 
 
-@dataclass(frozen=True, slots=True)
-class Lease:
+class Lease(msgspec.Struct, frozen=True):
     """Who holds the run."""
 
     holder: ProcessIdentity
     token: str
     taken_at: float
     """Seconds since the epoch."""
-    notes: Notes = field(default_factory=dict)
+    notes: Notes = msgspec.field(default_factory=dict)
 
     @property
     def is_alive(self) -> bool:

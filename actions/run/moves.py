@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import assert_never
+
+import msgspec
 
 from actions.run.graph import half_done_jobs, parking_order, teardown_order
 from actions.run.records import Action
@@ -12,23 +13,20 @@ from actions.run.view import Goal, RunView, StageState, StageView
 _MET = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
 
 
-@dataclass(frozen=True, slots=True)
-class Begin:
+class Begin(msgspec.Struct, frozen=True):
     """Announce and do something; `stage` is empty for what belongs to no stage."""
 
     action: Action
     stage: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Settle:
+class Settle(msgspec.Struct, frozen=True):
     """An earlier runner died in this stage: find out how far it came."""
 
     stage: str
 
 
-@dataclass(frozen=True, slots=True)
-class Approve:
+class Approve(msgspec.Struct, frozen=True):
     """Take note that the stage's plan may be carried out."""
 
     stage: str
@@ -36,13 +34,11 @@ class Approve:
     is_automatic: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Wait:
+class Wait(msgspec.Struct, frozen=True):
     """Nothing to do until somebody wishes something."""
 
 
-@dataclass(frozen=True, slots=True)
-class Finish:
+class Finish(msgspec.Struct, frozen=True):
     """The goal is reached, or cannot be reached without a new wish."""
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, MissingError
@@ -31,8 +32,7 @@ Script = Callable[[str], str]
 """Makes the shell script for the path at which the volume is mounted."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Place:
+class _Place(msgspec.Struct, frozen=True):
     pod: str
     container: str
     mount: str

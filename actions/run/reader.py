@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import JournalError
@@ -91,8 +93,7 @@ def _load(folder: Path) -> tuple[RunView, bool]:
         reader.close()
 
 
-@dataclass(frozen=True, slots=True)
-class RunSummary:
+class RunSummary(msgspec.Struct, frozen=True):
     """One run in a list."""
 
     id: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
@@ -19,8 +20,7 @@ from actions.run.work import StageWork
 MAX_FILES = 5000
 
 
-@dataclass(frozen=True, slots=True)
-class ResultFile:
+class ResultFile(msgspec.Struct, frozen=True):
     """One file."""
 
     path: str
@@ -29,8 +29,7 @@ class ResultFile:
     modified_at: datetime
 
 
-@dataclass(frozen=True, slots=True)
-class Listing:
+class Listing(msgspec.Struct, frozen=True):
     """What lies in a run's folder of results."""
 
     folder: str

@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import traceback
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
@@ -25,8 +26,7 @@ T = TypeVar("T")
 Log = Callable[[str], None]
 
 
-@dataclass(frozen=True, slots=True)
-class _Failure:
+class _Failure(msgspec.Struct, frozen=True):
     message: str
     findings: tuple[Finding, ...] = ()
 

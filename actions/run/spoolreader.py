@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -46,8 +45,7 @@ class SpooledLine(msgspec.Struct, frozen=True, gc=False):
     """A line of ours: a restart, a gap."""
 
 
-@dataclass(frozen=True, slots=True)
-class SpooledFinding:
+class SpooledFinding(msgspec.Struct, frozen=True):
     """A point of a curve or a state of progress, with the pod that printed it."""
 
     pod: str

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from actions.run.records import Action, ClusterName, Finding, PlanOffer, Scalar, WishKind
 
@@ -50,8 +51,7 @@ class RunState(StrEnum):
     TORN_DOWN = "torn down"
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class StageView:
+class StageView(msgspec.Struct, frozen=True, eq=False):
     """One stage, or one step of a teardown."""
 
     id: str
@@ -85,8 +85,7 @@ class StageView:
     findings: tuple[Finding, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class WishView:
+class WishView(msgspec.Struct, frozen=True):
     """One wish."""
 
     seq: int
@@ -94,8 +93,7 @@ class WishView:
     kind: WishKind
 
 
-@dataclass(frozen=True, slots=True)
-class OwnedObject:
+class OwnedObject(msgspec.Struct, frozen=True):
     """An object that the run applied or brought about."""
 
     stage: str
@@ -110,8 +108,7 @@ class OwnedObject:
     is_deleted: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Audit:
+class Audit(msgspec.Struct, frozen=True):
     """What was found after a teardown."""
 
     at: float
@@ -120,8 +117,7 @@ class Audit:
     """Still there on purpose: data, or what was there before the run."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class RunView:
+class RunView(msgspec.Struct, frozen=True, eq=False):
     """One run at one moment."""
 
     id: str

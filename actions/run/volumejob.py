@@ -7,8 +7,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.objects import Document, ObjectRef
@@ -17,8 +18,7 @@ from actions.run.access import Connection
 API_VERSION = "batch/v1"
 
 
-@dataclass(frozen=True, slots=True)
-class Volume:
+class Volume(msgspec.Struct, frozen=True):
     """A claim, as the pods of a run see it."""
 
     namespace: str
@@ -26,8 +26,7 @@ class Volume:
     mount: str
 
 
-@dataclass(frozen=True, slots=True)
-class Errand:
+class Errand(msgspec.Struct, frozen=True):
     """What the Job does."""
 
     container: str

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ParameterError
@@ -23,8 +24,7 @@ CLUSTER_UID = "cluster_uid"
 """The output of a kubeconfig stage that says who the cluster is."""
 
 
-@dataclass(frozen=True, slots=True)
-class StageWork:
+class StageWork(msgspec.Struct, frozen=True):
     """One stage of one run, with the tools for it."""
 
     folder: Path

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from actions.run.handler import Performed, StageHandler, StageJournal
 from actions.run.view import RunView, StageView
 
 
-@dataclass(frozen=True, slots=True)
-class AuditReport:
+class AuditReport(msgspec.Struct, frozen=True):
     """What was found after a teardown, one line an object."""
 
     leftovers: tuple[str, ...] = ()

@@ -8,8 +8,9 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
@@ -19,8 +20,7 @@ from actions.sandbox.options import SandboxOptions
 IDLE_SECONDS = 600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Invocation:
+class Invocation(msgspec.Struct, frozen=True):
     """What the command line says."""
 
     folder: Path

@@ -7,7 +7,8 @@ somebody looks: a list of 50,000 pods is written as it is sent.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import ConfigError, InputError
@@ -35,8 +36,7 @@ _ENVIRONMENT = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class CrowdSize:
+class CrowdSize(msgspec.Struct, frozen=True):
     """How many."""
 
     nodes: int = 0

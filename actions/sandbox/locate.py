@@ -7,7 +7,6 @@ import os
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -37,8 +36,7 @@ class ProcessFile(msgspec.Struct, frozen=True):
         return ProcessIdentity(self.pid, self.start_ticks, self.boot_id)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningSandbox:
+class RunningSandbox(msgspec.Struct, frozen=True):
     """A sandbox that answers."""
 
     name: str

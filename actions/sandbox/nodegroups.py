@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.sandbox.options import SandboxOptions
@@ -24,16 +26,14 @@ class GroupStatus(StrEnum):
     CREATE_FAILED = "CREATE_FAILED"
 
 
-@dataclass(frozen=True, slots=True)
-class Issue:
+class Issue(msgspec.Struct, frozen=True):
     """What is wrong with a group: a code of EKS, and a sentence."""
 
     code: str
     message: str
 
 
-@dataclass(frozen=True, slots=True)
-class NodeGroup:
+class NodeGroup(msgspec.Struct, frozen=True):
     """One group as it stands."""
 
     cluster: str
@@ -73,12 +73,11 @@ class NodeGroup:
         return self.asked.get("tags") or {}
 
 
-@dataclass(slots=True)
-class NodeGroups:
+class NodeGroups(msgspec.Struct):
     """All groups of the account. Every change is told to the listeners by the group's key."""
 
-    _groups: dict[str, NodeGroup] = field(default_factory=dict)
-    _listeners: list[Callable[[str], None]] = field(default_factory=list)
+    _groups: dict[str, NodeGroup] = msgspec.field(default_factory=dict)
+    _listeners: list[Callable[[str], None]] = msgspec.field(default_factory=list)
 
     @classmethod
     def of(cls, options: SandboxOptions, clock: Clock) -> NodeGroups:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class SandboxOptions:
+class SandboxOptions(msgspec.Struct, frozen=True):
     """Delays in wall seconds; `speed` is the factor by which what workloads print is faster than life."""
 
     speed: float = 6.0

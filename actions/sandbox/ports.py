@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
 from enum import IntEnum
 from typing import Protocol
+
+import msgspec
 
 
 class Channel(IntEnum):
@@ -19,8 +20,7 @@ class Channel(IntEnum):
     CLOSE = 255
 
 
-@dataclass(frozen=True, slots=True)
-class LogSource:
+class LogSource(msgspec.Struct, frozen=True):
     """A container (or init container) whose log is asked for."""
 
     namespace: str
@@ -32,8 +32,7 @@ class LogSource:
     """Whether the terminated instance before the running one is meant."""
 
 
-@dataclass(frozen=True, slots=True)
-class LogRequest:
+class LogRequest(msgspec.Struct, frozen=True):
     """Which part of a log is wanted, and in what form."""
 
     follow: bool = False

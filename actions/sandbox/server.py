@@ -5,11 +5,11 @@ from __future__ import annotations
 import socket
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from secrets import token_urlsafe
 from typing import TypeAlias
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -38,8 +38,7 @@ StartActors: TypeAlias = Callable[[KubeSession], AbstractAsyncContextManager[Non
 """Starts the controllers and the kubelet on a session; entered once the world is there."""
 
 
-@dataclass(frozen=True, slots=True)
-class Parts:
+class Parts(msgspec.Struct, frozen=True):
     """The rooms that the server puts together. Without actors nothing happens; without a cloud AWS answers nothing."""
 
     kubelet: KubeletPort
@@ -47,13 +46,12 @@ class Parts:
     cloud: Callable[[KubeSession], web.Application] | None = None
     webhooks: Sequence[Admission] = ()
     """Of operators."""
-    panel: FaultPanel = field(default_factory=lambda: FaultPanel(SystemClock()))
+    panel: FaultPanel = msgspec.field(default_factory=lambda: FaultPanel(SystemClock()))
     """What goes wrong; its clock is the cluster's."""
-    store: Store = field(default_factory=Store)
+    store: Store = msgspec.field(default_factory=Store)
 
 
-@dataclass(frozen=True, slots=True)
-class RunningServer:
+class RunningServer(msgspec.Struct, frozen=True):
     """A server that answers. `url` and `aws_endpoint_url` have no trailing slash."""
 
     url: str

@@ -6,7 +6,8 @@ import math
 import operator
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 _DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
 _COMPARISON = re.compile(r"(>=|<=|==|!=|>|<)?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
@@ -39,8 +40,7 @@ def parse_duration(text: str | float) -> float:
     return seconds
 
 
-@dataclass(frozen=True, slots=True)
-class Comparison:
+class Comparison(msgspec.Struct, frozen=True):
     """A bound such as `>= 200`. NaN meets none."""
 
     sign: str

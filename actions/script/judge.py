@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Protocol
+
+import msgspec
 
 from actions.cluster.diagnose.finding import Finding
 from actions.cluster.state import ClusterSnapshot
@@ -31,8 +32,7 @@ ALIASES = {"loss": "train_loss"}
 """Short names of metrics."""
 
 
-@dataclass(frozen=True, slots=True)
-class Seen:
+class Seen(msgspec.Struct, frozen=True):
     """One condition, judged.
 
     `is_hopeless` means that no waiting will make it hold.

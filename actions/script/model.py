@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -106,8 +105,7 @@ class Press(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: str
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """One step: what to do, where it is written, how long it may take."""
 
     verb: str
@@ -119,8 +117,7 @@ class Step:
     """The step in one line, for progress and reports."""
 
 
-@dataclass(frozen=True, slots=True)
-class Script:
+class Script(msgspec.Struct, frozen=True):
     """A whole script."""
 
     file: str

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from actions.base.files import asset
 from actions.fleet.tables import load_rows
@@ -18,8 +19,7 @@ from actions.telemetry.nccl import NcclReading, NcclRow
 _UNITS = ("B", "KiB", "MiB", "GiB")
 
 
-@dataclass(frozen=True, slots=True)
-class Judgement:
+class Judgement(msgspec.Struct, frozen=True):
     """One thing that was looked at. `is_good` is `None` where the output does not tell."""
 
     subject: str
@@ -27,8 +27,7 @@ class Judgement:
     detail: str
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True):
     """A measured curve. `points` are (message size in bytes, bus bandwidth in GB/s), by size."""
 
     instance_type: str

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.telemetry.assembler import LineAssembler
 from actions.telemetry.lines import PrefixReader, Record, split_records, strip_controls
@@ -132,7 +133,7 @@ class NcclReader:
         """All that has been read so far."""
         open_rows = len(self._rows) - sum(table.rows for table in self._tables)
         rest = (NcclTable(open_rows, None),) if open_rows else ()
-        return msgspec.structs.replace(self._reading, rows=tuple(self._rows), tables=(*self._tables, *rest))
+        return replace(self._reading, rows=tuple(self._rows), tables=(*self._tables, *rest))
 
     def _read_other(self, record: Record) -> None:
         changes: dict[str, object] = {}
@@ -152,7 +153,7 @@ class NcclReader:
         if not self._reading.collective and (named := _COLLECTIVE.search(text)):
             changes["collective"] = named[1]
         if changes:
-            self._reading = msgspec.structs.replace(self._reading, **changes)
+            self._reading = replace(self._reading, **changes)
 
 
 def row_of(text: str) -> NcclRow | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.telemetry.lines import strip_controls
 
@@ -93,7 +94,7 @@ def _devices_of(table: list[list[str]]) -> tuple[NeuronDevice, ...]:
             devices.append(_device_of(device, row))
         elif devices:
             more = (*devices[-1].processes, *_processes_of(row))
-            devices[-1] = msgspec.structs.replace(devices[-1], processes=more)
+            devices[-1] = replace(devices[-1], processes=more)
     return tuple(devices)
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 
-import msgspec
+from msgspec.structs import replace
 
 from actions.telemetry.lines import strip_controls
 from actions.telemetry.smi_csv import QUERY_ARGV, QUERY_FIELDS, is_header, is_row, read_csv
@@ -37,10 +37,10 @@ def read(text: str) -> SmiReading:
     """
     text = text[:MAX_TEXT]
     if is_xml(text):
-        return msgspec.structs.replace(read_xml(text), form="xml")
+        return replace(read_xml(text), form="xml")
     plain = "\n".join(strip_controls(line) for line in text.splitlines())
     if is_table(plain):
-        return msgspec.structs.replace(read_table(plain), form="table")
+        return replace(read_table(plain), form="table")
     plain = _PROMPT.sub("", plain, count=1)
     first = next((line.strip() for line in plain.splitlines() if line.strip()), "")
     if is_monitor(first):

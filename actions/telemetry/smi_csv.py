@@ -8,7 +8,7 @@ from __future__ import annotations
 import csv
 import re
 
-import msgspec
+from msgspec.structs import replace
 
 from actions.telemetry.smi_reading import Gpu, SmiProcess, SmiReading, SmiRows, amount_of, count_of, word_of
 
@@ -98,7 +98,7 @@ def read_csv(text: str) -> SmiReading:
     others = tuple(line.strip()[:_LONGEST_WARNING] for line in lines if len(_cells_of(line)) != width)[:_MOST_WARNINGS]
     found = _reading_of([dict(zip(names, row, strict=False)) for row in cells], frozenset(names))
     kept = SmiRows(tuple(heads), cells=tuple(map(tuple, cells)))
-    return msgspec.structs.replace(found, rows=kept, warnings=others)
+    return replace(found, rows=kept, warnings=others)
 
 
 def _reading_of(rows: list[dict[str, str]], names: frozenset[str]) -> SmiReading:

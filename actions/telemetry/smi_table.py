@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-import msgspec
+from msgspec.structs import replace
 
 from actions.telemetry.smi_reading import Gpu, MigDevice, SmiProcess, SmiReading, amount_of, count_of, word_of
 
@@ -101,7 +101,7 @@ def _completed(gpu: Gpu, low: re.Match[str]) -> Gpu:
         "cap": low["cap"],
         "util": low["util"],
     }
-    return msgspec.structs.replace(
+    return replace(
         gpu,
         fan_pct=count_of(low["fan"]),
         temp_c=count_of(low["temp"]),
@@ -118,7 +118,7 @@ def _completed(gpu: Gpu, low: re.Match[str]) -> Gpu:
 
 def _with_mode(gpu: Gpu, mode: str) -> Gpu:
     errors = (*gpu.errors, "mig") if mode == "ERR!" else gpu.errors
-    return msgspec.structs.replace(gpu, mig_mode=None if mode == "ERR!" else mode, errors=errors)
+    return replace(gpu, mig_mode=None if mode == "ERR!" else mode, errors=errors)
 
 
 def _mig_of(row: re.Match[str]) -> MigDevice:

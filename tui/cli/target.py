@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 from argparse import Namespace
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.cluster.kubeconfig import ClusterTarget
 
@@ -15,12 +16,11 @@ _CREDENTIALS = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class ChosenTarget:
+class ChosenTarget(msgspec.Struct, frozen=True):
     """A cluster, and what children that work on it need in their environment."""
 
     target: ClusterTarget
-    environment: dict[str, str] = field(default_factory=dict)
+    environment: dict[str, str] = msgspec.field(default_factory=dict)
     region: str = ""
     profile: str = ""
     demo_speed: float | None = None

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
@@ -30,8 +31,7 @@ _NEURON = ("sh", "-c", "neuron-monitor | head -n 2")
 _DEADLINE_SECONDS = 15.0
 
 
-@dataclass(frozen=True, slots=True)
-class WorkerReading:
+class WorkerReading(msgspec.Struct, frozen=True):
     """One answer of one worker.
 
     Args:
@@ -45,8 +45,7 @@ class WorkerReading:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Sampled:
+class Sampled(msgspec.Struct, frozen=True):
     """Where a run keeps the samples of a stage."""
 
     folder: Path

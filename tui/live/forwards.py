@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.fleet.facts import PodFacts
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 OPEN_SECONDS = 10.0
 
 
-@dataclass(frozen=True, slots=True)
-class Service:
+class Service(msgspec.Struct, frozen=True):
     """Something that pods serve and that people look at with a browser.
 
     Args:

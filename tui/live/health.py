@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+
+import msgspec
 
 _LONG_SECONDS = 120
 
@@ -21,8 +22,7 @@ class FeedState(enum.StrEnum):
     """Has said all it had to say."""
 
 
-@dataclass(frozen=True, slots=True)
-class FeedHealth:
+class FeedHealth(msgspec.Struct, frozen=True):
     """One source's state.
 
     Args:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class Keymap:
+class Keymap(msgspec.Struct, frozen=True):
     """What the operator has changed.
 
     Args:
@@ -15,8 +15,8 @@ class Keymap:
         lines: Lines as typed after `:`, by key; they work everywhere.
     """
 
-    moved: Mapping[str, str] = field(default_factory=dict)
-    lines: Mapping[str, str] = field(default_factory=dict)
+    moved: Mapping[str, str] = msgspec.field(default_factory=dict)
+    lines: Mapping[str, str] = msgspec.field(default_factory=dict)
 
 
 NO_CHANGES = Keymap()

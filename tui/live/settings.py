@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tui.live.keymap import Keymap
 
@@ -15,8 +16,7 @@ if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
 REHEARSAL = "rehearsal"
 
 
-@dataclass(frozen=True, slots=True)
-class DemoBadge:
+class DemoBadge(msgspec.Struct, frozen=True):
     """What the header says when the cluster is the embedded one.
 
     Args:
@@ -30,8 +30,7 @@ class DemoBadge:
         return f"demo ×{self.speed:g}, cost simulated"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class ConsoleSettings:
+class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Everything that the command line, the environment and the settings file decided.
 
     Args:
@@ -51,13 +50,13 @@ class ConsoleSettings:
     target: ClusterTarget
     readonly: bool = False
     blueprint_folders: tuple[Path, ...] = ()
-    run_environment: Mapping[str, str] = field(default_factory=dict)
+    run_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
     demo: DemoBadge | None = None
     region: str = ""
     profile: str = ""
     open_run: str | None = None
     watch: str = ""
-    keymap: Keymap = field(default_factory=Keymap)
+    keymap: Keymap = msgspec.field(default_factory=Keymap)
     is_ascii: bool = False
 
     def preferred_preset(self, known: Iterable[str]) -> str:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from statistics import median
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tui.live.accelerator_feed import WorkerReading
 from tui.present.cells import Cells, CellValue, Span, Tone
@@ -26,8 +27,7 @@ _STARVED = 0.8
 _NUMBER = re.compile(r"(\d+)")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceRow:
+class DeviceRow(msgspec.Struct, frozen=True):
     """One accelerator of one worker, or a worker that gave no answer.
 
     Args:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from statistics import mean, median
+
+import msgspec
 
 from actions.fleet.quantity import format_bytes
 from actions.run.records import CheckResult, Finding
@@ -23,8 +24,7 @@ _LAGS_BY = 0.1
 """Share over the median from which a rank is said to hold the others up."""
 
 
-@dataclass(frozen=True, slots=True)
-class Chart:
+class Chart(msgspec.Struct, frozen=True):
     """Curves that share their axes.
 
     Args:

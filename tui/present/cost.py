@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.fleet.cost import FleetCost, NodeCost, total_of
 from actions.fleet.facts import NodeFacts
@@ -14,8 +15,7 @@ from actions.fleet.report import price_source
 from tui.present.cells import Cells, CellValue, Span, Tone
 
 
-@dataclass(frozen=True, slots=True)
-class CostRow:
+class CostRow(msgspec.Struct, frozen=True):
     """Nodes that are bought the same way."""
 
     instance_type: str

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from tui.present.cells import Span, fit, text_of
 
 NAME_WIDTH = 24
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Curve:
+class Curve(msgspec.Struct, frozen=True, eq=False):
     """Points as they were measured, oldest first; both sequences `(n,)`. Values may be NaN or infinite."""
 
     name: str
@@ -20,8 +20,7 @@ class Curve:
     ys: Sequence[float]
 
 
-@dataclass(frozen=True, slots=True)
-class Figures:
+class Figures(msgspec.Struct, frozen=True):
     """What is said of a curve in numbers. All are NaN when no value is finite."""
 
     last: float
@@ -31,8 +30,7 @@ class Figures:
     """Values that cannot be drawn: infinite, not a number, or not positive on a logarithmic axis."""
 
 
-@dataclass(frozen=True, slots=True)
-class Line:
+class Line(msgspec.Struct, frozen=True):
     """Points to connect, in order, with breaks where a value could not be drawn (`None`)."""
 
     xs: tuple[float, ...]

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.fleet.facts import EventFacts
 from tui.present.cells import Cells, CellValue, Span, Tone
 from tui.present.times import clock_of
 
 
-@dataclass(frozen=True, slots=True)
-class EventScope:
+class EventScope(msgspec.Struct, frozen=True):
     """Which events a table shows: those about one object, or all.
 
     Args:

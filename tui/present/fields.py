@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import TypeAlias
+
+import msgspec
 
 Value: TypeAlias = int | float | str | bool
 
@@ -25,8 +26,7 @@ class FieldKind(StrEnum):
     """A reference to a secret, never the secret: `env:NAME`, `file:PATH`, `secretsmanager:ID`."""
 
 
-@dataclass(frozen=True, slots=True)
-class Field:
+class Field(msgspec.Struct, frozen=True):
     """One field.
 
     Args:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.fleet.cost import FleetCost
 from actions.fleet.quantity import format_hourly
@@ -14,8 +16,7 @@ _EXPIRES_SOON_SECONDS = 15 * 60
 _SEPARATOR = Span(" · ", Tone.MUTED)
 
 
-@dataclass(frozen=True, slots=True)
-class HeaderFacts:
+class HeaderFacts(msgspec.Struct, frozen=True):
     """What the header line says. Texts are cleaned; an empty one is unknown.
 
     Args:
@@ -35,8 +36,7 @@ class HeaderFacts:
     trouble: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
+class Place(msgspec.Struct, frozen=True):
     """What the name of a context tells."""
 
     cluster: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 _WORD_BEFORE = re.compile(r"\S*\s*$")
 _WORD_AFTER = re.compile(r"\s*\S*")
 
 
-@dataclass(frozen=True, slots=True)
-class LineEdit:
+class LineEdit(msgspec.Struct, frozen=True):
     """Text under a cursor.
 
     Args:

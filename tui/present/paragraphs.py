@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 
+import msgspec
 from rich.cells import cell_len, chop_cells
 
 _WORDS = re.compile(r"\S+\s*")
@@ -13,8 +13,7 @@ _LABEL = re.compile(r" *\S+(?: \S+)*  +")
 """What stands before two blanks: a key, a name, a column."""
 
 
-@dataclass(frozen=True, slots=True)
-class Row:
+class Row(msgspec.Struct, frozen=True):
     """One row of the screen.
 
     Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.cluster.members import JobRef, role_of
 from actions.fleet.facts import PodFacts
@@ -21,8 +22,7 @@ _GLYPHS = {
 _CALM_REASONS = frozenset({"", "Running", "Completed", "ContainerCreating", "PodInitializing", "Terminating"})
 
 
-@dataclass(frozen=True, slots=True)
-class PodScope:
+class PodScope(msgspec.Struct, frozen=True):
     """Which pods a table shows.
 
     Args:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
+
+import msgspec
 
 from tui.present.cells import Tone
 
@@ -24,8 +25,7 @@ class StageLook(StrEnum):
     UNDONE = "undone"
 
 
-@dataclass(frozen=True, slots=True)
-class Glyph:
+class Glyph(msgspec.Struct, frozen=True):
     """A sign with its tone."""
 
     sign: str
@@ -46,8 +46,7 @@ GLYPHS: dict[StageLook, Glyph] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class StageLine:
+class StageLine(msgspec.Struct, frozen=True):
     """One stage of a rail.
 
     Args:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import msgspec
+from msgspec.structs import replace
 
 from actions.command.model import Call
 from tui.present.subject import Subject
@@ -12,4 +12,4 @@ def aimed(call: Call, subject: Subject | None) -> Call:
     """The call with the selected run in the place of an empty one."""
     if subject is None or subject.kind != "Run" or getattr(call.arguments, "run", None) != "":
         return call
-    return Call(call.command, msgspec.structs.replace(call.arguments, run=subject.name))
+    return Call(call.command, replace(call.arguments, run=subject.name))

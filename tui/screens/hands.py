@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from pathlib import Path
+
+import msgspec
 
 from actions.fleet.facts import PodFacts
 from tui.modals.viewer import Viewer
 
 
-@dataclass(frozen=True, slots=True)
-class ScreenHands:
+class ScreenHands(msgspec.Struct, frozen=True):
     """What verbs may do with the app, handed in so that they need not know it.
 
     Args:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.run.view import RunState, RunView
 from tui.keys import Context, footer, name_of
@@ -37,8 +38,7 @@ _STATES = {
 """In which states of the run a key is worth its place."""
 
 
-@dataclass(frozen=True, slots=True)
-class RunAtHand:
+class RunAtHand(msgspec.Struct, frozen=True):
     """What the footer has to know of the run that keys act on.
 
     Args:

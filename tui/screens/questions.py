@@ -5,7 +5,7 @@ from __future__ import annotations
 import textwrap
 from typing import assert_never
 
-import msgspec
+from msgspec.structs import replace
 
 from actions.command.model import Arguments, Call, Danger
 from actions.command.registry import Export, Launch, Teardown
@@ -59,7 +59,7 @@ class Questioner:
     def vouch(self, call: Call) -> Arguments:
         """The arguments after a yes: a typed name counts as the confirmation."""
         if isinstance(call.arguments, Teardown) and self._runs.view is not None:
-            return msgspec.structs.replace(call.arguments, confirm=self._runs.view.cluster.name)
+            return replace(call.arguments, confirm=self._runs.view.cluster.name)
         return call.arguments
 
     def _yes_or_no(self, call: Call, view: RunView) -> Question:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Generic, Literal, TypeVar
+
+import msgspec
 
 from tui.present.cells import CellValue, text_of
 
@@ -14,8 +15,7 @@ SortKey = str | int | float | tuple[str | int | float, ...]
 """What rows are ordered by. A column returns one shape of it for all rows."""
 
 
-@dataclass(frozen=True)
-class Column(Generic[RowT]):
+class Column(msgspec.Struct, Generic[RowT], frozen=True):
     """One column.
 
     `cell` is called for visible rows only, so it may format; `sort_key` for every row at each sort, so it should
@@ -48,8 +48,7 @@ class Column(Generic[RowT]):
         return text_of(self.cell(row)) if self.sort_key is None else self.sort_key(row)
 
 
-@dataclass(frozen=True)
-class Fitted(Generic[RowT]):
+class Fitted(msgspec.Struct, Generic[RowT], frozen=True):
     """A column with the width that it got."""
 
     column: Column[RowT]

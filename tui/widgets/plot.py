@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import ClassVar
 
+from msgspec.structs import replace
 from rich.color import Color as RichColor
 from rich.color import blend_rgb
 from rich.color_triplet import ColorTriplet

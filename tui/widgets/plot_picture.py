@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.fleet.quantity import format_bytes
 from tui.present.curves import (
@@ -27,8 +28,7 @@ FEW_POINTS = 8
 """Curves of so few points are not smoothed: there is nothing to smooth."""
 
 
-@dataclass(frozen=True, slots=True)
-class PlotOptions:
+class PlotOptions(msgspec.Struct, frozen=True):
     """How curves are drawn."""
 
     is_log: bool = False
@@ -38,8 +38,7 @@ class PlotOptions:
     is_smoothed: bool = True
 
 
-@dataclass(frozen=True, slots=True)
-class Pen:
+class Pen(msgspec.Struct, frozen=True):
     """The colours of one curve: as measured, and smoothed."""
 
     raw: Color

@@ -3,24 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeAlias
+
+import msgspec
 
 from tui.present.curves import Line
 
 Color: TypeAlias = tuple[int, int, int]
 
 
-@dataclass(frozen=True, slots=True)
-class Stroke:
+class Stroke(msgspec.Struct, frozen=True):
     """A line with its colour."""
 
     line: Line
     color: Color
 
 
-@dataclass(frozen=True, slots=True)
-class Axis:
+class Axis(msgspec.Struct, frozen=True):
     """Where ticks stand, and what is written at them."""
 
     ticks: tuple[float, ...]

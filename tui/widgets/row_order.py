@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from dataclasses import dataclass
 from typing import Generic, TypeVar
+
+import msgspec
 
 from tui.widgets.columns import Column
 
 RowT = TypeVar("RowT")
 
 
-@dataclass(frozen=True, slots=True)
-class Changes:
+class Changes(msgspec.Struct, frozen=True):
     """What new rows changed."""
 
     updated: frozenset[str]

@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Literal, TypeAlias
 
+import msgspec
+from msgspec.structs import replace
 from textual.geometry import Region
 
 Direction: TypeAlias = Literal["left", "right", "up", "down"]
 
 
-@dataclass(frozen=True, slots=True)
-class Leaf:
+class Leaf(msgspec.Struct, frozen=True):
     """One pane, by its key."""
 
     key: str
 
 
-@dataclass(frozen=True, slots=True)
-class Cut:
+class Cut(msgspec.Struct, frozen=True):
     """Two trees, side by side or one above the other; `share` of the room goes to the first."""
 
     is_side_by_side: bool

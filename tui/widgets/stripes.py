@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar
 
+import msgspec
 from rich.segment import Segment
 from rich.style import Style
 from textual.filter import ANSIToTruecolor, LineFilter
@@ -15,8 +15,7 @@ from textual.widget import Widget
 from tui.present.cells import Cells, Span, Tone, merged
 
 
-@dataclass(frozen=True, slots=True)
-class Skin:
+class Skin(msgspec.Struct, frozen=True):
     """The styles of a widget, looked up once per style change: Textual's properties cost 50 µs each."""
 
     base: Style

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Generic, TypeVar
 
+import msgspec
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region
@@ -24,8 +24,7 @@ KEPT_ROWS = 500
 _GAP = Span(" " * GAP)
 
 
-@dataclass(frozen=True, slots=True)
-class _Laid(Generic[RowT]):
+class _Laid(msgspec.Struct, Generic[RowT], frozen=True):
     """One row with what each of its columns says, and how that was laid out."""
 
     row: RowT

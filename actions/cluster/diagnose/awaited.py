@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.cluster.diagnose.case import Case, Event, Pod, Thing
 
@@ -11,8 +12,7 @@ _NAMED = re.compile(r"nodeclaim/([\w.-]+)")
 _KINDS = ("NodeClaim", "NodePool", "PersistentVolumeClaim")
 
 
-@dataclass(frozen=True, slots=True)
-class Awaited:
+class Awaited(msgspec.Struct, frozen=True):
     """What some pods wait for. Where no claim was named to them, it may be any."""
 
     is_homeless: bool

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.cluster.diagnose.case import Case, Condition, Thing
 from actions.cluster.diagnose.finding import Finding, finding
@@ -16,8 +17,7 @@ from actions.cluster.diagnose.signs import Hit, hits, pattern, spoken
 from actions.cluster.diagnose.vocabulary import Code
 
 
-@dataclass(frozen=True, slots=True)
-class _Refused:
+class _Refused(msgspec.Struct, frozen=True):
     code: Code
     pattern: re.Pattern[str]
     says: str

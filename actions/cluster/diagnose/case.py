@@ -6,12 +6,12 @@ Every text in here has been cleaned of controls and of what looks like a credent
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Condition:
+
+class Condition(msgspec.Struct, frozen=True):
     """One condition of any object. `since` is seconds since the epoch, 0.0 if unknown."""
 
     type: str
@@ -21,8 +21,7 @@ class Condition:
     since: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerState:
+class ContainerState(msgspec.Struct, frozen=True):
     """`kind` is waiting, running or terminated, or empty. `since`: it runs, or has ended; 0.0 if unknown."""
 
     kind: str = ""
@@ -32,8 +31,7 @@ class ContainerState:
     since: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True):
     """How one container is, and how it ended the time before."""
 
     name: str
@@ -50,8 +48,7 @@ class Container:
         return tuple(state for state in (self.state, self.last) if state.kind == "terminated")
 
 
-@dataclass(frozen=True, slots=True)
-class Pod:
+class Pod(msgspec.Struct, frozen=True):
     """One pod. `requests` counts extended resources (`nvidia.com/gpu`, `vpc.amazonaws.com/efa`…) over containers."""
 
     name: str
@@ -62,10 +59,10 @@ class Pod:
     message: str = ""
     owner: tuple[str, str] = ("", "")
     """Kind and name."""
-    labels: Mapping[str, str] = field(default_factory=dict)
-    annotations: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
     scheduler: str = ""
-    requests: Mapping[str, int] = field(default_factory=dict)
+    requests: Mapping[str, int] = msgspec.field(default_factory=dict)
     containers: tuple[Container, ...] = ()
     conditions: tuple[Condition, ...] = ()
     is_gated: bool = False
@@ -92,13 +89,12 @@ class Pod:
         return self.phase == "Running" and bool(mains) and all(one.is_ready for one in mains)
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """One node. Amounts are the API's texts by resource name."""
 
     name: str
     instance_type: str = ""
-    allocatable: Mapping[str, str] = field(default_factory=dict)
+    allocatable: Mapping[str, str] = msgspec.field(default_factory=dict)
     conditions: tuple[Condition, ...] = ()
     taints: tuple[str, ...] = ()
     """Keys."""
@@ -115,8 +111,7 @@ class Node:
         return ready is not None and ready.status == "True"
 
 
-@dataclass(frozen=True, slots=True)
-class Event:
+class Event(msgspec.Struct, frozen=True):
     """One event; `kind`, `namespace` and `name` are of the object that it is about."""
 
     reason: str
@@ -129,17 +124,16 @@ class Event:
     last_seen_at: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class Thing:
+class Thing(msgspec.Struct, frozen=True):
     """Any other object, with its conditions read. Kind and namespace are empty where the input does not say them."""
 
     kind: str
     namespace: str
     name: str
     conditions: tuple[Condition, ...] = ()
-    status: Mapping[str, Any] = field(default_factory=dict)
-    spec: Mapping[str, Any] = field(default_factory=dict)
-    labels: Mapping[str, str] = field(default_factory=dict)
+    status: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    spec: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
     owner: tuple[str, str] = ("", "")
     """Kind and name."""
     created_at: float = 0.0
@@ -154,16 +148,14 @@ class Thing:
         return found is not None and found.status == status
 
 
-@dataclass(frozen=True, slots=True)
-class Log:
+class Log(msgspec.Struct, frozen=True):
     """The end of a log; `pod` is empty where the input does not say whose."""
 
     text: str
     pod: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class GpuReading:
+class GpuReading(msgspec.Struct, frozen=True):
     """One GPU as nvidia-smi saw it; `None` is unknown."""
 
     util_pct: float | None = None
@@ -172,8 +164,7 @@ class GpuReading:
     ecc_uncorrected: int | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Case:
+class Case(msgspec.Struct, frozen=True):
     """Everything that belongs to one trouble."""
 
     pods: tuple[Pod, ...] = ()

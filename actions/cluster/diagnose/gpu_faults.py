@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.cluster.diagnose.case import Case
 from actions.cluster.diagnose.finding import Finding, field_quote, finding
@@ -16,8 +17,7 @@ from actions.cluster.diagnose.signs import Hit, Sign, hits, pattern, read_signs,
 from actions.cluster.diagnose.vocabulary import Code, Severity
 
 
-@dataclass(frozen=True, slots=True)
-class _Class:
+class _Class(msgspec.Struct, frozen=True):
     code: Code
     says: str
     next_step: str

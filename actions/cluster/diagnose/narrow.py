@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.cluster.diagnose.awaited import awaited_by
@@ -11,8 +13,7 @@ from actions.cluster.diagnose.case import Case, Event, Pod, Thing
 from actions.cluster.diagnose.scopes import workload_of
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(msgspec.Struct, frozen=True):
     """What is asked about: an object by kind and name, or all that carries some labels.
 
     `namespace` is empty for objects outside namespaces, and where any namespace will do.
@@ -21,7 +22,7 @@ class Question:
     kind: str
     name: str
     namespace: str = ""
-    labels: Mapping[str, str] = field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def describe(self) -> str:
         """For sentences."""

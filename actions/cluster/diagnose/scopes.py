@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from actions.cluster.diagnose.awaited import awaited_by
 from actions.cluster.diagnose.case import Case, Event, Pod

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.cluster.diagnose.case import Case
 from actions.cluster.diagnose.finding import QUOTE_LIMIT, Finding, finding
@@ -15,8 +16,7 @@ _MOST_LINES = 3
 _MOST_HITS = 200
 
 
-@dataclass(frozen=True, slots=True)
-class Hit:
+class Hit(msgspec.Struct, frozen=True):
     """Where a pattern was found: the line around it, as printed, and whose text it was (empty if unknown)."""
 
     line: str
@@ -26,8 +26,7 @@ class Hit:
     pod: str = ""
 
 
-@dataclass(frozen=True, slots=True)
-class Sign:
+class Sign(msgspec.Struct, frozen=True):
     """One meaning.
 
     Args:

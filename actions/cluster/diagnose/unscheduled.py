@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.cluster.diagnose.case import Case, Event, Pod
 
@@ -21,14 +22,13 @@ _TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
 
 
-@dataclass(frozen=True, slots=True)
-class Refusal:
+class Refusal(msgspec.Struct, frozen=True):
     """Why no node took a pod. `reasons` counts nodes by reason; one node may be under several."""
 
     message: str
     pod: str
     nodes: int = 0
-    reasons: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = msgspec.field(default_factory=dict)
 
     def short_of(self) -> dict[str, int]:
         """Nodes by the resource that they have too little of."""

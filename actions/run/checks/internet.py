@@ -5,10 +5,10 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from ipaddress import ip_address
 
 import aiohttp
+import msgspec
 
 from actions.base.untrusted import one_line
 from actions.run.checks.seen import Seen, failed, passed, unknown
@@ -28,8 +28,7 @@ _ACCEPTED = ", ".join(
 _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
-@dataclass(frozen=True, slots=True)
-class Image:
+class Image(msgspec.Struct, frozen=True):
     """An image reference in its parts."""
 
     host: str

@@ -7,10 +7,10 @@ import binascii
 import gzip
 import shutil
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError
 from actions.base.process import stream_tool
@@ -35,8 +35,7 @@ READY_SECONDS = 900.0
 _SPARE_SECONDS = 60.0
 
 
-@dataclass(frozen=True, slots=True)
-class Release:
+class Release(msgspec.Struct, frozen=True):
     """A release as helm keeps it in the cluster."""
 
     name: str

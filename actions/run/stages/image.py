@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError
 from actions.base.process import run_tool, stream_tool
@@ -108,7 +106,7 @@ class ImageHandler:
             await run_tool(["docker", "version", "--format", "{{.Server.Version}}"], deadline_seconds=_DOCKER_SECONDS)
         except ConsoleError as error:
             folder = inside(self._work.blueprint.folder, self._stage.context)
-            here = msgspec.structs.replace(self._stage, context=str(folder))
+            here = replace(self._stage, context=str(folder))
             lines = " && ".join(_commands(name, here, repository.region))
             raise StageFailedError(
                 f"{name} is not in ECR, and docker does not work here: {error.message}.",

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
+
+from msgspec.structs import replace
 
 from actions.base.errors import ConflictError, ConsoleError, MissingError
 from actions.blueprint.render import RUN_LABEL

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import copy
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition, with_condition
@@ -26,8 +27,7 @@ _SOURCE = "deployment-controller"
 _SHARE = "25%"
 
 
-@dataclass(frozen=True, slots=True)
-class Size:
+class Size(msgspec.Struct, frozen=True):
     """One ReplicaSet: how many pods it asks for, has, and has ready."""
 
     wanted: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.base.clock import parse_rfc3339
 from actions.sandbox.actors.client import ApiClient
@@ -27,8 +28,7 @@ FINALIZER = "batch.kubernetes.io/job-tracking"
 """Keeps a pod until its end has been counted in its job's status."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Tally:
+class _Tally(msgspec.Struct, frozen=True):
     """How many pods of a job have ended, those included that its status does not count yet."""
 
     succeeded: int

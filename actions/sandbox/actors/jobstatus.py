@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import msgspec
 
 from actions.sandbox.actors.conditions import condition, moved_to_end
 from actions.sandbox.actors.kinds import Document
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
+class Told(msgspec.Struct, frozen=True):
     """One event about the job."""
 
     reason: str
@@ -17,14 +16,13 @@ class Told:
     is_warning: bool = False
 
 
-@dataclass(slots=True)
-class JobStatus:
+class JobStatus(msgspec.Struct):
     """What all operators' statuses have; each operator says what a condition does to the others."""
 
     job: Document
     now: str
-    conditions: list[Document] = field(default_factory=list)
-    events: list[Told] = field(default_factory=list)
+    conditions: list[Document] = msgspec.field(default_factory=list)
+    events: list[Told] = msgspec.field(default_factory=list)
 
     def tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
         """Note an event to record once the status is written."""

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
+
+import msgspec
 
 Document = dict[str, Any]
 """A Kubernetes object as JSON gives it."""
@@ -23,8 +24,7 @@ NOT_A_CROWD = f"!{CROWD}"
 """What actors look after."""
 
 
-@dataclass(frozen=True, slots=True)
-class Kind:
+class Kind(msgspec.Struct, frozen=True):
     """One kind of object, addressed without discovery."""
 
     api_version: str

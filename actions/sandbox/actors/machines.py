@@ -7,7 +7,7 @@ pages 21122Mi) and an m5.xlarge were seen to have of their memory.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from actions.fleet.instances import InstanceType
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, Document
@@ -30,8 +30,7 @@ _HAS_EFA = "eksml.dev/efa-interfaces"
 """The annotation of nodes whose instance was launched with its EFA interfaces: EC2 knows it, the API does not."""
 
 
-@dataclass(frozen=True, slots=True)
-class Machine:
+class Machine(msgspec.Struct, frozen=True):
     """One instance."""
 
     name: str

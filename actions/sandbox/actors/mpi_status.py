@@ -6,7 +6,8 @@ Source: recordings of mpi-operator 0.6.0 (conditions, reasons, messages, replica
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.sandbox.actors.conditions import condition_of, is_true
 from actions.sandbox.actors.jobstatus import JobStatus
@@ -19,11 +20,10 @@ _BACKOFF = "BackoffLimitExceeded"
 _AMOUNTS = ("active", "succeeded", "failed")
 
 
-@dataclass(slots=True)
 class MPIJobStatus(JobStatus):
     """The status of an MPIJob under construction."""
 
-    replicas: dict[str, dict[str, int]] = field(default_factory=dict)
+    replicas: dict[str, dict[str, int]] = msgspec.field(default_factory=dict)
     """Role → how many are active, succeeded, failed; a role that is not there yet is absent."""
     started_at: str | None = None
     completed_at: str | None = None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.cluster.quantity import parse_quantity
 from actions.sandbox.actors.kinds import Document, is_met, labels_of
@@ -15,15 +16,14 @@ PODS_RESOURCE = "pods"
 _BLOCKING = ("NoSchedule", "NoExecute")
 
 
-@dataclass(slots=True)
-class NodeSpace:
+class NodeSpace(msgspec.Struct):
     """What a node offers, and what pods that are there have been promised of it."""
 
     name: str
     labels: Mapping[str, str]
     taints: list[Document]
     offered: Amounts
-    promised: Amounts = field(default_factory=dict)
+    promised: Amounts = msgspec.field(default_factory=dict)
 
     def free(self, resource: str) -> float:
         """What is left of a resource."""

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 import zlib
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.fleet.instances import InstanceTable

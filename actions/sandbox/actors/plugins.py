@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.fleet.instances import InstanceTable, InstanceType
 from actions.sandbox.actors.client import ApiClient
@@ -17,8 +18,7 @@ from actions.sandbox.actors.watching import Caches
 _EFA_CHART = "aws-efa-k8s-device-plugin"
 
 
-@dataclass(frozen=True, slots=True)
-class Plugin:
+class Plugin(msgspec.Struct, frozen=True):
     """A device plugin: how its pods are known, and what they tell of."""
 
     is_plugin: Callable[[dict[str, str]], bool]

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.cluster.quantity import parse_quantity
 from actions.fleet.instances import Accelerator, InstanceType
@@ -22,8 +23,7 @@ _OLD_INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
 _AWS = "karpenter.k8s.aws/"
 
 
-@dataclass(frozen=True, slots=True)
-class Offer:
+class Offer(msgspec.Struct, frozen=True):
     """An instance that a pool could start."""
 
     pool: Document

@@ -6,7 +6,6 @@ Source: recordings of training-operator 1.8.1 (conditions, reasons, messages, re
 from __future__ import annotations
 
 import copy
-from dataclasses import dataclass
 
 from actions.sandbox.actors.conditions import is_true
 from actions.sandbox.actors.jobstatus import JobStatus
@@ -24,7 +23,6 @@ Counts = dict[str, dict[str, int]]
 """Role → how many pods are active, succeeded, failed."""
 
 
-@dataclass(slots=True)
 class PyTorchJobStatus(JobStatus):
     """The status of a PyTorchJob under construction."""
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import re
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import msgspec
@@ -27,8 +26,7 @@ class UnknownJob(Exception):
     """The dashboard answers, and knows no job of that id."""
 
 
-@dataclass(frozen=True, slots=True)
-class JobInfo:
+class JobInfo(msgspec.Struct, frozen=True):
     """A job as the dashboard tells of it."""
 
     status: str
@@ -45,8 +43,7 @@ def is_terminal(status: str) -> bool:
     return status in _TERMINAL
 
 
-@dataclass(frozen=True, slots=True)
-class DashboardAddress:
+class DashboardAddress(msgspec.Struct, frozen=True):
     """Whose dashboard."""
 
     namespace: str

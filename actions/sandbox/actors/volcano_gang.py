@@ -7,7 +7,8 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.cluster.quantity import parse_quantity
 from actions.sandbox.actors.kinds import Document, is_deleting, uid_of
@@ -40,15 +41,14 @@ def task_status(pod: Document) -> str:
     return "Running" if phase == "Running" else "Bound"
 
 
-@dataclass(slots=True)
-class Gang:
+class Gang(msgspec.Struct):
     """A PodGroup with the pods that it has, oldest first, and what an attempt to place them has come to."""
 
     group: Document
     pods: list[Document]
-    placed: dict[str, str] = field(default_factory=dict)
+    placed: dict[str, str] = msgspec.field(default_factory=dict)
     """uid of a pod → the node it would go to."""
-    refused: dict[str, str] = field(default_factory=dict)
+    refused: dict[str, str] = msgspec.field(default_factory=dict)
     """uid of a pod → why no node takes it."""
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from actions.fleet.instances import InstanceTable
 from actions.sandbox.actors.addons import addon_documents

@@ -10,8 +10,8 @@ Source: k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac`.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 
+import msgspec
 from aiohttp import web
 
 from actions.sandbox.api.codec import Object
@@ -27,8 +27,7 @@ _WRITING = frozenset({"exec", "attach", "portforward", "eviction", "binding"})
 _SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
 
 
-@dataclass(frozen=True, slots=True)
-class User:
+class User(msgspec.Struct, frozen=True):
     """Somebody who asks."""
 
     name: str

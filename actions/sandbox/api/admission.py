@@ -5,9 +5,10 @@ Source: k8s.io/kubernetes `plugin/pkg/admission/storage/storageclass/setdefault`
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Protocol
+
+import msgspec
 
 from actions.sandbox.api.codec import Object
 from actions.sandbox.api.resources import GroupResource
@@ -26,8 +27,7 @@ class Operation(StrEnum):
     DELETE = "DELETE"
 
 
-@dataclass(frozen=True, slots=True)
-class Review:
+class Review(msgspec.Struct, frozen=True):
     """One request on its way."""
 
     operation: Operation

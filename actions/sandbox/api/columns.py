@@ -5,15 +5,14 @@ Source: k8s.io/kubernetes `pkg/printers/internalversion/printers.go`.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from actions.sandbox.api import cells
 from actions.sandbox.api.cells import Cell
 from actions.sandbox.api.resources import GroupResource
 
 
-@dataclass(frozen=True, slots=True)
-class Column:
+class Column(msgspec.Struct, frozen=True):
     """One column. A `priority` above 0 shows with `-o wide` only."""
 
     name: str

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.sandbox.api.codec import Object, dig
 
 
-@dataclass(frozen=True, slots=True)
-class WriteOptions:
+class WriteOptions(msgspec.Struct, frozen=True):
     """Query parameters of a write.
 
     `manager` is who writes, `strictness` what happens to unknown fields: Strict, Warn or Ignore. `force` takes fields
@@ -21,11 +21,10 @@ class WriteOptions:
     is_dry_run: bool = False
     strictness: str = "Warn"
     force: bool = False
-    warnings: list[str] = field(default_factory=list)
+    warnings: list[str] = msgspec.field(default_factory=list)
 
 
-@dataclass(frozen=True, slots=True)
-class DeleteOptions:
+class DeleteOptions(msgspec.Struct, frozen=True):
     """`metav1.DeleteOptions`. `grace_seconds` and `propagation` are `None` where the client leaves the choice."""
 
     grace_seconds: int | None = None

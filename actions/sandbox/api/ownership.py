@@ -6,7 +6,8 @@ Source: kubernetes.io "Server-Side Apply"; k8s.io/apimachinery `managedfields`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.sandbox.api.codec import Object, dig
 from actions.sandbox.api.fieldset import Path, decode_fields, encode_fields, leaves_of
@@ -16,8 +17,7 @@ APPLY = "Apply"
 UPDATE = "Update"
 
 
-@dataclass(frozen=True, slots=True)
-class Manager:
+class Manager(msgspec.Struct, frozen=True):
     """One writer: the same name applying and updating, or writing status, counts as different ones."""
 
     name: str
@@ -26,13 +26,12 @@ class Manager:
     subresource: str = ""
 
 
-@dataclass(slots=True)
-class Claim:
+class Claim(msgspec.Struct):
     """What a manager owns. `time` is RFC 3339, when the claim last changed."""
 
     manager: Manager
     time: str
-    paths: set[Path] = field(default_factory=set)
+    paths: set[Path] = msgspec.field(default_factory=set)
 
 
 def claims_of(body: Object) -> list[Claim]:

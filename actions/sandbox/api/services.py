@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from actions.base.clock import Clock
 from actions.sandbox.api.access import Access
@@ -16,8 +16,7 @@ from actions.sandbox.ports import KubeletPort
 BOOKMARK_SECONDS = 45.0
 
 
-@dataclass(frozen=True, slots=True)
-class Services:
+class Services(msgspec.Struct, frozen=True):
     """The parts of one server. `bookmark_seconds` is how long a quiet watch stays silent."""
 
     store: Store

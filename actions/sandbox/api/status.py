@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.api.codec import Object
 from actions.sandbox.api.resources import ResourceType
 
 
-@dataclass(frozen=True, slots=True)
-class Cause:
+class Cause(msgspec.Struct, frozen=True):
     """One field that is wrong. `reason` is a `metav1.CauseType`, e.g. `FieldValueInvalid`."""
 
     field: str

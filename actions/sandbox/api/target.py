@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from actions.sandbox.api.resources import Registry, ResourceType
 from actions.sandbox.api.status import no_such_path
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
+class Target(msgspec.Struct, frozen=True):
     """A collection (no `name`), an object, or a subresource of one. `namespace` is empty for all of them."""
 
     resource: ResourceType

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
 from enum import Enum
+
+import msgspec
 
 from actions.base.clock import Clock
 from actions.sandbox.api.codec import Object, encode
@@ -44,8 +45,7 @@ def form_of(accept: str) -> Form:
     return Form.OBJECT
 
 
-@dataclass(frozen=True, slots=True)
-class View:
+class View(msgspec.Struct, frozen=True):
     """How one request sees objects of one type. `include` is the table's `includeObject`."""
 
     resource: ResourceType

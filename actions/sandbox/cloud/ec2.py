@@ -10,8 +10,9 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from xml.sax.saxutils import escape
+
+import msgspec
 
 VERSION = "2016-11-15"
 """Of the API; a query with another version is for another service."""
@@ -25,8 +26,7 @@ _RESERVED_COUNT = 16
 Form = Mapping[str, str]
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(msgspec.Struct, frozen=True):
     """A rule of one group about another."""
 
     id: str
@@ -34,7 +34,7 @@ class Rule:
     is_egress: bool
     protocol: str
     peer: str
-    tags: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
 class RefusedCallError(Exception):

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from dataclasses import dataclass
 
+import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
@@ -96,8 +96,7 @@ class Bystander:
         return response
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Call:
+class _Call(msgspec.Struct, frozen=True, eq=False):
     """A request that is being answered."""
 
     request: web.Request

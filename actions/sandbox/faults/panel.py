@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
-from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import InputError
@@ -15,14 +15,13 @@ from actions.sandbox.faults.fault import Fault, FaultKind
 from actions.sandbox.faults.skew import SkewedClock
 
 
-@dataclass(slots=True, eq=False)
-class ActiveFault:
+class ActiveFault(msgspec.Struct, eq=False):
     """A fault that is on. `hits` counts requests and open streams; `ends_at` is monotonic."""
 
     fault: Fault
     ends_at: float
     hits: int = 0
-    lifted: asyncio.Event = field(default_factory=asyncio.Event)
+    lifted: asyncio.Event = msgspec.field(default_factory=asyncio.Event)
 
     @property
     def is_spent(self) -> bool:
@@ -52,7 +51,7 @@ class FaultPanel:
         name = fault.name or fault.kind.value
         self.lift(name)
         ends_at = self.clock.monotonic() + fault.seconds if fault.seconds else float("inf")
-        active = self._active[name] = ActiveFault(msgspec.structs.replace(fault, name=name), ends_at)
+        active = self._active[name] = ActiveFault(replace(fault, name=name), ends_at)
         self._set_clock()
         return active
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from hashlib import sha256
+
+import msgspec
 
 from actions.sandbox.actors.kinds import Document
 from actions.sandbox.kubelet.logfile import LogFile
@@ -12,22 +13,21 @@ from actions.sandbox.workloads.program import GpuLoad, Load
 from actions.sandbox.workloads.terminal import Inside
 
 
-@dataclass(slots=True)
-class ContainerRun:
+class ContainerRun(msgspec.Struct):
     """What its pod's task changes as the container lives, and what logs and exec look at."""
 
     spec: ContainerSpec
     is_init: bool = False
-    state: Document = field(default_factory=lambda: {"waiting": {"reason": "PodInitializing"}})
-    last_state: Document = field(default_factory=dict)
+    state: Document = msgspec.field(default_factory=lambda: {"waiting": {"reason": "PodInitializing"}})
+    last_state: Document = msgspec.field(default_factory=dict)
     restarts: int = 0
     id: str = ""
     """Of its newest instance, as its runtime calls it; empty before there is one."""
-    variables: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
     """What Secrets and ConfigMaps held when it was made."""
     log: LogFile | None = None
     previous_log: LogFile | None = None
-    load: Load = field(default_factory=GpuLoad)
+    load: Load = msgspec.field(default_factory=GpuLoad)
     gpus: tuple[int, ...] = ()
     neurons: tuple[int, ...] = ()
     inside: Inside | None = None

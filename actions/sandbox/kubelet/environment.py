@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import base64
 import binascii
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import CONFIG_MAPS, SECRETS, Document, Kind
 
 
-@dataclass(frozen=True, slots=True)
-class Reference:
+class Reference(msgspec.Struct, frozen=True):
     """One entry of `env` with `valueFrom`, or of `envFrom`.
 
     `key` is empty for all keys of the object, each after `name` as a prefix.

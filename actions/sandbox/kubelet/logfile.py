@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass
 from datetime import UTC, datetime
+
+import msgspec
 
 from actions.sandbox.ports import LogRequest
 
@@ -14,8 +15,7 @@ _ENTRY_BYTES = 16 * 1024
 _KEPT_ENTRIES = 200_000
 
 
-@dataclass(frozen=True, slots=True)
-class LogEntry:
+class LogEntry(msgspec.Struct, frozen=True):
     """A line, or a part of one that was longer than the runtime's buffer."""
 
     at_ns: int

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, Document, labels_of, uid_of
 from actions.sandbox.kubelet.environment import Reference, references_of
@@ -11,8 +12,7 @@ from actions.sandbox.kubelet.environment import Reference, references_of
 _CORES_OF_A_DEVICE = 2
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerSpec:
+class ContainerSpec(msgspec.Struct, frozen=True):
     """One container of a manifest."""
 
     name: str
@@ -34,8 +34,7 @@ class ContainerSpec:
     working_folder: str
 
 
-@dataclass(frozen=True, slots=True)
-class PodSpec:
+class PodSpec(msgspec.Struct, frozen=True):
     """One pod that is bound to a node."""
 
     key: str

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.sandbox.kubelet.meetings import Gathering, Meetings
@@ -19,8 +21,7 @@ Write = Callable[[Step], Awaitable[None] | None]
 """Takes what a step writes."""
 
 
-@dataclass(frozen=True, slots=True)
-class Surroundings:
+class Surroundings(msgspec.Struct, frozen=True):
     """What the programs of a cluster share."""
 
     speed: float

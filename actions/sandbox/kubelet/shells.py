@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass, field, replace
 from typing import Any
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.sandbox.workloads.program import Load, RemoteFailed, RemoteProcess
 from actions.sandbox.workloads.terminal import Inside
@@ -18,11 +20,10 @@ Start = Callable[[Inside, int, SetLoad], Coroutine[Any, Any, int]]
 """Runs a process to its end: what it sees, its position among the launcher's processes, who is told of its load."""
 
 
-@dataclass(slots=True, eq=False)
-class _Door:
+class _Door(msgspec.Struct, eq=False):
     inside: Inside
     set_load: SetLoad
-    guests: set[asyncio.Task[int]] = field(default_factory=set)
+    guests: set[asyncio.Task[int]] = msgspec.field(default_factory=set)
 
 
 class Shells:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TypeVar
+
+import msgspec
 
 from actions.sandbox.workloads.program import Program, Step
 from actions.sandbox.workloads.terminal import Inside
@@ -17,8 +18,7 @@ _POLL_SECONDS = 0.25
 _Units = TypeVar("_Units", bytes, list[bytes])
 
 
-@dataclass(slots=True)
-class _Wish:
+class _Wish(msgspec.Struct):
     """What the arguments ask for."""
 
     paths: list[str]

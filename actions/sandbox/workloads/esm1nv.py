@@ -12,7 +12,8 @@ from __future__ import annotations
 
 import math
 import random
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.workloads import cuda, lightning, nccl
 from actions.sandbox.workloads.gpu_models import model_of
@@ -37,8 +38,7 @@ def is_wanted_by(container: Container) -> bool:
     return "esm1nv/pretrain.py" in container.command_line
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What the overrides and torchrun's environment ask for."""
 
     max_steps: int

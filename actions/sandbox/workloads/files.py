@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import posixpath
 from collections.abc import Mapping
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.base.clock import Clock, SystemClock
 
 
-@dataclass(frozen=True, slots=True)
-class File:
+class File(msgspec.Struct, frozen=True):
     """A file: what can be read of it, next to the size that it claims."""
 
     content: bytes

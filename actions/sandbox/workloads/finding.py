@@ -8,8 +8,9 @@ from __future__ import annotations
 import fnmatch
 import posixpath
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from zlib import crc32
+
+import msgspec
 
 from actions.sandbox.workloads.files import FileView
 from actions.sandbox.workloads.program import Program, Step
@@ -19,14 +20,13 @@ _BLOCKS = 2_516_582_400
 """Of 1024 bytes: the size that a shared volume claims."""
 
 
-@dataclass(slots=True)
-class _Wish:
+class _Wish(msgspec.Struct):
     """What the arguments of `find` ask for."""
 
-    roots: list[str] = field(default_factory=list)
+    roots: list[str] = msgspec.field(default_factory=list)
     pattern: str = "*"
     kind: str = ""
-    command: list[str] = field(default_factory=list)
+    command: list[str] = msgspec.field(default_factory=list)
 
 
 def find(inside: Inside, arguments: Sequence[str], _given: str) -> Program:

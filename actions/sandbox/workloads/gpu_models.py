@@ -7,11 +7,10 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 
-@dataclass(frozen=True, slots=True)
-class GpuModel:
+class GpuModel(msgspec.Struct, frozen=True):
     """One model, as its driver shows it."""
 
     name: str

@@ -6,7 +6,8 @@ Source: Open MPI 4.1, `orterun` manual page.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 _ONE_VALUE = frozenset(
     {"np", "n", "c", "N", "npernode", "x", "wdir", "wd", "bind-to", "map-by", "rank-by", "host", "H", "hostfile"}
@@ -16,8 +17,7 @@ _TWO_VALUES = frozenset({"mca", "gmca"})
 _SAME = {"n": "np", "c": "np", "npernode": "N", "wd": "wdir", "machinefile": "hostfile", "H": "host"}
 
 
-@dataclass(frozen=True, slots=True)
-class Request:
+class Request(msgspec.Struct, frozen=True):
     """What a command line asks for."""
 
     command: tuple[str, ...]

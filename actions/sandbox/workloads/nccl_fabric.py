@@ -7,7 +7,8 @@ bandwidth and three times its latency, as measured on g4dn.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.fleet.instances import InstanceTable
 from actions.sandbox.workloads.program import Container
@@ -33,8 +34,7 @@ _SOCKETS = (3.0, 1.33)
 _SMALL, _LARGE = 8, 1 << 30
 
 
-@dataclass(frozen=True, slots=True)
-class Fabric:
+class Fabric(msgspec.Struct, frozen=True):
     """What one group of ranks goes over."""
 
     curve: Curve

@@ -6,7 +6,7 @@ Source: libfabric 1.22's efa provider, aws-ofi-nccl 1.13, NCCL 2.26 `src/transpo
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from actions.fleet.instances import InstanceTable
 from actions.sandbox.workloads.nccl_options import Options
@@ -18,8 +18,7 @@ _LINKED = ("p4", "p5", "p6")
 """Families whose GPUs are linked, which is what the protocol LL128 needs."""
 
 
-@dataclass(frozen=True, slots=True)
-class Problem:
+class Problem(msgspec.Struct, frozen=True):
     """What a process says before it ends."""
 
     text: str

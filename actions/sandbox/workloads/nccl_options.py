@@ -6,7 +6,8 @@ Source: nccl-tests 2.13 `src/common.cu`.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LONG = {
@@ -19,8 +20,7 @@ _LONG = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Options:
+class Options(msgspec.Struct, frozen=True):
     """What a test does. Sizes in bytes."""
 
     smallest: int = 32 << 20

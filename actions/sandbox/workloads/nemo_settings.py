@@ -8,7 +8,7 @@ Source:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from actions.sandbox.workloads.gpu_models import GpuModel, model_of
 from actions.sandbox.workloads.program import Container
@@ -25,8 +25,7 @@ _DIVERGING_RATE = 0.004
 _MIB = 1 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What overrides and environment ask for."""
 
     max_steps: int

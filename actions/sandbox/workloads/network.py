@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Protocol
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class Answer:
+
+class Answer(msgspec.Struct, frozen=True):
     """What a service says to a request."""
 
     status: int

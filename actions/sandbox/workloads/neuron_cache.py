@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from hashlib import sha256
+
+import msgspec
 
 from actions.sandbox.workloads.files import FileView
 
@@ -17,8 +18,7 @@ _COMPILER = "neuronxcc-2.13.72.0+78a426937"
 _NEFF_BYTES = 41_000_000
 
 
-@dataclass(frozen=True, slots=True)
-class Graph:
+class Graph(msgspec.Struct, frozen=True):
     """One graph that a program runs. Whatever shapes it is in its name, so that other flags miss the cache."""
 
     name: str

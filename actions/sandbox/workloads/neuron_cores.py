@@ -8,7 +8,8 @@ Source:
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.workloads.program import Container, Load, NeuronLoad
 
@@ -25,8 +26,7 @@ _BUSES = (
 )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
+class Core(msgspec.Struct, frozen=True):
     """One core."""
 
     index: int
@@ -37,8 +37,7 @@ class Core:
     """Used, of the device's memory."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instance:
+class Instance(msgspec.Struct, frozen=True):
     """What the tools say of the machine itself."""
 
     type: str

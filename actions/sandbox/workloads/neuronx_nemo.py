@@ -7,7 +7,7 @@ Source: neuronx-nemo-megatron at f4743ce; training bars of its pull request 28 o
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import msgspec
 
 from actions.sandbox.workloads import neuron_errors
 from actions.sandbox.workloads.neuron_cores import CORES_OF_A_DEVICE
@@ -24,8 +24,7 @@ _TIME_LIMIT_SECONDS = 100.0
 """NEURON_RT_EXEC_TIMEOUT."""
 
 
-@dataclass(frozen=True, slots=True)
-class Node:
+class Node(msgspec.Struct, frozen=True):
     """One node's part of a run."""
 
     container: Container

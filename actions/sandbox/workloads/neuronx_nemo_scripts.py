@@ -8,7 +8,8 @@ Source: neuronx-nemo-megatron at f4743ce, `llama_7b.sh`, `test_llama.sh`, `train
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.workloads.files import FileView
 
@@ -19,8 +20,7 @@ _HEAD = "#!/usr/bin/env bash\n"
 _UNKNOWN = re.compile(r"^[\w./+-]+$")
 
 
-@dataclass(frozen=True, slots=True)
-class Choices:
+class Choices(msgspec.Struct, frozen=True):
     """What the scripts are set to."""
 
     tokenizer: str = "/root/llamav2_weights/7b-hf"

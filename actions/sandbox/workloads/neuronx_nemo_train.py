@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 import random
 import re
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.workloads import lightning, neuron_errors
 from actions.sandbox.workloads.neuronx_nemo import (
@@ -118,8 +119,7 @@ def _resumed_step(node: Node) -> int:
     return max((int(found[1]) for name in names if (found := re.search(r"step=(\d+)", name))), default=0)
 
 
-@dataclass(frozen=True, slots=True)
-class _Metrics:
+class _Metrics(msgspec.Struct, frozen=True):
     loss: float
     gradient: float
     parameters: float

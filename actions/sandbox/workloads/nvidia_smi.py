@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import random
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from zlib import crc32
+
+import msgspec
 
 from actions.sandbox.workloads.gpu_models import A10G, GpuModel, model_of
 from actions.sandbox.workloads.program import Container, GpuLoad, Load, Program, Step
@@ -20,8 +21,7 @@ _FIRST, _THIRD = 41, 22
 """Widths of the outer columns, the same in both layouts."""
 
 
-@dataclass(frozen=True, slots=True)
-class Reading:
+class Reading(msgspec.Struct, frozen=True):
     """One accelerator at one moment, as a container sees it."""
 
     index: int

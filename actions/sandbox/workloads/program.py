@@ -7,22 +7,21 @@ that time passes. The same container and seed give the same steps, so a program 
 from __future__ import annotations
 
 from collections.abc import Generator
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.sandbox.workloads.files import FileView
 from actions.sandbox.workloads.network import Network
 
 
-@dataclass(frozen=True, slots=True)
-class GpuLoad:
+class GpuLoad(msgspec.Struct, frozen=True):
     """How busy the accelerators of a container are from now on."""
 
     utilisation_percent: int = 0
     memory_mib: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class NeuronLoad:
+class NeuronLoad(msgspec.Struct, frozen=True):
     """How busy the Neuron devices of a container are from now on."""
 
     utilisation_percent: float = 0.0
@@ -40,8 +39,7 @@ class NeuronLoad:
 Load = GpuLoad | NeuronLoad
 
 
-@dataclass(frozen=True, slots=True)
-class RemoteProcess:
+class RemoteProcess(msgspec.Struct, frozen=True):
     """A process that a launcher starts in another pod, as `mpirun` does by ssh."""
 
     host: str
@@ -62,16 +60,14 @@ class RemoteProcess:
         return mark + body.replace("\n", "\n" + mark) + text[len(body) :]
 
 
-@dataclass(frozen=True, slots=True)
-class Meeting:
+class Meeting(msgspec.Struct, frozen=True):
     """A point where the programs of several pods wait for each other, as a rendezvous of torchrun does."""
 
     group: str
     size: int
 
 
-@dataclass(frozen=True, slots=True)
-class Step:
+class Step(msgspec.Struct, frozen=True):
     """What a program does next: wait, then write."""
 
     after_seconds: float = 0.0
@@ -112,8 +108,7 @@ Program = Generator[Step, None, int]
 """A run of a container's process; returns its exit code."""
 
 
-@dataclass(frozen=True, slots=True)
-class Container:
+class Container(msgspec.Struct, frozen=True):
     """All that a program can see of the container that it runs in."""
 
     namespace: str
@@ -140,7 +135,7 @@ class Container:
     started_at: float = 0.0
     """Seconds since the epoch, UTC, at which this run of the process began."""
     seed: int = 0
-    network: Network = field(default_factory=Network)
+    network: Network = msgspec.field(default_factory=Network)
     """Of the cluster."""
 
     @property

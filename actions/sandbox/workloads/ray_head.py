@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Any
+
+import msgspec
 
 from actions.sandbox.workloads.program import NeuronLoad
 
@@ -18,8 +19,7 @@ MESSAGES = {
 }
 
 
-@dataclass(slots=True)
-class RayJob:
+class RayJob(msgspec.Struct):
     """One submission."""
 
     submission_id: str
@@ -29,7 +29,7 @@ class RayJob:
     """Seconds since the epoch."""
     status: str = "PENDING"
     message: str = MESSAGES["PENDING"]
-    log: list[str] = field(default_factory=list)
+    log: list[str] = msgspec.field(default_factory=list)
     """What its driver and its workers have printed, in pieces."""
     ended_at: float = 0.0
     """Seconds since the epoch, 0 while it has not ended."""
@@ -64,14 +64,13 @@ class RayJob:
         self.status, self.message = status, MESSAGES.get(status, "")
 
 
-@dataclass(slots=True)
-class RayNode:
+class RayNode(msgspec.Struct):
     """One worker pod that has joined."""
 
     pod: str
     address: str
     neuron_cores: int
-    load: NeuronLoad = field(default_factory=NeuronLoad)
+    load: NeuronLoad = msgspec.field(default_factory=NeuronLoad)
     """What the job makes its devices do."""
 
 

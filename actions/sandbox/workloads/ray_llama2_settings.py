@@ -6,7 +6,8 @@ Source: SEEDS 6.4.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+import msgspec
 
 from actions.sandbox.workloads.neuron_cache import Graph, graphs_of
 
@@ -27,8 +28,7 @@ _DEFAULTS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Settings:
+class Settings(msgspec.Struct, frozen=True):
     """What the arguments ask for."""
 
     given: dict[str, str]

@@ -10,7 +10,9 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.sandbox.workloads import ray_dataset, ray_llama2
 from actions.sandbox.workloads.network import Network, pod_host
@@ -118,8 +120,7 @@ def lead(container: Container) -> Program:
         container.network.close(dashboard)
 
 
-@dataclass(slots=True)
-class _Running:
+class _Running(msgspec.Struct):
     """The driver of one job."""
 
     job: RayJob

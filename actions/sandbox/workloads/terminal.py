@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+
+import msgspec
 
 from actions.sandbox.workloads.program import Container, Load
 
 
-@dataclass(slots=True)
-class Inside:
+class Inside(msgspec.Struct):
     """The surroundings of a command.
 
     `folder` and `variables` change as a shell runs; the rest is fixed.
@@ -20,7 +20,7 @@ class Inside:
     now: Callable[[], float]
     """Seconds since the epoch."""
     folder: str = "/"
-    variables: dict[str, str] = field(default_factory=dict)
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
     last_code: int = 0
 
     def value(self, name: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 
-import msgspec
+from msgspec.structs import replace
 
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, named_points
 from actions.telemetry.lines import Record
@@ -104,7 +104,7 @@ class HuggingFace:
         if self._total is None:
             self._total = bar.total
         if bar.total == self._total and self._held:
-            findings += [msgspec.structs.replace(point, step=bar.done) for point in self._held]
+            findings += [replace(point, step=bar.done) for point in self._held]
             self._held.clear()
             self._waited = 0
         return findings

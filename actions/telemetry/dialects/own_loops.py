@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import re
 
-import msgspec
+from msgspec.structs import replace
 
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points, point_of
 from actions.telemetry.lines import Record
@@ -134,7 +134,7 @@ class OwnLoops:
         held, self._held = self._held, None
         if held is None:
             return []
-        return [msgspec.structs.replace(held, step=step)]
+        return [replace(held, step=step)]
 
 
 def _step_in(text: str) -> re.Match[str] | None:

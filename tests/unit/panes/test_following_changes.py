@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import random
-from dataclasses import replace
 
+from msgspec.structs import replace
 from textual.app import App, ComposeResult
 
 from actions.cluster.changes import ChangeLog

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from actions.run.view import RunState, StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage

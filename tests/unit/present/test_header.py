@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
+from msgspec.structs import replace
 
 from actions.fleet.cost import CostModel, FleetCost
 from tests.support.builders import a_node

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from decimal import Decimal
+
+from msgspec.structs import replace
 
 from actions.fleet.cost import FleetCost
 from actions.run.records import CheckResult, Finding

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
+
+from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.sandbox.kubelet.remote import RemoteCommand

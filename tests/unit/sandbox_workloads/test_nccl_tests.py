@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
+from msgspec.structs import replace
 
 from actions.sandbox.workloads import efa_info, nccl_tests
 from actions.sandbox.workloads.images import program_of
@@ -37,7 +36,7 @@ def _rank(
     }
     made = a_container(f"efa-nccl-test-worker-{rank // gpus}", tuple(command.split()), gpus=tuple(range(gpus)))
     known = made.environment | group | environment
-    return dataclasses.replace(made, environment=known, instance_type=instance_type, efa_interfaces=efa)
+    return replace(made, environment=known, instance_type=instance_type, efa_interfaces=efa)
 
 
 def _played(container: Container) -> Outcome:
@@ -120,7 +119,7 @@ def test_fi_info_lists_every_interface_and_its_absence() -> None:
     two = _rank(command="/opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM", instance_type="p5.48xlarge", efa=32)
     listed = played(program_of(inside(two)))
     assert [one.is_good for one in judge_adapters(read_fi_info(listed.text), ranks=1, adapters=32)] == [True]
-    none = played(efa_info.list_adapters(dataclasses.replace(two, efa_interfaces=0)))
+    none = played(efa_info.list_adapters(replace(two, efa_interfaces=0)))
     assert (none.exit_code, none.err) == (61, "fi_getinfo: -61 (No data available)\n")
 
 

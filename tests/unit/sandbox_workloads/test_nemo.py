@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 from functools import cache
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base.files import shipped_blueprints
 from actions.blueprint.load import load_blueprint

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from actions.sandbox.workloads.images import exec_program
 from actions.sandbox.workloads.program import NeuronLoad

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 import re
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from actions.sandbox.workloads.files import FileView, Volume
 from actions.sandbox.workloads.images import program_of

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from actions.sandbox.workloads.gpu_models import model_of
 from actions.sandbox.workloads.images import exec_program
