@@ -53,6 +53,7 @@ async def _follow(
                     fact = decode(raw)
                     facts[fact.uid] = fact
             await asyncio.sleep(0)
+    raise RuntimeError(f"{path}: the server ended the stream")
 
 
 async def main(kubeconfig: Path) -> None:
