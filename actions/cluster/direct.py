@@ -6,7 +6,6 @@ The console loads a cluster over these alone: a whole HTTP client takes longer t
 from __future__ import annotations
 
 import asyncio
-import os
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
@@ -22,12 +21,6 @@ _LONGEST_REFUSAL = 1 << 20
 _NEXT_ADDRESS_SECONDS = 0.25
 """A host with several addresses is tried at the next one while the one before does not answer."""
 _STANDARD_PORTS = {"https": 443, "http": 80}
-_PROXY_VARIABLES = ("https_proxy", "http_proxy", "HTTPS_PROXY", "HTTP_PROXY")
-
-
-def is_direct(endpoint: Endpoint) -> bool:
-    """Whether there is no proxy in between: neither one of the context nor any that the environment names."""
-    return not endpoint.proxy and not any(os.environ.get(name) for name in _PROXY_VARIABLES)
 
 
 def _is_literal(host: str | None) -> bool:

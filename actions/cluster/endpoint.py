@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ssl
+from urllib.parse import urlsplit
 
 import msgspec
 
@@ -39,6 +40,17 @@ def unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
     reason = one_line(error.strerror or str(error), limit=_LONGEST_REASON)
     return UnreachableError(
         f"{endpoint.server} (context {endpoint.context}) cannot be reached: {reason}.", hint=CHECK_ADDRESS
+    )
+
+
+def proxy_fails(endpoint: Endpoint, reason: object) -> UnreachableError:
+    """The sentence for a proxy that is not there or lets nobody through; its user and password are left out."""
+    proxy = urlsplit(endpoint.proxy)
+    said = one_line(str(reason), limit=_LONGEST_REASON)
+    return UnreachableError(
+        f"The proxy {proxy.scheme}://{proxy.netloc.rpartition('@')[2]} leads nowhere"
+        f" (to {endpoint.server}, context {endpoint.context}): {said}.",
+        hint="Check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY.",
     )
 
 

@@ -6,13 +6,13 @@ import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 import yaml
 
 from actions.base.errors import ConfigError
 from actions.base.files import read_bounded
+from actions.base.proxies import is_web_address
 from actions.base.untrusted import one_line
 
 _IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
@@ -244,9 +244,9 @@ class _Merged:
         """The cluster that a context names, if it can be reached as it is written."""
         path, cluster = self._find("cluster", name, hint=f"The context {context} names it.")
         proxy = _text(cluster, "proxy-url")
-        if not _is_web_address(_server_of(cluster)):
+        if not is_web_address(_server_of(cluster)):
             raise ConfigError(f"{path}: the cluster {name} has no usable server address.")
-        if proxy and not _is_web_address(proxy):
+        if proxy and not is_web_address(proxy):
             raise ConfigError(f"{path}: the proxy-url of {name} cannot be used.", hint="Use an http or https proxy.")
         return path, cluster
 
@@ -283,14 +283,6 @@ def _text(entry: Mapping[str, Any], key: str) -> str:
 def _path(entry: Mapping[str, Any], key: str, file: Path) -> str:
     value = _text(entry, key)
     return str(file.absolute().parent / value) if value else ""
-
-
-def _is_web_address(text: str) -> bool:
-    try:
-        parts = urlsplit(text)
-        return parts.scheme in {"http", "https"} and bool(parts.hostname) and parts.port != 0
-    except ValueError:
-        return False
 
 
 def _plugin(user: Mapping[str, Any], file: Path, name: str) -> ExecPlugin | None:

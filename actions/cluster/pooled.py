@@ -11,7 +11,15 @@ import aiohttp
 from yarl import URL
 
 from actions.base.errors import ConsoleError, UnreachableError
-from actions.cluster.endpoint import CHECK_ADDRESS, CONNECT_SECONDS, Endpoint, broken, unreachable, untrusted
+from actions.cluster.endpoint import (
+    CHECK_ADDRESS,
+    CONNECT_SECONDS,
+    Endpoint,
+    broken,
+    proxy_fails,
+    unreachable,
+    untrusted,
+)
 from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
 
 _READ_BUFFER = 1 << 18
@@ -66,7 +74,6 @@ class PooledTransport:
         connector = aiohttp.TCPConnector(limit=0, ttl_dns_cache=30, ssl=endpoint.tls or True)
         self._session = aiohttp.ClientSession(
             connector=connector,
-            trust_env=True,
             read_bufsize=_READ_BUFFER,
             headers={"User-Agent": user_agent},
             cookie_jar=aiohttp.DummyCookieJar(),
@@ -180,6 +187,10 @@ def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
     """The sentence for a connection that could not be made or broke."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return untrusted(endpoint, getattr(error, "certificate_error", None) or error.__cause__ or error)
+    if isinstance(error, aiohttp.ClientProxyConnectionError):
+        return proxy_fails(endpoint, error.os_error.strerror or error.os_error)
+    if isinstance(error, aiohttp.ClientHttpProxyError):
+        return proxy_fails(endpoint, f"{error.status} {error.message}")
     if isinstance(error, aiohttp.ClientConnectorError):
         return unreachable(endpoint, error.os_error)
     return broken(endpoint, error)

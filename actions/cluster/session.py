@@ -7,6 +7,7 @@ module is cheap. From the library come the TLS rules; requests go over one aioht
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -20,6 +21,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, RefusedError
 from actions.base.offload import Offload
+from actions.base.proxies import proxy_for
 from actions.base.untrusted import one_line
 from actions.cluster.credentials import Credentials, TokenFactory, TokenSource
 from actions.cluster.endpoint import Endpoint
@@ -302,7 +304,7 @@ def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
         server=chosen.server,
         context=chosen.context,
         server_name=chosen.tls_server_name,
-        proxy=chosen.proxy_url,
+        proxy=chosen.proxy_url or proxy_for(chosen.server, os.environ),
         tls=tls,
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from actions.base.errors import UnreachableError
 from actions.base.offload import Offload
-from actions.cluster.direct import DirectStreams, is_direct
+from actions.cluster.direct import DirectStreams
 from actions.cluster.endpoint import Endpoint
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ class Transport:
     def __init__(self, endpoint: Endpoint, *, user_agent: str) -> None:
         self._endpoint = endpoint
         self._user_agent = user_agent
-        self._direct = DirectStreams(endpoint, user_agent=user_agent) if is_direct(endpoint) else None
+        self._direct = DirectStreams(endpoint, user_agent=user_agent) if not endpoint.proxy else None
         self._pool: PooledTransport | None = None
         self._importing = asyncio.Lock()
         self._is_closed = False

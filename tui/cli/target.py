@@ -7,6 +7,7 @@ from argparse import Namespace
 
 import msgspec
 
+from actions.base.proxies import past_proxies
 from actions.cluster.kubeconfig import ClusterTarget
 
 DEMO_NAME = "demo"
@@ -52,6 +53,7 @@ def _demo(options: Namespace) -> ChosenTarget:
         "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),
         "AWS_PROFILE": "default",
         "AWS_DEFAULT_PROFILE": "default",
+        **past_proxies(os.environ),
         **dict.fromkeys(_CREDENTIALS, ""),  # empty: those of the operator are not for the sandbox
     }
     target = ClusterTarget(kubeconfig=sandbox.kubeconfig, context=options.context, namespace=options.namespace)

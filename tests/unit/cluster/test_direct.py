@@ -112,3 +112,16 @@ async def test_behind_a_proxy_a_stream_goes_through_it(
         assert await _read(session) == b"by the proxy"
         await session.aclose()
     assert asked == ["http://far.invalid:6443/watch?watch=true"]
+
+
+async def test_nobody_asks_the_environments_proxy_for_what_is_on_this_machine(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def answer(request: web.Request) -> web.StreamResponse:
+        del request
+        return web.json_response({"own": True})
+
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:1")
+    async with session_to(answer, tmp_path) as session:
+        assert await _read(session) == b'{"own": true}'
+        assert await session.get("/x") == {"own": True}

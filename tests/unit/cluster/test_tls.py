@@ -175,11 +175,28 @@ async def test_requests_and_websockets_go_through_the_proxy(tmp_path: Path) -> N
     assert {line.split(b" ")[0] for line in seen} == {b"CONNECT"}
 
 
-async def test_a_proxy_that_is_down_is_a_sentence(tmp_path: Path) -> None:
-    cluster: dict[str, object] = {"server": "http://127.0.0.1:1", "proxy-url": "http://127.0.0.1:2"}
+async def test_a_proxy_that_is_down_is_named_without_its_password(tmp_path: Path) -> None:
+    cluster: dict[str, object] = {"server": "http://127.0.0.1:1", "proxy-url": "http://me:secret@127.0.0.1:2"}
     async with _session(tmp_path, cluster, {}) as session:
-        with pytest.raises(UnreachableError):
+        with pytest.raises(UnreachableError, match=r"^The proxy http://127\.0\.0\.1:2 leads nowhere") as caught:
             await session.get("/x")
+    assert "secret" not in caught.value.sentence()
+
+
+async def test_a_proxy_that_lets_nobody_through_is_quoted(tmp_path: Path) -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 407 Proxy Authentication Required\r\nContent-Length: 0\r\n\r\n")
+        writer.close()
+
+    server = await asyncio.start_server(refuse, "127.0.0.1", 0)
+    proxy = "http://{}:{}".format(*server.sockets[0].getsockname()[:2])
+    cluster: dict[str, object] = {"server": "https://far.invalid", "proxy-url": proxy}
+    async with server, _session(tmp_path, cluster, {}) as session:
+        with pytest.raises(UnreachableError, match="407 Proxy Authentication Required"):
+            await session.get("/x")
+        with pytest.raises(UnreachableError, match="407 Proxy Authentication Required"):
+            await _streamed(session)
 
 
 def _context(folder: Path, cluster: dict[str, object], user: dict[str, object]) -> ClusterTarget:
