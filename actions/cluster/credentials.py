@@ -12,13 +12,16 @@ from typing import NamedTuple, Protocol
 import msgspec
 
 from actions.base.clock import Clock, parse_rfc3339
-from actions.base.errors import AccessError, ConfigError, ToolError
+from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
 from actions.base.process import run_tool
 from actions.cluster.kubeconfig import ChosenContext, ExecPlugin
 
 _PLUGIN_SECONDS = 30.0
 _FILE_LIFE = timedelta(minutes=1)
 _RENEW_EARLY = timedelta(seconds=60)
+_PAUSE_SECONDS = 5.0
+"""After a failure, or new credentials that are refused too, it is not tried again for so long: there may be a dozen
+callers, each of whom would start the plugin."""
 _PASSED_BY_ARGUMENT = {"AWS_PROFILE": "--profile", "AWS_REGION": "--region", "AWS_DEFAULT_REGION": "--region"}
 _WITHOUT_EFFECT = frozenset({"AWS_STS_REGIONAL_ENDPOINTS"})
 
@@ -97,6 +100,8 @@ class Credentials:
         self._lock = asyncio.Lock()
         self._header = ""
         self._granted: Granted | None = None
+        self._failure: ConsoleError | None = None
+        self._failed_at = self._refused_at = float("-inf")
         self._fetch = self._fetcher()
 
     @property
@@ -117,17 +122,29 @@ class Credentials:
             return self._header
         async with self._lock:
             if not self._is_good():
-                granted = await self._fetch()
-                if granted.certificate is not None:
-                    self._show_certificate(granted.certificate)
-                self._granted, self._header = granted, f"Bearer {granted.token}" if granted.token else ""
+                await self._renew(self._fetch)
             return self._header
 
     def refused(self, header: str) -> None:
-        """The server answered 401 to `header`: forget it, unless somebody has renewed it meanwhile."""
-        if header == self._header:
+        """The server answered 401 to `header`: forget it, unless somebody has renewed it meanwhile, or just now."""
+        now = self._clock.monotonic()
+        if header == self._header and now - self._refused_at >= _PAUSE_SECONDS:
+            self._refused_at = now
             self._header, self._granted = "", None
             self._source = self._make_source()
+
+    async def _renew(self, fetch: Callable[[], Awaitable[Granted]]) -> None:
+        if self._failure is not None and self._clock.monotonic() - self._failed_at < _PAUSE_SECONDS:
+            raise self._failure.with_traceback(None)
+        try:
+            granted = await fetch()
+            if granted.certificate is not None:
+                self._show_certificate(granted.certificate)
+            self._header = _bearer(granted.token, of=self._chosen.context) if granted.token else ""
+        except ConsoleError as error:
+            self._failure, self._failed_at = error, self._clock.monotonic()
+            raise
+        self._granted, self._failure = granted, None
 
     def _is_good(self) -> bool:
         granted = self._granted
@@ -135,7 +152,7 @@ class Credentials:
 
     def _fixed(self) -> str:
         if self._chosen.token:
-            return f"Bearer {self._chosen.token}"
+            return _bearer(self._chosen.token, of=self._chosen.context)
         if self._chosen.username:
             pair = f"{self._chosen.username}:{self._chosen.password}".encode()
             return "Basic " + base64.b64encode(pair).decode("ascii")
@@ -166,7 +183,10 @@ class Credentials:
         return read_exec_credential(await self._run(plugin), argv=plugin.argv)
 
     async def _run(self, plugin: ExecPlugin) -> bytes:
-        info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": {"interactive": False}}
+        spec: dict[str, object] = {"interactive": False}
+        if plugin.cluster_info:
+            spec["cluster"] = msgspec.Raw(plugin.cluster_info)
+        info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
         environment = dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
         try:
             return await run_tool(plugin.argv, deadline_seconds=_PLUGIN_SECONDS, extra_environment=environment)
@@ -179,16 +199,25 @@ class Credentials:
             raise AccessError(f"No token for {self._chosen.context}: {error.message}.", hint="Log in again.") from error
 
 
+def _bearer(token: str, *, of: str) -> str:
+    if not token.isascii() or not token.isprintable():
+        raise AccessError(f"The token for {of} holds what no request can carry.", hint="Look at where it comes from.")
+    return f"Bearer {token}"
+
+
 def load_token(path: Path) -> str:
     """The token in a small local file (a pod's projected service account token).
 
     Raises:
-        ConfigError: It cannot be read.
+        ConfigError: It cannot be read, or is empty.
     """
     try:
-        return path.read_text(encoding="utf-8").strip()
+        token = path.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"The token file {path} cannot be read.", hint="Correct tokenFile.") from error
+    if not token:
+        raise ConfigError(f"The token file {path} is empty.", hint="Correct tokenFile.")
+    return token
 
 
 def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
@@ -219,4 +248,4 @@ def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Granted:
         certificate = ClientCertificate(status.client_certificate_data, status.client_key_data)
     if not status.token and certificate is None:
         raise AccessError(f"{argv[0]} printed no token.", hint="Run it by hand to see why.")
-    return Granted(status.token or "", expiry - _RENEW_EARLY if expiry else None, certificate)
+    return Granted((status.token or "").strip(), expiry - _RENEW_EARLY if expiry else None, certificate)

@@ -121,7 +121,7 @@ class DirectStreams:
         every = {"Host": address.netloc, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
         lines = [
             f"GET {address.path}{url} HTTP/1.1",
-            *(f"{name}: {value}" for name, value in (every | dict(headers)).items()),
+            *(f"{name}: {value}" for name, value in (*(every | dict(headers)).items(), *self._endpoint.headers)),
         ]
         return "\r\n".join((*lines, "", "")).encode("latin-1")
 

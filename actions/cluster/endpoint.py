@@ -24,6 +24,8 @@ class Endpoint(msgspec.Struct, frozen=True):
     server_name: str
     proxy: str
     tls: ssl.SSLContext | None
+    headers: tuple[tuple[str, str], ...] = ()
+    """What every request says besides its own; a name may come several times."""
 
 
 def untrusted(endpoint: Endpoint, reason: object) -> ConfigError:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import base64
 import os
 from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +16,17 @@ from actions.base.errors import ConfigError
 from actions.base.files import read_bounded
 from actions.base.proxies import is_web_address
 from actions.base.untrusted import one_line
+from actions.cluster.impersonation import Impersonation, read_impersonation
 
 _IN_CLUSTER = Path("/var/run/secrets/kubernetes.io/serviceaccount")
 
 
 _IN_CLUSTER_NAME = "in-cluster"
 _MAX_BYTES = 8 << 20
+_AUTHORITY_DATA = "certificate-authority-data"
+_CLUSTER_INFO = ("server", "tls-server-name", "insecure-skip-tls-verify", _AUTHORITY_DATA, "proxy-url")
+PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
+"""The extension of a cluster entry that is for exec plugins; they know it as `config`."""
 
 
 class NoKubeconfigError(ConfigError):
@@ -45,6 +52,8 @@ class ExecPlugin(msgspec.Struct, frozen=True):
     environment: tuple[tuple[str, str], ...]
     api_version: str
     install_hint: str
+    cluster_info: bytes = b""
+    """What it is told of the cluster, as JSON, where it asks for that; else empty."""
 
 
 class ChosenContext(msgspec.Struct, frozen=True):
@@ -72,11 +81,12 @@ class ChosenContext(msgspec.Struct, frozen=True):
     username: str = ""
     password: str = ""
     plugin: ExecPlugin | None = None
+    impersonation: Impersonation = Impersonation()
 
 
 class _ExecVariable(msgspec.Struct):
     name: str
-    value: str = ""
+    value: str | None = None
 
 
 class _ExecBlock(msgspec.Struct, rename="camel"):
@@ -85,6 +95,7 @@ class _ExecBlock(msgspec.Struct, rename="camel"):
     env: list[_ExecVariable] | None = None
     api_version: str = "client.authentication.k8s.io/v1"
     install_hint: str | None = None
+    provide_cluster_info: bool | None = None
 
 
 def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> ChosenContext:
@@ -218,14 +229,15 @@ class _Merged:
         cluster_name, user_name = _text(context, "cluster"), _text(context, "user")
         cluster_path, cluster = self._cluster(cluster_name, context=name)
         user_path, user = self._user(user_name, context=name) if user_name else (path, {})
+        authority = _path(cluster, "certificate-authority", cluster_path)
         return ChosenContext(
             file=str(path),
             context=name,
             cluster=cluster_name,
             server=_server_of(cluster),
             namespace=target.namespace or _text(context, "namespace") or "default",
-            ca_file=_path(cluster, "certificate-authority", cluster_path),
-            ca_data=_text(cluster, "certificate-authority-data"),
+            ca_file=authority,
+            ca_data=_text(cluster, _AUTHORITY_DATA),
             is_insecure=bool(cluster.get("insecure-skip-tls-verify")),
             tls_server_name=_text(cluster, "tls-server-name"),
             proxy_url=_text(cluster, "proxy-url"),
@@ -237,7 +249,8 @@ class _Merged:
             token_file=_path(user, "tokenFile", user_path),
             username=_text(user, "username"),
             password=_text(user, "password"),
-            plugin=_plugin(user, user_path, user_name),
+            plugin=_plugin(user, user_path, user_name, cluster=cluster, authority=authority),
+            impersonation=read_impersonation(user, where=f"{user_path}: the user {user_name}"),
         )
 
     def _cluster(self, name: str, *, context: str) -> tuple[Path, dict[str, Any]]:
@@ -285,7 +298,9 @@ def _path(entry: Mapping[str, Any], key: str, file: Path) -> str:
     return str(file.absolute().parent / value) if value else ""
 
 
-def _plugin(user: Mapping[str, Any], file: Path, name: str) -> ExecPlugin | None:
+def _plugin(
+    user: Mapping[str, Any], file: Path, name: str, *, cluster: Mapping[str, Any], authority: str
+) -> ExecPlugin | None:
     block = user.get("exec")
     if not block:
         return None
@@ -296,7 +311,21 @@ def _plugin(user: Mapping[str, Any], file: Path, name: str) -> ExecPlugin | None
     command = str(file.absolute().parent / read.command) if "/" in read.command else read.command
     return ExecPlugin(
         argv=(command, *(read.args or ())),
-        environment=tuple((pair.name, pair.value) for pair in read.env or ()),
+        environment=tuple((pair.name, pair.value or "") for pair in read.env or ()),
         api_version=read.api_version,
         install_hint=one_line(read.install_hint or ""),
+        cluster_info=_cluster_info(cluster, authority) if read.provide_cluster_info else b"",
     )
+
+
+def _cluster_info(cluster: Mapping[str, Any], authority: str) -> bytes:
+    """`spec.cluster` of an ExecCredential: what is known of the cluster, and what the kubeconfig has for plugins."""
+    info = {key: cluster[key] for key in _CLUSTER_INFO if cluster.get(key)}
+    if authority and _AUTHORITY_DATA not in info:
+        with suppress(OSError):  # a missing file is said where connections are prepared
+            info[_AUTHORITY_DATA] = base64.b64encode(read_bounded(Path(authority), _MAX_BYTES)).decode()
+    extensions = cluster.get("extensions")
+    for entry in extensions if isinstance(extensions, list) else ():
+        if isinstance(entry, dict) and entry.get("name") == PLUGIN_EXTENSION:
+            info["config"] = entry.get("extension")
+    return msgspec.json.encode(info)

@@ -75,7 +75,7 @@ class PooledTransport:
         self._session = aiohttp.ClientSession(
             connector=connector,
             read_bufsize=_READ_BUFFER,
-            headers={"User-Agent": user_agent},
+            headers=(("User-Agent", user_agent), *endpoint.headers),
             cookie_jar=aiohttp.DummyCookieJar(),
         )
 

@@ -306,6 +306,7 @@ def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
         server_name=chosen.tls_server_name,
         proxy=chosen.proxy_url or proxy_for(chosen.server, os.environ),
         tls=tls,
+        headers=chosen.impersonation.headers(),
     )
 
 

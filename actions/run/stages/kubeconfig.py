@@ -13,7 +13,7 @@ from actions.blueprint.parts import REFERENCE
 from actions.blueprint.stages import KubeconfigStage
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for
 from actions.cloud.session import AwsSession
-from actions.cluster.kubeconfig import ChosenContext, ClusterTarget, load_context
+from actions.cluster.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
 from actions.cluster.session import ClusterIdentity
 from actions.run.folder import kubeconfig_path
 from actions.run.handler import Performed, StageFailedError
@@ -121,6 +121,7 @@ def copy_of(chosen: ChosenContext) -> bytes:
         "insecure-skip-tls-verify": chosen.is_insecure,
         "tls-server-name": chosen.tls_server_name,
         "proxy-url": chosen.proxy_url,
+        "extensions": _extensions_of(chosen),
     }
     user: dict[str, Any] = {
         "client-certificate": chosen.certificate_file,
@@ -132,6 +133,7 @@ def copy_of(chosen: ChosenContext) -> bytes:
         "username": chosen.username,
         "password": chosen.password,
         "exec": _plugin_of(chosen),
+        **msgspec.to_builtins(chosen.impersonation),
     }
     context = {"cluster": chosen.cluster, "user": chosen.context, "namespace": chosen.namespace}
     document = {
@@ -156,7 +158,14 @@ def _plugin_of(chosen: ChosenContext) -> dict[str, Any] | None:
         "env": [{"name": name, "value": value} for name, value in plugin.environment],
         "installHint": plugin.install_hint,
         "interactiveMode": "Never",
+        "provideClusterInfo": bool(plugin.cluster_info),
     }
+
+
+def _extensions_of(chosen: ChosenContext) -> list[dict[str, Any]]:
+    """What the cluster entry holds for the plugin."""
+    told = msgspec.json.decode(chosen.plugin.cluster_info) if chosen.plugin and chosen.plugin.cluster_info else {}
+    return [{"name": PLUGIN_EXTENSION, "extension": told["config"]}] if "config" in told else []
 
 
 def _given(fields: dict[str, Any]) -> dict[str, Any]:

@@ -46,12 +46,16 @@ def test_a_pool_allows_what_its_requirements_allow(requirement: dict[str, Any], 
 
 def test_a_copied_context_says_the_same_as_the_original(tmp_path: Path) -> None:
     (tmp_path / "ca.pem").write_text("pem")
+    told = [{"name": "client.authentication.k8s.io/exec", "extension": {"audience": "a"}}]
     config = {
         "apiVersion": "v1",
         "kind": "Config",
         "current-context": "other",
         "clusters": [
-            {"name": "c", "cluster": {"server": "https://10.0.0.1", "certificate-authority": "ca.pem"}},
+            {
+                "name": "c",
+                "cluster": {"server": "https://10.0.0.1", "certificate-authority": "ca.pem", "extensions": told},
+            },
             {"name": "other", "cluster": {"server": "https://10.0.0.2"}},
         ],
         "contexts": [
@@ -67,7 +71,10 @@ def test_a_copied_context_says_the_same_as_the_original(tmp_path: Path) -> None:
                         "command": "aws",
                         "args": ["eks", "get-token", "--cluster-name", "c"],
                         "env": [{"name": "AWS_PROFILE", "value": "team"}],
-                    }
+                        "provideClusterInfo": True,
+                    },
+                    "as": "jane",
+                    "as-groups": ["dev"],
                 },
             }
         ],
@@ -79,7 +86,7 @@ def test_a_copied_context_says_the_same_as_the_original(tmp_path: Path) -> None:
     copied.parent.mkdir()
     copied.write_bytes(copy_of(chosen))
     again = load_context(ClusterTarget(copied))
-    for name in ("context", "cluster", "server", "namespace", "ca_file", "plugin"):
+    for name in ("context", "cluster", "server", "namespace", "ca_file", "plugin", "impersonation"):
         assert getattr(again, name) == getattr(chosen, name)
 
 
