@@ -92,6 +92,15 @@ def test_the_first_file_that_names_a_thing_wins(tmp_path: Path) -> None:
     assert load_context(ClusterTarget(), environment).server == "http://first"
 
 
+def test_an_empty_file_among_several_is_passed_over(tmp_path: Path) -> None:
+    empty = tmp_path / "empty"
+    empty.touch()
+    real = write_kubeconfig(tmp_path, "https://a.example")
+    assert load_context(ClusterTarget(), {"KUBECONFIG": f"{empty}:{tmp_path}/none:{real}"}).context == "here"
+    with pytest.raises(ConfigError, match="does not exist or is empty"):
+        load_context(ClusterTarget(), {"KUBECONFIG": str(empty)})
+
+
 def test_no_kubeconfig_at_all_says_what_to_do(tmp_path: Path) -> None:
     with pytest.raises(ConfigError) as caught:
         load_context(ClusterTarget(), {"HOME": str(tmp_path)})
