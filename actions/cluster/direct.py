@@ -9,6 +9,7 @@ import asyncio
 import ssl
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager, suppress
+from typing import cast
 from urllib.parse import urlsplit
 
 from actions.base.errors import FormatError, UnreachableError
@@ -101,9 +102,10 @@ class DirectStreams:
                     address.port or _STANDARD_PORTS[address.scheme],
                     limit=_READ_BYTES,
                     happy_eyeballs_delay=None if _is_literal(address.hostname) else _NEXT_ADDRESS_SECONDS,
-                    ssl=endpoint.tls,
-                    server_hostname=(endpoint.server_name or None) if endpoint.tls else None,
                 )
+                socket = cast(asyncio.Transport, writer.transport)
+                if endpoint.tls is not None:
+                    await writer.start_tls(endpoint.tls, server_hostname=endpoint.server_name or address.hostname)
         except TimeoutError as error:
             raise SilenceError(f"{endpoint.server} did not begin to answer.", hint=CHECK_ADDRESS) from error
         except ssl.SSLError as error:
@@ -114,7 +116,7 @@ class DirectStreams:
             writer.transport.abort()
             raise broken(endpoint, EOFError("the session was closed"))
         self._writers.add(writer)
-        return _Connection(endpoint, reader, writer, idle_seconds)
+        return _Connection(endpoint, reader, writer, socket, idle_seconds)
 
     def _request(self, url: str, headers: Mapping[str, str]) -> bytes:
         address = urlsplit(self._endpoint.server)
@@ -127,14 +129,23 @@ class DirectStreams:
 
 
 class _Connection:
-    """One connection, one question, one answer."""
+    """One connection, one question, one answer.
+
+    What comes while nobody reads stays with the kernel: many small events cost one look when somebody does.
+    """
 
     def __init__(
-        self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, idle_seconds: float
+        self,
+        endpoint: Endpoint,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        socket: asyncio.Transport,
+        idle_seconds: float,
     ) -> None:
         self.writer = writer
         self._endpoint = endpoint
         self._reader = reader
+        self._socket = socket
         self._idle_seconds = idle_seconds
         self._response = HttpResponse()
 
@@ -150,6 +161,7 @@ class _Connection:
         """What arrived of the body, maybe nothing yet; `None` at its end."""
         if self._response.is_complete:
             return None
+        self._socket.resume_reading()
         try:
             async with asyncio.timeout(self._idle_seconds):
                 data = await self._reader.read(_READ_BYTES)
@@ -159,6 +171,8 @@ class _Connection:
             raise SilenceError(f"{self._endpoint.server} has been silent for {self._idle_seconds:.0f} s.") from error
         except (OSError, FormatError) as error:
             raise broken(self._endpoint, error) from error
+        finally:
+            self._socket.pause_reading()
         if not self._response.may_end:
             raise broken(self._endpoint, EOFError("it was closed before the answer was complete"))
         return None

@@ -62,6 +62,8 @@ WORKLOADS = (
 _uid_of: Callable[[HasUid], str] = attrgetter("uid")
 _PODS = ResourcePath("", "v1", "pods")
 _EVENTS = ResourcePath("", "v1", "events")
+_REST_SECONDS = 0.1
+"""As often as the picture may change."""
 _NODES_PATH = "/api/v1/nodes"
 _CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
 
@@ -198,6 +200,7 @@ class ClusterState:
             identify=_uid_of,
             sink=sink,
             clock=self._clock,
+            rest_seconds=_REST_SECONDS,
             ends_when_forbidden=ends_when_forbidden,
         )
 

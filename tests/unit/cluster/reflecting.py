@@ -78,10 +78,15 @@ class Running:
             while len(self.script.queries) < count:
                 await asyncio.sleep(0.005)
 
+    async def until_slept(self, count: int) -> None:
+        async with asyncio.timeout(60):
+            while len(self.clock.slept) < count:
+                await asyncio.sleep(0.005)
+
 
 @asynccontextmanager
 async def reflecting(
-    folder: Path, *replies: Reply, streamed: bool = False, idle_seconds: float = 30.0
+    folder: Path, *replies: Reply, streamed: bool = False, idle_seconds: float = 30.0, rest_seconds: float = 0.0
 ) -> AsyncIterator[Running]:
     script, mirror, clock = Script(*replies), Mirror(), HastyClock()
     async with session_to(script, folder) as session:
@@ -94,6 +99,7 @@ async def reflecting(
             clock=clock,
             idle_seconds=idle_seconds,
             prefers_watch_list=streamed,
+            rest_seconds=rest_seconds,
         )
         task = asyncio.create_task(reflector.run())
         try:

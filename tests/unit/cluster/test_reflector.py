@@ -49,6 +49,15 @@ async def test_a_streamed_list_may_come_in_any_order(tmp_path: Path) -> None:
         assert it.script.queries[1]["resourceVersion"] == "21"
 
 
+async def test_a_list_is_read_without_rests_and_changes_with_one_after_each_batch(tmp_path: Path) -> None:
+    start = stream(event("ADDED", thing("a", 1)), event("ADDED", thing("b", 2)), bookmark(10, ends_initial=True))
+    change = stream(event("MODIFIED", thing("a", 11, value="new")), then="hang")
+    async with reflecting(tmp_path, start, change, streamed=True, rest_seconds=0.25) as it:
+        await it.mirror.until(lambda: it.mirror.values == {"a": "new", "b": ""})
+        await it.until_slept(2)
+        assert it.clock.slept == [0.25, 0.25]
+
+
 async def test_a_server_without_streamed_lists_is_listed(tmp_path: Path) -> None:
     replies = (refusal(422, "Invalid", "sendInitialEvents is forbidden"), page([thing("a", 1)], 4), stream(then="hang"))
     async with reflecting(tmp_path, *replies, streamed=True) as it:
