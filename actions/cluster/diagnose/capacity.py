@@ -82,7 +82,7 @@ _REFUSALS = (
     _Refused(
         Code.CAPACITY,
         pattern(
-            r"UnfulfillableCapacity",
+            r"(?<!aws-error-code=)UnfulfillableCapacity",
             r"InsufficientInstanceCapacity",
             r"InsufficientHostCapacity",
             r"do not have sufficient [\w.-]+ capacity",
@@ -110,6 +110,7 @@ def find(case: Case) -> Iterator[Finding]:
             yield _refused(refusal, found)
     if not said:
         yield from _unspecified(case)
+        yield from _launch_failed(case)
     yield from _not_joining(case)
 
 
@@ -154,6 +155,22 @@ def _not_launched(case: Case) -> Iterator[tuple[Thing, Condition]]:
         launched = claim.condition("Launched")
         if launched is not None and launched.status != "True":
             yield claim, launched
+
+
+_LAUNCH_REASONS = ("LaunchFailed", "NodeClassNotReady")
+_BRIEF = 240
+
+
+def _launch_failed(case: Case) -> Iterator[Finding]:
+    """Instances that were refused for another reason than the capacity: rights, a launch template, an AMI."""
+    for claim, refused in _not_launched(case):
+        if refused.reason in _LAUNCH_REASONS:
+            yield finding(
+                Code.NODE_NOT_JOINING,
+                f"No instance was launched for NodeClaim {claim.name}: {(refused.message or refused.reason)[:_BRIEF]}",
+                [refused.message, refused.reason],
+                "Check the rights of Karpenter's role, and the EC2NodeClass: AMI, subnets, security groups, role.",
+            )
 
 
 _JOIN_SECONDS = 900.0

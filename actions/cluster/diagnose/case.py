@@ -70,6 +70,8 @@ class Pod(msgspec.Struct, frozen=True):
     """Names of its volumes that live in memory."""
     volume_claims: frozenset[str] = frozenset()
     """Names of the claims that it mounts."""
+    nominated: str = ""
+    """The node on which the scheduler makes room for it, by preempting others."""
 
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type."""
@@ -86,7 +88,11 @@ class Pod(msgspec.Struct, frozen=True):
         if self.phase == "Succeeded":
             return True
         mains = [one for one in self.containers if not one.is_init]
-        return self.phase == "Running" and bool(mains) and all(one.is_ready for one in mains)
+        sidecars_run = all(one.state.kind != "waiting" for one in self.containers if one.is_init)
+        return self.phase == "Running" and bool(mains) and all(one.is_ready for one in mains) and sidecars_run
+
+
+_KUBELETS_OWN = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
 
 
 class Node(msgspec.Struct, frozen=True):
@@ -103,6 +109,14 @@ class Node(msgspec.Struct, frozen=True):
     def condition(self, kind: str) -> Condition | None:
         """The condition of that type."""
         return next((one for one in self.conditions if one.type == kind), None)
+
+    @property
+    def problems(self) -> Iterator[Condition]:
+        """What agents report of it beside the kubelet: that a part is not ready, or that a problem is there."""
+        for one in self.conditions:
+            bad = "False" if one.type.endswith("Ready") else "True"
+            if one.type not in _KUBELETS_OWN and one.status == bad:
+                yield one
 
     @property
     def is_ready(self) -> bool:
@@ -122,6 +136,11 @@ class Event(msgspec.Struct, frozen=True):
     name: str = ""
     count: int = 1
     last_seen_at: float = 0.0
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether a controller tells that it may not make a pod."""
+        return self.reason.startswith(("FailedCreate", "FailedToCreate")) and self.kind != "Pod"
 
 
 class Thing(msgspec.Struct, frozen=True):
@@ -190,11 +209,22 @@ class Case(msgspec.Struct, frozen=True):
         )
 
     def troubles(self) -> Iterator[Event]:
-        """Events but those about pods that are fine by now."""
+        """Events but those about pods that are fine by now, and about pods that could be made later."""
+        made = self._last_made()
         for event in self.events:
             pod = self.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
-            if pod is None or not pod.is_fine:
+            is_over = event.is_refusal and event.last_seen_at < made.get((event.kind, event.namespace, event.name), 0.0)
+            if not is_over and (pod is None or not pod.is_fine):
                 yield event
+
+    def _last_made(self) -> dict[tuple[str, str, str], float]:
+        """When each owner of pods has last made one."""
+        made: dict[tuple[str, str, str], float] = {}
+        for event in self.events:
+            if event.reason.startswith("SuccessfulCreate"):
+                key = (event.kind, event.namespace, event.name)
+                made[key] = max(event.last_seen_at, made.get(key, 0.0))
+        return made
 
     def logs_of(self, pod: Pod) -> Iterator[Log]:
         """What may be that pod's log."""

@@ -22,7 +22,7 @@ from actions.cluster.diagnose import (
 )
 from actions.cluster.diagnose.case import Case
 from actions.cluster.diagnose.finding import Finding, finding
-from actions.cluster.diagnose.scopes import scopes_of
+from actions.cluster.diagnose.scopes import scopes_of, without_the_past
 from actions.cluster.diagnose.vocabulary import EXPLAINS, LAST_RESORTS, RANK, Code, Severity
 
 _RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
@@ -52,12 +52,12 @@ def diagnose(case: Case) -> list[Finding]:
 
 
 def diagnose_each(case: Case) -> list[Finding]:
-    """What is the matter with every workload of a case, each looked at by itself: errors first."""
-    found = [one for scope in scopes_of(case) for one in diagnose(scope)]
+    """What is the matter with every workload of a case, each looked at by itself: errors first, causes in front."""
+    found = [one for scope in scopes_of(without_the_past(case)) for one in diagnose(scope)]
     once: dict[tuple[Code, str], Finding] = {}
     for one in found:
         once.setdefault((one.code, one.headline), one)
-    return sorted(once.values(), key=lambda one: _URGENCY[one.severity])
+    return sorted(once.values(), key=lambda one: (_URGENCY[one.severity], RANK[one.code]))
 
 
 _URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}

@@ -120,6 +120,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
             for one in volumes
             if one.get("persistentVolumeClaim")
         ),
+        nominated=text(status.get("nominatedNodeName")),
     )
 
 

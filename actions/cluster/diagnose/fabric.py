@@ -69,6 +69,8 @@ _TIMEOUT = pattern(
     r"Caught collective operation timeout",
     r"NCCL watchdog[^\n]{0,80}timed? ?out",
     r"(?:WorkNCCL|NCCL)[^\n]{0,200}ran for \d+ milliseconds before timing out",
+    r"watchdog got stuck for \d+ seconds",
+    r"Heartbeat monitor timed out",
 )
 _TIMEOUT_DETAIL = pattern(r"last completed (?:NCCL )?work: -?\d+", r"OpType=\w+")
 _PEER = pattern(
@@ -78,6 +80,8 @@ _PEER = pattern(
     r"NCCL WARN[^\n]{0,160}(?:Connection reset by peer|Broken pipe|Connection refused)",
     r"Connection closed by peer \[",
     r"RX, connection closed by remote peer",
+    r"NET/OFI[^\n]{0,200}completed with error",
+    r"Unresponsive receiver",
 )
 _SEQUENCE = re.compile(r"SeqNum=(\d+)")
 _COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
@@ -159,7 +163,9 @@ def _rendezvous(case: Case) -> Iterator[Finding]:
     )
 
 
-_USES_EFA = pattern(r"Selected [Pp]rovider is efa", r"Using network (?:AWS )?[Ll]ibfabric")
+_USES_EFA = pattern(
+    r"Selected [Pp]rovider is efa", r"Using network (?:AWS )?[Ll]ibfabric", r"NET/OFI[^\n]{0,200}completed with error"
+)
 _OFI_FAILED = pattern(
     r"NET/OFI[^\n]{0,160}(?:[Ff]ailed|[Cc]ould(?:n't| not)|[Nn]o eligible|not found|[Ii]nitialization failed)",
     r"NET/OFI Selected [Pp]rovider is (?:tcp|sockets|shm)\b",
@@ -182,7 +188,7 @@ def _sockets(case: Case) -> Iterator[Finding]:
     was_asked = any(pod.requests.get(EFA) for pod in case.pods)
     is_named = next(hits(texts, _EFA_MEANT), None) is not None
     known = any(pod.requests for pod in case.pods)
-    if not (sockets and (was_asked or is_named or not known)) and not failed:
+    if not (sockets or failed) or not (was_asked or is_named or not known):
         return
     sign = Sign(
         Code.EFA_NOT_USED,

@@ -66,7 +66,7 @@ _AFTER_EFFECTS = frozenset({45})
 _SIGNS = (
     Sign(
         Code.NVLINK,
-        pattern(r"SXid \([^)\n]{1,60}\): \d{1,6}"),
+        pattern(r"SXid \([^)\n]{1,60}\): \d{1,6}", r"NvidiaNV(?:Switch|Link)Error"),
         "An NVSwitch reports an error",
         "Drain the node and replace the instance: the NVSwitch is at fault.",
     ),
@@ -88,7 +88,12 @@ _SIGNS = (
     ),
     Sign(
         Code.GPU_ECC,
-        pattern(r"uncorrectable (?:NVLink|ECC) error", r"CUDA error: uncorrectable ECC", ignore_case=True),
+        pattern(
+            r"uncorrectable (?:NVLink|ECC) error",
+            r"CUDA error: uncorrectable ECC",
+            r"NvidiaDoubleBitError",
+            ignore_case=True,
+        ),
         "A GPU has an uncorrectable memory error",
         _RESET,
     ),

@@ -21,11 +21,15 @@ _NO_ADDRESS = pattern(
     r"no free IP addresses",
     r"Unable to assign (?:an )?IP",
     r"AddNetwork failed|add cmd: (?:Error received from AddNetwork|failed)",
+    r"NetworkPluginNotReady|cni plugin not initialized",
 )
 _FULL_REASONS = frozenset({"FreeDiskSpaceFailed", "ImageGCFailed", "NodeHasDiskPressure"})
 _AT_START = re.compile(r"unable to find data in memory cache|failed to get imageFs info|invalid capacity 0")
 """What every kubelet complains of before it has measured its disk."""
 _FULL_TEXT = pattern(r"no space left on device", r"No space left on device", r"Errno 28")
+_NO_NETWORK = re.compile(r"NetworkPluginNotReady|cni plugin not initialized")
+_SHARED_MEMORY = re.compile(r"/dev/shm|torch_|posix_fallocate")  # noqa: S108 - a text to find
+"""A full one has a rule of its own."""
 _LOST_REASONS = frozenset({"NodeNotReady", "NodeLost", "KubeletDown"})
 _LOST_TEXT = pattern(r"Kubelet stopped posting node status", r"stopped posting node status")
 
@@ -54,6 +58,14 @@ def _lost(case: Case) -> Iterator[Finding]:
     for node in case.nodes:
         ready = node.condition("Ready")
         if ready is None or ready.status == "True" or not _carries(case, node) or _is_starting(case, node):
+            continue
+        if _NO_NETWORK.search(ready.message):
+            yield finding(
+                Code.NO_POD_IP,
+                f"The network plugin of node {node.name} is not up: no pod gets an address there",
+                [ready.message, field_quote("reason", ready.reason)],
+                "See why aws-node does not run on it: kubectl get pods -n kube-system -o wide.",
+            )
             continue
         silent = ready.status == "Unknown" or _LOST_TEXT.search(ready.message)
         says = "does not answer any more" if silent else "is not ready"
@@ -132,8 +144,7 @@ def _full(case: Case) -> Iterator[Finding]:
         if event.reason in _FULL_REASONS or (event.reason == "EvictionThresholdMet" and "ephemeral" in event.message):
             where = where or (event.name if event.kind == "Node" else "")
             quotes += [event.message, event.reason]
-    # a full /dev/shm has a rule of its own
-    lines = [hit.line for hit in hits(logged(case), _FULL_TEXT) if not re.search("/dev/shm|torch_", hit.line)]  # noqa: S108
+    lines = [hit.line for hit in hits(logged(case), _FULL_TEXT) if not _SHARED_MEMORY.search(hit.line)]
     if quotes or lines:
         says = f"The disk of node {where} is full" if where else "The node's disk is full"
         yield finding(

@@ -65,6 +65,8 @@ _NO_ANSWER = pattern(
 )
 _ANY = pattern(r"ErrImagePull|ImagePullBackOff|RegistryUnavailable")
 _IMAGE = re.compile(r'(?:image|reference|package|unpack image) "([^"]+)"')
+_URL = re.compile(r"https?://\S+")
+_SANDBOX = "FailedCreatePodSandBox"
 
 _VERDICTS = (
     (
@@ -113,12 +115,21 @@ def find(case: Case) -> Iterator[Finding]:
     told = list(_told(case))
     for code, expression, headline, next_step in _VERDICTS:
         # a failed pull is told several times, in parts: the first verdict that fits a pod counts
-        matched = [(pod, message) for pod, message in told if expression.search(message)]
+        matched = [(pod, message) for pod, message in told if expression.search(_without_names(case, pod, message))]
         if matched:
             told = [(pod, message) for pod, message in told if pod not in {name for name, _ in matched}]
             says = headline.format(image=_image_of(case, matched)).rstrip(": ")
             yield finding(code, says, [message for _, message in matched[:3]], next_step)
     yield from _pulling(case)
+
+
+def _without_names(case: Case, pod: str, message: str) -> str:
+    """What was answered, without addresses and names of images: a tag may well be called 403."""
+    names = {found[1] for found in _IMAGE.finditer(message)}
+    names |= {one.image for known in case.pods if known.name == pod for one in known.containers if ":" in one.image}
+    for name in sorted(names, key=len, reverse=True):
+        message = message.replace(name, "")
+    return _URL.sub("", message)
 
 
 def _image_of(case: Case, told: list[tuple[str, str]]) -> str:
@@ -154,7 +165,8 @@ def _told(case: Case) -> Iterator[tuple[str, str]]:
                 yield pod.name, f"{state.message}\n{state.reason}"
     for event in case.troubles():
         is_pull = "pull" in event.message.lower() or event.reason in _PULL_REASONS
-        if event.reason in ("Failed", "InspectFailed", *_PULL_REASONS) and is_pull:
+        is_of_sandbox = event.reason == _SANDBOX and "failed to pull image" in event.message
+        if (event.reason in ("Failed", "InspectFailed", *_PULL_REASONS) and is_pull) or is_of_sandbox:
             puller = case.pod(event.namespace, event.name)
             if puller is None or _is_waiting(puller):
                 yield event.name, event.message

@@ -25,6 +25,7 @@ def find(case: Case) -> Iterator[Finding]:
         case.jobs, key=lambda one: bool(one.owner[1])
     ):  # a person's own object before what was made of it
         yield from _job(case, job)
+    yield from _refused_pods(case)
     yield from _deadline_pods(case)
     yield from _hang(case)
 
@@ -52,6 +53,23 @@ def _job(case: Case, job: Thing) -> Iterator[Finding]:
         [reason, message, error],
         "Read the log of its first failed pod, of all ranks: the first error in time is the cause.",
     )
+
+
+_REFUSED = re.compile(r"^(?:Error creating|Failed to create[^:\n]*): (?P<why>.+)", re.DOTALL)
+_ALREADY = "already exists"
+
+
+def _refused_pods(case: Case) -> Iterator[Finding]:
+    """An owner that may not make its pods, for whatever reason no rule knows."""
+    refused = [event for event in case.troubles() if event.is_refusal and _ALREADY not in event.message]
+    for event in sorted(refused, key=lambda one: -one.last_seen_at)[:1]:
+        told = _REFUSED.search(event.message)
+        yield finding(
+            Code.JOB_FAILED,
+            f"{event.kind} {event.name} cannot make its pods: {told['why'] if told else event.message}",
+            [event.message, event.reason],
+            "Correct the pod template, or ask whoever keeps the admission webhook or policy that refuses it.",
+        )
 
 
 def _deadline_pods(case: Case) -> Iterator[Finding]:

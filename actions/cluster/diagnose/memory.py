@@ -38,6 +38,7 @@ _SIGNS = (
             r"/dev/shm[^\n]{0,120}(?:[Nn]o space left|has only|too small|is full)",  # noqa: S108 - a text to find
             r"[Nn]o space left on device[^\n]{0,80}/dev/shm",
             r"shm_open[^\n]{0,80}(?:failed|No space)",
+            r"posix_fallocate failed",
             r"^Bus error \(core dumped\)|\n[^\n]{0,80}Bus error \(core dumped\)",
         ),
         lambda hit: f"The shared memory{of_pod(hit)} (/dev/shm, 64 MiB by default) is too small for its processes",
@@ -50,6 +51,7 @@ _SIGNS = (
             r"CUDA error: out of memory",
             r"CUDA_ERROR_OUT_OF_MEMORY",
             r"\bcudaErrorMemoryAllocation\b",
+            r"Cuda failure (?:\d+ )?'out of memory'",
             r"CUBLAS_STATUS_ALLOC_FAILED",
             r"RESOURCE_EXHAUSTED: Out of memory",
             r"HIP out of memory",
@@ -117,6 +119,7 @@ _CHILD = pattern(
     r"ray\.exceptions\.OutOfMemoryError",
     r"killed due to the node running low on memory",
     r"oom_kill(?:er)? event",
+    r"was forcibly killed[^\n]{0,80}insufficient system memory",
 )
 _SYSTEM = pattern(r"System OOM encountered", r"OOM encountered, victim process")
 

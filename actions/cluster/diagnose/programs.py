@@ -52,7 +52,7 @@ _SIGNS = (
             r"CUDA initialization:",
             r"libcuda\.so\.1: cannot open shared object",
             r"libnvidia-ml\.so[^\n]{0,40}(?:cannot open|not found)",
-            r"error 802: system not yet initialized",
+            r"[Ee]rror 802: system not yet initialized",
             r"Driver/library version mismatch",
             r"No CUDA GPUs are available",
             r"RuntimeHandler \"nvidia\" not supported",
@@ -73,8 +73,15 @@ def find(case: Case) -> Iterator[Finding]:
         yield from _rejection(case, pod)
 
 
-_PULLING = ("ErrImagePull", "ImagePullBackOff", "CreateContainerConfigError")
-_START_ERRORS = ("RunContainerError", "CreateContainerError", "StartError", "ContainerCannotRun", "PostStartHookError")
+_PULLING = ("ErrImagePull", "ImagePullBackOff")
+_START_ERRORS = (
+    "RunContainerError",
+    "CreateContainerError",
+    "CreateContainerConfigError",
+    "StartError",
+    "ContainerCannotRun",
+    "PostStartHookError",
+)
 
 
 def _ending(case: Case, pod: Pod, container: Container) -> Iterator[Finding]:
@@ -107,8 +114,8 @@ def _sigkill(case: Case, pod: Pod, container: Container, failed: ContainerState)
     by = "its liveness probe failed" if any("iveness" in message for message in told) else "not by the memory limit"
     return finding(
         Code.KILLED_SIGKILL,
-        f"Container {container.name} of {pod.name} was killed by SIGKILL: {by}",
-        [field_quote("exitCode", 137), field_quote("reason", failed.reason), *told[:3]],
+        f"Container {container.name} of {pod.name} was killed by SIGKILL: {pod.message or by}",
+        [pod.message, field_quote("exitCode", 137), field_quote("reason", failed.reason), *told[:3]],
         "Look in the events for an eviction, a preemption, a liveness probe or a kubectl delete.",
     )
 
@@ -117,8 +124,12 @@ def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | 
     waiting = container.state
     told = failed.message.strip().splitlines() if failed is not None else []
     error = last_error(case, pod) or (told[-1] if told else _detail(waiting))
-    code = f" with exit code {failed.exit_code}" if failed is not None else ""
-    headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
+    headline = f"{container.name} of {pod.name} cannot be started"
+    if failed is not None:
+        headline = (
+            f"{container.name} of {pod.name} fails at once with exit code {failed.exit_code},"
+            f" {container.restarts} restarts"
+        )
     quotes = [error, waiting.reason]
     if failed is not None and failed.exit_code is not None:
         quotes.append(field_quote("exitCode", failed.exit_code))
@@ -131,8 +142,11 @@ def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | 
     )
 
 
-_TOLD_ELSEWHERE = frozenset({"Evicted", "DeadlineExceeded", "NodeLost"})
-_NO_DEVICES = re.compile(r"devices unavailable for (?P<resource>[\w./-]+)|no healthy devices present")
+_TOLD_ELSEWHERE = frozenset({"DeadlineExceeded", "NodeLost"})
+_NO_DEVICES = re.compile(
+    r"devices unavailable for (?P<resource>[\w./-]+)|no healthy devices present"
+    r"|didn't have enough resource: (?P<taken>(?:nvidia\.com|aws\.amazon\.com)/[\w-]+)"
+)
 
 
 def _rejection(case: Case, pod: Pod) -> Iterator[Finding]:
@@ -142,14 +156,15 @@ def _rejection(case: Case, pod: Pod) -> Iterator[Finding]:
         pod.phase != "Failed"
         or not pod.reason
         or pod.reason in _TOLD_ELSEWHERE
-        or any(one.exit_code for one in endings)
+        or (pod.reason != "Evicted" and any(one.exit_code for one in endings))
     ):
         return
     short = _NO_DEVICES.search(pod.message)
     if short:
+        device = short["resource"] or short["taken"] or "device"
         yield finding(
             Code.GPU_SHORTAGE,
-            f"{pod.name} was placed on a node that has no healthy {short['resource'] or 'device'} free for it",
+            f"{pod.name} was placed on a node that has no healthy {device} free for it",
             [pod.message, field_quote("reason", pod.reason)],
             "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
         )
@@ -171,7 +186,7 @@ def _detail(waiting: ContainerState) -> str:
 
 def _failure(case: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
     """A container that has ended for good; while its job is known to go on, that is no failure of the job."""
-    error = last_error(case, pod) or failed.message.strip()[:QUOTE_LIMIT]
+    error = last_error(case, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
     goes_on = any(not is_failed(job) for job in case.jobs) and not any(is_failed(job) for job in case.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
     headline += " while its job goes on" if goes_on else ""

@@ -30,7 +30,8 @@ _QUEUE_FULL = pattern(
 _NAMESPACE = pattern(
     r"exceeded quota: [^\n]+",
     r"forbidden: failed quota",
-    r"(?:maximum|minimum) \S{1,80} usage per (?:Container|Pod)",
+    r"(?:maximum|minimum) \S{1,80} usage per (?:Container|Pod|PersistentVolumeClaim)",
+    r"max limit to request ratio per (?:Container|Pod)",
 )
 _QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<asked>[^,\s]+))?")
 

@@ -242,6 +242,15 @@ def _nominations(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
         found = _NOMINATED.search(event.message)
         if found and event.reason in ("Nominated", "TriggeredScaleUp") and is_unscheduled(case, event):
             made.setdefault(event.name, {})[(found[1] or found[2]).strip()] = event.message
+    for waiting in case.pods:
+        if waiting.is_unscheduled and waiting.nominated:
+            yield finding(
+                Code.WAITING_FOR_NODE,
+                f"No node yet for {waiting.name}; pods of a lower priority make room for it on {waiting.nominated}",
+                [*quotes_of([one for one in refused if one.pod == waiting.name]), waiting.nominated],
+                "Wait until they have ended: their grace period is the longest that it takes.",
+            )
+            return
     for pod, targets in list(made.items())[:1]:
         short = quotes_of([one for one in refused if one.pod in ("", pod)])
         first = next(iter(targets))

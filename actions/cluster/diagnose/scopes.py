@@ -92,6 +92,20 @@ def without_the_dead(case: Case) -> Case:
     return replace(case, events=tuple(filter(is_alive, case.events)))
 
 
+def without_the_past(case: Case) -> Case:
+    """Without events about nodes and claims for them that are gone, where nobody suffers from it any more."""
+    if not case.pods or not all(pod.is_fine for pod in case.pods):
+        return case
+    nodes, claims = {node.name for node in case.nodes}, {claim.name for claim in case.node_claims}
+
+    def is_present(event: Event) -> bool:
+        if event.kind == "NodeClaim":
+            return event.name in claims
+        return event.kind != "Node" or not nodes or event.name in nodes
+
+    return replace(case, events=tuple(filter(is_present, case.events)))
+
+
 def _scope(case: Case, key: tuple[str, str], pods: tuple[Pod, ...]) -> Case:
     names = {pod.name for pod in pods}
     hosts = {pod.node for pod in pods if pod.node}

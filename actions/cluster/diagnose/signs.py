@@ -55,11 +55,16 @@ def spoken(case: Case) -> Iterator[tuple[str, str]]:
         yield log.text, log.pod
     for event in case.troubles():
         yield event.message, event.name if event.kind == "Pod" else ""
+        if event.kind == "Node":
+            yield event.reason, ""
     for pod in case.pods:
         yield pod.message, pod.name
         for container in () if pod.is_fine else pod.containers:
             yield container.state.message, pod.name
             yield container.last.message, pod.name
+    for node in case.nodes:
+        for problem in node.problems:
+            yield f"{problem.reason}\n{problem.message}", ""
     for thing in (*case.jobs, *case.node_claims):
         yield from ((condition.message, "") for condition in thing.conditions)
         yield str(thing.status.get("message") or ""), ""

@@ -17,7 +17,8 @@ _MISSING = re.compile(
     r"""(?P<kind>secret|configmap|serviceaccount)s?\ "(?P<name>[^"\n]+)"\ not\ found
       | couldn't\ find\ key\ (?P<key>\S+)\ in\ (?P<holder>Secret|ConfigMap)\ (?P<of>\S+)
       | references\ non-existent\ (?:secret|config)\ key:\ (?P<item>\S+)
-      | (?P<word>Secret|ConfigMap)\ "?(?P<named>[\w./-]+)"?\ (?:not\ found|does\ not\ exist)""",
+      | (?P<word>Secret|ConfigMap)\ "?(?P<named>[\w./-]+)"?\ (?:not\ found|does\ not\ exist)
+      | no\ PriorityClass\ with\ name\ (?P<priority>\S+)\ was\ found""",
     re.VERBOSE | re.IGNORECASE,
 )
 _CONFIG_REASONS = frozenset({"CreateContainerConfigError"})
@@ -63,6 +64,8 @@ def _config(missing: list[tuple[str, str]]) -> Finding:
         what = f"The {groups['holder']} {groups['of'].rstrip('.,')} has no key {groups['key']}"
     elif groups.get("item"):
         what = f"A Secret or ConfigMap has no key {groups['item'].rstrip('.,')}"
+    elif groups.get("priority"):
+        what = f'The PriorityClass "{groups["priority"]}" does not exist'
     else:
         kind = {"secret": "Secret", "configmap": "ConfigMap", "serviceaccount": "ServiceAccount"}
         word = groups.get("kind") or groups.get("word") or ""

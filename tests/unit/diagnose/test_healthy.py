@@ -30,7 +30,7 @@ def test_nothing_is_said_of_what_is_well(name: str) -> None:
 def test_a_node_that_stays_unready_is_told() -> None:
     document = HEALTHY["young node"]
     document = json.loads(json.dumps(document).replace("2026-01-01T11:59:00Z", "2026-01-01T10:00:00Z"))
-    assert [one.code.value for one in why(document)] == ["NODE_LOST"]
+    assert [one.code.value for one in why(document)] == ["NO_POD_IP"]
 
 
 def test_a_program_that_ended_there_or_says_no_more_is_told() -> None:
