@@ -6,6 +6,7 @@ botocore reads profile, region, proxy and `AWS_ENDPOINT_URL` from the environmen
 from __future__ import annotations
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable
 from typing import Any, TypeVar
@@ -94,7 +95,8 @@ class AwsSession:
                 import botocore.session
 
                 self._core = botocore.session.Session(profile=self.profile or None)
-                self._session = boto3.Session(region_name=self._region or None, botocore_session=self._core)
+                region = self._region or os.environ.get("AWS_REGION")  # which botocore passes over, unlike the AWS CLI
+                self._session = boto3.Session(region_name=region or None, botocore_session=self._core)
             return self._session
 
     def core(self) -> Any:

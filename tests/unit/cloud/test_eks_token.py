@@ -104,6 +104,14 @@ async def test_without_credentials_there_is_no_token(monkeypatch: pytest.MonkeyP
         await EksToken("bionemo", AwsSession(region="us-west-2")).token()
 
 
+async def test_the_region_may_stand_in_either_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_DEFAULT_REGION", "eu-west-1")
+    assert ".eu-west-1." in url_in(await EksToken("bionemo", AwsSession()).token())
+    monkeypatch.setenv("AWS_REGION", "us-east-2")
+    assert ".us-east-2." in url_in(await EksToken("bionemo", AwsSession()).token())
+    assert ".us-west-2." in url_in(await EksToken("bionemo", AwsSession(region="us-west-2")).token())
+
+
 async def test_without_a_region_there_is_no_token() -> None:
     with pytest.raises(ConfigError, match="No AWS region"):
         await EksToken("bionemo", AwsSession()).token()
