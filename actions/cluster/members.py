@@ -78,7 +78,7 @@ def role_of(job: JobRef, pod: PodFacts) -> str:
         return ""
     owner = (pod.owner_kind, pod.owner_name)
     match job.kind:
-        case "MPIJob" if owner == ("Job", f"{job.name}-launcher"):
+        case "MPIJob" if owner == ("Job", f"{job.name}-launcher") or _is_own_launcher(job, pod):
             return "launcher"
         case "RayJob" if owner == ("Job", job.name):
             return "submitter"
@@ -89,6 +89,11 @@ def role_of(job: JobRef, pod: PodFacts) -> str:
         case _ if owner == (job.kind, job.name) and job.kind != "RayJob":
             return "master" if "-master-" in pod.name else "worker"
     return ""
+
+
+def _is_own_launcher(job: JobRef, pod: PodFacts) -> bool:
+    """Whether it is the launcher as the training-operator makes it, without a Job in between."""
+    return (pod.owner_kind, pod.owner_name, pod.name) == ("MPIJob", job.name, f"{job.name}-launcher")
 
 
 def _is_of_ray_job(cluster: str, job: JobRef) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Any
 
 import msgspec
@@ -12,6 +13,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import InputError, MissingError
 from actions.cluster.errors import ApiMissingError
 from actions.cluster.session import KubeSession, decode_document
+from actions.cluster.versions import other_versions
 
 Document = dict[str, Any]
 """A Kubernetes object as JSON gives it."""
@@ -86,6 +88,13 @@ class Discovery:
             )
         return found
 
+    async def find(self, api_version: str, kind: str) -> ResourceType:
+        """Like `resolve`, for reading: if the cluster has not that version, then another that can be read."""
+        for version in (api_version, *other_versions(api_version, kind)):
+            with suppress(MissingError):
+                return await self.resolve(version, kind)
+        return await self.resolve(api_version, kind)
+
     def forget(self) -> None:
         """Ask the cluster again at the next call: kinds were added or removed."""
         self._known.clear()
@@ -121,7 +130,8 @@ async def fetch(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> D
     Raises:
         MissingError: There is no such object, or the cluster does not know its kind.
     """
-    return await session.get(await _path(session, discovery, ref))
+    kind = await discovery.find(ref.api_version, ref.kind)
+    return await session.get(kind.path(_namespace(session, kind, ref), ref.name))
 
 
 async def list_objects(
@@ -151,13 +161,14 @@ async def list_objects(
     Raises:
         MissingError: The cluster does not know the kind.
     """
-    path = (await discovery.resolve(api_version, kind)).path(namespace)
+    found_as = await discovery.find(api_version, kind)
+    path = found_as.path(namespace)
     selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
     query = {name: value for name, value in selectors.items() if value} | {"limit": _PAGE}
     found: list[Document] = []
     while True:
         page = await session.get(path, query)
-        found += ({"apiVersion": api_version, "kind": kind} | item for item in page.get("items") or ())
+        found += ({"apiVersion": found_as.api_version, "kind": kind} | item for item in page.get("items") or ())
         following = (page.get("metadata") or {}).get("continue")
         if not following:
             return found

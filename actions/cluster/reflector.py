@@ -8,6 +8,7 @@ been silent for longer than the server's bookmarks allow counts as dead, because
 from __future__ import annotations
 
 import asyncio
+import itertools
 import random
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,7 @@ from actions.cluster.health import Health, SourceHealth
 from actions.cluster.reading import Reading
 from actions.cluster.session import KubeSession
 from actions.cluster.slices import sliced
+from actions.cluster.versions import other_paths
 from actions.cluster.wire import Event, Raw
 
 if TYPE_CHECKING:
@@ -67,7 +69,7 @@ class Reflector(Generic[T]):
 
     Args:
         session: The session.
-        path: The resource's list path: `/api/v1/pods`.
+        path: The resource's list path: `/api/v1/pods`. While it is missing there, it is looked for in other versions.
         decode: One object from its JSON; may raise `ValueError`, `FormatError` or msgspec's errors for an object that
             cannot be read, which is then skipped and counted.
         decode_protobuf: One object from its protobuf, likewise. With it protobuf is asked for, which is half the work
@@ -110,7 +112,8 @@ class Reflector(Generic[T]):
         ends_when_forbidden: bool = False,
     ) -> None:
         self._session = session
-        self._path = path
+        self._paths = itertools.cycle((path, *other_paths(path)))
+        self._path = next(self._paths)
         self._ends_when_forbidden = ends_when_forbidden
         self._identify = identify
         self._sink = sink
@@ -322,7 +325,7 @@ class Reflector(Generic[T]):
         elif isinstance(error, MissingError):
             self._version = ""
             await self._sink.replace(())
-            self._is_missing = True
+            self._is_missing, self._path = True, next(self._paths)
             self._show(Health.MISSING, error.message)
             await self._clock.sleep(_MISSING_SECONDS)
             return
