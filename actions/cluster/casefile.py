@@ -106,7 +106,12 @@ async def _objects(session: KubeSession, namespace: str) -> list[Any]:
     asked += [allowed(*kind, "") for kind in _OF_CLUSTER]
     if namespace not in ("", "default"):
         asked.append(allowed("v1", "Event", "default"))  # where events about nodes are
-    return [cleaned(entry) for part in await asyncio.gather(*asked) for entry in part]
+    # all of them end here: one that went on would be cut off when the session is closed
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
+    if failed is not None:
+        raise failed
+    return [cleaned(entry) for part in answers if isinstance(part, list) for entry in part]
 
 
 async def _logs(session: KubeSession, case: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:

@@ -100,6 +100,12 @@ _VERDICTS = (
         "Check the registry's name, the node's DNS and routes (NAT gateway, VPC endpoints), and its certificate.",
     ),
     (
+        Code.IMAGE_PULLING,
+        re.compile(r"pull QPS exceeded"),
+        "The node pulls many images at once; that of {image} has to wait",
+        "Wait: the kubelet tries again by itself.",
+    ),
+    (
         Code.IMAGE_NOT_FOUND,
         _ANY,
         "The image {image} cannot be pulled, and nothing says why",

@@ -105,9 +105,13 @@ _UNREACHED = pattern(
 )
 
 
-_DENIED = re.compile(r"Permission denied \((?:publickey|password|keyboard-interactive)")
-"""What no waiting cures: the workers' sshd is up and does not take the launcher's key."""
+_DENIED = re.compile(
+    r"Permission denied \((?:publickey|password|keyboard-interactive)|orted: (?:No such file|command not found)"
+)
+"""What no waiting cures: the workers' sshd is up and does not take the launcher's key, or finds no daemon to start."""
 _USUAL_RESTARTS = 3
+_MOST_RESTARTS = 5
+"""With back-offs, more than two minutes."""
 
 
 def _launcher(case: Case) -> Iterator[Finding]:
@@ -123,7 +127,8 @@ def _launcher(case: Case) -> Iterator[Finding]:
         is_early = restarts <= _USUAL_RESTARTS and not last_error(case, pod)
         if not failed or pod.phase == "Failed" or not (missing or lines or is_early):
             continue
-        if not missing and any(_DENIED.search(log.text) for log in case.logs_of(pod)):
+        is_hopeless = restarts > _MOST_RESTARTS or any(_DENIED.search(log.text) for log in case.logs_of(pod))
+        if not missing and is_hopeless:
             continue
         count = (
             f"{len(workers) - len(missing)} of {len(workers)} workers run" if workers else "its workers do not answer"

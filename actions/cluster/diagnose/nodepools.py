@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from actions.cluster.diagnose.case import Case
 from actions.cluster.diagnose.finding import Finding, finding
-from actions.cluster.diagnose.resources import ACCELERATORS, EFA
+from actions.cluster.diagnose.resources import ACCELERATORS, EFA, is_accelerator
 from actions.cluster.diagnose.unscheduled import Refusal, pod_names, quotes_of, refusals
 from actions.cluster.diagnose.vocabulary import Code
 
@@ -40,6 +40,10 @@ _MISFITS = (
     "Insufficient ephemeral-storage",
     "Too many pods",
     "were unschedulable",
+    "taint {node.kubernetes.io/unschedulable",
+    "taint {node.kubernetes.io/memory-pressure",
+    "taint {node.kubernetes.io/pid-pressure",
+    "taint {ToBeDeletedByClusterAutoscaler",
 )
 
 
@@ -96,10 +100,14 @@ def _mismatches(refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
+def _is_special(refusal: Refusal) -> bool:
+    """Whether it is accelerators, or what goes with them, that nodes have too little of."""
+    return any(name == EFA or is_accelerator(name) for name in refusal.short_of())
+
+
 def _misfits(refused: list[Refusal]) -> Iterator[Finding]:
     """Labels, processors or memory that no node that is there has."""
-    special = {*ACCELERATORS, EFA}
-    unfit = [one for one in refused if one.has(*_MISFITS) and (one.is_misfit or not special & set(one.short_of()))]
+    unfit = [one for one in refused if one.has(*_MISFITS) and (one.is_misfit or not _is_special(one))]
     if unfit:
         reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())
         yield finding(

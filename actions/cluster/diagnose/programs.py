@@ -50,6 +50,8 @@ _SIGNS = (
             r"CUDA unknown error",
             r"CUDA-capable device\(s\) is/are busy or unavailable",
             r"CUDA initialization:",
+            r"Unexpected error from cudaGetDeviceCount",
+            r"forward compatibility was attempted on non supported HW",
             r"libcuda\.so\.1: cannot open shared object",
             r"libnvidia-ml\.so[^\n]{0,40}(?:cannot open|not found)",
             r"[Ee]rror 802: system not yet initialized",
@@ -120,6 +122,10 @@ def _sigkill(case: Case, pod: Pod, container: Container, failed: ContainerState)
     )
 
 
+_CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received")
+"""What launchers say of a rank that somebody has killed."""
+
+
 def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | None) -> Finding:
     waiting = container.state
     told = failed.message.strip().splitlines() if failed is not None else []
@@ -134,7 +140,7 @@ def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | 
     if failed is not None and failed.exit_code is not None:
         quotes.append(field_quote("exitCode", failed.exit_code))
     return finding(
-        Code.CRASH_LOOP,
+        Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
         f"{headline}: {error}" if error else headline,
         quotes,
         f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
@@ -190,8 +196,9 @@ def _failure(case: Case, pod: Pod, container: Container, failed: ContainerState)
     goes_on = any(not is_failed(job) for job in case.jobs) and not any(is_failed(job) for job in case.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
     headline += " while its job goes on" if goes_on else ""
+    code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
     return finding(
-        Code.CRASH_LOOP if goes_on else Code.JOB_FAILED,
+        Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else code,
         f"{headline}: {error}" if error else headline,
         [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
         f"Read the end of its log: kubectl logs {pod.name}.",

@@ -31,6 +31,7 @@ _NAMESPACE = pattern(
     r"exceeded quota: [^\n]+",
     r"forbidden: failed quota",
     r"(?:maximum|minimum) \S{1,80} usage per (?:Container|Pod|PersistentVolumeClaim)",
+    r"insufficient quota to match these scopes",
     r"max limit to request ratio per (?:Container|Pod)",
 )
 _QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<asked>[^,\s]+))?")

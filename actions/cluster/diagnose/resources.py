@@ -13,6 +13,11 @@ _GPU_TYPE = re.compile(r"(?:p\d+|g(?!4ad)\d+|gr\d+)[a-z]*(?:-[a-z0-9]+)?\.")
 _NEURON_TYPE = re.compile(r"(?:trn|inf)\d+[a-z]*\.")
 
 
+def is_accelerator(resource: str) -> bool:
+    """Whether it is one, or a part of one (`nvidia.com/mig-1g.10gb`)."""
+    return resource in ACCELERATORS or resource.startswith(f"{GPU.partition('/')[0]}/mig-")
+
+
 def accelerator_of(instance_type: str) -> str:
     """The resource that a node of the type should advertise; empty for one without accelerators."""
     if _GPU_TYPE.match(instance_type):

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 from actions.cluster.diagnose.case import Case, Node
 from actions.cluster.diagnose.documents import number
 from actions.cluster.diagnose.finding import Finding, finding
-from actions.cluster.diagnose.resources import ACCELERATORS, EFA, GPU, NEURON, accelerator_of, family_of
+from actions.cluster.diagnose.resources import ACCELERATORS, EFA, GPU, NEURON, accelerator_of, family_of, is_accelerator
+from actions.cluster.diagnose.signs import Sign, of_pod, pattern, read_signs, still_said
 from actions.cluster.diagnose.unscheduled import Refusal, is_unscheduled, pod_names, quotes_of, refusals
 from actions.cluster.diagnose.vocabulary import Code
 
@@ -16,7 +17,14 @@ _PLUGINS = {GPU: "nvidia-device-plugin", NEURON: "neuron-device-plugin"}
 _PLUGIN_GRACE_SECONDS = 300.0
 _LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
 _DISK_TAINT = "node.kubernetes.io/disk-pressure"
-_PASSING_TAINTS = ("karpenter.sh/disrupted", "karpenter.sh/disruption", "karpenter.sh/unregistered")
+_STARTING = re.compile(
+    r"/agent-not-ready$|^node\.cloudprovider\.kubernetes\.io/uninitialized$|^karpenter\.sh/unregistered$"
+)
+"""Taints that go when the node has come up."""
+_PASSING = re.compile(
+    rf"{_STARTING.pattern}|^node\.kubernetes\.io/|^karpenter\.sh/disrupt|ClusterAutoscaler$|^aws-node-termination-handler/"
+)
+"""Taints that others set and take away: to tolerate them would be wrong."""
 
 
 def find(case: Case) -> Iterator[Finding]:
@@ -28,7 +36,24 @@ def find(case: Case) -> Iterator[Finding]:
     yield from _taints(case, refused)
     yield from _claims(refused)
     yield from _accelerators(refused)
+    yield from read_signs(still_said(case), _RAYS_OWN)
     yield from _nominations(case, refused)
+
+
+_RAYS_OWN = (
+    Sign(
+        Code.GPU_SHORTAGE,
+        pattern(r"No available node types can fulfill resource request[^\n]{0,80}'(?:GPU|neuron_cores)'"),
+        lambda hit: f"No worker group of the Ray cluster{of_pod(hit)} has the accelerators that a task asks for",
+        "Give a worker group that many GPUs (or neuron_cores), or have the task ask for fewer.",
+    ),
+    Sign(
+        Code.NODEPOOL_MISMATCH,
+        pattern(r"No available node types can fulfill resource request(?![^\n]{0,80}'(?:GPU|neuron_cores)')"),
+        lambda hit: f"No worker group of the Ray cluster{of_pod(hit)} fits what a task asks for",
+        "Give a worker group these resources, or have the task ask for fewer.",
+    ),
+)
 
 
 def _device_plugins(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
@@ -121,7 +146,7 @@ def _is_about_adapters(refusal: Refusal) -> bool:
 
 
 def _lacks_accelerators(refusal: Refusal) -> bool:
-    return not refusal.is_misfit and any(name in refusal.short_of() for name in ACCELERATORS)
+    return not refusal.is_misfit and any(map(is_accelerator, refusal.short_of()))
 
 
 def _taints(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
@@ -130,11 +155,7 @@ def _taints(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
         for key in one.taints():
             keys.setdefault(key, []).append(one)
     lost = [key for key in keys if key in _LOST_TAINTS]
-    blamed = [
-        key
-        for key in keys
-        if key not in (*_LOST_TAINTS, _DISK_TAINT, *_PASSING_TAINTS) and _explains(case, key, keys[key])
-    ]
+    blamed = [key for key in keys if not _PASSING.search(key) and _explains(case, key, keys[key])]
     if blamed:
         yield _taint(case, blamed, keys, lost)
     elif lost and not any(map(_lacks_accelerators, keys[lost[0]])):
@@ -143,6 +164,14 @@ def _taints(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
             f"Nodes that could take {pod_names(keys[lost[0]])} do not answer",
             quotes_of(keys[lost[0]]),
             "Look at the nodes: kubectl get nodes; replace those that stay NotReady.",
+        )
+    starting = [key for key in keys if _STARTING.search(key)]
+    if starting and not blamed:
+        yield finding(
+            Code.WAITING_FOR_NODE,
+            f"No node yet for {pod_names(keys[starting[0]])}: one is still starting and keeps the taint {starting[0]}",
+            quotes_of(keys[starting[0]]),
+            "Wait a minute; if the taint stays, see why that DaemonSet's pod does not run on the node.",
         )
     if _DISK_TAINT in keys:
         yield finding(
@@ -161,7 +190,8 @@ def _explains(case: Case, key: str, refused: list[Refusal]) -> bool:
     one that the scheduler does not name only if nothing else is told.
     """
     asks = any(pod.requests.get(name) for pod in case.pods for name in ACCELERATORS)
-    if key in ACCELERATORS or (not key and asks and _tainted_accelerators(case)):
+    tainted = _tainted_accelerators(case) if asks else []
+    if key in ACCELERATORS or key in tainted or (not key and tainted):
         return any(not _is_about_adapters(one) for one in refused)
     if not key:
         return any(len(one.reasons) == 1 for one in refused)
@@ -169,8 +199,8 @@ def _explains(case: Case, key: str, refused: list[Refusal]) -> bool:
 
 
 def _tainted_accelerators(case: Case) -> list[str]:
-    """Keys of taints before every accelerator that is there."""
-    equipped = [node for node in case.nodes if any(name in node.allocatable for name in ACCELERATORS)]
+    """Keys of taints before the accelerators, if there is one before every accelerator."""
+    equipped = [node for node in case.nodes if any(map(is_accelerator, node.allocatable))]
     return [key for node in equipped for key in node.taints] if all(node.taints for node in equipped) else []
 
 
@@ -218,10 +248,18 @@ def _claims(refused: list[Refusal]) -> Iterator[Finding]:
 
 
 def _accelerators(refused: list[Refusal]) -> Iterator[Finding]:
+    claimed = [one for one in refused if one.has("cannot allocate all claims")]
+    if claimed:
+        yield finding(
+            Code.GPU_SHORTAGE,
+            f"No node has the devices free that the resource claims of {pod_names(claimed)} ask for",
+            quotes_of(claimed),
+            "kubectl get resourceclaims,resourceslices: wait for the job that holds the devices, or add nodes.",
+        )
     short = [one for one in refused if _lacks_accelerators(one)]
     if not short:
         return
-    resource = next(name for name in ACCELERATORS if name in short[0].short_of())
+    resource = next(name for name in short[0].short_of() if is_accelerator(name))
     yield finding(
         Code.GPU_SHORTAGE,
         f"No node has the {resource} free that {pod_names(short)} asks for"
