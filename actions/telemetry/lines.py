@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from actions.base.clock import parse_rfc3339
+from actions.telemetry.outlines import outline_of
 
 HALF = 8192
 """Characters kept of each end of a very long record: a bound on what every pattern may have to look at."""
@@ -36,6 +37,7 @@ _PREFIX = re.compile(
     re.VERBOSE,
 )
 _WORLD_RANK = re.compile(r"\bpid=(\d{1,9})\) world_rank=(\d{1,9})")
+_ANNOUNCED = "world_rank="
 _ROUNDS = 6
 
 
@@ -47,6 +49,8 @@ class Record(NamedTuple):
     rank: int
     at: float | None
     """Seconds since the epoch, if the line said so."""
+    outline: str
+    """`outlines.outline_of` the text."""
 
 
 def split_records(line: str) -> Iterator[str]:
@@ -64,6 +68,17 @@ def strip_controls(text: str) -> str:
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
     return text if text.isprintable() and "\ufffd" not in text else _CONTROL.sub("", text)
+
+
+def is_bare(outline: str) -> bool:
+    """Whether a line of this outline is one record as it stands: nothing redrawn, coloured or put before it."""
+    return (
+        outline.isprintable()
+        and "\ufffd" not in outline
+        and "]<std" not in outline
+        and _ANNOUNCED not in outline
+        and _PREFIX.match(outline) is None
+    )
 
 
 class PrefixReader:
@@ -91,7 +106,7 @@ class PrefixReader:
             if at is None and prefix["at"]:
                 at = epoch_of(prefix["at"])
         rest = text[start:].rstrip()
-        return Record(rest, rank, at) if rest.strip() else None
+        return Record(rest, rank, at, outline_of(rest)) if rest.strip() else None
 
     def _rank_in(self, prefix: re.Match[str], rank: int) -> int:
         if prefix["pid"]:
@@ -109,7 +124,7 @@ class PrefixReader:
         return self._rank_of_pid.setdefault(pid, rank + len(self._rank_of_pid))
 
     def _learn(self, text: str) -> None:
-        if "world_rank=" in text:
+        if _ANNOUNCED in text:
             for pid, rank in _WORLD_RANK.findall(text):
                 self._numbers_workers = False
                 self._rank_of_pid[pid] = int(rank)

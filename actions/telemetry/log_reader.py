@@ -13,15 +13,17 @@ from actions.telemetry.dialects.choice import DialectChoice
 from actions.telemetry.dialects.composer import Composer
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, Finding
 from actions.telemetry.dialects.huggingface import HuggingFace
+from actions.telemetry.dialects.json_lines import JsonLines
 from actions.telemetry.dialects.lightning import LightningBars
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
 from actions.telemetry.dialects.nccl_rows import OPERATIONS, NcclRows, may_be_row
-from actions.telemetry.dialects.own_loops import JsonLines, OwnLoops
+from actions.telemetry.dialects.own_loops import OwnLoops
 from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
-from actions.telemetry.lines import PrefixReader, Record, epoch_of, split_records, strip_controls
+from actions.telemetry.lines import PrefixReader, Record, epoch_of, is_bare, split_records, strip_controls
+from actions.telemetry.outlines import LONGEST_KEPT, outline_of, remembered
 from actions.telemetry.points import Point
-from actions.telemetry.wrapped import Unwrapper
+from actions.telemetry.wrapped import Unwrapper, is_wrapped
 
 _MARKS = (
     "oss",
@@ -63,6 +65,7 @@ class LogReader:
     """
 
     def __init__(self, rank: int = 0) -> None:
+        self._rank = rank
         self._unwrapper = Unwrapper()
         self._prefixes = PrefixReader(rank)
         self._huggingface = HuggingFace()
@@ -96,6 +99,10 @@ class LogReader:
         Returns:
             New points and states of progress, in order. A value that is repeated is not returned again.
         """
+        if not self.is_waiting:
+            outline = outline_of(line)
+            if _is_plain(outline):
+                return self._fresh(self._read_record(Record(line.rstrip(), self._rank, at, outline.rstrip())))
         unwrapped = self._unwrapper.unwrap(line)
         if unwrapped is None:
             return []
@@ -130,7 +137,7 @@ class LogReader:
         if "repeated" in record.text and _DEDUPLICATED.search(record.text):
             self.notices.add(RAY_NOTICE)
         waiting = self._huggingface if self.is_waiting else None
-        for dialect in self._choice.of(record.text, waiting=waiting):
+        for dialect in self._choice.of(record.outline, waiting=waiting):
             found = dialect.read(record)
             if found is not None:
                 self._settle(found)
@@ -154,6 +161,12 @@ class LogReader:
             return False
         self._last[where] = seen
         return True
+
+
+@remembered
+def _is_plain(outline: str) -> bool:
+    """Whether a line of this outline is one record as it stands, and worth reading."""
+    return len(outline) <= LONGEST_KEPT and is_bare(outline) and not is_wrapped(outline) and _is_interesting(outline)
 
 
 def _is_interesting(text: str) -> bool:

@@ -6,7 +6,7 @@ import re
 
 NUMBER = (
     r"(?:[-+]?(?:\d{1,3}(?:,\d{3}){1,6}(?:\.\d{1,40})?|\d{1,40}(?:\.\d{0,40})?|\.\d{1,40})(?:[eE][-+]?\d{1,4})?"
-    r"|[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?:\.0)?)"
+    r"|[-+]?(?:[nN][aA][nN]|[iI][nN][fF](?:inity)?)(?:\.\d)?)"
 )
 """Pattern of one number: `6,785`, `7.5e-9`, `nan`, and tqdm's padded `nan.0`. Every repetition is bounded."""
 
@@ -19,10 +19,11 @@ def number_of(text: str) -> float:
     Raises:
         ValueError: It does not match.
     """
-    plain = text.replace(",", "")
-    if plain[-2:] == ".0" and plain[-3:-2].lower() in ("n", "f"):
-        plain = plain[:-2]
-    return float(plain)
+    try:
+        return float(text)
+    except ValueError:
+        plain = text.replace(",", "")
+        return float(plain if plain[-1].isdigit() and plain[-3:-2].isdigit() else plain.partition(".")[0])
 
 
 def number_or_none(text: str) -> float | None:

@@ -1,14 +1,11 @@
-"""Which dialects a record is shown to: those that have a mark in it, found once for all records of the same shape."""
+"""Which dialects a record is shown to: those that have a mark in it, found once for all records of the same outline."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from actions.telemetry.dialects.dialect import Dialect
-from actions.telemetry.sieve import signs_but
-
-_MOST_SHAPES = 512
-_LONGEST_SHAPE = 512
+from actions.telemetry.outlines import remembered
 
 
 class DialectChoice:
@@ -20,27 +17,22 @@ class DialectChoice:
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = dialects
-        self._dropped = signs_but("".join(mark for dialect in dialects for mark in dialect.marks))
-        self._known: dict[bytes, list[Dialect]] = {}
+        self._marked = remembered(self._find)
 
-    def of(self, text: str, *, waiting: Dialect | None = None) -> Sequence[Dialect]:
+    def of(self, outline: str, *, waiting: Dialect | None = None) -> Sequence[Dialect]:
         """Those that a record is shown to, in their order.
 
         Args:
-            text: The record.
+            outline: The record's.
             waiting: A dialect that wants to see every record.
         """
-        if waiting is not None or len(text) > _LONGEST_SHAPE:
-            return [one for one in self._dialects if one is waiting or _has_mark(one, text)]
-        shape = text.encode("utf-8", "replace").translate(None, self._dropped)
-        known = self._known.get(shape)
-        if known is None:
-            if len(self._known) >= _MOST_SHAPES:
-                self._known.clear()
-            seen = shape.decode()  # what any line of this shape may hold, not only this one
-            known = self._known[shape] = [one for one in self._dialects if _has_mark(one, seen)]
-        return known
+        if waiting is None:
+            return self._marked(outline)
+        return [one for one in self._dialects if one is waiting or _has_mark(one, outline)]
+
+    def _find(self, outline: str) -> list[Dialect]:
+        return [one for one in self._dialects if _has_mark(one, outline)]
 
 
-def _has_mark(dialect: Dialect, text: str) -> bool:
-    return any(mark in text for mark in dialect.marks)
+def _has_mark(dialect: Dialect, outline: str) -> bool:
+    return any(mark in outline for mark in dialect.marks)

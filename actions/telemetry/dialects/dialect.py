@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Protocol
 
+import msgspec
+
 from actions.telemetry.lines import Record
 from actions.telemetry.numbers import number_of
+from actions.telemetry.outlines import place_of
 from actions.telemetry.points import Point, Progress
 
 Finding = Point | Progress
@@ -56,6 +60,33 @@ def named_points(
     return [
         point_of(record, names[key], step, text, key=key, epoch=epoch) for key, text in texts.items() if key in names
     ]
+
+
+class Named(msgspec.Struct, frozen=True):
+    """Where in records of one outline a number stands that has a name."""
+
+    metric: str
+    key: str
+    place: slice
+
+
+def named_in(pairs: Iterable[re.Match[str]], names: Mapping[str, str]) -> tuple[Named, ...]:
+    """The numbers that have a name.
+
+    Args:
+        pairs: The key that the trainer uses in group 1, a number in group 2; the last counts of those with one key.
+        names: Metric by key; other keys are left out.
+    """
+    places = {pair[1].strip(): place_of(pair, 2) for pair in pairs}
+    return tuple(Named(names[key], key, place) for key, place in places.items() if key in names and place)
+
+
+def points_at(
+    record: Record, step: int | None, numbers: Iterable[Named], *, epoch: float | None = None
+) -> list[Finding]:
+    """A point for each of `numbers`."""
+    text = record.text
+    return [point_of(record, each.metric, step, text[each.place], key=each.key, epoch=epoch) for each in numbers]
 
 
 def first_of(values: Mapping[str, str], keys: Iterable[str]) -> str:

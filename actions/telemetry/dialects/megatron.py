@@ -5,13 +5,15 @@ Source: FORMATS 2.2 and 2.3; Megatron-LM 2026-11 captured in `tests/fixtures/cor
 
 from __future__ import annotations
 
-import math
 import re
 
-from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, Finding, named_points, point_of
+import msgspec
+
+from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, Finding, Named, named_in, points_at
 from actions.telemetry.lines import Record
 from actions.telemetry.numbers import NUMBER, number_of
-from actions.telemetry.points import Progress
+from actions.telemetry.outlines import place_of, remembered
+from actions.telemetry.points import Point, Progress
 
 _ITERATION = re.compile(r"(?<!after )\biteration {1,12}(\d{1,12})/ {0,12}(\d{1,12}) \|")
 _VALIDATION = re.compile(
@@ -20,6 +22,9 @@ _VALIDATION = re.compile(
 )
 _EPOCH = re.compile(r"\bTraining epoch (\d{1,9}), iteration (\d{1,12})/(\d{1,12}) \|")
 _FIELD = re.compile(rf"\| {{0,4}}([^:|]{{1,60}}?) {{0,4}}: {{0,16}}({NUMBER})")
+
+_STEP = "step"
+"""No metric: what the step is read from."""
 
 _MEGATRON = {
     "lm loss": TRAIN_LOSS,
@@ -43,7 +48,19 @@ _NEMO = {
     "train_step_timing in s": "step_time_s",
     "consumed_samples": "consumed_samples",
     "grad_norm": "grad_norm",
+    "val_loss": VAL_LOSS,
+    "global_step": _STEP,
 }
+
+
+class _Places(msgspec.Struct, frozen=True):
+    """What records of one outline say, and where."""
+
+    numbers: tuple[Named, ...]
+    step: slice
+    last_step: slice | None = None
+    epoch: slice | None = None
+    global_step: slice | None = None
 
 
 class Megatron:
@@ -52,21 +69,28 @@ class Megatron:
     marks = ("iteration",)
 
     def read(self, record: Record) -> list[Finding] | None:
-        if "iteration" not in record.text:
+        places = _iteration_in(record.outline)
+        if places is None:
             return None
-        validation = _VALIDATION.search(record.text)
-        if validation:
-            metric = TEST_LOSS if validation[2] == "test" else VAL_LOSS
-            return [point_of(record, metric, int(validation[1]), validation[3], key="lm loss value")]
-        iteration = _ITERATION.search(record.text)
-        if iteration is None:
-            return None
-        step, last = int(iteration[1]), int(iteration[2])
-        fields = _fields_of(record.text, iteration.end() - 1)
-        return [
-            Progress("iteration", step, last, rank=record.rank),
-            *named_points(record, step, fields, _MEGATRON),
-        ]
+        step = int(record.text[places.step])
+        points = points_at(record, step, places.numbers)
+        if places.last_step is None:
+            return points
+        return [Progress("iteration", step, int(record.text[places.last_step]), rank=record.rank), *points]
+
+
+@remembered
+def _iteration_in(outline: str) -> _Places | None:
+    validation = _VALIDATION.search(outline)
+    if validation:
+        metric = TEST_LOSS if validation[2] == "test" else VAL_LOSS
+        loss = Named(metric, "lm loss value", slice(*validation.span(3)))
+        return _Places((loss,), slice(*validation.span(1)))
+    iteration = _ITERATION.search(outline)
+    if iteration is None:
+        return None
+    fields = named_in(_FIELD.finditer(outline, iteration.end() - 1), _MEGATRON)
+    return _Places(fields, slice(*iteration.span(1)), place_of(iteration, 2))
 
 
 class NemoFields:
@@ -78,25 +102,44 @@ class NemoFields:
         self._seen_validation: dict[int, str] = {}
 
     def read(self, record: Record) -> list[Finding] | None:
-        head = _EPOCH.search(record.text) if "Training epoch" in record.text else None
-        if head is None:
+        places = _nemo_in(record.outline)
+        if places is None or places.epoch is None or places.last_step is None:
             return None
-        epoch, iteration, last = int(head[1]), int(head[2]), int(head[3])
-        fields = _fields_of(record.text, head.end() - 1)
-        step = _whole(fields.get("global_step"), iteration)
-        findings: list[Finding] = [Progress(f"epoch {epoch}", iteration, last, rank=record.rank)]
-        findings += named_points(record, step, fields, _NEMO, epoch=epoch)
-        text = fields.get("val_loss")
-        if text is not None and text != self._seen_validation.get(record.rank):
-            self._seen_validation[record.rank] = text
-            findings.append(point_of(record, VAL_LOSS, step, text, key="val_loss", epoch=epoch))
-        return findings
+        text = record.text
+        epoch, iteration, last = int(text[places.epoch]), int(text[places.step]), int(text[places.last_step])
+        step = _whole(text[places.global_step], iteration) if places.global_step else iteration
+        points = points_at(record, step, places.numbers, epoch=epoch)
+        return [
+            Progress(f"epoch {epoch}", iteration, last, rank=record.rank),
+            *(point for point in points if not self._is_held(point)),
+        ]
+
+    def _is_held(self, point: Finding) -> bool:
+        """Whether it is a validation loss that stood on the line before already."""
+        if not isinstance(point, Point) or point.metric != VAL_LOSS:
+            return False
+        was = self._seen_validation.get(point.rank)
+        self._seen_validation[point.rank] = point.raw
+        return was == point.raw
 
 
-def _fields_of(text: str, start: int) -> dict[str, str]:
-    return {key.strip(): value for key, value in _FIELD.findall(text, start)}
+@remembered
+def _nemo_in(outline: str) -> _Places | None:
+    head = _EPOCH.search(outline)
+    if head is None:
+        return None
+    fields = named_in(_FIELD.finditer(outline, head.end() - 1), _NEMO)
+    steps = [each.place for each in fields if each.metric == _STEP]
+    losses_last = sorted((each for each in fields if each.metric != _STEP), key=lambda each: each.metric == VAL_LOSS)
+    return _Places(
+        tuple(losses_last),
+        slice(*head.span(2)),
+        place_of(head, 3),
+        place_of(head, 1),
+        steps[0] if steps else None,
+    )
 
 
-def _whole(text: str | None, otherwise: int) -> int:
-    value = number_of(text) if text else math.nan
+def _whole(text: str, otherwise: int) -> int:
+    value = number_of(text)
     return int(value) if value.is_integer() else otherwise

@@ -1,18 +1,19 @@
-"""Loops that people write themselves: a step and a loss somewhere on a line, or JSON lines.
+"""Loops that people write themselves: a step and a loss somewhere on a line.
 
 Source: FORMATS 2.8, the last rows; llm.c and nanoGPT print this way too.
 """
 
 from __future__ import annotations
 
-import json
 import re
 
+import msgspec
 from msgspec.structs import replace
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points, point_of
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, point_of
 from actions.telemetry.lines import Record
 from actions.telemetry.numbers import NUMBER
+from actions.telemetry.outlines import place_of, remembered
 from actions.telemetry.points import Point, Progress
 
 _STEP = re.compile(
@@ -35,42 +36,19 @@ _STEP_WORDS = ("tep", "ter", "스텝", "Batch")
 _LONGEST_STEP_WORD = len("global_s")
 _VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
 
-_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps")
-_TRAIN_KEYS = ("train_loss", "train/loss", "loss", "reduced_train_loss")
-_VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
-_EXTRAS = {"lr": "lr", "learning_rate": "lr", "grad_norm": "grad_norm", "throughput": "throughput"}
 
+class _Places(msgspec.Struct, frozen=True):
+    """Where a line says what; `None` for what it does not say."""
 
-class _Printed(str):
-    """A number of a JSON text, as it stands there."""
-
-    __slots__ = ()
-
-
-class JsonLines:
-    """Reads objects that have a step and a loss."""
-
-    marks = ('{"',)
-
-    def read(self, record: Record) -> list[Finding] | None:
-        text = record.text.strip()
-        if not text.startswith('{"') or not text.endswith("}"):
-            return None
-        try:
-            parsed = json.loads(text, parse_float=_Printed, parse_int=_Printed, parse_constant=_Printed)
-        except (ValueError, RecursionError):
-            return None
-        texts: dict[str, str] = {key: value for key, value in parsed.items() if isinstance(value, _Printed)}
-        step_key = first_of(texts, _STEP_KEYS)
-        if not step_key or not float(texts[step_key]).is_integer():
-            return None
-        step, epoch = int(float(texts[step_key])), float(texts["epoch"]) if "epoch" in texts else None
-        points: list[Finding] = []
-        for metric, keys in ((TRAIN_LOSS, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
-            key = first_of(texts, keys)
-            if key:
-                points.append(point_of(record, metric, step, texts[key], key=key, epoch=epoch))
-        return points + named_points(record, step, texts, _EXTRAS, epoch=epoch) if points else None
+    alone: slice | None = None
+    """A validation loss that is all there is."""
+    step: slice | None = None
+    last_step: slice | None = None
+    epoch: slice | None = None
+    loss: slice | None = None
+    validation_loss: slice | None = None
+    is_of_validation: bool = False
+    """Whose loss `loss` is."""
 
 
 class OwnLoops:
@@ -89,39 +67,35 @@ class OwnLoops:
         """Whether training losses are read: not where another dialect has been recognised in the stream."""
 
     def read(self, record: Record) -> list[Finding] | None:
-        text = record.text
-        if "oss" not in text:
+        text, places = record.text, _places_in(record.outline)
+        if places is None:
             return None
-        alone = _VAL_ONLY.match(text)
-        if alone:
+        if places.alone:
             released = self.flush()
-            self._held = point_of(record, VAL_LOSS, None, alone[1], key="val loss")
+            self._held = point_of(record, VAL_LOSS, None, text[places.alone], key="val loss")
             return released
-        step, epoch = _step_in(text), _EPOCH.search(text) if "poch" in text else None
-        findings = self._losses(record, int(step[1]) if step else None, float(epoch[1]) if epoch else None)
-        if step and findings:
-            self._last_step = int(step[1])
-            if step[2]:
-                findings.append(Progress("step", int(step[1]), int(step[2]), rank=record.rank))
-            findings += self._release(int(step[1]))
+        step = int(text[places.step]) if places.step else None
+        findings = self._losses(record, places, step)
+        if step is not None and findings:
+            self._last_step = step
+            if places.last_step:
+                findings.append(Progress("step", step, int(text[places.last_step]), rank=record.rank))
+            findings += self._release(step)
         return findings or None
 
     def flush(self) -> list[Finding]:
         """The held validation loss, on the last step."""
         return self._release(self._last_step)
 
-    def _losses(self, record: Record, step: int | None, epoch: float | None) -> list[Finding]:
+    def _losses(self, record: Record, places: _Places, step: int | None) -> list[Finding]:
         findings: list[Finding] = []
-        has_validation = "val" in record.text.lower()
-        is_validation = has_validation and _OF_VALIDATION.search(record.text) is not None
-        train = _training_in(record.text) if self._reads_line(step, epoch, is_validation=is_validation) else None
-        if train:
-            metric = VAL_LOSS if is_validation else TRAIN_LOSS
-            findings.append(point_of(record, metric, step, train[1], key="loss", epoch=epoch))
-        is_placed = has_validation and (step is not None or epoch is not None)
-        validation = _VALIDATION.search(record.text) if is_placed else None
-        if validation:
-            findings.append(point_of(record, VAL_LOSS, step, validation[1], key="validation loss", epoch=epoch))
+        epoch = float(record.text[places.epoch]) if places.epoch else None
+        if places.loss and self._reads_line(step, epoch, is_validation=places.is_of_validation):
+            metric = VAL_LOSS if places.is_of_validation else TRAIN_LOSS
+            findings.append(point_of(record, metric, step, record.text[places.loss], key="loss", epoch=epoch))
+        if places.validation_loss and (step is not None or epoch is not None):
+            text = record.text[places.validation_loss]
+            findings.append(point_of(record, VAL_LOSS, step, text, key="validation loss", epoch=epoch))
         return findings
 
     def _reads_line(self, step: int | None, epoch: float | None, *, is_validation: bool) -> bool:
@@ -135,6 +109,29 @@ class OwnLoops:
         if held is None:
             return []
         return [replace(held, step=step)]
+
+
+@remembered
+def _places_in(outline: str) -> _Places | None:
+    if "oss" not in outline:
+        return None
+    alone = _VAL_ONLY.match(outline)
+    if alone:
+        return _Places(alone=place_of(alone, 1))
+    has_validation = "val" in outline.lower()
+    loss = _training_in(outline)
+    validation = _VALIDATION.search(outline) if has_validation else None
+    if loss is None and validation is None:
+        return None
+    step, epoch = _step_in(outline), _EPOCH.search(outline)
+    return _Places(
+        step=place_of(step, 1),
+        last_step=place_of(step, 2),
+        epoch=place_of(epoch, 1),
+        loss=place_of(loss, 1),
+        validation_loss=place_of(validation, 1),
+        is_of_validation=has_validation and _OF_VALIDATION.search(outline) is not None,
+    )
 
 
 def _step_in(text: str) -> re.Match[str] | None:

@@ -8,9 +8,21 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, named_points, point_of
+import msgspec
+
+from actions.telemetry.dialects.dialect import (
+    TRAIN_LOSS,
+    VAL_LOSS,
+    Finding,
+    Named,
+    named_in,
+    named_points,
+    point_of,
+    points_at,
+)
 from actions.telemetry.lines import Record
 from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.outlines import place_of, remembered
 from actions.telemetry.points import Progress
 
 
@@ -184,6 +196,17 @@ _PRINTED = (
 _DOCUMENTS = re.compile(rf"\bProcessed (\d{{1,12}}) documents \(({NUMBER}) docs/s")
 
 
+class _Places(msgspec.Struct, frozen=True):
+    """What lines of one outline say, and where."""
+
+    marker: str
+    """Of the form that they have."""
+    step: slice
+    epoch: slice | None
+    numbers: tuple[Named, ...]
+    """The loss first."""
+
+
 class SingleLines:
     """Tries the forms one after the other; the first that fits reads the line."""
 
@@ -193,16 +216,16 @@ class SingleLines:
         self._has_completed_steps = False
 
     def read(self, record: Record) -> list[Finding] | None:
-        for form in FORMS:
-            match = form.head.search(record.text) if form.marker in record.text else None
-            if match:
-                return self._once(form, _points(form, match, record))
-        return None
-
-    def _once(self, form: LineForm, points: list[Finding]) -> list[Finding]:
+        places = _places_in(record.outline)
+        if places is None:
+            return None
         # MaxText's second logger repeats the loss of `completed step:` with more digits: one series, not two.
-        self._has_completed_steps |= form.marker == "completed step:"
-        return [] if self._has_completed_steps and form.marker == "Train step " else points
+        self._has_completed_steps |= places.marker == "completed step:"
+        if self._has_completed_steps and places.marker == "Train step ":
+            return []
+        text = record.text
+        epoch = float(text[places.epoch]) if places.epoch else None
+        return points_at(record, int(text[places.step]), places.numbers, epoch=epoch)
 
 
 class DeepSpeed:
@@ -237,12 +260,17 @@ class Preprocessing:
         return [Progress("documents", int(match[1]), None, per_second=number_of(match[2]), rank=record.rank)]
 
 
-def _points(form: LineForm, match: re.Match[str], record: Record) -> list[Finding]:
-    groups = match.groupdict()
-    step = int(groups["step"])
-    epoch = float(groups["epoch"]) if groups.get("epoch") else None
-    points: list[Finding] = [point_of(record, form.metric, step, groups["loss"], key=form.key, epoch=epoch)]
-    if form.pair:
-        values = dict(form.pair.findall(record.text))
-        points += named_points(record, step, values, form.names, epoch=epoch)
-    return points
+@remembered
+def _places_in(outline: str) -> _Places | None:
+    for form in FORMS:
+        match = form.head.search(outline) if form.marker in outline else None
+        if match:
+            return _places_of(form, match)
+    return None
+
+
+def _places_of(form: LineForm, match: re.Match[str]) -> _Places:
+    loss = Named(form.metric, form.key, slice(*match.span("loss")))
+    further = named_in(form.pair.finditer(match.string), form.names) if form.pair else ()
+    epoch = place_of(match, "epoch") if "epoch" in form.head.groupindex else None
+    return _Places(form.marker, slice(*match.span("step")), epoch, (loss, *further))

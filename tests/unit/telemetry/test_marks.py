@@ -11,17 +11,18 @@ from actions.telemetry.batch_reader import log_sieve, read_batch
 from actions.telemetry.dialects.composer import Composer
 from actions.telemetry.dialects.dialect import Dialect
 from actions.telemetry.dialects.huggingface import HuggingFace
+from actions.telemetry.dialects.json_lines import JsonLines
 from actions.telemetry.dialects.lightning import LightningBars
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
 from actions.telemetry.dialects.nccl_rows import NcclRows
-from actions.telemetry.dialects.own_loops import JsonLines, OwnLoops
+from actions.telemetry.dialects.own_loops import OwnLoops
 from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
 from actions.telemetry.lines import PrefixReader, split_records, strip_controls
 from actions.telemetry.log_reader import LogReader
 from tests.unit.telemetry.corpus import samples
 
-_DIALECTS = (
+DIALECTS = (
     Composer,
     DeepSpeed,
     HuggingFace,
@@ -38,7 +39,7 @@ _DIALECTS = (
 )
 
 
-def _lines() -> list[list[str]]:
+def sample_lines() -> list[list[str]]:
     """The lines of every sample."""
     found = []
     for sample in (*samples("logs"), *samples("nccl")):
@@ -47,9 +48,9 @@ def _lines() -> list[list[str]]:
     return found
 
 
-@pytest.mark.parametrize("kind", _DIALECTS)
+@pytest.mark.parametrize("kind", DIALECTS)
 def test_every_record_that_a_dialect_reads_has_one_of_its_marks(kind: type[Dialect]) -> None:
-    for lines in _lines():
+    for lines in sample_lines():
         dialect, prefixes = kind(), PrefixReader()
         for piece in (piece for line in lines for piece in split_records(line)):
             record = prefixes.read(strip_controls(piece), None)
@@ -58,7 +59,7 @@ def test_every_record_that_a_dialect_reads_has_one_of_its_marks(kind: type[Diale
             assert not is_read or is_waiting or any(mark in record.text for mark in dialect.marks if record)
 
 
-@pytest.mark.parametrize("kind", _DIALECTS)
+@pytest.mark.parametrize("kind", DIALECTS)
 def test_no_mark_has_a_digit(kind: type[Dialect]) -> None:
     assert kind().marks
     assert not any(character.isdigit() for mark in kind().marks for character in mark)
@@ -66,7 +67,7 @@ def test_no_mark_has_a_digit(kind: type[Dialect]) -> None:
 
 def test_batches_of_lines_say_what_the_lines_say() -> None:
     sieve = log_sieve()
-    for lines in _lines():
+    for lines in sample_lines():
         alone, together = LogReader(), LogReader()
         at = [number * 100_000_000 for number in range(len(lines))]
         wanted = [finding for line, at_ns in zip(lines, at, strict=True) for finding in alone.feed(line, at_ns / 1e9)]
