@@ -26,6 +26,7 @@ def find(case: Case) -> Iterator[Finding]:
     ):  # a person's own object before what was made of it
         yield from _job(case, job)
     yield from _refused_pods(case)
+    yield from _refused_jobs(case)
     yield from _deadline_pods(case)
     yield from _hang(case)
 
@@ -70,6 +71,23 @@ def _refused_pods(case: Case) -> Iterator[Finding]:
             [event.message, event.reason],
             "Correct the pod template, or ask whoever keeps the admission webhook or policy that refuses it.",
         )
+
+
+_REFUSAL_OF_A_JOB = re.compile(r"FailedValidation|ValidationError|^Invalid\w*(?:Spec|Metadata)$")
+
+
+def _refused_jobs(case: Case) -> Iterator[Finding]:
+    """A job that its operator does not take up, because of what stands in it."""
+    idle = {(job.kind, job.name): job for job in case.jobs if not job.conditions and not job.status}
+    for event in case.events:
+        if (event.kind, event.name) in idle and _REFUSAL_OF_A_JOB.search(event.reason):
+            yield finding(
+                Code.JOB_FAILED,
+                f"The operator refuses {event.kind} {event.name}: {event.message}",
+                [event.message, event.reason],
+                "Correct what it names, and apply the job again; nothing happens to it before that.",
+            )
+            return
 
 
 def _deadline_pods(case: Case) -> Iterator[Finding]:

@@ -130,12 +130,10 @@ def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | 
     waiting = container.state
     told = failed.message.strip().splitlines() if failed is not None else []
     error = last_error(case, pod) or (told[-1] if told else _detail(waiting))
-    headline = f"{container.name} of {pod.name} cannot be started"
-    if failed is not None:
-        headline = (
-            f"{container.name} of {pod.name} fails at once with exit code {failed.exit_code},"
-            f" {container.restarts} restarts"
-        )
+    code = f" with exit code {failed.exit_code}" if failed is not None else ""
+    headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
+    if failed is None and waiting.reason in _START_ERRORS:
+        headline = f"{container.name} of {pod.name} cannot be started"
     quotes = [error, waiting.reason]
     if failed is not None and failed.exit_code is not None:
         quotes.append(field_quote("exitCode", failed.exit_code))

@@ -10,7 +10,7 @@ from actions.cluster.diagnose.documents import number
 from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.resources import ACCELERATORS, EFA, GPU, NEURON, accelerator_of, family_of, is_accelerator
 from actions.cluster.diagnose.signs import Sign, of_pod, pattern, read_signs, still_said
-from actions.cluster.diagnose.unscheduled import Refusal, is_unscheduled, pod_names, quotes_of, refusals
+from actions.cluster.diagnose.unscheduled import Refusal, is_unscheduled, names_ask, pod_names, quotes_of, refusals
 from actions.cluster.diagnose.vocabulary import Code
 
 _PLUGINS = {GPU: "nvidia-device-plugin", NEURON: "neuron-device-plugin"}
@@ -121,14 +121,14 @@ def _adapters(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
         return
     asked = max((pod.requests.get(EFA, 0) for pod in case.pods), default=0)
     most = max((int(number(node.allocatable.get(EFA)) or 0) for node in case.nodes), default=0)
-    who = pod_names(short)
+    who = names_ask(short)
     if asked and case.nodes and asked > most:
-        headline = f"{who} asks for {asked} EFA adapters; these nodes offer {most or 'none'}"
+        headline = f"{who} {asked} EFA adapters; these nodes offer {most or 'none'}"
         step = "Ask for no more than a node has (4 on p4d and p4de, 8 on trn1.32xlarge, 32 on p5.48xlarge, 1 on g5)."
     else:
         nodes = max(one.short_of()[EFA] for one in short)
         wants = f"the {asked} EFA adapters" if asked else "the EFA adapters"
-        headline = f"No node has {wants} free that {who} asks for ({nodes} are short of them)"
+        headline = f"No node has {wants} free that {who} ({nodes} are short of them)"
         step = "Wait for the job that holds them, ask for fewer, or add nodes."
     types = [node.instance_type for node in case.nodes if node.instance_type]
     yield finding(
@@ -252,7 +252,7 @@ def _accelerators(refused: list[Refusal]) -> Iterator[Finding]:
     if claimed:
         yield finding(
             Code.GPU_SHORTAGE,
-            f"No node has the devices free that the resource claims of {pod_names(claimed)} ask for",
+            f"No node has the devices free that the resource claims of {pod_names(claimed)} name",
             quotes_of(claimed),
             "kubectl get resourceclaims,resourceslices: wait for the job that holds the devices, or add nodes.",
         )
@@ -262,7 +262,7 @@ def _accelerators(refused: list[Refusal]) -> Iterator[Finding]:
     resource = next(name for name in short[0].short_of() if is_accelerator(name))
     yield finding(
         Code.GPU_SHORTAGE,
-        f"No node has the {resource} free that {pod_names(short)} asks for"
+        f"No node has the {resource} free that {names_ask(short)}"
         f" ({short[0].short_of()[resource]} of {short[0].nodes} nodes are short of it), and nobody is adding nodes",
         quotes_of(short),
         "Wait for the job that holds them, or stop it; else scale the node group or give Karpenter a fitting NodePool.",

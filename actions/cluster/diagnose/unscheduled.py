@@ -109,11 +109,19 @@ def _has_no_node(pod: Pod) -> bool:
 
 
 def pod_names(refused: Iterable[Refusal]) -> str:
-    """For sentences: `train-0`, or `train-0 and 7 more pods`."""
+    """For sentences: `train-0`, `train-0 and another pod`, or `train-0 and 7 more pods`."""
     known = list(dict.fromkeys(one.pod for one in refused if one.pod))
     if not known:
         return "the pod"
-    return known[0] if len(known) == 1 else f"{known[0]} and {len(known) - 1} more pods"
+    more = len(known) - 1
+    return known[0] if not more else f"{known[0]} and {'another pod' if more == 1 else f'{more} more pods'}"
+
+
+def names_ask(refused: Iterable[Refusal]) -> str:
+    """With the verb: `train-0 asks for`, `train-0 and 7 more pods ask for`."""
+    known = list(refused)
+    several = len({one.pod for one in known if one.pod}) > 1
+    return f"{pod_names(known)} {'ask' if several else 'asks'} for"
 
 
 def quotes_of(refused: Iterable[Refusal]) -> list[str]:
