@@ -18,7 +18,7 @@ import msgspec
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
-from actions.cluster.session import KubeSession
+from actions.cluster.session import KubeSession, Lane
 
 if TYPE_CHECKING:
     import aiohttp
@@ -133,8 +133,8 @@ class _Tunnel(msgspec.Struct, frozen=True):
         try:
             pod = await self.find_pod()
             path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward"
-            opening = self.session.websocket(path, query=[("ports", str(self.port))], protocols=PROTOCOLS)
-            async with opening as socket:
+            ports = [("ports", str(self.port))]
+            async with self.session.websocket(path, query=ports, protocols=PROTOCOLS, lane=Lane.FORWARD) as socket:
                 if socket.protocol not in PROTOCOLS:
                     raise RefusedError(f"{self.session.server} does not forward ports over websockets.")
                 await self._both_ways(socket, reader, writer)

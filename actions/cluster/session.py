@@ -54,9 +54,10 @@ class Lane(Enum):
     WATCH = "watch"
     LOGS = "logs"
     EXEC = "exec"
+    FORWARD = "forward"
 
 
-_LIMITS = {Lane.CALLS: 16, Lane.WATCH: 32, Lane.LOGS: 150, Lane.EXEC: 16}
+_LIMITS = {Lane.CALLS: 16, Lane.WATCH: 32, Lane.LOGS: 150, Lane.EXEC: 16, Lane.FORWARD: 150}
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
@@ -197,7 +198,12 @@ class KubeSession:
 
     @asynccontextmanager
     async def websocket(
-        self, path: str, *, query: Sequence[tuple[str, str]] = (), protocols: Sequence[str] = ()
+        self,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        protocols: Sequence[str] = (),
+        lane: Lane = Lane.EXEC,
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open a websocket (exec, attach, port-forward).
 
@@ -207,7 +213,7 @@ class KubeSession:
         if self.readonly:
             raise self._readonly_error(path.rpartition("/")[2])
         url = _url(path, query)
-        async with self._lanes[Lane.EXEC], AsyncExitStack() as stack:
+        async with self._lanes[lane], AsyncExitStack() as stack:
 
             async def enter(authorized: dict[str, str]) -> aiohttp.ClientWebSocketResponse:
                 opening = self._transport.websocket(url, headers=authorized, protocols=protocols)

@@ -108,6 +108,12 @@ async def test_connections_do_not_wait_for_each_other(tmp_path: Path) -> None:
         idle[1].close()
 
 
+async def test_connections_whose_far_side_stays_open_hold_up_no_others(tmp_path: Path) -> None:
+    async with forwarding(Kubelet(), tmp_path) as (forward, _):
+        for n in range(40):
+            assert await _ask(forward.local_port, b"%02d" % n, 8) == b"web-1:%02d" % n
+
+
 async def test_the_next_connection_reaches_the_pods_successor(tmp_path: Path) -> None:
     kubelet = Kubelet()
     async with forwarding(kubelet, tmp_path) as (forward, _):
