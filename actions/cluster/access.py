@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Sequence
+
 import msgspec
 
+from actions.base.clock import Clock
 from actions.base.errors import MissingError
 from actions.cluster.errors import ApiAccessError
 from actions.cluster.session import REVIEWS, KubeSession
 
-_MOST_NAMESPACES = 100
+_MOST_NAMESPACES = 200
+_MOST_WATCHED = 30
+"""Each costs a connection for every resource: some 200 in all, which the session's limit for watches allows."""
+_FRESH_SECONDS = 30.0
 
 
 async def may_watch(session: KubeSession, group: str, resource: str, namespace: str = "") -> bool | None:
@@ -43,19 +50,46 @@ async def known_namespaces(session: KubeSession) -> tuple[str, ...]:
     try:
         answer = await session.request("GET", "/api/v1/namespaces", query={"limit": str(_MOST_NAMESPACES)})
         found = msgspec.json.decode(answer, type=_Namespaces).items
-    except (ApiAccessError, msgspec.MsgspecError):
+    except (ApiAccessError, MissingError, msgspec.MsgspecError):
         return (own,)
     return (own, *(item.metadata.name for item in found if item.metadata.name != own))
 
 
-async def watchable_namespaces(session: KubeSession, group: str, resource: str) -> tuple[str, ...]:
-    """Of the namespaces that are known, those in which a resource may be watched, as far as can be told.
+class Reach:
+    """The namespaces that a user may look into, one who may not watch the whole cluster.
 
-    Raises:
-        UnreachableError: It does not answer.
+    A namespace counts where its pods may be watched. Those are asked for once for all who want to know at about the
+    same time: there is a question for each namespace and resource. Used from one loop.
+
+    Args:
+        session: Whose.
+        clock: For the answers' age.
     """
-    names = await known_namespaces(session)
-    return tuple([name for name in names if await may_watch(session, group, resource, name) is not False])
+
+    def __init__(self, session: KubeSession, *, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._found: tuple[str, ...] = ()
+        self._found_at = float("-inf")
+
+    async def namespaces(self, group: str, resource: str) -> tuple[str, ...]:
+        """Those in which a resource may be watched, as far as can be told; the context's own first, at most 30.
+
+        Raises:
+            UnreachableError: The cluster does not answer.
+        """
+        async with self._lock:
+            if self._clock.monotonic() - self._found_at > _FRESH_SECONDS:
+                self._found = await self._watchable(await known_namespaces(self._session), "", "pods")
+                self._found_at = self._clock.monotonic()
+        if (group, resource) == ("", "pods"):
+            return self._found
+        return await self._watchable(self._found, group, resource)
+
+    async def _watchable(self, names: Sequence[str], group: str, resource: str) -> tuple[str, ...]:
+        found = [name for name in names if await may_watch(self._session, group, resource, name) is not False]
+        return tuple(found[:_MOST_WATCHED])
 
 
 class _Allowed(msgspec.Struct):

@@ -13,6 +13,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, MissingError, RefusedError, UnreachableError
 from actions.base.offload import Offload
 from actions.base.untrusted import redact
+from actions.cluster.access import Reach
 from actions.cluster.diagnose.case import Case, Container, Log, Pod
 from actions.cluster.diagnose.diagnose import diagnose, diagnose_each
 from actions.cluster.diagnose.documents import cleaned
@@ -76,11 +77,12 @@ async def explain(session: KubeSession, question: Question | None, *, clock: Clo
 async def gather(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> Case:
     """Everything about the object, with the logs of its containers that fail (at most 24, their last 300 lines).
 
-    What may not be listed, or what the cluster does not know, is left out; only pods must be readable.
+    What may not be listed, or what the cluster does not know, is left out; only pods must be readable, somewhere.
     """
-    now = (clock or SystemClock()).now().timestamp()
+    clock = clock or SystemClock()
+    now = clock.now().timestamp()
     namespace = question.namespace if question is not None else ""
-    case = case_of(await _objects(session, namespace), taken_at=now)
+    case = case_of(await _seen(session, namespace, clock), taken_at=now)
     case = without_the_dead(case)
     if question is not None:
         case = narrowed(case, question)
@@ -89,7 +91,19 @@ async def gather(session: KubeSession, question: Question | None, *, clock: Cloc
     return replace(case, logs=logs, last_log_age_s=age)
 
 
-async def _objects(session: KubeSession, namespace: str) -> list[Any]:
+async def _seen(session: KubeSession, namespace: str, clock: Clock) -> list[Any]:
+    """Of a namespace; of the whole cluster (empty), or of the namespaces that the user may look into."""
+    try:
+        return await _objects(session, namespace)
+    except AccessError:
+        names = () if namespace else await Reach(session, clock=clock).namespaces("", "pods")
+        if not names:
+            raise
+    parts = [await _objects(session, name, is_first=name == names[0]) for name in names]
+    return [entry for part in parts for entry in part]
+
+
+async def _objects(session: KubeSession, namespace: str, *, is_first: bool = True) -> list[Any]:
     discovery = Discovery(session)
 
     async def listed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
@@ -103,8 +117,9 @@ async def _objects(session: KubeSession, namespace: str) -> list[Any]:
 
     asked = [listed(*kind, namespace) for kind in _ESSENTIAL]
     asked += [allowed(*kind, namespace) for kind in _IN_NAMESPACES]
-    asked += [allowed(*kind, "") for kind in _OF_CLUSTER]
-    if namespace not in ("", "default"):
+    if is_first:  # else another namespace brings what belongs to none
+        asked += [allowed(*kind, "") for kind in _OF_CLUSTER]
+    if is_first and namespace not in ("", "default"):
         asked.append(allowed("v1", "Event", "default"))  # where events about nodes are
     # all of them end here: one that went on would be cut off when the session is closed
     answers = await asyncio.gather(*asked, return_exceptions=True)

@@ -10,7 +10,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
-from actions.cluster.access import may_watch, watchable_namespaces
+from actions.cluster.access import Reach, may_watch
 from actions.cluster.errors import ApiAccessError
 from actions.cluster.health import Health, SourceHealth
 from actions.cluster.reflector import Reflector, Sink
@@ -47,6 +47,7 @@ class ScopedReflector(Generic[FactT]):
         where: The resource.
         table: Gets what is seen.
         reflector: Makes the reflector of one path, for a sink, which ends when it is forbidden or goes on trying.
+        reach: Tells which namespaces may be watched.
         clock: For waits.
     """
 
@@ -57,12 +58,14 @@ class ScopedReflector(Generic[FactT]):
         *,
         table: FactTable[FactT],
         reflector: Callable[[str, Sink[FactT], bool], Reflector[FactT]],
+        reach: Reach,
         clock: Clock,
     ) -> None:
         self._session = session
         self._where = where
         self._table = table
         self._reflector = reflector
+        self._reach = reach
         self._clock = clock
         self._parts: dict[str, _NamespacePart[FactT]] = {}
 
@@ -97,7 +100,7 @@ class ScopedReflector(Generic[FactT]):
             self._parts.clear()
 
     async def _adjust(self, tasks: dict[str, asyncio.Task[NoReturn]], refusal: ApiAccessError) -> None:
-        names = await watchable_namespaces(self._session, self._where.group, self._where.resource)
+        names = await self._reach.namespaces(self._where.group, self._where.resource)
         for name in set(tasks) - set(names):
             tasks.pop(name).cancel()
             del self._parts[name]

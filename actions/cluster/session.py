@@ -57,7 +57,7 @@ class Lane(Enum):
     FORWARD = "forward"
 
 
-_LIMITS = {Lane.CALLS: 16, Lane.WATCH: 32, Lane.LOGS: 150, Lane.EXEC: 16, Lane.FORWARD: 150}
+_LIMITS = {Lane.CALLS: 16, Lane.WATCH: 256, Lane.LOGS: 150, Lane.EXEC: 16, Lane.FORWARD: 150}
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):

@@ -12,6 +12,7 @@ import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster import protopod
+from actions.cluster.access import Reach
 from actions.cluster.changes import ChangeLog
 from actions.cluster.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.health import SourceHealth
@@ -79,6 +80,7 @@ class ClusterState:
         self.revision = 0
         self._session = session
         self._clock = clock or SystemClock()
+        self._reach = Reach(session, clock=self._clock)
         self._changed = asyncio.Event()
         self._log = ChangeLog()
         self._health: dict[str, SourceHealth] = {}
@@ -180,7 +182,9 @@ class ClusterState:
                 path, sink, decode, decode_protobuf=decode_protobuf, ends_when_forbidden=ends_when_forbidden
             )
 
-        scoped = ScopedReflector(self._session, where, table=table, reflector=reflector, clock=self._clock)
+        scoped = ScopedReflector(
+            self._session, where, table=table, reflector=reflector, reach=self._reach, clock=self._clock
+        )
         await scoped.run()
 
     def _reflector(

@@ -36,7 +36,8 @@ class PatientClock(HastyClock):
         await super().sleep(0.0)
 
     def pass_minute(self) -> None:
-        """End one long wait."""
+        """End the long waits of now."""
+        self.slept.append(60.0)
         self._minute.set()
 
 
@@ -48,6 +49,8 @@ class Fenced:
         self.allowed = allowed
         """Namespaces whose pods may be watched; empty text for all."""
         self.reviews = True
+        self.reviewed: list[tuple[str, str]] = []
+        """Resource and namespace of each review."""
 
     async def __call__(self, request: web.Request) -> web.StreamResponse:
         match request.path:
@@ -59,6 +62,8 @@ class Fenced:
                 names = [*(self.namespaces or ()), "hidden"]
                 pods = [_pod_in(name) for name in names]
                 return await (self._resource(request, pods) if "" in self.allowed else _FORBIDDEN(request))
+            case "/api/v1/events" | "/apis/batch/v1/jobs":
+                return await _FORBIDDEN(request)
             case "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews":
                 return await self._review(request)
         if request.path.endswith("/pods"):
@@ -75,6 +80,7 @@ class Fenced:
 
     async def _review(self, request: web.Request) -> web.StreamResponse:
         asked = json.loads(await request.text())["spec"]["resourceAttributes"]
+        self.reviewed.append((asked["resource"], asked["namespace"]))
         if not self.reviews:
             return await _MISSING(request)
         if asked["resource"] != "pods":
@@ -127,6 +133,17 @@ async def test_namespaces_that_may_be_watched_are_watched_one_by_one(tmp_path: P
         full = await it.until(lambda s: s.is_complete and s.health["pods"].state is Health.LIVE)
         assert set(full.pods) == {"a/p", "work/p"}
         assert full.health["pods"].detail == "only a, work"
+
+
+async def test_each_namespace_is_asked_about_once_and_only_visible_ones_about_the_rest(tmp_path: Path) -> None:
+    cluster = Fenced(namespaces=["a", "b", "work"], allowed={"a", "work"})
+    async with following(cluster, tmp_path) as it:
+        kinds = ("events", "jobs")
+        await it.until(lambda s: all(kind in s.health and s.health[kind].state is Health.FORBIDDEN for kind in kinds))
+    within = [one for one in cluster.reviewed if one[1]]
+    assert sorted(within) == sorted(
+        [("pods", name) for name in ("a", "b", "work")] + [(kind, name) for kind in kinds for name in ("a", "work")]
+    )
 
 
 async def test_a_read_only_session_asks_what_it_may_do_too(tmp_path: Path) -> None:

@@ -96,6 +96,21 @@ async def test_without_pods_there_is_nothing_to_tell(tmp_path: Path) -> None:
         await _codes(_Cluster(forbidden=("pods",)).answer, tmp_path, None)
 
 
+async def test_who_may_not_list_all_pods_is_told_of_the_namespaces_that_he_may_look_into(tmp_path: Path) -> None:
+    cluster = _Cluster(forbidden=("nodes", "namespaces"))
+
+    async def fenced(request: web.Request) -> web.StreamResponse:
+        if request.path.endswith("/selfsubjectaccessreviews"):
+            return web.json_response({"status": {"allowed": '"namespace":"work"' in await request.text()}}, status=201)
+        if request.path in ("/api/v1/pods", "/api/v1/events", "/api/v1/persistentvolumeclaims"):
+            return web.json_response({"kind": "Status", "code": 403, "reason": "Forbidden"}, status=403)
+        return await cluster.answer(request)
+
+    told = await _codes(fenced, tmp_path, None)
+    assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
+    assert any(path.startswith("/api/v1/namespaces/work/pods?") for path in cluster.asked)
+
+
 async def test_an_object_that_is_not_there_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="There is nothing about Pod ml/other"):
         await _codes(_Cluster().answer, tmp_path, Question("Pod", "other", "ml"))
