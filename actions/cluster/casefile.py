@@ -112,8 +112,8 @@ async def _objects(session: KubeSession, namespace: str, *, is_first: bool = Tru
     async def allowed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
         try:
             return await listed(api_version, kind, scope)
-        except (MissingError, AccessError, RefusedError):
-            return []
+        except (MissingError, AccessError, RefusedError, UnreachableError):
+            return []  # also where only this kind cannot be served: its conversion webhook or API service is down
 
     asked = [listed(*kind, namespace) for kind in _ESSENTIAL]
     asked += [allowed(*kind, namespace) for kind in _IN_NAMESPACES]

@@ -91,6 +91,18 @@ async def test_what_may_not_be_listed_is_left_out(tmp_path: Path) -> None:
     assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
 
 
+async def test_a_kind_that_cannot_be_served_keeps_nobody_from_telling_the_rest(tmp_path: Path) -> None:
+    cluster = _Cluster()
+
+    async def broken(request: web.Request) -> web.StreamResponse:
+        if request.path.startswith(("/apis/jobset.x-k8s.io", "/apis/batch")):
+            return web.Response(status=503, text="service unavailable")
+        return await cluster.answer(request)
+
+    told = await _codes(broken, tmp_path, None)
+    assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
+
+
 async def test_without_pods_there_is_nothing_to_tell(tmp_path: Path) -> None:
     with pytest.raises(AccessError):
         await _codes(_Cluster(forbidden=("pods",)).answer, tmp_path, None)
