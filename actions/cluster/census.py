@@ -2,19 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TypeVar
 
 import msgspec
 
-from actions.cluster import protopod, protowire, wire
+from actions.base.clock import SystemClock
+from actions.cluster import protopod
 from actions.cluster.decode import decode_node, decode_pod
 from actions.cluster.podindex import PodIndex
+from actions.cluster.reading import Reading
 from actions.cluster.session import KubeSession
 from actions.cluster.wire import Raw
-from actions.fleet.facts import NodeFacts, NodeUsage, PodFacts
+from actions.fleet.facts import NodeFacts, NodeUsage
+
+FactT = TypeVar("FactT")
 
 PAGE = 500
-_JSON = "application/json"
 
 
 class Census(msgspec.Struct, frozen=True):
@@ -24,35 +28,34 @@ class Census(msgspec.Struct, frozen=True):
     usage: Mapping[str, NodeUsage]
 
 
-class _Page(msgspec.Struct, frozen=True):
-    """Objects of a list as the server wrote them, and how pods are read in that form."""
-
-    items: Sequence[Raw]
-    decode_pod: Callable[[Raw], PodFacts]
-
-
 async def take_census(session: KubeSession) -> Census:
-    """List nodes, and pods as protobuf where the server has it, page by page.
+    """List nodes, and pods as protobuf where the server has it, page by page. What cannot be read is left out.
 
     Raises:
         ConsoleError: Nobody answers, or one of the lists is forbidden.
     """
-    nodes = [decode_node(raw) async for page in _pages(session, "/api/v1/nodes", _JSON) for raw in page.items]
+    nodes = [node async for few in _pages(session, "/api/v1/nodes", decode_node) for node in few]
     index = PodIndex()
-    async for page in _pages(session, "/api/v1/pods", protowire.ACCEPT):
-        for pod in map(page.decode_pod, page.items):
+    async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod):
+        for pod in pods:
             index.change(pod.key, None, pod)
     index.settle()
     return Census(tuple(nodes), dict(index.usage))
 
 
-async def _pages(session: KubeSession, path: str, accept: str) -> AsyncIterator[_Page]:
+async def _pages(
+    session: KubeSession,
+    path: str,
+    decode: Callable[[Raw], FactT],
+    decode_protobuf: Callable[[Raw], FactT] | None = None,
+) -> AsyncIterator[list[FactT]]:
+    reading = Reading(
+        path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=SystemClock()
+    )
     query = {"limit": str(PAGE)}
     while True:
-        body = await session.request("GET", path, query=query, accept=accept, deadline_seconds=60)
-        is_protobuf = protowire.is_enveloped(body)
-        page = protowire.read_page(body) if is_protobuf else wire.read_page(body)
-        yield _Page(page.items, protopod.decode_pod if is_protobuf else decode_pod)
+        page = reading.page(await session.request("GET", path, query=query, accept=reading.accept, deadline_seconds=60))
+        yield [found for raw in page.items if (found := reading.decoded(raw)) is not None]
         if not page.following:
             return
         query["continue"] = page.following

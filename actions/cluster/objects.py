@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import InputError, MissingError
+from actions.base.errors import FormatError, InputError, MissingError
 from actions.cluster.errors import ApiMissingError
 from actions.cluster.session import KubeSession, decode_document
 from actions.cluster.versions import other_versions
@@ -116,7 +116,10 @@ class Discovery:
             body = await self._session.request("GET", root)
         except ApiMissingError:
             return {}
-        listed = msgspec.json.decode(body, type=_ResourceList).resources or []
+        try:
+            listed = msgspec.json.decode(body, type=_ResourceList).resources or []
+        except msgspec.DecodeError as error:
+            raise FormatError(f"{self._session.server}{root} did not answer with a list of kinds: {error}.") from error
         return {
             entry.kind: ResourceType(api_version, entry.kind, entry.name, entry.namespaced)
             for entry in listed

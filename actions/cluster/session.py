@@ -19,7 +19,7 @@ from urllib.parse import urlencode
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import FormatError, RefusedError
+from actions.base.errors import FormatError, MissingError, RefusedError
 from actions.base.offload import Offload
 from actions.base.proxies import proxy_for
 from actions.base.untrusted import one_line
@@ -72,6 +72,15 @@ class ClusterIdentity(msgspec.Struct, frozen=True):
     name: str
     region: str
     account: str
+
+
+class _Metadata(msgspec.Struct):
+    uid: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata | None = None
 
 
 class KubeSession:
@@ -228,24 +237,26 @@ class KubeSession:
             UnreachableError: Nobody answers.
         """
         version = str((await self.get("/version")).get("gitVersion", ""))
-        uid = ""
-        labels: dict[str, Any] = {}
-        try:
-            uid = str((await self.get("/api/v1/namespaces/kube-system")).get("metadata", {}).get("uid", ""))
-            nodes = (await self.get("/api/v1/nodes", {"limit": "1"})).get("items") or [{}]
-            labels = nodes[0].get("metadata", {}).get("labels") or {}
-        except ApiAccessError:
-            pass  # a user who may not read these still works with the rest
+        space = await self._seen("/api/v1/namespaces/kube-system")
+        nodes = (await self._seen("/api/v1/nodes", {"limit": "1"})).get("items") or [{}]
+        labels = _metadata_of(nodes[0]).labels or {}
         arn = _EKS_ARN.fullmatch(self.cluster) or _EKS_ARN.fullmatch(self.context)
         host = _EKS_HOST.search(self.server)
         region = arn["region"] if arn else host["region"] if host else ""
         return ClusterIdentity(
-            uid=uid,
+            uid=_metadata_of(space).uid or "",
             version=one_line(version),
             name=arn["name"] if arn else self.cluster,
-            region=region or one_line(next((str(labels[label]) for label in _REGION_LABELS if label in labels), "")),
+            region=region or one_line(next((labels[label] for label in _REGION_LABELS if label in labels), "")),
             account=arn["account"] if arn else "",
         )
+
+    async def _seen(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What is there; nothing for a user who may not read it, and still works with the rest."""
+        try:
+            return await self.get(path, query)
+        except (ApiAccessError, MissingError):
+            return {}
 
     async def aclose(self) -> None:
         """Close every connection. Streams that are still read end with `UnreachableError`."""
@@ -272,6 +283,14 @@ class KubeSession:
             f"This session is read-only: {what.partition('?')[0]}{where} was not sent to {self.context}.",
             hint="Start without --readonly.",
         )
+
+
+def _metadata_of(document: object) -> _Metadata:
+    """What tells of a cluster; nothing in an object that is not one."""
+    try:
+        return msgspec.convert(document, _Object).metadata or _Metadata()
+    except msgspec.ValidationError:
+        return _Metadata()
 
 
 def decode_document(data: bytes, *, source: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
+from actions.base.errors import UnreachableError
 from actions.cluster.census import take_census
 from actions.cluster.protowire import CONTENT_TYPE
 from actions.fleet.facts import NodeUsage
@@ -51,3 +52,24 @@ async def test_all_pages_are_counted_in_either_form(tmp_path: Path, speaks_proto
 
 async def test_both_forms_say_the_same(tmp_path: Path) -> None:
     assert await _usage(tmp_path, Fleet(speaks_protobuf=True)) == await _usage(tmp_path, Fleet(speaks_protobuf=False))
+
+
+async def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
+    async def odd(request: web.Request) -> web.StreamResponse:
+        items = [NODE, None, {}, {"metadata": None}, 5] if request.path.endswith("/nodes") else [{"spec": 1}, POD]
+        return web.json_response({"metadata": {}, "items": items})
+
+    async with session_to(odd, tmp_path) as session:
+        census = await take_census(session)
+    assert [node.name for node in census.nodes] == [NODE["metadata"]["name"]]
+    assert [use.pods for use in census.usage.values()] == [1]
+
+
+async def test_what_is_no_list_is_said_to_be_none(tmp_path: Path) -> None:
+    async def empty(request: web.Request) -> web.StreamResponse:
+        del request
+        return web.json_response({})
+
+    async with session_to(empty, tmp_path) as session:
+        with pytest.raises(UnreachableError, match="/api/v1/nodes did not answer with a list"):
+            await take_census(session)

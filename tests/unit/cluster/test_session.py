@@ -315,3 +315,16 @@ async def test_the_identity_is_read_from_the_cluster(tmp_path: Path) -> None:
     async with session_to(answer, tmp_path) as session:
         identity = await session.identity()
     assert (identity.uid, identity.version, identity.region) == ("u-1", "v1.32.3-eks", "us-west-2")
+
+
+async def test_of_a_cluster_whose_objects_are_odd_little_is_known(tmp_path: Path) -> None:
+    async def odd(request: web.Request) -> web.Response:
+        if request.path == "/api/v1/nodes":
+            return web.json_response({"items": [None]})
+        if request.path == "/version":
+            return web.json_response({"gitVersion": "v1.31.0"})
+        return web.json_response({"message": "not found", "code": 404}, status=404)
+
+    async with session_to(odd, tmp_path) as session:
+        identity = await session.identity()
+    assert (identity.version, identity.uid, identity.region) == ("v1.31.0", "", "")
