@@ -104,7 +104,7 @@ def judge_adapters(reading: EfaReading, *, ranks: int, adapters: int) -> tuple[J
 
 def peak_of(reading: NcclReading) -> tuple[float, int] | None:
     """The highest bus bandwidth in GB/s and its message size, `None` without a row."""
-    ways = [(way.busbw, row.size) for row in reading.rows for way in (row.out_of_place, row.in_place)]
+    ways = [(way.busbw, row.size) for row in reading.rows for way in row.ways]
     return max(ways, default=None)
 
 
@@ -128,7 +128,7 @@ def _complete(reading: NcclReading) -> Judgement:
 
 def _values(reading: NcclReading) -> Judgement:
     subject = "values right"
-    wrong = [row for row in reading.rows if any(way.wrong for way in (row.out_of_place, row.in_place))]
+    wrong = [row for row in reading.rows if any(way.wrong for way in row.ways)]
     if wrong or (reading.out_of_bounds is not None and not reading.out_of_bounds.ok):
         first = f", the first at {size_text(wrong[0].size)}" if wrong else ""
         return Judgement(subject, False, f"{len(wrong)} of {len(reading.rows)} sizes have wrong values{first}.")

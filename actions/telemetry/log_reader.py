@@ -14,12 +14,15 @@ from actions.telemetry.dialects.composer import Composer
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, Finding
 from actions.telemetry.dialects.huggingface import HuggingFace
 from actions.telemetry.dialects.json_lines import JsonLines
-from actions.telemetry.dialects.lightning import LightningBars
+from actions.telemetry.dialects.keras import Keras
+from actions.telemetry.dialects.lightning import LightningBars, LightningResults
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
 from actions.telemetry.dialects.nccl_rows import OPERATIONS, NcclRows, may_be_row
+from actions.telemetry.dialects.olmo import Olmo
 from actions.telemetry.dialects.own_loops import OwnLoops
 from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
+from actions.telemetry.dialects.tables import Tables
 from actions.telemetry.lines import PrefixReader, Record, epoch_of, is_bare, split_records, strip_controls
 from actions.telemetry.outlines import LONGEST_KEPT, outline_of, remembered
 from actions.telemetry.points import Point
@@ -29,6 +32,7 @@ _MARKS = (
     "oss",
     "it [",
     "iteration",
+    "Epoch ",
     "CrossEntropy",
     "SamplesPerSec",
     "images/sec",
@@ -70,7 +74,9 @@ class LogReader:
         self._prefixes = PrefixReader(rank)
         self._huggingface = HuggingFace()
         self._own_loops = OwnLoops()
+        self._tables = Tables()
         dialects: tuple[Dialect, ...] = (
+            self._tables,
             RayReports(),
             RayTables(),
             NemoFields(),
@@ -78,7 +84,10 @@ class LogReader:
             SingleLines(),
             DeepSpeed(),
             LightningBars(),
+            LightningResults(),
             Composer(),
+            Olmo(),
+            Keras(),
             Preprocessing(),
             JsonLines(),
             NcclRows(),
@@ -121,7 +130,7 @@ class LogReader:
     @property
     def is_waiting(self) -> bool:
         """Whether every line must be shown to this reader: it holds something that a later line completes."""
-        return self._huggingface.is_waiting
+        return self._huggingface.is_waiting or self._tables.is_waiting
 
     def _read_text(self, text: str, at: float | None) -> list[Finding]:
         if not self.is_waiting and not _is_interesting(text):
@@ -136,7 +145,7 @@ class LogReader:
     def _read_record(self, record: Record) -> list[Finding]:
         if "repeated" in record.text and _DEDUPLICATED.search(record.text):
             self.notices.add(RAY_NOTICE)
-        waiting = self._huggingface if self.is_waiting else None
+        waiting = [dialect for dialect in (self._tables, self._huggingface) if dialect.is_waiting]
         for dialect in self._choice.of(record.outline, waiting=waiting):
             found = dialect.read(record)
             if found is not None:

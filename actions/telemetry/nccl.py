@@ -41,7 +41,13 @@ class NcclRow(msgspec.Struct, frozen=True, gc=False):
     root: int | None
     """Rank; -1 where there is none, `None` where older versions print no such column."""
     out_of_place: Bandwidth
-    in_place: Bandwidth
+    in_place: Bandwidth | None
+    """`None` where the table has been trimmed to the first half of its columns."""
+
+    @property
+    def ways(self) -> tuple[Bandwidth, ...]:
+        """Those that are there."""
+        return (self.out_of_place,) if self.in_place is None else (self.out_of_place, self.in_place)
 
 
 class OutOfBounds(msgspec.Struct, frozen=True, gc=False):
@@ -80,13 +86,13 @@ class NcclReading(msgspec.Struct, frozen=True, gc=False):
     @property
     def peak_busbw(self) -> float | None:
         """The greatest bus bandwidth of any row, GB/s."""
-        values = [way.busbw for row in self.rows for way in (row.out_of_place, row.in_place)]
+        values = [way.busbw for row in self.rows for way in row.ways]
         return max(values) if values else None
 
     @property
     def is_checked(self) -> bool:
         """Whether results were compared: where nobody checked, `0 OK` means nothing."""
-        return any(way.wrong is not None for row in self.rows for way in (row.out_of_place, row.in_place))
+        return any(way.wrong is not None for row in self.rows for way in row.ways)
 
 
 _AVERAGE = re.compile(r"^[#\s]{0,40}Avg bus bandwidth\s{0,8}: (\S{1,40})")
@@ -103,8 +109,9 @@ _ERROR = re.compile(
 )
 
 
-_WAY = 4
-"""Cells of one direction: time, the two bandwidths, how many values were wrong."""
+_WAYS = ((4, 2), (3, 2), (4, 1), (3, 1))
+"""Cells of one direction (time, the two bandwidths, how many values were wrong) and how many directions there are. All
+but the first are of tables that somebody has trimmed."""
 
 
 class NcclReader:
@@ -159,17 +166,22 @@ class NcclReader:
 def row_of(text: str) -> NcclRow | None:
     """One row of the table, `None` for any other line. A line without prefixes is expected."""
     cells = text.split()
-    if not 11 <= len(cells) <= 15 or not (cells[0].isdigit() and cells[1].isdigit() and cells[2][0].isalpha()):
+    if not 6 <= len(cells) <= 15 or not (cells[0].isdigit() and cells[1].isdigit() and cells[2][0].isalpha()):
         return None
     redop = cells[3] if cells[3][0].isalpha() and number_or_none(cells[3]) is None else ""
     numbers = cells[4 if redop else 3 :]
-    root = number_or_none(numbers[0]) if len(numbers) > 2 * _WAY else None
-    start = 0 if len(numbers) == 2 * _WAY else 1
-    ways = [_bandwidth_of(numbers[at : at + _WAY]) for at in (start, start + _WAY)]
-    if (start and (root is None or not root.is_integer())) or ways[0] is None or ways[1] is None:
-        return None
-    whole = None if root is None else int(root)
-    return NcclRow(int(cells[0]), int(cells[1]), cells[2], redop, whole, ways[0], ways[1])
+    for width, count in _WAYS:
+        start = len(numbers) - width * count
+        root = number_or_none(numbers[0]) if start == 1 else None
+        if start not in (0, 1) or (start and (root is None or not root.is_integer())):
+            continue
+        ways = [way for at in range(start, len(numbers), width) if (way := _bandwidth_of(numbers[at : at + width]))]
+        if len(ways) == count:
+            whole = None if root is None else int(root)
+            return NcclRow(
+                int(cells[0]), int(cells[1]), cells[2], redop, whole, ways[0], ways[1] if count > 1 else None
+            )
+    return None
 
 
 def read_nccl(text: str) -> NcclReading:
@@ -188,14 +200,12 @@ def read_nccl(text: str) -> NcclReading:
 
 
 def _bandwidth_of(cells: Sequence[str]) -> Bandwidth | None:
-    if len(cells) != _WAY:
+    time, algbw, busbw, *rest = map(number_or_none, cells)
+    if time is None or algbw is None or busbw is None or "." not in cells[2]:
         return None
-    time, algbw, busbw, wrong = cells
-    numbers = [number_or_none(cell) for cell in (time, algbw, busbw)]
-    errors = None if wrong == "N/A" else number_or_none(wrong)
-    if numbers[0] is None or numbers[1] is None or numbers[2] is None or (errors is None and wrong != "N/A"):
-        return None
-    return Bandwidth(numbers[0], numbers[1], numbers[2], errors)
+    if rest and (cells[3] != "N/A" if rest[0] is None else "." in cells[3] and "e" not in cells[3]):
+        return None  # a count of values: 0, 2.68435e+08, N/A
+    return Bandwidth(time, algbw, busbw, rest[0] if rest else None)
 
 
 class _ReportWay(msgspec.Struct):

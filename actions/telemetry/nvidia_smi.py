@@ -21,6 +21,11 @@ __all__ = ["QUERY_ARGV", "QUERY_FIELDS", "Gpu", "MigDevice", "SmiProcess", "SmiR
 MAX_TEXT = 4 << 20
 _LISTED = re.compile(r"^GPU (\d{1,3}): (.{1,100}?) \(UUID: (GPU-[\w-]{1,60})\)")
 _LISTED_MIG = re.compile(r"^\s{1,8}MIG (\S{1,40})\s{1,20}Device\s{1,4}(\d{1,3}): \(UUID: (MIG-[^)\s]{1,100})\)")
+_INSTANCES = re.compile(r"^\|\s{0,4}GPU instances:", re.MULTILINE)
+_INSTANCE = re.compile(
+    r"^\|\s{1,8}(\d{1,3})\s{1,4}MIG (\S{1,40})\s{1,20}\d{1,3}\s{1,20}(\d{1,3})\s{1,20}\d{1,3}:\d{1,3}\s{1,8}\|"
+)
+"""A row of `mig -lgi`: GPU, profile and its number, instance, where it begins and how large it is."""
 _PROMPT = re.compile(r"\A\s{0,8}(?:[^\n]{0,200}[#$>%+] |\+ )(?:sudo )?(?:/usr/bin/)?nvidia-smi(?: [^\n]*)?\n")
 """The line with which a shell was asked, copied along."""
 _OTHER_FORM = "This is a form of output that is not read; ask with -q -x, or with --query-gpu and --format=csv."
@@ -43,6 +48,8 @@ def read(text: str) -> SmiReading:
         return replace(read_table(plain), form="table")
     plain = _PROMPT.sub("", plain, count=1)
     first = next((line.strip() for line in plain.splitlines() if line.strip()), "")
+    if _INSTANCES.search(plain):
+        return _read_instances(plain)
     if is_monitor(first):
         return read_monitor(plain)
     if "NVSMI LOG" in plain:
@@ -52,6 +59,13 @@ def read(text: str) -> SmiReading:
     if is_header(first) or is_row(first):
         return read_csv(plain)
     return SmiReading(error=" ".join(plain.split())[:400] or "nvidia-smi printed nothing.")
+
+
+def _read_instances(text: str) -> SmiReading:
+    """The GPU instances that `mig -lgi` lists. Devices are what runs in them: numbered here as they are listed."""
+    found = [row for line in text.splitlines() if (row := _INSTANCE.match(line))]
+    migs = [MigDevice(int(row[1]), device, gi=int(row[3]), profile=row[2]) for device, row in enumerate(found)]
+    return SmiReading(mig_devices=tuple(migs), form="mig")
 
 
 def _read_list(text: str) -> SmiReading:

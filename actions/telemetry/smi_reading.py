@@ -98,7 +98,7 @@ class SmiReading(msgspec.Struct, frozen=True, gc=False):
     error: str = ""
     """The tool's own words where it gave no answer. That is a reading too."""
     form: str = ""
-    """`table`, `xml` or `L`; empty for rows and errors."""
+    """`table`, `xml`, `L` or `mig`; empty for rows and errors."""
     rows: SmiRows | None = None
     """Of an answer that is a list of rows: as it stands."""
 

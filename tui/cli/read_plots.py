@@ -63,8 +63,9 @@ def bandwidth_curves(reading: NcclReading | NccomReading) -> list[Curve]:
         return [Curve("busbw", [x for x, _ in kept], [y for _, y in kept])] if kept else []
     sizes = [float(row.size) for row in reading.rows]
     out = Curve("out of place", sizes, [row.out_of_place.busbw for row in reading.rows])
-    inside = Curve("in place", sizes, [row.in_place.busbw for row in reading.rows])
-    return [out, inside] if reading.rows else []
+    both = [(float(row.size), row.in_place.busbw) for row in reading.rows if row.in_place]
+    inside = Curve("in place", [size for size, _ in both], [value for _, value in both])
+    return [curve for curve in (out, inside) if curve.xs]
 
 
 def smi_plot(reading: SmiReading, history: Mapping[int, Series]) -> Iterator[str]:

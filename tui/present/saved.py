@@ -51,7 +51,7 @@ def nccl_lines(reading: NcclReading | NccomReading) -> Iterator[str]:
             row.redop,
             str(row.root),
             *_way(row.out_of_place),
-            *_way(row.in_place),
+            *(_way(row.in_place) if row.in_place else ("",) * 4),
         )
         for row in reading.rows
     ]
@@ -67,7 +67,7 @@ def bandwidth_lines(reading: NcclReading) -> Iterator[str]:
     if not reading.rows:
         yield "No row of a table is in this output."
         return
-    best = max(reading.rows, key=lambda row: max(row.out_of_place.busbw, row.in_place.busbw))
+    best = max(reading.rows, key=lambda row: max(way.busbw for way in row.ways))
     parts = [f"peak {reading.peak_busbw or 0.0:g} GB/s at {format_bytes(best.size)}"]
     parts.append(
         "no average was printed" if reading.avg_bus_bandwidth is None else f"average {reading.avg_bus_bandwidth:g} GB/s"
@@ -190,7 +190,7 @@ def _verdict(reading: NcclReading) -> str:
         return f"✗ {bounds.count} tests gave wrong values"
     if not reading.is_checked:
         return "nobody checked the values"
-    wrong = sum(bool(way.wrong) for row in reading.rows for way in (row.out_of_place, row.in_place))
+    wrong = sum(bool(way.wrong) for row in reading.rows for way in row.ways)
     return f"✗ {wrong} rows hold wrong values" if wrong else "✓ values are right"
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from actions.telemetry.dialects.dialect import Dialect
 from actions.telemetry.outlines import remembered
@@ -19,16 +19,16 @@ class DialectChoice:
         self._dialects = dialects
         self._marked = remembered(self._find)
 
-    def of(self, outline: str, *, waiting: Dialect | None = None) -> Sequence[Dialect]:
+    def of(self, outline: str, *, waiting: Collection[Dialect] = ()) -> Sequence[Dialect]:
         """Those that a record is shown to, in their order.
 
         Args:
             outline: The record's.
-            waiting: A dialect that wants to see every record.
+            waiting: Dialects that want to see every record.
         """
-        if waiting is None:
+        if not waiting:
             return self._marked(outline)
-        return [one for one in self._dialects if one is waiting or _has_mark(one, outline)]
+        return [one for one in self._dialects if one in waiting or _has_mark(one, outline)]
 
     def _find(self, outline: str) -> list[Dialect]:
         return [one for one in self._dialects if _has_mark(one, outline)]

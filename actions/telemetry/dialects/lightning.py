@@ -17,6 +17,7 @@ from actions.telemetry.dialects.dialect import (
     point_of,
 )
 from actions.telemetry.lines import Record
+from actions.telemetry.numbers import NUMBER
 from actions.telemetry.points import Point
 from actions.telemetry.progress import Bar, bar_of
 
@@ -54,6 +55,21 @@ _REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])|(?<=, )(?=Epoch \d{1,9}: {1
 """Where a bar was drawn again on the same line: a copy that has lost its `\\r`, the bar cut at the screen's width or
 not."""
 _EPOCH = re.compile(r"\b[Ee]poch[ :]{1,3}(\d{1,9})(?:/\d{1,9})?\W{0,4}$")
+
+
+_RESULT = re.compile(rf"^[\s│|]{{0,40}}((?:test|val)[_/]loss(?:_epoch)?)[\s│|]{{2,80}}({NUMBER})[\s│|]{{0,40}}$")
+
+
+class LightningResults:
+    """Reads the table at the end of a test or a validation, row by row; a box around it or not."""
+
+    marks = ("test_loss", "test/loss", "val_loss", "val/loss")
+
+    def read(self, record: Record) -> list[Finding] | None:
+        row = _RESULT.match(record.text)
+        if row is None:
+            return None
+        return [point_of(record, TEST_LOSS if row[1][0] == "t" else VAL_LOSS, None, row[2], key=row[1])]
 
 
 class LightningBars:

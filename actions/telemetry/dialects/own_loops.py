@@ -17,12 +17,18 @@ from actions.telemetry.outlines import place_of, remembered
 from actions.telemetry.points import Point, Progress
 
 _STEP = re.compile(
-    r"(?:\b(?:global_)?[Ss]teps?|\b[Ii]ter(?:ation)?|스텝|\bBatch)[ :=]{1,12}\[?(\d{1,12})(?:/(\d{1,12}))?\]?"
+    r"(?:\b(?:global_)?[Ss]teps?|\b[Ii]ter(?:ation)?|스텝|\bBatch)(?:[ :=]{1,12}\[?|\[)(\d{1,12})(?:/(\d{1,12}))?\]?"
     r"(?=[\s:|]|,(?!\d)|$)"
 )
-_EPOCH = re.compile(r"\b[Ee]poch[ :=]{1,3}\[?(\d{1,9}(?:\.\d{1,9})?)\b")
-_TRAIN = re.compile(rf"(?<![\w/-])(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
-_VALIDATION = re.compile(rf"(?<![\w/-])[Vv]al(?:id(?:ation)?)?[ _][Ll]oss\)?[ =:]{{1,4}}({NUMBER})(?![\w%-]|\.\d)")
+_EPOCH = re.compile(r"\b[Ee]poch(?:[ :=]{1,3}\[?|\[)(\d{1,9}(?:\.\d{1,9})?)\b")
+_TRAIN = re.compile(
+    r"(?<![\w/-])(?:(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{1,4}|[Tt]rain/[Ll]oss[=:] ?)"
+    rf"({NUMBER})(?![\w%-]|\.\w)"
+)
+_VALIDATION = re.compile(
+    r"(?<![\w/-])(?:(?:[Vv]al(?:id(?:ation)?)?|[Ee]val)[ _][Ll]oss\)?[ =:]{1,4}|[Vv]al/[Ll]oss[=:] ?)"
+    rf"({NUMBER})(?![\w%-]|\.\w)"
+)
 _BEFORE_TRAIN = re.compile(r"(?i)(?:val|valid|validation|eval|test|packet)[ _]\Z")
 _OF_VALIDATION = re.compile(
     r"(?i)(?:^|[\s(\[|])(?:val(?:id(?:ation)?)?|eval(?:uation)?)[\])]?[ :|-]{1,3}"

@@ -56,6 +56,12 @@ FORMS = (
         {"learning_rate": "lr", "throughput": "throughput", "grad_norm": "grad_norm", "grad-norm": "grad_norm"},
     ),
     LineForm(
+        "validate step: ",
+        re.compile(rf"\bvalidate step: {{1,8}}(?P<step>\d{{1,12}}) {{1,8}}loss: {{1,8}}(?P<loss>{_N})(?![\w])"),
+        "loss",
+        metric=VAL_LOSS,
+    ),
+    LineForm(
         "loss: ",
         re.compile(rf"\bstep: {{1,8}}(?P<step>\d{{1,12}}) {{1,8}}loss: {{1,8}}(?P<loss>{_N})(?![\w])"),
         "loss",
@@ -177,6 +183,19 @@ FORMS = (
             rf"\bEpoch (?P<epoch>\d{{1,9}}) \| iter (?P<step>\d{{1,12}}) step \d{{1,12}} \| loss train: (?P<loss>{_N}),"
         ),
         "loss train",
+    ),
+    LineForm(
+        "Train Metrics (step ",
+        re.compile(rf"\bTrain Metrics \(step (?P<step>\d{{1,12}})\) - .{{0,200}}?\bLoss: (?P<loss>{_N})(?=[\s|]|$)"),
+        "Loss",
+    ),
+    LineForm(
+        "Validation Metrics (step ",
+        re.compile(
+            rf"\bValidation Metrics \(step (?P<step>\d{{1,12}})\) - .{{0,200}}?\bLoss: (?P<loss>{_N})(?=[\s|]|$)"
+        ),
+        "Loss",
+        metric=VAL_LOSS,
     ),
     LineForm(
         "Train step ",

@@ -117,13 +117,13 @@ def _finite(value: object) -> object:
 
 def _mean(reading: NcclReading) -> float | str | None:
     """Of all bus bandwidths that are there: the printed average may be of more rows."""
-    known = [way.busbw for row in reading.rows for way in (row.out_of_place, row.in_place)]
+    known = [way.busbw for row in reading.rows for way in row.ways]
     return value_of(round(sum(known) / len(known), 4)) if known else None
 
 
 def _is_complete(reading: NcclReading) -> bool:
     """Whether the printed average is of the rows that are there, as far as its few digits tell."""
-    known = [way.busbw for row in reading.rows for way in (row.out_of_place, row.in_place)]
+    known = [way.busbw for row in reading.rows for way in row.ways]
     average = reading.avg_bus_bandwidth
     return (
         bool(known)

@@ -12,12 +12,15 @@ from actions.telemetry.dialects.composer import Composer
 from actions.telemetry.dialects.dialect import Dialect
 from actions.telemetry.dialects.huggingface import HuggingFace
 from actions.telemetry.dialects.json_lines import JsonLines
-from actions.telemetry.dialects.lightning import LightningBars
+from actions.telemetry.dialects.keras import Keras
+from actions.telemetry.dialects.lightning import LightningBars, LightningResults
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
 from actions.telemetry.dialects.nccl_rows import NcclRows
+from actions.telemetry.dialects.olmo import Olmo
 from actions.telemetry.dialects.own_loops import OwnLoops
 from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
+from actions.telemetry.dialects.tables import Tables
 from actions.telemetry.lines import PrefixReader, split_records, strip_controls
 from actions.telemetry.log_reader import LogReader
 from tests.unit.telemetry.corpus import samples
@@ -27,15 +30,19 @@ DIALECTS = (
     DeepSpeed,
     HuggingFace,
     JsonLines,
+    Keras,
     LightningBars,
+    LightningResults,
     Megatron,
     NcclRows,
     NemoFields,
+    Olmo,
     OwnLoops,
     Preprocessing,
     RayReports,
     RayTables,
     SingleLines,
+    Tables,
 )
 
 
@@ -55,7 +62,7 @@ def test_every_record_that_a_dialect_reads_has_one_of_its_marks(kind: type[Diale
         for piece in (piece for line in lines for piece in split_records(line)):
             record = prefixes.read(strip_controls(piece), None)
             is_read = record is not None and dialect.read(record) is not None
-            is_waiting = isinstance(dialect, HuggingFace) and dialect.is_waiting
+            is_waiting = isinstance(dialect, HuggingFace | Tables) and dialect.is_waiting
             assert not is_read or is_waiting or any(mark in record.text for mark in dialect.marks if record)
 
 

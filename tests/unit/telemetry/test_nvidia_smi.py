@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.telemetry.nvidia_smi import QUERY_FIELDS, Gpu, SmiReading, read
-from actions.telemetry.smi_reading import SmiRows
+from actions.telemetry.smi_reading import MigDevice, SmiRows
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
 
 ANSWERS = [path for path in samples("nvidia_smi") if "gpus" in expected_of(path)]
@@ -187,3 +187,22 @@ def test_processes_without_header_are_no_gpus() -> None:
     reading = read("691, python3, 28042 MiB\n")
     assert reading.gpus == ()
     assert [(process.pid, process.name, process.mem_mib) for process in reading.processes] == [(691, "python3", 28042)]
+
+
+def test_the_instances_that_mig_lists_are_read() -> None:
+    reading = read(
+        "+-------------------------------------------------------+\n"
+        "| GPU instances:                                        |\n"
+        "| GPU   Name             Profile  Instance   Placement  |\n"
+        "|                          ID       ID       Start:Size |\n"
+        "|=======================================================|\n"
+        "|   0  MIG 1g.10gb         19        9          2:1     |\n"
+        "+-------------------------------------------------------+\n"
+        "|   1  MIG 3g.40gb          9        2          0:4     |\n"
+        "+-------------------------------------------------------+\n"
+    )
+    assert (reading.error, reading.form) == ("", "mig")
+    assert reading.mig_devices == (
+        MigDevice(0, 0, gi=9, profile="1g.10gb"),
+        MigDevice(1, 1, gi=2, profile="3g.40gb"),
+    )

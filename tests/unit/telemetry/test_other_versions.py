@@ -28,7 +28,28 @@ from actions.telemetry.saved.readers import SavedEfa, SavedNccl, SavedNeuron
 def test_rows_of_older_versions_have_fewer_columns(line: str, redop: str, root: int | None, bandwidth: float) -> None:
     row = row_of(line)
     assert row is not None
-    assert (row.redop, row.root, row.in_place.busbw) == (redop, root, bandwidth)
+    assert (row.redop, row.root, row.ways[1].busbw) == (redop, root, bandwidth)
+
+
+@pytest.mark.parametrize(
+    ("line", "root", "busbw"),
+    [
+        ("1048576 262144 float sum -1 101.2 10.36 19.42 0", -1, [19.42]),
+        ("1048576 262144 float sum -1 101.2 10.36 19.42", -1, [19.42]),
+        ("1048576 262144 float sum -1 101.2 10.36 19.42 99.8 10.51 19.70", -1, [19.42, 19.7]),
+        ("1048576 262144 float 0 71234 10.36 19.42", 0, [19.42]),
+        ("1048576 262144 float sum 101.2 10.36 19.42", None, [19.42]),
+    ],
+)
+def test_rows_are_read_when_columns_have_been_trimmed_away(line: str, root: int | None, busbw: list[float]) -> None:
+    row = row_of(line)
+    assert row is not None
+    assert (row.root, [way.busbw for way in row.ways]) == (root, busbw)
+
+
+def test_a_log_line_of_numbers_and_words_is_no_row() -> None:
+    assert row_of("2024 10 float nothing at all 1 2") is None
+    assert row_of("8 2 shards sum took 3 4 5") is None
 
 
 @pytest.mark.parametrize(

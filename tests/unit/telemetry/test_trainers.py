@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actions.telemetry.log_reader import read_log
+from actions.telemetry.log_reader import LogReader, LogStream, read_log
+from tests.unit.telemetry.captures import CAPTURES
 from tests.unit.telemetry.corpus import LOSSES
 
 Loss = tuple[str, int | None, str, float | None]
@@ -158,6 +159,37 @@ def test_a_line_gives_the_losses_that_stand_in_it(name: str) -> None:
     text, expected = FORMS[name]
     points = [point for point in read_log(text.encode()) if point.metric in LOSSES]
     assert [(point.metric, point.step, point.raw, point.epoch) for point in points] == expected
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_capture_gives_the_losses_that_stand_in_it(name: str) -> None:
+    text, expected = CAPTURES[name]
+    points = [point for point in read_log(text.encode()) if point.metric in LOSSES]
+    assert [(point.metric, point.step, point.raw) for point in points] == expected
+
+
+@pytest.mark.parametrize("name", CAPTURES)
+def test_a_capture_cut_into_bytes_says_what_it_says_as_a_whole(name: str) -> None:
+    data, stream = CAPTURES[name][0].encode(), LogStream()
+    pieces = [finding for at in range(len(data)) for finding in stream.feed(data[at : at + 1])]
+    assert str(pieces + stream.finish()) == str(LogStream().read_all(data))
+
+
+def test_every_trial_of_a_table_has_a_rank_of_its_own() -> None:
+    table = (
+        b"| Trial name | status | iter | loss |\n|---+---+---+---|\n"
+        b"| a_00000 | RUNNING | 2 | 0.5 |\n| a_00001 | RUNNING | 1 | 0.7 |\n+---+---+---+---+\n"
+    )
+    found = [(point.rank, point.step, point.raw) for point in read_log(table + table)]
+    assert found == [(0, 2, "0.5"), (1, 1, "0.7")]
+
+
+def test_a_table_ends_with_a_line_that_is_no_row() -> None:
+    reader = LogReader()
+    for line in ("epoch,step,train_loss", "0,10,2.5", "saved", "0,20,2.4"):
+        reader.feed(line)
+    assert not reader.is_waiting
+    assert len(read_log(b"epoch,step,train_loss\n0,10,2.5\nsaved\n0,20,2.4\n")) == 1
 
 
 def test_the_losses_of_rlhf_are_read_with_blanks_too() -> None:

@@ -1,0 +1,122 @@
+"""Tables: a line of column names, a row for each step below it.
+
+Source: Lightning's `CSVLogger`, fastai's recorder, the notebook callback of transformers, the status of Ray Tune as
+plain text and in a box.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, point_of
+from actions.telemetry.lines import Record
+from actions.telemetry.numbers import number_or_none
+from actions.telemetry.outlines import remembered
+
+_EDGES = " |│"
+_RULE = re.compile(r"[\s|+=─━│├┤╞╡╭╮╰╯┼┬┴-]{1,400}")
+_GAP = re.compile(r" {2,}")
+_STEPS = frozenset({"step", "global_step", "iter", "iteration", "training_iteration"})
+_METRICS = {
+    "loss": TRAIN_LOSS,
+    "train_loss": TRAIN_LOSS,
+    "train/loss": TRAIN_LOSS,
+    "training_loss": TRAIN_LOSS,
+    "train_loss_step": TRAIN_LOSS,
+    "val_loss": VAL_LOSS,
+    "val/loss": VAL_LOSS,
+    "valid_loss": VAL_LOSS,
+    "eval_loss": VAL_LOSS,
+    "validation_loss": VAL_LOSS,
+    "lr": "lr",
+    "learning_rate": "lr",
+    "grad_norm": "grad_norm",
+}
+_MOST_COLUMNS = 64
+
+
+class _Columns(msgspec.Struct, frozen=True):
+    """What stands where in the rows of a table."""
+
+    separator: str
+    """Empty for blanks, two at least."""
+    names: tuple[str, ...]
+    step: int | None
+    epoch: int | None
+    trial: int | None
+    """The name of one of several runs in a table."""
+
+    def cells_of(self, text: str) -> list[str] | None:
+        """The cells of a row; `None` for another line."""
+        cells = _cells_in(text, self.separator)
+        return cells if len(cells) == len(self.names) else None
+
+
+class Tables:
+    """Reads rows until a line comes that is none. Each trial of a table has a rank of its own."""
+
+    marks = ("oss",)
+
+    def __init__(self) -> None:
+        self._columns: _Columns | None = None
+        self._trials: dict[str, int] = {}
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether a table is open, so that every record must be shown to this dialect: rows have no marks."""
+        return self._columns is not None
+
+    def read(self, record: Record) -> list[Finding] | None:
+        if self._columns is not None and _RULE.fullmatch(record.text):
+            return []
+        cells = self._columns.cells_of(record.text) if self._columns else None
+        points = self._row(record, self._columns, cells) if self._columns and cells else None
+        if points is None:
+            self._columns = _columns_in(record.outline)
+            return [] if self._columns else None
+        return points
+
+    def _row(self, record: Record, columns: _Columns, cells: list[str]) -> list[Finding] | None:
+        step, epoch = _number_in(cells, columns.step), _number_in(cells, columns.epoch)
+        if columns.trial is not None:
+            record = record._replace(rank=self._trials.setdefault(cells[columns.trial], len(self._trials)))
+        elif step is None and epoch is None:
+            return None
+        return [
+            point_of(record, _METRICS[name], None if step is None else int(step), cell, key=name, epoch=epoch)
+            for name, cell in zip(columns.names, cells, strict=True)
+            if name in _METRICS and number_or_none(cell) is not None
+        ]
+
+
+@remembered
+def _columns_in(outline: str) -> _Columns | None:
+    """The columns that a line names, if they are those of a table of losses."""
+    if "oss" not in outline:
+        return None
+    separator = next((sign for sign in (",", "\t", "|") if sign in outline.strip(_EDGES)), "")
+    names = tuple(cell.lower().replace(" ", "_") for cell in _cells_in(outline, separator))
+    step = next((at for at, name in enumerate(names) if name in _STEPS), None)
+    epoch = names.index("epoch") if "epoch" in names else None
+    has_loss = any(_METRICS.get(name) in (TRAIN_LOSS, VAL_LOSS) for name in names)
+    if not has_loss or (step is None and epoch is None):
+        return None
+    return _Columns(separator, names, step, epoch, names.index("trial_name") if "trial_name" in names else None)
+
+
+def _cells_in(text: str, separator: str) -> list[str]:
+    if separator in (",", "\t"):
+        return [cell.strip() for cell in text.split(separator, _MOST_COLUMNS)]
+    inner = text.strip(_EDGES)
+    if separator:
+        inner = text.strip().removeprefix(separator).removesuffix(separator)
+        return [cell.strip() for cell in inner.split(separator, _MOST_COLUMNS)]
+    return _GAP.split(inner, _MOST_COLUMNS)
+
+
+def _number_in(cells: list[str], column: int | None) -> float | None:
+    """A cell's whole or broken number; `None` without one."""
+    number = None if column is None else number_or_none(cells[column])
+    return number if number is not None and abs(number) < float("inf") else None
