@@ -8,11 +8,13 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import ConflictError, RefusedError
-from actions.cluster.errors import ApiConflictError, ApiRefusedError, ApiStatus
+from actions.cluster.errors import ApiConflictError, ApiRefusedError, ApiStatus, ApiUnavailableError
 from actions.cluster.objects import Discovery, Document, ObjectRef, ref_of
 from actions.cluster.session import KubeSession, decode_document
 
 FIELD_MANAGER = "eksml-tui"
+_NOT_ITS_TYPE = re.compile(r"failed to create typed patch object \([^)]*\): (?:errors: )?(?P<said>.+)", re.DOTALL)
+"""What API servers (1.34) say, with code 500, of a field that is unknown or of another type: it is no bad moment."""
 _OWNER = re.compile(r'conflict with "(?P<owner>[^"]*)"')
 
 
@@ -75,20 +77,25 @@ async def apply(
             content_type="application/apply-patch+yaml",
         )
     except ApiConflictError as error:
-        raise _conflict(ref, error.status) from error
+        raise _conflict(ref, error) from error
     except ApiRefusedError as error:
         raise _refusal(ref, error.status) from error
+    except ApiUnavailableError as error:
+        mistake = _NOT_ITS_TYPE.match(error.status.message)
+        if mistake is None:
+            raise
+        raise _refusal(ref, replace(error.status, message=mistake["said"])) from error
     return decode_document(answer, source=path)
 
 
-def _conflict(ref: ObjectRef, status: ApiStatus) -> ConflictError:
+def _conflict(ref: ObjectRef, error: ApiConflictError) -> ConflictError:
     conflicts = tuple(
         FieldConflict(owner=found["owner"] if (found := _OWNER.search(cause.message)) else "another", field=cause.field)
-        for cause in status.causes
+        for cause in error.status.causes
         if cause.reason == "FieldManagerConflict"
     )
     if not conflicts:
-        return ConflictError(f"{ref.describe()}: {status.message}.", hint="Try again.")
+        return ConflictError(f"{ref.describe()}: {error.status.message.rstrip('.')}.", hint=error.hint)
     listed = ", ".join(f"{conflict.field} belongs to {conflict.owner}" for conflict in conflicts[:4])
     more = f" and {len(conflicts) - 4} more" if len(conflicts) > 4 else ""
     return ApplyConflictError(

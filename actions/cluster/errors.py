@@ -67,7 +67,7 @@ class ApiMissingError(ApiError, MissingError):
 
 
 class ApiConflictError(ApiError, ConflictError):
-    """409."""
+    """409, and the 403 of a namespace that is being deleted."""
 
 
 class ApiUnavailableError(ApiError, UnreachableError):
@@ -181,6 +181,8 @@ def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
                 status=status,
                 hint="Log in again, or choose another context.",
             )
+        case 403 if any(cause.reason == "NamespaceTerminating" for cause in status.causes):
+            return ApiConflictError(f"{said}.", status=status, hint="Wait until the namespace is gone, then try again.")
         case 403:
             return ApiAccessError(
                 f"Not allowed: {said}.", status=status, hint=f"Ask for the right, or use another user than {context}'s."

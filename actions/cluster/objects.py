@@ -248,7 +248,8 @@ def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:
     Raises:
         InputError: It has no `apiVersion`, `kind` or `metadata.name`.
     """
-    metadata = manifest.get("metadata") or {}
+    written = manifest.get("metadata")
+    metadata = written if isinstance(written, Mapping) else {}
     ref = ObjectRef(
         api_version=str(manifest.get("apiVersion") or ""),
         kind=str(manifest.get("kind") or ""),

@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from actions.base.errors import ConflictError, RefusedError
 from actions.cluster import exec as execution
 from actions.cluster.apply import ApplyConflictError, apply
 from actions.cluster.conditions import WorkState, verdict_of
@@ -16,7 +17,7 @@ from actions.cluster.exec import run_in_pod
 from actions.cluster.health import Health, SourceHealth
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.logs import LogLine, LogSource, follow, read_log
-from actions.cluster.objects import Discovery, ObjectRef, delete, fetch, list_objects
+from actions.cluster.objects import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
 from actions.cluster.reflector import Raw, Reflector
 from actions.cluster.session import KubeSession
 from tests.flow.kubectl import Kubectl
@@ -107,6 +108,30 @@ async def test_a_conflict_names_owner_and_field(session: KubeSession) -> None:
     await apply(session, discovery, settings("blue"), force=True)
     (found,) = [one for one in await list_all(session, discovery) if one["metadata"]["name"] == "settings"]
     assert found["data"] == {"colour": "blue"}
+
+
+@pytest.mark.parametrize("wrong", [{"dta": {"colour": "red"}}, {"data": {"colour": 5}}], ids=["unknown", "type"])
+async def test_a_manifest_with_a_mistake_is_refused_and_not_tried_again(
+    session: KubeSession, wrong: dict[str, Any]
+) -> None:
+    with pytest.raises(RefusedError, match=rf"settings is refused: \.{next(iter(wrong))}"):
+        await apply(session, Discovery(session), settings("red") | wrong)
+
+
+async def test_nothing_is_applied_into_a_namespace_that_is_being_deleted(session: KubeSession) -> None:
+    discovery = Discovery(session)
+    held = settings("red")
+    held["metadata"]["finalizers"] = ["eksml.dev/test"]
+    ref = ObjectRef("v1", "Namespace", "", f"{session.namespace}-going")
+    await apply(session, discovery, {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": ref.name}})
+    held["metadata"]["namespace"] = ref.name
+    await apply(session, discovery, held)
+    await delete(session, discovery, ref)
+    late = {"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "late", "namespace": ref.name}}
+    with pytest.raises(ConflictError, match="being terminated"):
+        await apply(session, discovery, late)
+    free = {"metadata": {"finalizers": None}}
+    await merge_patch(session, discovery, ObjectRef("v1", "ConfigMap", ref.name, "settings"), free)
 
 
 async def list_all(session: KubeSession, discovery: Discovery) -> Sequence[Document]:

@@ -66,7 +66,7 @@ class ApiFault(Exception):
             "reason": self.reason,
             "code": self.code,
         }
-        if details:
+        if details or self.reason == "NotFound":  # clients look at the name in it, to tell a path from an object
             status["details"] = details
         return status
 
@@ -132,6 +132,14 @@ def invalid(resource: ResourceType, name: str, causes: Sequence[Cause]) -> ApiFa
 def bad_request(message: str) -> ApiFault:
     """400."""
     return ApiFault(400, "BadRequest", message)
+
+
+def not_of_its_type(resource: ResourceType, namespace: str, name: str, mistakes: Sequence[str]) -> ApiFault:
+    """500, as API servers answer an apply whose fields are unknown or of another type."""
+    group_version = resource.api_version if "/" in resource.api_version else f"/{resource.api_version}"
+    where = f"{namespace}/{name}; {group_version}, Kind={resource.kind}"
+    said = mistakes[0] if len(mistakes) == 1 else "\n  ".join(("errors:", *mistakes))
+    return ApiFault(500, "", f"failed to create typed patch object ({where}): {said}")
 
 
 def forbidden(resource: ResourceType, name: str, why: str, *, causes: Sequence[Cause] = ()) -> ApiFault:

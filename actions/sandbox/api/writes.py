@@ -114,7 +114,7 @@ class Writer:
         metadata_of(wanted).setdefault("name", name)
         if wanted["metadata"].get("managedFields"):
             raise status.bad_request("metadata.managedFields must be nil")
-        self._check_unknown(resource, wanted, options)
+        self._check_typed(resource, namespace, name, wanted)
         before = self._store.get(resource.key, namespace, name)
         manager = Manager(options.manager, APPLY, resource.api_version, options.subresource)
         shape, own_part = shape_of(resource), writable_part(resource, wanted, options.subresource)
@@ -197,13 +197,23 @@ class Writer:
             track_update(before.body, body, shape_of(resource), manager, now=self.now())
         return self._put(resource, before.namespace, before.name, body, options)
 
+    def _check_typed(self, resource: ResourceType, namespace: str, name: str, wanted: Object) -> None:
+        """What is applied must be of its kind in every field, however strict the client is."""
+        wrong = None if resource.is_custom else wrong_type(resource, wanted)
+        if wrong is not None:
+            mistakes = [f".{wrong.path}: expected {wrong.expected}, got {wrong.found}"]
+        else:
+            mistakes = [f".{path}: field not declared in schema" for path in _unknown_in(resource, wanted)]
+        if mistakes:
+            raise status.not_of_its_type(resource, namespace, name, mistakes)
+
     def _check_unknown(self, resource: ResourceType, body: Object, options: WriteOptions) -> None:
         head = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
         wrong = None if resource.is_custom else wrong_type(resource, body)
         if wrong is not None:
             what = f"cannot unmarshal {wrong.found} into a field of type {wrong.expected}"
             raise status.bad_request(f"{head}: json: {what}: {wrong.path}")
-        unknown = schema.prune_resource(body, resource.schema) if resource.is_custom else prune_builtin(resource, body)
+        unknown = _unknown_in(resource, body)
         if not unknown or options.strictness == "Ignore":
             return
         texts = [f'unknown field "{path}"' for path in unknown]
@@ -247,3 +257,8 @@ class Writer:
         if body["metadata"].get("deletionTimestamp") and is_released(body):
             return self._store.remove(stored)
         return stored
+
+
+def _unknown_in(resource: ResourceType, body: Object) -> list[str]:
+    """Paths of fields that the kind does not have; they are taken out."""
+    return schema.prune_resource(body, resource.schema) if resource.is_custom else prune_builtin(resource, body)

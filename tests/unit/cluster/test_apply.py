@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from actions.base.errors import ConflictError, InputError, MissingError, RefusedError
+from actions.base.errors import ConflictError, InputError, MissingError, RefusedError, UnreachableError
 from actions.cluster.apply import ApplyConflictError, FieldConflict, apply
 from actions.cluster.objects import Discovery, ObjectRef, create, delete, fetch, list_objects, merge_patch
 from tests.unit.cluster.servers import session_to
@@ -53,6 +53,42 @@ async def test_apply_is_server_side_strict_and_lands_in_the_sessions_namespace(t
     ((method, path, query, _),) = api.calls
     assert (method, path) == ("PATCH", "/apis/batch/v1/namespaces/work/jobs/j")
     assert query == {"fieldManager": "eksml-tui", "fieldValidation": "Strict", "force": "false", "dryRun": "All"}
+
+
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ("(a/j; batch/v1, Kind=Job): .spec.tpyo: field not declared in schema", ".spec.tpyo: field not declared"),
+        (
+            "(a/j; batch/v1, Kind=Job): errors:\n  .spec.a: expected string\n  .spec.b: expected string",
+            "refused: .spec.a: expected string .spec.b: expected string",
+        ),
+    ],
+)
+async def test_a_field_of_another_type_is_a_mistake_not_a_bad_moment(tmp_path: Path, message: str, said: str) -> None:
+    api = Api(PATCH=(500, {"code": 500, "message": f"failed to create typed patch object {message}"}))
+    async with session_to(api, tmp_path) as session:
+        with pytest.raises(RefusedError) as caught:
+            await apply(session, Discovery(session), _manifest("batch/v1", "Job", "j"))
+        assert said in caught.value.message
+        api.answers["PATCH"] = (500, {"code": 500, "message": "etcdserver: request timed out"})
+        with pytest.raises(UnreachableError):
+            await apply(session, Discovery(session), _manifest("batch/v1", "Job", "j"))
+
+
+async def test_a_namespace_that_is_being_deleted_is_a_conflict_that_passes(tmp_path: Path) -> None:
+    cause = {"reason": "NamespaceTerminating", "message": "namespace a is being terminated"}
+    answer = {"code": 403, "reason": "Forbidden", "message": 'jobs "j" is forbidden', "details": {"causes": [cause]}}
+    async with session_to(Api(PATCH=(403, answer)), tmp_path) as session:
+        with pytest.raises(ConflictError) as caught:
+            await apply(session, Discovery(session), _manifest("batch/v1", "Job", "j"))
+    assert caught.value.hint == "Wait until the namespace is gone, then try again."
+
+
+async def test_a_manifest_without_an_object_as_metadata_is_one_sentence(tmp_path: Path) -> None:
+    async with session_to(Api(), tmp_path) as session:
+        with pytest.raises(InputError, match=r"has no metadata\.name"):
+            await apply(session, Discovery(session), {"apiVersion": "v1", "kind": "Pod", "metadata": ["x"]})
 
 
 async def test_a_conflict_names_owner_and_field(tmp_path: Path) -> None:
