@@ -5,42 +5,40 @@ from __future__ import annotations
 import asyncio
 import signal
 from collections.abc import Awaitable, Callable, Sequence
-from functools import partial
-from pathlib import Path
-from typing import Any, ClassVar
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from textual.filter import LineFilter
 from textual.screen import Screen
 from textual.worker import Worker
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import ConsoleError, RefusedError
+from actions.base.errors import ConfigError, ConsoleError, RefusedError
 from actions.base.files import asset
 from actions.base.untrusted import one_line, redact
 from actions.command.model import Call
 from actions.command.parse import parse_line
 from actions.command.registry import Launch
-from actions.fleet.facts import PodFacts
 from tui.host import ConsoleHost
 from tui.keymap import take_keymap
 from tui.live.desk import Desk
-from tui.live.run_actions import RunActions
 from tui.live.settings import ConsoleSettings
 from tui.live.ticker import Ticker
 from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
-from tui.modals.viewer import Viewer
 from tui.palette import ConsoleCommands
 from tui.screens.aiming import aimed
 from tui.screens.carrier import Carrier, Verb
 from tui.screens.console import ConsoleScreen
 from tui.screens.pulling import PullingScreen
 from tui.screens.questions import Questioner
-from tui.screens.verbs import ScreenHands, verbs_of
 from tui.screens.workspace import Workspace
 from tui.theme import NAME, console_theme
 from tui.typeahead import PatientApp
 from tui.widgets.ascii_filter import AsciiFilter
 from tui.widgets.sanitise import ControlFilter
+
+if TYPE_CHECKING:
+    from tui.live.run_actions import RunActions
 
 Play = Callable[[ConsoleHost], Awaitable[Any]]
 
@@ -51,7 +49,8 @@ class ConsoleApp(PatientApp[Any]):
     Args:
         settings: What it was started with.
         clock: Time.
-        play: Plays a script on the host; the app ends with its result.
+        play: Plays a script on the host; the app ends with its result. Without one, it ends with the error if its
+            kubeconfig cannot be used.
     """
 
     CSS_PATH = str(asset("styles/console.tcss"))
@@ -66,10 +65,9 @@ class ConsoleApp(PatientApp[Any]):
         self._playing: Worker[None] | None = None
         self.desk = Desk(settings, clock or SystemClock(), Ticker(self._paint))
         self.workspace = Workspace(self.desk)
-        self._actions = RunActions(settings, self.desk.runs, self.desk.clock)
         questioner = Questioner(self.desk.runs)
         self.carrier = Carrier(
-            self._verbs(),
+            self._verbs,
             is_readonly=settings.readonly,
             ask=self._ask,
             doubt=questioner.question_of,
@@ -144,30 +142,21 @@ class ConsoleApp(PatientApp[Any]):
     async def _ask(self, question: Question) -> bool:
         return await self.put_in_front(TypeNameModal(question) if question.word else ConfirmModal(question))
 
+    @cached_property
+    def _actions(self) -> RunActions:
+        from tui.live.run_actions import RunActions
+
+        return RunActions(self.desk.settings, self.desk.runs, self.desk.clock)
+
     def _verbs(self) -> dict[str, Verb]:
-        hands = ScreenHands(self._show, self.say, self._save, self.exit, self._leave_front, self._open_shell)
-        return verbs_of(self.workspace, self.desk, self._actions, hands)
+        from tui.hands import hands_of
+        from tui.screens.verbs import verbs_of
+
+        return verbs_of(self.workspace, self.desk, self._actions, hands_of(self))
 
     def _tell_error(self, error: ConsoleError) -> None:
         tell = partial(self.notify, one_line(redact(error.sentence())), markup=False, timeout=8)
         tell(severity="warning" if isinstance(error, RefusedError) else "error")
-
-    def _save(self, file: Path) -> None:
-        self.host.save_screen(file)
-
-    def _show(self, viewer: Viewer) -> None:
-        self.push_screen(viewer)
-
-    def _open_shell(self, pod: PodFacts, container: str) -> None:
-        from tui.screens.shell import ShellScreen
-
-        self.push_screen(ShellScreen(self.desk, pod, container))
-
-    def _leave_front(self) -> bool:
-        if len(self.screen_stack) <= 1:
-            return False
-        self.pop_screen()
-        return True
 
     def _paint(self) -> None:
         self.call_later(self._pull)  # in the app's own queue, so that a defect ends it with a report
@@ -177,7 +166,13 @@ class ConsoleApp(PatientApp[Any]):
             if isinstance(screen, PullingScreen) and screen.is_mounted:
                 screen.pull()
 
-    def _start(self) -> None:
+    async def _start(self) -> None:
+        if self._play is None:
+            try:
+                await self.desk.require_target()
+            except ConfigError as error:
+                self.exit(error)
+                return
         self.desk.start()
         if self.desk.settings.open_run:
             self.workspace.open("run", "")

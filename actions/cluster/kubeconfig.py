@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import yaml
 
 from actions.base.errors import ConfigError
 from actions.base.files import read_bounded
@@ -117,6 +116,20 @@ def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = 
     return merged.choose(target)
 
 
+def require_usable(target: ClusterTarget) -> None:
+    """Refuse a kubeconfig or a context that cannot be used. Having none is fine: a run may make its cluster first.
+
+    Blocking disk I/O; no network.
+
+    Raises:
+        ConfigError: As of `load_context`, but for no kubeconfig at all.
+    """
+    try:
+        load_context(target)
+    except NoKubeconfigError:
+        return
+
+
 def contexts_of(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
     """Name and cluster of every context in the target's kubeconfig files, by name.
 
@@ -180,6 +193,9 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
 
 
 def _document(path: Path) -> dict[str, Any]:
+    import yaml  # a tenth of what the console imports until its first frame, which needs none
+
+    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
     try:
         data = read_bounded(path, _MAX_BYTES + 1)
         text = data.decode("utf-8")
@@ -192,7 +208,7 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"The kubeconfig {path} has more than {_MAX_BYTES} bytes.", hint="Correct --kubeconfig.")
     # what the parser says quotes the file, which holds secrets: it is not passed on, not even to a traceback
     try:
-        document = yaml.safe_load(text)
+        document = yaml.load(text, Loader=loader)  # noqa: S506 - both are safe ones
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise ConfigError(f"{path}:{line}: the kubeconfig is not YAML: {one_line(error.problem or '')}.") from None

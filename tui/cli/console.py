@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConfigError
+from actions.base.errors import ConfigError, ConsoleError
 from actions.base.files import require_folder, require_writable
-from actions.cluster.kubeconfig import NoKubeconfigError, load_context
+from actions.cluster.kubeconfig import require_usable
 from tui.cli.streams import Teller, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target
 
@@ -35,11 +35,11 @@ def run(options: Namespace) -> int:
         _need_places(options)
     run_id = _run_id_of(options)
     chosen = chosen_target(options)
-    _need_kubeconfig(chosen)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
     if script is None:
         return _open(options, chosen, run_id)
-    if not options.readonly:  # on a terminal the console does it, after its first frame
+    require_usable(chosen.target)  # on a terminal the console does this and the next after its first frame
+    if not options.readonly:
         from actions.run.client import resume_interrupted
 
         for sentence in resume_interrupted(environment=chosen.environment):
@@ -77,17 +77,8 @@ def _need_places(options: Namespace) -> None:
         require_folder(options.artifacts)
 
 
-def _need_kubeconfig(chosen: ChosenTarget) -> None:
-    """Refuse a kubeconfig or a context that cannot be used. Having none is fine: a run may make its cluster first."""
-    try:
-        load_context(chosen.target)
-    except NoKubeconfigError:
-        return
-
-
 def watch_job(options: Namespace, chosen: ChosenTarget) -> int:
     """Open the console on a job of the cluster."""
-    _need_kubeconfig(chosen)
     os.environ.update(chosen.environment)
     return _open(options, chosen, None, watch=options.job)
 
@@ -99,7 +90,9 @@ def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch
     from tui.app import ConsoleApp
 
     app = ConsoleApp(_settings(options, chosen, run_id, watch=watch))
-    app.run(mouse=not options.no_mouse)
+    outcome = app.run(mouse=not options.no_mouse)
+    if isinstance(outcome, ConsoleError):
+        raise outcome
     return app.return_code or 0
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
+from actions.base.offload import Offload
+from actions.cluster.kubeconfig import require_usable
 from actions.fleet.cost import CostModel, FleetCost
 from tui.live.blueprint_feed import BlueprintFeed
 from tui.live.cluster_feed import ClusterFeed
 from tui.live.credentials_feed import CredentialsFeed
 from tui.live.fleet_view import FleetView
 from tui.live.health import FeedHealth
-from tui.live.job_feed import JobFeed
 from tui.live.run_feed import RunFeed
 from tui.live.settings import ConsoleSettings
 from tui.live.supervisor import Supervisor
@@ -19,6 +20,7 @@ from tui.live.ticker import Ticker
 
 if TYPE_CHECKING:
     from actions.cluster.members import JobRef
+    from tui.live.job_feed import JobFeed
 
 CLUSTER = "cluster"
 IDENTITY = "identity"
@@ -62,6 +64,18 @@ class Desk:
         self.watched: JobFeed | None = None
         """The job that log, accelerators and curves are of; `None` while they go along with the run."""
 
+    async def require_target(self) -> None:
+        """Refuse a kubeconfig, or a context, that cannot be used. Having none is fine: a run may make its cluster.
+
+        Raises:
+            ConfigError: Which, and why.
+        """
+        disk = Offload("kubeconfig")
+        try:
+            await disk.call(require_usable, self.settings.target)
+        finally:
+            disk.close()
+
     def start(self) -> None:
         """Begin to follow the cluster and the runs."""
         self.connect()
@@ -80,6 +94,8 @@ class Desk:
         Raises:
             ConsoleError: There is no such job, or it cannot be looked at.
         """
+        from tui.live.job_feed import JobFeed
+
         feed = JobFeed(job, self.cluster, clock=self.clock, changed=self.ticker.poke)
         await feed.require()
         self.watched = feed

@@ -11,9 +11,10 @@ from actions.base.errors import RefusedError
 from actions.base.offload import Offload
 from actions.run.client import resume_interrupted, start_runner, wish
 from actions.run.records import WishKind
-from actions.run.view import RunView, StageState, StageView
+from actions.run.view import RunView
 from tui.live.run_feed import RunFeed
 from tui.live.settings import ConsoleSettings
+from tui.live.waiting import waiting_stage
 
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
@@ -128,16 +129,3 @@ class RunActions:
         )
         start_runner(folder, environment=self._settings.run_environment)
         return folder
-
-
-def waiting_stage(view: RunView, stage_id: str = "") -> StageView:
-    """The stage that waits for an approval.
-
-    Raises:
-        RefusedError: None does, or not that one.
-    """
-    for stage in view.stages:
-        if stage.state is StageState.AWAITING_APPROVAL and stage_id in ("", stage.id):
-            return stage
-    what = f"Stage {stage_id}" if stage_id else "No stage"
-    raise RefusedError(f"{what} of run {view.id} {'does not wait' if stage_id else 'waits'} for an approval.")

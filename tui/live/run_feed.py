@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
 from actions.base.offload import Offload
-from actions.run.reader import RunReader, RunSummary, list_runs
 from actions.run.view import RunState, RunView
+
+if TYPE_CHECKING:
+    from actions.run.reader import RunReader, RunSummary
 
 POLL_BUSY_SECONDS = 0.25
 POLL_IDLE_SECONDS = 1.0
@@ -73,6 +76,8 @@ class RunFeed:
         Raises:
             JournalError: Its journal cannot be read.
         """
+        from actions.run.reader import RunReader
+
         if self._reader is not None:
             self._reader.close()
         self._reader = None
@@ -98,7 +103,7 @@ class RunFeed:
         """Read the list of runs now."""
         self._listed_at = self._clock.monotonic()
         self._listed = None if self.view is None else (self.view.id, self.view.state)
-        summaries = tuple(await self._disk.call(list_runs))
+        summaries = tuple(await self._disk.call(_list_runs))
         if summaries != self.summaries:
             self.summaries = summaries
             self._tell()
@@ -151,3 +156,9 @@ class RunFeed:
     def _tell(self) -> None:
         self.revision += 1
         self._changed()
+
+
+def _list_runs() -> Sequence[RunSummary]:
+    from actions.run.reader import list_runs  # on the thread that reads them: the first frame needs no journal
+
+    return list_runs()

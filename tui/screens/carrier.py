@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
+from functools import cached_property
 from typing import Any
 
 from actions.base.errors import RefusedError
@@ -26,15 +27,18 @@ class Carrier:
     comes from a key or the `:` line is asked about; one from a script has said it all.
 
     Args:
-        verbs: By command id, one for every command.
+        verbs: Makes the verbs, by command id, one for every command. Called for the first call: they import all that
+            can be done with the console.
         is_readonly: Refuse mutations.
         ask: Shows a question and waits for the answer.
         doubt: The question before a call.
         vouch: What a yes adds to the arguments.
     """
 
-    def __init__(self, verbs: Mapping[str, Verb], *, is_readonly: bool, ask: Ask, doubt: Doubt, vouch: Vouch) -> None:
-        self._verbs = verbs
+    def __init__(
+        self, verbs: Callable[[], Mapping[str, Verb]], *, is_readonly: bool, ask: Ask, doubt: Doubt, vouch: Vouch
+    ) -> None:
+        self._make_verbs = verbs
         self._is_readonly = is_readonly
         self._ask = ask
         self._doubt = doubt
@@ -44,6 +48,10 @@ class Carrier:
     def known(self) -> frozenset[str]:
         """Ids of the commands that it can carry out."""
         return frozenset(self._verbs)
+
+    @cached_property
+    def _verbs(self) -> Mapping[str, Verb]:
+        return self._make_verbs()
 
     def refuse_mutation(self, call: Call) -> None:
         """Refuse what a read-only session may not do.

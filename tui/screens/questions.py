@@ -11,8 +11,8 @@ from actions.command.model import Arguments, Call, Danger
 from actions.command.registry import Export, Launch, Teardown
 from actions.run.graph import kept_stages
 from actions.run.view import RunView, StageState
-from tui.live.run_actions import waiting_stage
 from tui.live.run_feed import RunFeed
+from tui.live.waiting import waiting_stage
 from tui.modals.confirm import Question
 from tui.present.cells import Cells, Span, Tone
 from tui.present.run import holders_of

@@ -11,7 +11,8 @@ from actions.base.errors import InputError
 from actions.cluster.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
-from tui.keymap import key_ids, load_keymap
+from tui.keyfile import key_ids
+from tui.keymap import load_keymap
 from tui.keys import Context
 from tui.live.keymap import Keymap
 from tui.live.settings import ConsoleSettings
@@ -83,9 +84,9 @@ def test_every_row_of_the_table_has_an_id_of_its_own() -> None:
 
 
 async def test_moved_and_own_keys_do_what_they_say(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
-    target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
+    for name in ("HOME", "XDG_STATE_HOME", "XDG_CONFIG_HOME"):
+        monkeypatch.setenv(name, str(tmp_path))
+    target = ClusterTarget()
     keymap = Keymap(
         moved={"everywhere.open pods": "f5", "panes.layout quad": "x", "run.approve": "A"}, lines={"f6": "open events"}
     )

@@ -33,7 +33,7 @@ class Recorder:
 
     def carrier(self, question: Question | None, *, is_readonly: bool = False) -> Carrier:
         return Carrier(
-            {command.id: self.verb for command in COMMANDS},
+            lambda: {command.id: self.verb for command in COMMANDS},
             is_readonly=is_readonly,
             ask=self.ask,
             doubt=lambda _call: question,

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from actions.base.errors import ConfigError
 from actions.cluster.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
@@ -16,13 +17,14 @@ SIZE = (120, 36)
 
 
 def an_app(*, readonly: bool = False) -> ConsoleApp:
-    """A console whose kubeconfig is not there."""
-    target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
+    """A console for which there is no kubeconfig."""
+    target = ClusterTarget()
     return ConsoleApp(ConsoleSettings(target=target, readonly=readonly, demo=DemoBadge(20)))
 
 
 @pytest.fixture(autouse=True)
 def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
@@ -38,7 +40,7 @@ async def test_the_header_carries_the_badges_from_the_first_frame() -> None:
 
 
 async def test_where_the_locale_has_nothing_else_all_is_drawn_in_ascii() -> None:
-    target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
+    target = ClusterTarget()
     app = ConsoleApp(ConsoleSettings(target=target, is_ascii=True))
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
@@ -56,6 +58,15 @@ async def test_a_missing_kubeconfig_is_told_at_the_border_in_one_sentence() -> N
         await wait_for(pilot, lambda: "refused" in screen_text(app), "the border tells what is wrong")
 
         assert "Traceback" not in screen_text(app)
+
+
+async def test_a_kubeconfig_that_cannot_be_used_ends_the_console_with_its_sentence(tmp_path: Path) -> None:
+    app = ConsoleApp(ConsoleSettings(target=ClusterTarget(kubeconfig=tmp_path / "none")))
+    async with app.run_test(size=SIZE) as pilot:
+        await wait_for(pilot, lambda: app.return_value is not None, "the console ends")
+
+    assert isinstance(app.return_value, ConfigError)
+    assert "none does not exist" in app.return_value.message
 
 
 async def test_digits_open_panes_and_escape_goes_back() -> None:

@@ -21,13 +21,14 @@ SIZE = (120, 36)
 
 @pytest.fixture(autouse=True)
 def _own_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path))
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path))
 
 
 def an_app() -> ConsoleApp:
-    """A console whose kubeconfig is not there."""
-    target = ClusterTarget(kubeconfig=Path("/nonexistent/kubeconfig"))
+    """A console for which there is no kubeconfig."""
+    target = ClusterTarget()
     return ConsoleApp(ConsoleSettings(target=target, demo=DemoBadge(20)))
 
 
