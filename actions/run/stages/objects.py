@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 from msgspec.structs import replace
 
+from actions.base.clock import Clock
 from actions.base.errors import ConflictError, ConsoleError, MissingError
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import ManifestsStage
@@ -125,13 +126,10 @@ async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest
     ref = ref_of(manifest)
     work.journal.note(f"Applying {ref.describe()}.")
 
-    async def look() -> Manifest | None:
-        return await connection.find(ref)
-
     async def put() -> Manifest:
         return await connection.apply(manifest)
 
-    found = await patiently(look, clock=work.clock, note=work.journal.note)
+    found = await settled(connection, ref, clock=work.clock, note=work.journal.note)
     if found is not None and not is_of_run(found, work.view.id):
         work.journal.own(owned_of(work, ref, uid=uid_of(found), existed=True))
         return ref
@@ -142,6 +140,34 @@ async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest
     if known is None or known.uid != uid_of(applied):
         work.journal.own(owned_of(work, ref, uid=uid_of(applied)))
     return ref
+
+
+async def settled(
+    connection: Connection, ref: ObjectRef, *, clock: Clock, note: Callable[[str], None]
+) -> Manifest | None:
+    """The object as it stays: one that is being deleted is waited for, because what is applied to it goes with it.
+
+    Raises:
+        StageFailedError: It does not go.
+    """
+    found: Manifest | None = None
+
+    async def look() -> str:
+        nonlocal found
+        found = await connection.find(ref)
+        return _going(ref, found) if found is not None and found["metadata"].get("deletionTimestamp") else ""
+
+    await wait_until(look, clock=clock, note=note, timeout=_stuck, deadline_seconds=GONE_SECONDS, interval_seconds=0.3)
+    return found
+
+
+def _going(ref: ObjectRef, found: Manifest) -> str:
+    finalizers = ", ".join(found["metadata"].get("finalizers") or ())
+    return f"{ref.describe()} is going" + (f", held by {finalizers}." if finalizers else ".")
+
+
+def _stuck(words: str) -> ConsoleError:
+    return StageFailedError(f"After {GONE_SECONDS:.0f} s {words}", hint="Look at what holds it, then retry.")
 
 
 def _known(work: StageWork, ref: ObjectRef) -> OwnedObject | None:
@@ -159,17 +185,13 @@ async def _delete_one(work: StageWork, connection: Connection, item: OwnedObject
             return ""
         if not (found["metadata"].get("deletionTimestamp")):
             await _delete_exactly(connection, ref, uid_of(found))
-        finalizers = ", ".join(found["metadata"].get("finalizers") or ())
-        return f"{ref.describe()} is going" + (f", held by {finalizers}." if finalizers else ".")
-
-    def stuck(words: str) -> ConsoleError:
-        return StageFailedError(f"After {GONE_SECONDS:.0f} s {words}", hint="Look at what holds it, then retry.")
+        return _going(ref, found)
 
     await wait_until(
         remove,
         clock=work.clock,
         note=work.journal.note,
-        timeout=stuck,
+        timeout=_stuck,
         deadline_seconds=GONE_SECONDS,
         interval_seconds=0.3,
     )
