@@ -1,6 +1,7 @@
 """Every use of a private name of Textual, so that an upgrade breaks here and nowhere else.
 
-Each function has a contract test in `tests/contract/test_seams.py`. Source: textual 8.2.8.
+Each function has a contract test in `tests/contract/test_seams.py`. Source: textual 8.2.8. The compositor, which takes
+a class of its own, is in `tui.compositing`.
 """
 
 from __future__ import annotations

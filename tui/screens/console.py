@@ -49,6 +49,7 @@ class ConsoleScreen(PullingScreen[None]):
         self._hints = Lines(id="hints")
         self._command = PromptLine(":", hint="command", completer=self._completions, id="command-line")
         self._filter = PromptLine("/", hint="filter", id="filter-line")
+        self._edges: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
         """Header, tabs, panes, the bottom line."""
@@ -137,19 +138,23 @@ class ConsoleScreen(PullingScreen[None]):
             self.run_worker(self._carry(line), exclusive=False)
 
     def _show_edges(self) -> None:
-        split = self._workspace.split
-        run = self._desk.runs.view
+        """Tabs and hints, laid out only when what they say has changed."""
+        split, pane = self._workspace.split, self._workspace.current
+        run, at_hand = self._desk.runs.view, run_at_hand(self._desk, pane.subject())
+        edges = (self.size.width, split.current, split.arrangement, split.is_zoomed, run and run.state, at_hand)
+        if edges == self._edges:
+            return
+        self._edges = edges
+        keymap = self._desk.settings.keymap
         marks = {Context.RUN.value: run_mark(run)}
         present = leaves(split.arrangement)
-        keymap = self._desk.settings.keymap
-        width = self.size.width
-        self._tabs.show([tabs_line(PANES, present, split.current, width=width, marks=marks, keymap=keymap)])
+        self._tabs.show([tabs_line(PANES, present, split.current, width=edges[0], marks=marks, keymap=keymap)])
         self._hints.show(
             [
                 hints_line(
-                    self._workspace.current.CONTEXT,
+                    pane.CONTEXT,
                     run=run,
-                    at_hand=run_at_hand(self._desk, self._workspace.current.subject()),
+                    at_hand=at_hand,
                     is_readonly=self._desk.settings.readonly,
                     is_zoomed=split.is_zoomed,
                     keymap=keymap,

@@ -7,11 +7,17 @@ from typing import TypeVar
 
 from textual.screen import Screen
 
+from tui.compositing import paint_only_changes
+
 ResultT = TypeVar("ResultT")
 
 
 class PullingScreen(Screen[ResultT]):
     """A screen that the ticker tells when something may have changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        paint_only_changes(self)
 
     @abstractmethod
     def pull(self) -> None:

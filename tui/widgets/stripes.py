@@ -8,7 +8,9 @@ from typing import ClassVar
 import msgspec
 from rich.segment import Segment
 from rich.style import Style
+from textual.color import Color
 from textual.filter import ANSIToTruecolor, LineFilter
+from textual.geometry import Region
 from textual.strip import Strip
 from textual.widget import Widget
 
@@ -23,13 +25,16 @@ class Skin(msgspec.Struct, frozen=True):
     """Foregrounds only, to be laid over any background."""
     parts: Mapping[str, Style]
     """Component styles by class name, with their background."""
+    background: Color
+    is_plain: bool
+    """Nothing surrounds or colours the lines, so they go to the terminal as they are drawn."""
 
 
 class StripWidget(Widget):
-    """A widget with `render_line`, toned text and cached styles.
+    """A widget that draws lines of toned text, with cached styles.
 
-    Subclasses name the component classes they need in `PARTS`, draw with `paint`, and clear caches of finished
-    strips in `restyled`. Touch it on the event loop only.
+    Subclasses name the component classes they need in `PARTS`, draw in `render_line` or `render_part` with `paint`, and
+    clear caches of finished strips in `restyled`. Touch it on the event loop only.
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in Tone}
@@ -56,6 +61,8 @@ class StripWidget(Widget):
                 base=self.rich_style,
                 tones={tone: _foreground(self.get_component_rich_style(f"tone--{tone}")) for tone in Tone},
                 parts={part: self.get_component_rich_style(part) for part in self.PARTS},
+                background=self.background_colors[1],
+                is_plain=self._is_plain(),
             )
             self.restyled()
         return self._skin
@@ -71,6 +78,37 @@ class StripWidget(Widget):
         if self.HAS_TERMINAL_COLOURS:
             return filters
         return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The part of the widget that `crop` is, for the terminal.
+
+        Textual's way there adds borders, padding and tints to each line and keeps it: where there are none that costs
+        more than drawing.
+        """
+        if not self.skin.is_plain:
+            return super().render_lines(crop)
+        background, filters = self.skin.background, self.get_line_filters()
+        left, right = crop.column_span
+        strips = []
+        for y in crop.line_range:
+            segments: list[Segment] = list(self.render_part(y, left, right))
+            for one in filters:
+                segments = one.apply(segments, background)
+            strips.append(Strip(segments, right - left))
+        return strips
+
+    def render_line(self, y: int) -> Strip:
+        """A line of the content, as wide as it is. Subclasses have this or, where a part costs less, `render_part`."""
+        return self.render_part(y, 0, self.size.width)
+
+    def render_part(self, y: int, left: int, right: int) -> Strip:
+        """Columns `[left, right)` of a line of the content."""
+        return self.render_line(y).crop_extend(left, right, self.skin.base)
+
+    def _is_plain(self) -> bool:
+        styles = self.styles
+        is_bare = not styles.gutter and not styles.outline and styles.hatch in (None, "none")
+        return is_bare and not styles.tint.a and styles.text_opacity == 1.0 and self.opacity == 1.0
 
     def restyled(self) -> None:
         """Called when styles changed: forget finished strips."""

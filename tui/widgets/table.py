@@ -231,23 +231,27 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         """Forget finished rows."""
         self._face.forget()
 
-    def render_line(self, y: int) -> Strip:
-        """Header, rows, footer."""
+    def render_part(self, y: int, left: int, right: int) -> Strip:
+        """Header, rows, footer; of a row only the cells that are asked for: where one changed, others say the same."""
         (width, height), skin, order = self.size, self.skin, self._order
         self._face.fit_to(width - 1)
-        if y == 0:
-            return self.paint(self._face.header(order), width, skin.parts["table--header"])
-        if y == height - 1:
-            footer = self._face.footer(order, position=self._cursor.index, noun=self._noun)
-            return self.paint(footer, width, skin.parts["table--footer"])
         index = self._cursor.top + y - 1
-        if index >= len(order.keys):
-            return self.paint(nothing_line(order, y - 1, width - 1, empty=self.empty), width)
-        key = order.keys[index]
-        base = skin.parts["table--cursor"] if index == self._cursor.index else skin.base
-        row = self._face.row(self, key, order.rows[key], base)
-        rail = self.rail_segment(y - 1, top=self._cursor.top, count=len(order.keys), height=self._cursor.height)
-        return Strip([*row, rail], width)
+        if y == 0:
+            strip = self.paint(self._face.header(order), width, skin.parts["table--header"])
+        elif y == height - 1:
+            footer = self._face.footer(order, position=self._cursor.index, noun=self._noun)
+            strip = self.paint(footer, width, skin.parts["table--footer"])
+        elif index >= len(order.keys):
+            strip = self.paint(nothing_line(order, y - 1, width - 1, empty=self.empty), width)
+        else:
+            key = order.keys[index]
+            base = skin.parts["table--cursor"] if index == self._cursor.index else skin.base
+            if right < width:
+                return self._face.part(self, key, order.rows[key], base, left=left, right=right)
+            row = self._face.row(self, key, order.rows[key], base)
+            rail = self.rail_segment(y - 1, top=self._cursor.top, count=len(order.keys), height=self._cursor.height)
+            strip = Strip([*row, rail], width)
+        return strip.crop(left, right)
 
     def _follow(self, changes: Changes) -> None:
         """Show what changed: at once where it is seen, in its right place when a sort is due."""

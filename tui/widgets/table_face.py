@@ -86,6 +86,18 @@ class TableFace(Generic[RowT]):
         self._drawn[key, base] = (row, segments)
         return segments
 
+    def part(self, painter: StripWidget, key: str, row: RowT, base: Style, *, left: int, right: int) -> Strip:
+        """Columns `[left, right)` of the line of one row on `base`."""
+        cells: list[Span] = []
+        x = begin = end = 0
+        for fitted, (_, laid) in zip(self.fitted, self._lay(key, row).columns, strict=True):
+            if x < right and x + fitted.width + GAP > left:
+                begin = begin if cells else x
+                cells += laid
+                end = x + fitted.width + GAP
+            x += fitted.width + GAP
+        return Strip(painter.segments(cells, base), end - begin).crop_extend(left - begin, right - begin, base)
+
     def differences(self, visible: Sequence[str], updated: Collection[str], rows: Mapping[str, RowT]) -> list[Region]:
         """Which parts of the table look different, of the visible rows that were updated; the header is line 0."""
         spans = [(y, self._difference(key, rows[key])) for y, key in enumerate(visible, start=1) if key in updated]
@@ -102,7 +114,7 @@ class TableFace(Generic[RowT]):
         ):
             if before != after:
                 left = left if right else x
-                right = x + fitted.width
+                right = min(x + fitted.width + GAP, self._width)
             x += fitted.width + GAP
         return left, right
 

@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from textual.app import App, ComposeResult
+from textual.strip import Strip
 
 from tui.widgets.stripes import StripWidget
 
@@ -20,6 +21,9 @@ class Painter(StripWidget):
         app = _Canvas()
         async with app.run_test():
             yield app.query_one(Painter)
+
+    def render_line(self, y: int) -> Strip:
+        return Strip.blank(self.size.width)
 
 
 class _Canvas(App[None]):

@@ -47,7 +47,7 @@ async def test_only_the_columns_that_say_something_else_are_painted_again() -> N
         for key, row in rows.items():
             face.row(painter, key, row, painter.skin.base)
         rows["n2"] = Row("n2", facts, 20)
-        assert face.differences(["n1", "n2"], {"n2"}, rows) == [Region(14, 2, 5, 1)]
+        assert face.differences(["n1", "n2"], {"n2"}, rows) == [Region(14, 2, 6, 1)]
         segments = face.row(painter, "n2", rows["n2"], painter.skin.base)
         assert "".join(text for text, _, _ in segments) == "n2     a100   20    "
 

@@ -1,0 +1,98 @@
+"""What we rely on in Textual's private names still behaves as tui.compositing says."""
+
+from __future__ import annotations
+
+from rich.segment import Segment
+from textual.app import App, ComposeResult
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tests.support.waiting import wait_for
+from tui.compositing import ChangesCompositor, paint_only_changes
+from tui.seams import screen_text
+
+
+class Letters(Widget):
+    """Lines of one letter, and what was asked of them."""
+
+    def __init__(self, letter: str, *, id: str) -> None:
+        super().__init__(id=id)
+        self.letter = letter
+        self.asked: list[Region] = []
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        self.asked.append(crop)
+        return super().render_lines(crop)
+
+    def render_line(self, y: int) -> Strip:
+        return Strip([Segment(self.letter * self.size.width)])
+
+
+class Layered(Screen[None]):
+    """A small widget in front of a large one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        paint_only_changes(self)
+
+    def compose(self) -> ComposeResult:
+        yield Letters("b", id="back")
+        yield Letters("f", id="front")
+
+
+class LayeredApp(App[None]):
+    """Both widgets on the default screen."""
+
+    CSS = """
+    Layered { layers: below above; }
+    #back { width: 10; height: 4; layer: below; }
+    #front { width: 3; height: 2; offset: 4 1; layer: above; }
+    """
+
+    def get_default_screen(self) -> Screen[None]:
+        return Layered()
+
+
+async def test_only_what_changed_is_asked_for_and_what_is_in_front_hides_what_is_behind() -> None:
+    app = LayeredApp()
+    async with app.run_test(size=(12, 5)) as pilot:
+        await wait_for(pilot, lambda: "bbbbfffbbb" in screen_text(app), "the first frame")
+        back, front = app.query_one("#back", Letters), app.query_one("#front", Letters)
+        back.asked.clear()
+        front.asked.clear()
+        written = written_of(app, Region(2, 1, 4, 1), Region(0, 3, 10, 1))
+
+        assert written == [(0, 3, "b" * 10), (2, 1, "bb"), (4, 1, "ff")]
+        assert sorted(back.asked) == [Region(0, 3, 10, 1), Region(2, 1, 2, 1)]
+        assert front.asked == [Region(0, 0, 2, 1)]
+
+
+async def test_lines_that_change_together_are_asked_for_at_once() -> None:
+    app = LayeredApp()
+    async with app.run_test(size=(12, 5)) as pilot:
+        await wait_for(pilot, lambda: "bbbbfffbbb" in screen_text(app), "the first frame")
+        back = app.query_one("#back", Letters)
+        back.asked.clear()
+        written = written_of(app, Region(0, 0, 2, 4))
+
+        assert written == [(0, y, "bb") for y in range(4)]
+        assert back.asked == [Region(0, 0, 2, 4)]
+
+
+async def test_nothing_is_written_when_nothing_changed() -> None:
+    app = LayeredApp()
+    async with app.run_test(size=(12, 5)) as pilot:
+        await wait_for(pilot, lambda: "bbbbfffbbb" in screen_text(app), "the first frame")
+
+        assert written_of(app) == []
+
+
+def written_of(app: App[None], *changed: Region) -> list[tuple[int, int, str]]:
+    """What goes to the terminal when these regions have changed: column, line, text."""
+    compositor = app.screen._compositor
+    assert isinstance(compositor, ChangesCompositor)
+    compositor._dirty_regions = set(changed)
+    update = compositor.render_partial_update()
+    return [] if update is None else sorted((x, y, strip.text) for x, y, strip in update.pieces)
