@@ -91,6 +91,7 @@ class ShellScreen(Screen[None]):
                         await self._terminal.feed(data)
                 finally:
                     sending.cancel()
+                    await asyncio.gather(sending, return_exceptions=True)  # what it failed with, reading says too
             self._end("" if not session.exit_code else f"The shell ended with {session.exit_code}.")
         except ConsoleError as error:
             self._end(error.sentence())
