@@ -13,7 +13,6 @@ from actions.cluster.loglines import LogCursor, LogLine
 from actions.cluster.logstamps import DIGITS_TO_ZERO, SHAPE, STAMP_BYTES, ns_of, split_stamp, stamp_of
 
 _HEAD = itemgetter(slice(STAMP_BYTES + 1))
-_STAMP = itemgetter(slice(STAMP_BYTES))
 _HEAD_SHAPE = SHAPE + b" "
 
 
@@ -60,12 +59,11 @@ class LogBatch(Sequence[LogLine]):
         """The cursor when all of these have been taken. Markers do not move it."""
         if self.is_marker:
             return cursor
-        stamps = list(map(_STAMP, self.lines))
-        newest = max(stamps)
+        newest = max(self.lines)[:STAMP_BYTES]  # lines begin with their stamps
         at_ns = ns_of(newest)
         if at_ns < cursor.at_ns:
             return cursor
-        seen = stamps.count(newest)
+        seen = self.data.count(b"\n" + newest) + self.data.startswith(newest)
         return LogCursor(at_ns, cursor.seen + seen if at_ns == cursor.at_ns else seen)
 
     def without_first(self, count: int) -> LogBatch | None:

@@ -22,6 +22,7 @@ from actions.cluster.containerlook import ContainerEnd, ContainerLook, look_at
 from actions.cluster.errors import ApiRefusedError
 from actions.cluster.logbatch import LogBatch, batches_of, read_lines
 from actions.cluster.loglines import START, LineCutter, LogCursor, LogLine
+from actions.cluster.logpace import LogPace
 from actions.cluster.session import KubeSession, Lane
 from actions.cluster.transport import ByteStream
 
@@ -180,9 +181,11 @@ class LogFollower:
         elif self._tail_lines is not None:
             query["tailLines"] = str(self._tail_lines)
         cutter, resume = LineCutter(), _Resume(self.cursor, has_place=self._has_place and not previous)
+        pace = LogPace(self._clock)
         async with self._open(query) as stream:
             async for chunk in stream:
                 await self._take(cutter.feed(chunk), resume)
+                await pace.rest(len(chunk))
         return resume, b"".join(cutter.finish())
 
     def _open(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[ByteStream]:

@@ -25,6 +25,8 @@ from actions.telemetry.points import Point, Progress
 Finding = Point | Progress
 
 _head_in = itemgetter(slice(TEXT_AT))
+_letter_in = itemgetter(0)
+_OF_FILE = ord("F")
 _HEAD = b"L000000\t" + SHAPE + b" "
 _TO_HEAD = DIGITS_TO_ZERO.translate(bytes.maketrans(b"MF", b"LL"))
 """What a record begins with becomes `_HEAD` by it."""
@@ -153,7 +155,7 @@ def without_place(record: bytes) -> tuple[bytes, int]:
 
 def without_places(records: list[bytes]) -> list[bytes]:
     """Records of whatever lines as those of any log."""
-    if any(record.startswith(b"F") for record in records):
+    if _OF_FILE in map(_letter_in, records):
         return [without_place(record)[0] for record in records]
     return records
 
