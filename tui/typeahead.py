@@ -12,6 +12,7 @@ from textual.dom import DOMNode
 from textual.screen import Screen
 
 from tui.seams import DiscreetApp
+from tui.widgets.steering import SteeredWidget
 
 ResultT = TypeVar("ResultT")
 AnswerT = TypeVar("AnswerT")
@@ -98,8 +99,12 @@ class PatientApp(DiscreetApp[ResultT]):
         if not isinstance(event, events.Key) or event.is_forwarded:
             await super().on_event(event)
         elif not self.type_ahead.keeps(event):
-            way = list((self.focused or self.screen).ancestors_with_self) if self.screen_stack else []
             release = self.type_ahead.hold()
+            focused = self.focused if self.screen_stack else None
+            if isinstance(focused, SteeredWidget) and focused.move_by(event.key):
+                release()  # nothing else has to do with it, so there is nothing to follow
+                return
+            way = list((focused or self.screen).ancestors_with_self) if self.screen_stack else []
             await super().on_event(event)
             self._follow(way * _PASSES, release)
 

@@ -112,6 +112,10 @@ class ParameterForm(FormFace, can_focus=True, inherit_bindings=False):
         """Say from the start what is wrong."""
         self._tell()
 
+    def move_by(self, key: str) -> bool:
+        """Never: letters are typed into fields."""
+        return False
+
     def on_key(self, event: events.Key) -> None:
         """Take what is typed: into a text, or to turn a choice."""
         if event.character is None or not event.is_printable or not self._entries.fields:

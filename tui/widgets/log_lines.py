@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import ClassVar
 
 from rich.segment import Segment
 from textual.binding import Binding, BindingType
-from textual.message import Message
 from textual.strip import Strip
 
 from tui.widgets.line_search import LineSearch
@@ -25,6 +25,10 @@ class LogLines(SteeredWidget, can_focus=True):
     It follows the end until the operator moves up; then the same lines stay in place whatever is appended or
     forgotten, and moving to the end follows again. Appending costs nothing here: `pull` looks whether the buffer
     moved, and paints what is visible. Normally used through `LogView`.
+
+    Args:
+        buffer: Whose lines.
+        moved: Called when what is shown changed by the operator's hand, so that both are painted together.
     """
 
     PARTS = (*SteeredWidget.PARTS, *LogFace.PARTS)
@@ -51,11 +55,9 @@ class LogLines(SteeredWidget, can_focus=True):
         Binding("left,h", "shift(-1)", "left", id="log.left", show=False),
     ]
 
-    class Moved(Message):
-        """What is shown changed by the operator's hand."""
-
-    def __init__(self, buffer: LogBuffer) -> None:
+    def __init__(self, buffer: LogBuffer, *, moved: Callable[[], None]) -> None:
         super().__init__()
+        self._tell_moved = moved
         self._buffer = buffer
         self._window: LogWindow = AllLines(buffer)
         self._face = LogFace(buffer)
@@ -141,7 +143,7 @@ class LogLines(SteeredWidget, can_focus=True):
         self.lay_rows()
         if lines > 0 and self._is_at_end():
             self._is_following = True
-        self.post_message(self.Moved())
+        self._tell_moved()
 
     def jump(self, *, to_end: bool) -> None:
         """Go to the oldest line, or to the newest and follow."""
@@ -151,13 +153,13 @@ class LogLines(SteeredWidget, can_focus=True):
             self._pause()
             self._anchor = Row(self._buffer.start, 0)
         self.lay_rows()
-        self.post_message(self.Moved())
+        self._tell_moved()
 
     def action_toggle_follow(self) -> None:
         """Follow, or stay where the view is."""
         if self._is_following:
             self._pause()
-            self.post_message(self.Moved())
+            self._tell_moved()
         else:
             self.jump(to_end=True)
 
@@ -166,7 +168,7 @@ class LogLines(SteeredWidget, can_focus=True):
         self._face.toggle(option)
         self._anchor = Row(self._anchor.line, 0)
         self.lay_rows()
-        self.post_message(self.Moved())
+        self._tell_moved()
 
     def action_shift(self, steps: int) -> None:
         """Move sideways over lines that do not fit."""

@@ -43,7 +43,7 @@ class LogView(Vertical):
     def __init__(self, buffer: LogBuffer, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self._buffer = buffer
-        self._lines = LogLines(buffer)
+        self._lines = LogLines(buffer, moved=self._tell)
         self._status = LogStatus()
         self._prompt = PromptLine("/", hint="regular expression")
         self._asked = "/"
@@ -146,11 +146,6 @@ class LogView(Vertical):
     @on(PromptLine.Changed)
     def _typed(self, event: PromptLine.Changed) -> None:
         event.stop()
-
-    @on(LogLines.Moved)
-    def _moved(self, event: LogLines.Moved) -> None:
-        event.stop()
-        self._tell()
 
     def _scan(self) -> None:
         """Look at one slice for search and filter, and come back soon if that was not all."""

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from typing import ClassVar
+from collections.abc import Mapping
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
 
 from rich.segment import Segment
 from textual import events
+from textual.actions import parse
 from textual.binding import Binding, BindingType
 
 from tui.present.scroll import thumb_of
@@ -60,6 +63,17 @@ class SteeredWidget(StripWidget):
         is_thumb = start <= y < start + size
         return Segment("┃" if is_thumb else "│", self.skin.parts["rail--thumb" if is_thumb else "rail--line"])
 
+    def move_by(self, key: str) -> bool:
+        """Do what a movement key says, at once: `False` for any other key.
+
+        Textual sends a key through the queues of all widgets up to the app before it looks what the key is bound to.
+        """
+        move = _moves().get(key)
+        if move is None:
+            return False
+        getattr(self, f"action_{move.action}")(*move.parameters)
+        return True
+
     def action_move(self, lines: int) -> None:
         """Move by lines."""
         self.step(lines)
@@ -87,3 +101,15 @@ class SteeredWidget(StripWidget):
         """Scroll up with the wheel."""
         event.stop()
         self.scroll_lines(-WHEEL_LINES)
+
+
+class _Move(NamedTuple):
+    action: str
+    parameters: tuple[Any, ...]
+
+
+@cache
+def _moves() -> Mapping[str, _Move]:
+    """What each key does that is bound above."""
+    bindings = [binding for binding in SteeredWidget.BINDINGS if isinstance(binding, Binding)]
+    return {key: _Move(*parse(binding.action)[1:]) for binding in bindings for key in binding.key.split(",")}
