@@ -101,6 +101,9 @@ async def test_objects_are_created_by_words(argv: tuple[str, ...], cluster: Kube
     assert f"Name:                     {name}".split() == (
         (await cluster.ok("describe", kind, name)).splitlines()[0].split()
     )
+    if kind == "cronjob":
+        bad = await cluster("create", kind, "bad", "--image=busybox:1.36", "--schedule=nonsense", "--", "date")
+        assert "spec.schedule: Invalid value" in bad.err
     again = await cluster("create", *argv)
     assert (again.code, "AlreadyExists" in again.err or "already exists" in again.err) == (1, True)
     await cluster.ok("delete", kind, name, "--timeout=30s")
@@ -129,6 +132,8 @@ async def test_objects_are_shown_in_every_form(cluster: Kubectl) -> None:
     assert "Started" in await cluster.ok("get", "events", "--sort-by=.lastTimestamp")
     told = await cluster.ok("get", "events.events.k8s.io", "-o", "jsonpath={.items[*].regarding.name}")
     assert "one" in told.split()
+    unknown = await cluster("get", "pods", "--field-selector=spec.colour=red")
+    assert (unknown.code, "field label not supported: spec.colour" in unknown.err) == (1, True)
     gone = await cluster("get", "pod", "three")
     assert (gone.code, gone.err) == (1, 'Error from server (NotFound): pods "three" not found\n')
 
@@ -155,6 +160,11 @@ async def test_metadata_and_fields_are_changed(cluster: Kubectl) -> None:
     await cluster.ok("delete", "cm", "settings")
 
 
+async def test_a_type_that_nobody_serves_is_named(cluster: Kubectl) -> None:
+    told = await cluster("apply", "-f", "-", stdin="apiVersion: none.example/v1\nkind: Thing\nmetadata: {name: x}\n")
+    assert (told.code, 'no matches for kind "Thing" in version "none.example/v1"' in told.err) == (1, True)
+
+
 async def test_apply_merges_what_three_sides_want(cluster: Kubectl) -> None:
     assert (await cluster("diff", "-f", "-", stdin=DEPLOYMENT % "red")).code == 1
     await cluster.ok("apply", "-f", "-", stdin=DEPLOYMENT % "red")
@@ -175,6 +185,13 @@ async def test_apply_merges_what_three_sides_want(cluster: Kubectl) -> None:
     assert await cluster.ok("get", "deploy", "web", "-o", env) == "green"
     await cluster.ok("apply", "view-last-applied", "deploy/web")
     await cluster.ok("delete", "deploy", "web", "--cascade=foreground", "--timeout=60s")
+
+
+async def test_what_was_applied_by_the_client_goes_on_on_the_server(cluster: Kubectl) -> None:
+    await cluster.ok("apply", "-f", "-", stdin=SETTINGS % "red")
+    assert "serverside-applied" in await cluster.ok("apply", "--server-side", "-f", "-", stdin=SETTINGS % "blue")
+    await cluster.ok("apply", "-f", "-", stdin=SETTINGS % "green")
+    assert await cluster.ok("get", "cm", "settings", "-o", "jsonpath={.data.colour}") == "green"
 
 
 async def test_a_deployment_rolls_out_and_back(cluster: Kubectl) -> None:

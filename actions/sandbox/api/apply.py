@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actions.sandbox.api.codec import Object
+import msgspec
+
+from actions.sandbox.api.codec import Object, decode, encode
 from actions.sandbox.api.fieldset import ITEM, Leaves, Path, describe, item_step, leaves_of
 from actions.sandbox.api.ownership import Claim, Manager, claim_of, claims_of, write_claims
 from actions.sandbox.api.resources import ResourceType
@@ -36,7 +38,7 @@ def apply_object(
     claims = claims_of(live)
     leaves = leaves_of(wanted, shape)
     contested = _conflicts(claims, leaves, leaves_of(live, shape), manager)
-    if contested and not force:
+    if contested and not force and not (manager.name == _KUBECTL and _applied_by_client(live, shape, contested)):
         raise _conflict_fault(resource, str(wanted["metadata"].get("name", "")), contested)
     for claim, paths in contested:
         claim.paths -= paths
@@ -52,8 +54,29 @@ def apply_object(
     if own.paths != paths:
         own.paths, own.time = paths, now
     merged["metadata"] = dict(merged["metadata"])
+    if manager.name == _KUBECTL and _LAST_APPLIED in (merged["metadata"].get("annotations") or {}):
+        annotations = merged["metadata"]["annotations"]
+        merged["metadata"]["annotations"] = {**annotations, _LAST_APPLIED: encode(wanted).decode()}
     write_claims(merged, claims)
     return merged
+
+
+_KUBECTL = "kubectl"
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+
+
+def _applied_by_client(live: Object, shape: Shape, contested: list[tuple[Claim, set[Path]]]) -> bool:
+    """Whether all of it is what `kubectl` itself applied before, by the client's way: then it may change it."""
+    text = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
+    if not text:
+        return False
+    try:
+        before = decode(text.encode())
+    except msgspec.DecodeError:
+        return False
+    now = leaves_of(live, shape)
+    unchanged = {path for path, value in leaves_of(before, shape).items() if path in now and now[path] == value}
+    return all(paths <= unchanged for _, paths in contested)
 
 
 def _conflicts(claims: list[Claim], leaves: Leaves, live: Leaves, manager: Manager) -> list[tuple[Claim, set[Path]]]:

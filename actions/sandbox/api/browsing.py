@@ -77,9 +77,20 @@ def _add_openapi(app: web.Application, registry: Registry) -> None:
         where = request.match_info
         return json_response(openapi.document(registry, where.get("group", ""), where["version"]))
 
+    app.router.add_get("/openapi/v2", _old_document)
     app.router.add_get("/openapi/v3", index)
     app.router.add_get("/openapi/v3/api/{version}", document)
     app.router.add_get("/openapi/v3/apis/{group}/{version}", document)
+
+
+_OLD_MEDIA_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+protobuf"
+_OLD_DOCUMENT = b"\x0a\x032.0"
+"""An OpenAPI v2 document without any paths, in protobuf: field 1 is its version."""
+
+
+async def _old_document(_: web.Request) -> web.Response:
+    """For `kubectl`, which asks it about types that version 3 does not know, and says then that there is none."""
+    return web.Response(body=_OLD_DOCUMENT, headers={"Content-Type": _OLD_MEDIA_TYPE})
 
 
 def _found(body: Object | None) -> web.Response:

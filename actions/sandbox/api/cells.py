@@ -148,6 +148,11 @@ def selector(body: Object, _: datetime) -> str:
     return ",".join(f"{key}={value}" for key, value in labels.items() if isinstance(value, str)) or "<none>"
 
 
+def node_selector(body: Object, _: datetime) -> str:
+    labels = dig(body, "spec", "template", "spec", "nodeSelector") or {}
+    return ",".join(f"{key}={value}" for key, value in sorted(labels.items())) or "<none>"
+
+
 def deployment_ready(body: Object, _: datetime) -> str:
     return f"{dig(body, 'status', 'readyReplicas') or 0}/{dig(body, 'spec', 'replicas') or 0}"
 
@@ -160,6 +165,26 @@ def service_ports(body: Object, _: datetime) -> str:
 def access_modes(body: Object, _: datetime) -> str:
     words = {"ReadWriteOnce": "RWO", "ReadOnlyMany": "ROX", "ReadWriteMany": "RWX", "ReadWriteOncePod": "RWOP"}
     return ",".join(words.get(mode, mode) for mode in dig(body, "spec", "accessModes") or ())
+
+
+def since(*path: str) -> Cell:
+    """How long ago the time at that path was; `<none>` if there is none."""
+
+    def cell(body: Object, now: datetime) -> str:
+        at = dig(body, *path)
+        return age_of(at, now) if at else "<none>"
+
+    return cell
+
+
+def ingress_hosts(body: Object, _: datetime) -> str:
+    hosts = [str(rule.get("host") or "*") for rule in dig(body, "spec", "rules") or ()]
+    return ",".join(hosts) or "*"
+
+
+def class_name(body: Object, _: datetime) -> str:
+    is_default = dig(body, "metadata", "annotations", "storageclass.kubernetes.io/is-default-class") == "true"
+    return f"{body['metadata']['name']} (default)" if is_default else str(body["metadata"]["name"])
 
 
 def claim_status(body: Object, _: datetime) -> str:

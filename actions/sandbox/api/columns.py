@@ -144,12 +144,36 @@ BUILTIN_COLUMNS: dict[GroupResource, list[Column]] = {
                 ("Available", "numberAvailable"),
             )
         ),
-        Column("Node Selector", cells.at("spec", "template", "spec", "nodeSelector", default="<none>"), priority=2),
+        Column("Node Selector", cells.node_selector),
         AGE,
         *_REPLICATED,
     ],
-    GroupResource("storage.k8s.io", "storageclasses"): [
+    GroupResource("batch", "cronjobs"): [
         NAME,
+        Column("Schedule", cells.at("spec", "schedule")),
+        Column("Timezone", cells.at("spec", "timeZone")),
+        Column("Suspend", lambda body, _: str(bool(body["spec"].get("suspend")))),
+        Column("Active", lambda body, _: len((body.get("status") or {}).get("active") or ()), kind="integer"),
+        Column("Last Schedule", cells.since("status", "lastScheduleTime")),
+        AGE,
+    ],
+    GroupResource("policy", "poddisruptionbudgets"): [
+        NAME,
+        Column("Min Available", cells.at("spec", "minAvailable", default="N/A")),
+        Column("Max Unavailable", cells.at("spec", "maxUnavailable", default="N/A")),
+        Column("Allowed Disruptions", cells.at("status", "disruptionsAllowed", default=0), kind="integer"),
+        AGE,
+    ],
+    GroupResource("networking.k8s.io", "ingresses"): [
+        NAME,
+        Column("Class", cells.at("spec", "ingressClassName")),
+        Column("Hosts", cells.ingress_hosts),
+        Column("Address", lambda _body, _now: ""),
+        Column("Ports", lambda body, _: "80, 443" if body["spec"].get("tls") else "80"),
+        AGE,
+    ],
+    GroupResource("storage.k8s.io", "storageclasses"): [
+        Column("Name", cells.class_name, format="name"),
         Column("Provisioner", cells.at("provisioner")),
         Column("ReclaimPolicy", cells.at("reclaimPolicy")),
         Column("VolumeBindingMode", cells.at("volumeBindingMode")),

@@ -56,6 +56,15 @@ def _default_container(container: Object) -> None:
         _default_resources(resources)
     for port in _maps(container.get("ports")):
         port.setdefault("protocol", "TCP")
+    for variable in _maps(container.get("env")):
+        if isinstance(reference := dig(variable, "valueFrom", "fieldRef"), dict):
+            reference.setdefault("apiVersion", "v1")
+    for probe in ("livenessProbe", "readinessProbe", "startupProbe"):
+        if isinstance(container.get(probe), dict):
+            container[probe] = {**_PROBE, **container[probe]}
+
+
+_PROBE = {"timeoutSeconds": 1, "periodSeconds": 10, "successThreshold": 1, "failureThreshold": 3}
 
 
 def _default_resources(resources: Object) -> None:
@@ -82,6 +91,7 @@ def _default_pod(body: Object) -> None:
     spec.setdefault("priority", 0)
     spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
     spec.setdefault("serviceAccountName", "default")
+    spec.setdefault("serviceAccount", spec["serviceAccountName"])
     _tolerate(spec)
     status = body.setdefault("status", {})
     status.setdefault("phase", "Pending")
@@ -130,6 +140,7 @@ def _default_job(body: Object) -> None:
         ("backoffLimit", 6),
         ("completionMode", "NonIndexed"),
         ("suspend", False),
+        ("manualSelector", False),
         ("podReplacementPolicy", "TerminatingOrFailed"),
     ):
         spec.setdefault(name, value)
@@ -148,6 +159,21 @@ def _label_job(body: Object, template: Object) -> None:
         labels[f"{prefix}controller-uid"] = uid
         labels[f"{prefix}job-name"] = name
     body["spec"]["selector"] = {"matchLabels": {"batch.kubernetes.io/controller-uid": uid}}
+    if not body["metadata"].get("labels"):
+        body["metadata"]["labels"] = dict(labels)
+
+
+def _default_cron_job(body: Object) -> None:
+    for name, value in (
+        ("concurrencyPolicy", "Allow"),
+        ("suspend", False),
+        ("successfulJobsHistoryLimit", 3),
+        ("failedJobsHistoryLimit", 1),
+    ):
+        body["spec"].setdefault(name, value)
+    template = dig(body, "spec", "jobTemplate", "spec", "template")
+    if isinstance(template, dict):
+        default_pod_template(template)
 
 
 def _default_deployment(body: Object) -> None:
@@ -170,6 +196,16 @@ def _default_daemonset(body: Object) -> None:
     default_pod_template(spec.setdefault("template", {}))
 
 
+def _default_stateful_set(body: Object) -> None:
+    _default_replicated(body)
+    for name, value in (
+        ("podManagementPolicy", "OrderedReady"),
+        ("updateStrategy", {"type": "RollingUpdate", "rollingUpdate": {"partition": 0}}),
+        ("revisionHistoryLimit", 10),
+    ):
+        body["spec"].setdefault(name, value)
+
+
 def _default_replicated(body: Object) -> None:
     body["spec"].setdefault("replicas", 1)
     default_pod_template(body["spec"].setdefault("template", {}))
@@ -186,8 +222,12 @@ def _default_service(body: Object) -> None:
     if "clusterIP" not in spec and spec["type"] != "ExternalName" and uid:
         number = int(uid[:4], 16)  # as good as allocated: nothing routes here
         spec["clusterIP"] = f"10.100.{number >> 8}.{number & 255}"
+    if spec["type"] in ("NodePort", "LoadBalancer"):
+        spec.setdefault("externalTrafficPolicy", "Cluster")
     if "clusterIP" in spec:
         spec.setdefault("clusterIPs", [spec["clusterIP"]])
+        spec.setdefault("ipFamilyPolicy", "SingleStack")
+        spec.setdefault("ipFamilies", ["IPv4"])
 
 
 def _default_claim(body: Object) -> None:
@@ -230,7 +270,8 @@ _DEFAULTS: dict[GroupResource, Callable[[Object], None]] = {
     GroupResource("apps", "deployments"): _default_deployment,
     GroupResource("apps", "daemonsets"): _default_daemonset,
     GroupResource("apps", "replicasets"): _default_replicated,
-    GroupResource("apps", "statefulsets"): _default_replicated,
+    GroupResource("apps", "statefulsets"): _default_stateful_set,
+    GroupResource("batch", "cronjobs"): _default_cron_job,
     GroupResource("storage.k8s.io", "storageclasses"): _default_storage_class,
 }
 _WITHOUT_SPEC = frozenset({GroupResource("", "secrets"), GroupResource("storage.k8s.io", "storageclasses")})

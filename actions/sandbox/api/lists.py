@@ -15,6 +15,7 @@ import msgspec
 
 from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object, encode
+from actions.sandbox.api.selectable import check_fields
 from actions.sandbox.api.selectors import predicate_of
 from actions.sandbox.api.store import Collection, Store, Stored
 from actions.sandbox.api.target import Target
@@ -35,6 +36,7 @@ def list_objects(store: Store, target: Target, query: Mapping[str, str]) -> tupl
         ApiFault: 400, 410 (the page token or exact version is too old), 504 (the version lies in the future).
     """
     collection = store.collection(target.resource.key)
+    check_fields(target.resource, query.get("fieldSelector", ""))
     predicate = predicate_of(query.get("labelSelector", ""), query.get("fieldSelector", ""))
     token = _token_of(query.get("continue", ""), collection)
     check_version(query, store.version)

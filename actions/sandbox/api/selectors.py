@@ -63,18 +63,33 @@ def field_value(item: Object, path: str) -> str:
     return str(value)
 
 
-def field_predicate(text: str) -> Predicate:
-    """Compile `metadata.name=a,status.phase!=Running`.
-
-    Raises:
-        ApiFault: 400, the text is no selector.
-    """
+def _field_terms(text: str) -> list[tuple[str, str, bool]]:
+    """Path, value, and whether they are to be equal, of every term."""
     tests: list[tuple[str, str, bool]] = []
     for term in _split_terms(text):
         match = _EQUAL_TERM.match(term)
         if match is None:
             raise bad_request(f"invalid field selector {text!r}; can't understand {term!r}")
         tests.append((match["key"], match["value"], match["sign"] != "!="))
+    return tests
+
+
+def field_names(text: str) -> list[str]:
+    """The fields that a field selector looks at.
+
+    Raises:
+        ApiFault: 400, the text is no selector.
+    """
+    return [path for path, _, _ in _field_terms(text)]
+
+
+def field_predicate(text: str) -> Predicate:
+    """Compile `metadata.name=a,status.phase!=Running`.
+
+    Raises:
+        ApiFault: 400, the text is no selector.
+    """
+    tests = _field_terms(text)
     return lambda item: all((field_value(item, path) == value) is wanted for path, value, wanted in tests)
 
 

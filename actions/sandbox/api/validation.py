@@ -19,6 +19,7 @@ _DNS_SUBDOMAIN = re.compile(rf"{_LABEL}(\.{_LABEL})*")
 _LABEL_VALUE = re.compile(r"(([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9])?")
 _LABEL_KEY = re.compile(rf"({_LABEL}(\.{_LABEL})*/)?([A-Za-z0-9][-A-Za-z0-9_.]*)?[A-Za-z0-9]")
 _QUANTITY = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([numkMGTPE]|[KMGTPE]i|[eE][+-]?\d+)?")
+_CRON_FIELDS = 5
 _SUBDOMAIN_RULE = (
     "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or '.', and must start and "
     "end with an alphanumeric character (e.g. 'example.com', regex used for validation is "
@@ -172,10 +173,20 @@ def _definition_causes(body: Object) -> Iterator[Cause]:
         yield _bad("metadata.name", body["metadata"]["name"], why)
 
 
+def _cron_job_causes(body: Object) -> Iterator[Cause]:
+    schedule = str(dig(body, "spec", "schedule") or "")
+    if not schedule:
+        yield _required("spec.schedule")
+    elif not schedule.startswith("@") and len(schedule.split()) != _CRON_FIELDS:
+        why = f"expected exactly 5 fields, found {len(schedule.split())}: [{schedule}]"
+        yield _bad("spec.schedule", schedule, why)
+
+
 _RULES: dict[GroupResource, Callable[[Object], Iterator[Cause]]] = {
     GroupResource("", "pods"): _pod_causes,
     GroupResource("", "persistentvolumeclaims"): _claim_causes,
     GroupResource("batch", "jobs"): _job_causes,
+    GroupResource("batch", "cronjobs"): _cron_job_causes,
     GroupResource("apps", "deployments"): _selecting_causes,
     GroupResource("apps", "daemonsets"): _selecting_causes,
     GroupResource("apps", "statefulsets"): _selecting_causes,

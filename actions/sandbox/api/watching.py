@@ -11,6 +11,7 @@ from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object, encode
 from actions.sandbox.api.lists import check_version, list_objects
 from actions.sandbox.api.messages import JSON
+from actions.sandbox.api.selectable import check_fields
 from actions.sandbox.api.selectors import Predicate, predicate_of
 from actions.sandbox.api.services import Services
 from actions.sandbox.api.status import ApiFault
@@ -43,6 +44,7 @@ class Watch:
         self._target = target
         self._view = view
         self._collection = services.store.collection(target.resource.key)
+        check_fields(target.resource, query.get("fieldSelector", ""))
         self._predicate: Predicate | None = predicate_of(query.get("labelSelector", ""), query.get("fieldSelector", ""))
         self._query = query
         self._has_bookmarks = query.get("allowWatchBookmarks") in ("true", "1")

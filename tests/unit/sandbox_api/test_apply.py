@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from actions.sandbox.api.apply import apply_object
@@ -58,6 +59,21 @@ def test_the_same_value_is_owned_together_and_force_takes_it() -> None:
     taken = applied(shared, {"spec": {"replicas": 5}}, by="b", force=True)
     assert taken["spec"] == {"replicas": 5, "paused": True}
     assert owners(taken)["a"] == {"f:spec": {"f:paused": {}}}
+
+
+def test_kubectl_changes_what_it_applied_before_by_the_clients_way() -> None:
+    before = {"metadata": {"name": "x"}, "spec": {"replicas": 2}}
+    annotations = {"kubectl.kubernetes.io/last-applied-configuration": msgspec.json.encode(before).decode()}
+    body = new(before | {"metadata": {"name": "x", "annotations": annotations}}, by="kubectl-client-side-apply")
+    changed = applied(body, {"spec": {"replicas": 3}}, by="kubectl")
+    assert changed["spec"] == {"replicas": 3}
+    told = changed["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
+    assert msgspec.json.decode(told)["spec"] == {"replicas": 3}
+    with pytest.raises(ApiFault):
+        applied(body, {"spec": {"replicas": 3}}, by="somebody-else")
+    moved = applied(body, {"spec": {"replicas": 5}}, by="autoscaler", force=True)
+    with pytest.raises(ApiFault):
+        applied(moved, {"spec": {"replicas": 3}}, by="kubectl")
 
 
 def test_a_field_that_is_no_longer_applied_goes_unless_somebody_else_owns_it() -> None:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from actions.sandbox.api.builtin import builtin_types
+from actions.sandbox.api.selectable import check_fields
 from actions.sandbox.api.selectors import field_predicate, label_predicate, label_text
 from actions.sandbox.api.status import ApiFault
 
@@ -51,3 +53,22 @@ def test_a_selector_object_becomes_the_text_that_means_the_same() -> None:
     text = label_text({"matchLabels": {"app": "web"}, "matchExpressions": expressions})
     assert text == "app=web,tier in (a,b),!x"
     assert label_predicate(text)(labelled(app="web", tier="b"))
+
+
+@pytest.mark.parametrize(
+    ("plural", "selector", "message"),
+    [
+        ("pods", "status.phase=Running,spec.colour=red", "field label not supported: spec.colour"),
+        (
+            "deployments",
+            "spec.replicas!=1",
+            '"spec.replicas" is not a known field selector: only "metadata.name", "metadata.namespace"',
+        ),
+    ],
+)
+def test_a_field_that_a_type_is_not_selected_by_is_refused(plural: str, selector: str, message: str) -> None:
+    resource = next(one for one in builtin_types() if one.plural == plural)
+    check_fields(resource, "metadata.name=a,metadata.namespace!=b")
+    with pytest.raises(ApiFault) as refusal:
+        check_fields(resource, selector)
+    assert (refusal.value.code, refusal.value.message) == (400, message)

@@ -108,3 +108,16 @@ def test_json_paths_find(path: str, found: list[str]) -> None:
 )  # fmt: skip
 def test_durations_have_two_units_at_most(seconds: int, text: str) -> None:
     assert human_duration(seconds) == text
+
+
+def test_rarer_types_have_the_columns_of_kubectl_too() -> None:
+    schedule = cells("cronjobs", {"spec": {"schedule": "0 0 * * *", "suspend": False}})
+    assert (schedule["Schedule"], schedule["Suspend"], schedule["Last Schedule"]) == ("0 0 * * *", "False", "<none>")
+    budget = cells("poddisruptionbudgets", {"spec": {"minAvailable": 1}})
+    assert (budget["Min Available"], budget["Max Unavailable"]) == (1, "N/A")
+    entry = cells("ingresses", {"spec": {"rules": [{"host": "a.example"}, {}]}})
+    assert (entry["Hosts"], entry["Ports"]) == ("a.example,*", "80")
+    default = {"metadata": {"annotations": {"storageclass.kubernetes.io/is-default-class": "true"}}}
+    assert cells("storageclasses", default)["Name"] == "x (default)"
+    selecting = {"spec": {"template": {"spec": {"nodeSelector": {"b": "2", "a": "1"}}}}}
+    assert cells("daemonsets", selecting)["Node Selector"] == "a=1,b=2"
