@@ -10,7 +10,7 @@ import msgspec
 from actions.cluster.diagnose.finding import Finding
 
 WIDTH = 100
-NOTHING = "Nothing is wrong, as far as pods, events, nodes and logs tell."
+NOTHING = "Nothing is wrong, as far as the pods, events, nodes and logs that may be read tell."
 
 
 def findings_json(found: Sequence[Finding]) -> str:
