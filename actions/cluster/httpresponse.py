@@ -26,7 +26,7 @@ class ResponseHead(msgspec.Struct, frozen=True):
 
 
 class HttpResponse:
-    """Takes bytes as they arrive and gives the body in them. For one response of a connection that is not used again.
+    """Takes bytes as they arrive and gives the body out of them. For one response of a connection not used again.
 
     `head` is there once it has come whole; `is_complete` tells whether the body has.
     """
@@ -44,11 +44,8 @@ class HttpResponse:
         """Whether the connection may end here without a loss: a body of unknown length lasts as long as it does."""
         return self.is_complete or (self.head is not None and not _has_length(self.head))
 
-    def feed(self, data: bytes) -> bytes:
-        """Take what arrived.
-
-        Returns:
-            The part of the body in it; empty if there is none.
+    def feed(self, data: bytes | memoryview) -> None:
+        """Take what arrived; nothing of `data` itself is kept.
 
         Raises:
             FormatError: It is no HTTP.
@@ -61,7 +58,10 @@ class HttpResponse:
             self._head_bytes += len(data)
             if self._head_bytes > _LONGEST_HEAD:
                 raise FormatError("The answer's head does not end.")
-        body = b"".join(self._body) if len(self._body) != 1 else self._body[0]
+
+    def take(self) -> bytes:
+        """The part of the body that has come since this was last called; empty if there is none."""
+        body = b"".join(self._body)
         self._body.clear()
         return body
 

@@ -18,7 +18,11 @@ OPEN_ENDED = b"HTTP/1.0 200 OK\r\n\r\nhello world"
 
 def _fed(*parts: bytes) -> tuple[HttpResponse, bytes]:
     response = HttpResponse()
-    return response, b"".join([response.feed(part) for part in parts])
+    body = b""
+    for part in parts:
+        response.feed(part)
+        body += response.take()
+    return response, body
 
 
 @pytest.mark.parametrize("whole", [CHUNKED, MEASURED, INFORMED, OPEN_ENDED])
