@@ -8,7 +8,10 @@ from __future__ import annotations
 import re
 from typing import NamedTuple
 
+import msgspec
+
 from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.outlines import outline_of, place_of, remembered
 from actions.telemetry.points import Progress
 
 _COUNTER = re.compile(
@@ -65,20 +68,37 @@ def bar_of(text: str) -> Bar | None:
     tail = text[counter.end() : counter.end() + _POSTFIX]
     closing = tail.find("]")
     postfix = tail if closing < 0 else tail[: closing + 1]
-    texts = dict(_METRIC.findall(postfix))
-    rate = _RATE.search(postfix)
+    places = _postfix_in(outline_of(postfix))
+    texts = {postfix[key]: postfix[value] for key, value in places.metrics}
+    rate = postfix[places.rate] if places.rate else ""
     return Bar(
         label=_label_of(text[: counter.start()]),
         done=int(counter["done"]),
         total=int(counter["total"]) if counter["total"] and counter["total"] != "?" else None,
         elapsed_seconds=_seconds_of(counter["elapsed"]),
         remaining_seconds=_seconds_of(counter["left"]),
-        rate=number_of(rate[1]) if rate else None,
-        rate_text=rate[1] if rate else "",
-        rate_unit=rate[2] if rate else "",
+        rate=number_of(rate) if rate else None,
+        rate_text=rate,
+        rate_unit=places.rate_unit,
         metrics={key: number_of(value) for key, value in texts.items()},
         texts=texts,
     )
+
+
+class _Places(msgspec.Struct, frozen=True):
+    """Where in what follows a counter something stands."""
+
+    rate: slice | None
+    rate_unit: str
+    metrics: tuple[tuple[slice, slice], ...]
+    """Keys and values."""
+
+
+@remembered
+def _postfix_in(outline: str) -> _Places:
+    rate = _RATE.search(outline)
+    metrics = ((slice(*match.span(1)), slice(*match.span(2))) for match in _METRIC.finditer(outline))
+    return _Places(place_of(rate, 1), rate[2] if rate else "", tuple(metrics))
 
 
 def _label_of(before: str) -> str:

@@ -9,6 +9,7 @@ from actions.telemetry.lines import PrefixReader, Record, split_records, strip_c
 from actions.telemetry.log_reader import read_log
 from actions.telemetry.numbers import number_of
 from actions.telemetry.outlines import LONGEST_KEPT, outline_of, remembered
+from actions.telemetry.progress import bar_of
 from tests.unit.telemetry.test_marks import DIALECTS, sample_lines
 
 
@@ -55,3 +56,9 @@ def test_lines_of_one_outline_keep_their_own_numbers() -> None:
 )
 def test_numbers_are_read_as_trainers_print_them(text: str, value: float) -> None:
     assert number_of(text) == value
+
+
+def test_keys_of_a_bar_keep_their_digits() -> None:
+    bar = bar_of("Epoch 1: 10%|# | 10/99 [00:01<00:09, 9.5it/s, top1=0.31, top5=0.62]")
+    assert bar is not None
+    assert (bar.label, bar.texts, bar.rate_text) == ("Epoch 1", {"top1": "0.31", "top5": "0.62"}, "9.5")
