@@ -153,7 +153,7 @@ def _taints(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
     keys: dict[str, list[Refusal]] = {}
     for one in refused:
         for key in one.taints():
-            keys.setdefault(key, []).append(one)
+            keys.setdefault(key or _only_taint(case), []).append(one)
     lost = [key for key in keys if key in _LOST_TAINTS]
     blamed = [key for key in keys if not _PASSING.search(key) and _explains(case, key, keys[key])]
     if blamed:
@@ -180,6 +180,12 @@ def _taints(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
             quotes_of(keys[_DISK_TAINT]),
             "Free disk on the nodes, or give them larger root volumes.",
         )
+
+
+def _only_taint(case: Case) -> str:
+    """Which taint a scheduler means that names none (1.34), where nodes have no others than those of lost ones."""
+    known = {key for node in case.nodes for key in node.taints}
+    return min(known) if known and known <= set(_LOST_TAINTS) else ""
 
 
 def _explains(case: Case, key: str, refused: list[Refusal]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.unit.diagnose.samples import an_event, unschedulable
+from tests.unit.diagnose.samples import a_node, an_event, unschedulable
 from tests.unit.diagnose.troubles import GANG, Case, refused, workload
 
 CASES: list[Case] = [
@@ -51,6 +51,12 @@ CASES: list[Case] = [
         "taints that are not named",
         "TAINT",
         refused("0/3 nodes are available: 3 node(s) had untolerated taint(s). preemption: 0/3 nodes are available."),
+    ),
+    (
+        "taints that are not named, of lost nodes",
+        "NODE_LOST",
+        refused("0/1 nodes are available: 1 node(s) had untolerated taint(s). preemption: 0/1 nodes are available.")
+        | {"nodes": [a_node("n1", "m5.large") | {"spec": {"taints": [{"key": "node.kubernetes.io/unreachable"}]}}]},
     ),
     ("queue of a pod", "QUEUE_WAITING", refused("queue resource quota insufficient")),
     (
