@@ -122,7 +122,7 @@ def _sigkill(case: Case, pod: Pod, container: Container, failed: ContainerState)
     )
 
 
-_CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received")
+_CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received|return code = -9\b")
 """What launchers say of a rank that somebody has killed."""
 
 

@@ -120,6 +120,7 @@ EXPLAINS: dict[Code, frozenset[Code]] = {
     Code.WAITING_FOR_NODE: frozenset({Code.GPU_SHORTAGE, Code.EFA_SHORTAGE, Code.TAINT, Code.NODEPOOL_MISMATCH}),
     Code.QUEUE_WAITING: frozenset({Code.GANG_WAITING, Code.GPU_SHORTAGE}),
     Code.GANG_WAITING: frozenset({Code.GPU_SHORTAGE, Code.NODEPOOL_MISMATCH}),
+    Code.NEURON_HW: frozenset({Code.GPU_ECC}),  # the same words for another device's memory
     Code.SPOT_INTERRUPTED: frozenset({Code.NODE_LOST}),
     Code.EVICTED_DISK: frozenset({Code.NODE_DISK_FULL}),
     Code.SUBNET_FULL: _NO_ROOM - {Code.TAINT} | {Code.NO_POD_IP},
