@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 import re
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -33,8 +34,9 @@ _SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts")
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     """Read the command line; ends the program with 2 if it is wrong."""
-    top = parser()
-    options, beyond = top.parse_known_args(argv)
+    words = sys.argv[1:] if argv is None else argv
+    top = parser(with_commands=bool(words))
+    options, beyond = top.parse_known_args(words)
     if options.command == "plan":  # argparse takes the parameters of a plan only where no option stands before them
         options.set += [word for word in beyond if not word.startswith("-")]
         beyond = [word for word in beyond if word.startswith("-")]
@@ -50,8 +52,8 @@ def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
     return options
 
 
-def parser() -> argparse.ArgumentParser:
-    """The whole command line."""
+def parser(*, with_commands: bool = True) -> argparse.ArgumentParser:
+    """The whole command line; without words there is no command to be read, and `with_commands` can be spared."""
     top = argparse.ArgumentParser(
         prog="eksml-tui",
         description="The console for people who train models on Amazon EKS.",
@@ -63,6 +65,9 @@ def parser() -> argparse.ArgumentParser:
     cluster = _cluster_options()
     _add_options(top, cluster)
     _console_options(top)
+    if not with_commands:
+        top.set_defaults(command=None)
+        return top
     commands = top.add_subparsers(dest="command", metavar="COMMAND", title="commands")
     _nodes(commands, cluster)
     _why(commands, cluster)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
 from textual import on
@@ -47,17 +48,13 @@ class ConsoleScreen(PullingScreen[None]):
         self._header = Lines(id="header")
         self._tabs = Lines(id="tabs")
         self._hints = Lines(id="hints")
-        self._command = PromptLine(":", hint="command", completer=self._completions, id="command-line")
-        self._filter = PromptLine("/", hint="filter", id="filter-line")
         self._edges: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
-        """Header, tabs, panes, the bottom line."""
+        """Header, tabs, panes, the bottom line. Prompts come when they are asked for: the first frame has none."""
         yield self._header
         yield self._tabs
         yield self._workspace.split
-        yield self._command
-        yield self._filter
         yield self._hints
 
     def on_mount(self) -> None:
@@ -79,17 +76,17 @@ class ConsoleScreen(PullingScreen[None]):
         """Carry a line of the key table out."""
         await self._carry(line)
 
-    def action_command_line(self) -> None:
+    async def action_command_line(self) -> None:
         """Take a command."""
-        self._command.open()
+        await self._open(self._command, "")
 
-    def action_command_line_with(self, text: str) -> None:
+    async def action_command_line_with(self, text: str) -> None:
         """Take a command that begins with `text`."""
-        self._command.open(text)
+        await self._open(self._command, text)
 
-    def action_filter_line(self) -> None:
+    async def action_filter_line(self) -> None:
         """Narrow the focused pane."""
-        self._filter.open(self._workspace.current.narrowed_by)
+        await self._open(self._filter, self._workspace.current.narrowed_by)
 
     def action_prefix(self) -> None:
         """Wait for the key that says what to do with the panes."""
@@ -132,6 +129,19 @@ class ConsoleScreen(PullingScreen[None]):
         if event.prompt is self._filter:
             await self._carry("filter")
         self._workspace.current.take_focus()
+
+    @cached_property
+    def _command(self) -> PromptLine:
+        return PromptLine(":", hint="command", completer=self._completions, id="command-line")
+
+    @cached_property
+    def _filter(self) -> PromptLine:
+        return PromptLine("/", hint="filter", id="filter-line")
+
+    async def _open(self, prompt: PromptLine, text: str) -> None:
+        if not prompt.is_attached:
+            await self.mount(prompt, before=self._hints)
+        prompt.open(text)
 
     def _chosen(self, line: str | None) -> None:
         if line:
