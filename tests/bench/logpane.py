@@ -13,7 +13,8 @@ import sys
 import time
 from pathlib import Path
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
+from textual.screen import Screen
 
 from actions.base.clock import SystemClock
 from actions.cluster.logrecords import tag_of
@@ -27,6 +28,8 @@ from tui.live.collector import keep_what_is
 from tui.live.intake import PAUSE_SECONDS, LogIntake
 from tui.live.spool_feeds import SpoolLogFeed
 from tui.live.ticker import PAINT_INTERVAL_SECONDS
+from tui.screens.pulling import PullingScreen
+from tui.typeahead import PatientApp
 from tui.widgets.log_buffer import LogBuffer
 from tui.widgets.log_view import LogView
 
@@ -41,8 +44,24 @@ _STAGE = "train"
 _BEGAN_NS = 1_790_000_000_000_000_000
 
 
-class Burst(App[None]):
-    """A log view that takes what a spool gets, as the log pane does."""
+class Alone(PullingScreen[None]):
+    """A log view, painted as the console's panes are."""
+
+    def __init__(self, view: LogView) -> None:
+        super().__init__()
+        self._view = view
+
+    def compose(self) -> ComposeResult:
+        """The view alone."""
+        yield self._view
+
+    def pull(self) -> None:
+        """What the buffer got."""
+        self._view.pull()
+
+
+class Burst(PatientApp[None]):
+    """A log view that takes what a spool gets, as the log pane does, and keys as the console does."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
@@ -51,15 +70,15 @@ class Burst(App[None]):
         self._intake = LogIntake(SpoolLogFeed(folder, _STAGE), buffer.extend_records, clock=SystemClock())
         self._is_taking = False
 
-    def compose(self) -> ComposeResult:
+    def get_default_screen(self) -> Screen[None]:
         """The view alone."""
-        yield self._view
+        return Alone(self._view)
 
     def on_mount(self) -> None:
         """Begin when there is a screen."""
         self.set_interval(PAINT_INTERVAL_SECONDS, self._pull)
         self.call_after_refresh(keep_what_is)  # as the console does after its first frame
-        self._view.focus()
+        self.call_after_refresh(self._view.focus)
 
     def _pull(self) -> None:
         if not self._is_taking:

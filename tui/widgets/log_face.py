@@ -19,7 +19,8 @@ from tui.widgets.stripes import StripWidget
 
 SOURCE_COLORS = 6
 SOURCE_WIDTH = 18
-KEPT_LINES = 2_000
+KEPT_LINES = 256
+"""More than a screen; thousands of them are what the garbage collector has to go over, again and again."""
 
 
 class LogOptions(msgspec.Struct, frozen=True):
@@ -32,7 +33,7 @@ class LogOptions(msgspec.Struct, frozen=True):
 
 
 class LogFace:
-    """Lines as strips, kept until width, options, marks or styles change."""
+    """Lines as segments, kept until width, options, marks or styles change."""
 
     PARTS = (
         "log--clock",
@@ -50,7 +51,8 @@ class LogFace:
         self._search: LineSearch | None = None
         self._current: int | None = None
         self._names: dict[str, str] = {}
-        self._strips: dict[int, list[Strip]] = {}
+        self._name_width = 0
+        self._drawn: dict[int, list[list[Segment]]] = {}
 
     @property
     def width(self) -> int:
@@ -64,6 +66,7 @@ class LogFace:
             self.forget()
         if len(self._buffer.sources) != len(self._names):
             self._names = short_names(list(self._buffer.sources))
+            self._name_width = min(SOURCE_WIDTH, max(map(cell_len, self._names.values()), default=0))
             self.forget()
 
     @property
@@ -101,74 +104,81 @@ class LogFace:
 
     def forget(self) -> None:
         """Drop finished lines."""
-        self._strips.clear()
+        self._drawn.clear()
 
     def height_of(self, painter: StripWidget, line: int) -> int:
         """Rows that a line takes."""
         return len(self._lines(painter, line)) if self.options.wrap else 1
 
-    def strip(self, painter: StripWidget, row: Row) -> Strip:
+    def row(self, painter: StripWidget, row: Row) -> list[Segment]:
         """One row, exactly `width` wide."""
         parts = self._lines(painter, row.line)
         return parts[min(row.part, len(parts) - 1)]
 
-    def _lines(self, painter: StripWidget, line: int) -> list[Strip]:
-        known = self._strips.get(line)
+    def _lines(self, painter: StripWidget, line: int) -> list[list[Segment]]:
+        known = self._drawn.get(line)
         if known is None:
-            if len(self._strips) > KEPT_LINES:
-                self._strips.clear()
-            known = self._strips[line] = self._draw(painter, line)
+            while len(self._drawn) >= KEPT_LINES:
+                del self._drawn[next(iter(self._drawn))]
+            known = self._drawn[line] = self._draw(painter, line)
         return known
 
-    def _draw(self, painter: StripWidget, line: int) -> list[Strip]:
-        skin, record = painter.skin, self._buffer.line(line)
-        prefix = self._prefix(painter, record)
-        room = max(1, self._width - prefix.cell_length)
-        body = self._body(painter, record, line)
+    def _draw(self, painter: StripWidget, line: int) -> list[list[Segment]]:
+        base, record = painter.skin.base, self._buffer.line(line)
+        prefix, body = self._prefix(painter, record), self._body(painter, record, line)
+        room = max(1, self._width - _width_of(prefix))
+        spare = room - _width_of(body)
+        if spare >= 0 and not self.left:
+            return [[*prefix, *body, Segment(" " * spare, base)]]
         if not self.options.wrap:
-            return [Strip.join([prefix, body.crop_extend(self.left, self.left + room, skin.base)])]
-        cuts = [*range(room, body.cell_length, room), body.cell_length]
-        pieces = body.divide(cuts) if body.cell_length > room else [body]
-        indent = Strip.blank(prefix.cell_length, skin.base)
+            return [[*prefix, *Strip(body).crop_extend(self.left, self.left + room, base)]]
+        pieces = Strip(body).divide([*range(room, room - spare, room), room - spare])
+        indent = [Segment(" " * (self._width - room), base)]
         return [
-            Strip.join([indent if index else prefix, piece.adjust_cell_length(room, skin.base)])
+            [*(indent if index else prefix), *piece.adjust_cell_length(room, base)]
             for index, piece in enumerate(pieces)
         ]
 
-    def _prefix(self, painter: StripWidget, record: LogRecord) -> Strip:
+    def _prefix(self, painter: StripWidget, record: LogRecord) -> list[Segment]:
         skin, segments = painter.skin, []
         if self.options.has_clock:
             segments.append(Segment(clock_of(record.at_ns) + " ", skin.parts["log--clock"]))
         if self.options.has_source and len(self._names) > 1:
-            widest = min(SOURCE_WIDTH, max(map(cell_len, self._names.values())))
-            name = set_cell_size(self._names.get(record.source, record.source), widest)
+            name = set_cell_size(self._names.get(record.source, record.source), self._name_width)
             color = self._buffer.source_id(record.source) % SOURCE_COLORS
             segments.append(Segment(name + " ", skin.parts[f"log--source-{color}"]))
-        return Strip(segments)
+        return segments
 
-    def _body(self, painter: StripWidget, record: LogRecord, line: int) -> Strip:
+    def _body(self, painter: StripWidget, record: LogRecord, line: int) -> list[Segment]:
         skin = painter.skin
         if record.is_marker:
-            return Strip([Segment(f"── {record.text} ──", skin.parts["log--marker"])])
-        strip = Strip(
-            [Segment(text, skin.base + style if style else skin.base) for text, style, _ in segments_of(record.text)]
-        )
+            return [Segment(f"── {record.text} ──", skin.parts["log--marker"])]
+        segments = [
+            Segment(text, skin.base + style if style else skin.base) for text, style, _ in segments_of(record.text)
+        ]
         if self._search is None or self._search.is_inverse:
-            return strip
-        return _marked(strip, self._search, skin.parts["log--current" if line == self._current else "log--match"])
+            return segments
+        return _marked(
+            Strip(segments), self._search, skin.parts["log--current" if line == self._current else "log--match"]
+        )
 
 
-def _marked(strip: Strip, search: LineSearch, style: Style) -> Strip:
+def _width_of(segments: list[Segment]) -> int:
+    return sum(cell_len(text) for text, _, _ in segments)
+
+
+def _marked(strip: Strip, search: LineSearch, style: Style) -> list[Segment]:
     """`strip` with the matches of `search` on another ground."""
     text = strip.text
     spans = search.spans(text)
     if not spans:
-        return strip
+        return list(strip)
     cuts: list[int] = []
     for start, end in spans:
         cuts += cell_len(text[:start]), cell_len(text[:end])
     pieces = strip.divide([*cuts, strip.cell_length])
-    return Strip.join(
-        Strip([Segment(segment.text, style) for segment in piece]) if index % 2 else piece
+    return [
+        Segment(segment.text, style) if index % 2 else segment
         for index, piece in enumerate(pieces)
-    )
+        for segment in piece
+    ]

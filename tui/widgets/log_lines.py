@@ -185,12 +185,12 @@ class LogLines(SteeredWidget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row and its cell of the scrollbar."""
-        width = self.size.width
+        width, height = self.size
         top = self._window.rank(self._anchor.line)
-        rail = self.rail_segment(y, top=top, count=self._window.count, height=self.size.height)
+        rail = self.rail_segment(y, top=top, count=self._window.count, height=height)
         if y >= len(self._rows) or self._rows[y].line < self._buffer.start:
             return Strip([Segment(" " * (width - 1), self.skin.base), rail], width)
-        return Strip([*self._face.strip(self, self._rows[y]), rail], width)
+        return Strip([*self._face.row(self, self._rows[y]), rail], width)
 
     def _height_of(self, line: int) -> int:
         return self._face.height_of(self, line)
