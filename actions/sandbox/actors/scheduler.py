@@ -44,7 +44,9 @@ class Scheduler(Controller):
             reasons = [] if problem else [(space, reasons_against(pod, space)) for space in spaces]
             fitting = [space for space, against in reasons if not against]
             if problem or not fitting:
-                await self._tell(pod, problem or unschedulable_message(against for _space, against in reasons))
+                about_claim = f"0/{len(spaces)} nodes are available: {problem}"
+                told = about_claim if problem else unschedulable_message(against for _space, against in reasons)
+                await self._tell(pod, told)
                 continue
             chosen = min(fitting, key=lambda space: (fullness(space), space.name))
             chosen.promise(requests_of(pod))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from actions.cluster.exec import run_in_pod
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition_of, is_true
@@ -88,15 +90,25 @@ def _restarts(pod: Document | None) -> int:
     return int(statuses[0].get("restartCount", 0))
 
 
-async def test_the_scheduler_says_why_a_pod_waits(tmp_path: Path) -> None:
+_MISSING_CLAIM = {"volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": "none"}}]}
+
+
+@pytest.mark.parametrize(
+    ("spec", "told"),
+    [
+        ({"nodeSelector": {"disk": "gold"}}, "2 node(s) didn't match Pod's node affinity"),
+        (_MISSING_CLAIM, 'persistentvolumeclaim "none" not found. not found'),
+    ],
+)
+async def test_the_scheduler_says_why_a_pod_waits(tmp_path: Path, spec: Document, told: str) -> None:
     async with whole_cluster(tmp_path) as client:
-        await client.create(PODS, _pod("lost", "sleep 1", nodeSelector={"disk": "gold"}))
+        await client.create(PODS, _pod("lost", "sleep 1", **spec))
         pod = await until(
             client, PODS, "default/lost", lambda one: one is not None and condition_of(one, "PodScheduled") is not None
         )
         condition = condition_of(pod, "PodScheduled") or {}
         assert condition["reason"] == "Unschedulable"
-        assert condition["message"].startswith("0/2 nodes are available: 2 node(s) didn't match Pod's node affinity")
+        assert condition["message"].startswith(f"0/2 nodes are available: {told}")
 
 
 async def test_exec_answers_with_output_and_exit_code(tmp_path: Path) -> None:
