@@ -25,8 +25,9 @@ def log_line(index: int) -> tuple[str, str]:
 
 def finished_pod(name: str, node: str) -> Document:
     """A pod whose one container has ended."""
-    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": _CREATED}}
-    status = {"name": "main", "restartCount": 0, "state": ended, "containerID": f"containerd://{name}"}
+    container = f"containerd://{name}"  # stern prints nothing of an ended container whose state does not repeat it
+    ended = {"terminated": {"exitCode": 0, "reason": "Completed", "startedAt": _CREATED, "containerID": container}}
+    status = {"name": "main", "restartCount": 0, "state": ended, "containerID": container}
     return {
         "kind": "Pod",
         "apiVersion": "v1",
