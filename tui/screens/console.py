@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
@@ -68,8 +69,9 @@ class ConsoleScreen(PullingScreen[None]):
         self._show_edges()
         self._workspace.pull()
 
-    def on_resize(self) -> None:
-        """Lay the edges out for the new width."""
+    async def on_resize(self) -> None:
+        """Lay the edges out for the new width; between the first two layouts the loop has a look at its sockets."""
+        await asyncio.sleep(0)
         self.pull()
 
     async def action_carry(self, line: str) -> None:
