@@ -283,7 +283,9 @@ class _Merged:
         path, cluster = self._find("cluster", name, hint=f"The context {context} names it.")
         proxy = _text(cluster, "proxy-url")
         if not is_web_address(_server_of(cluster)):
-            raise ConfigError(f"{path}: the cluster {name} has no usable server address.", hint="Write https://HOST:PORT.")
+            raise ConfigError(
+                f"{path}: the cluster {name} has no usable server address.", hint="Write https://HOST:PORT."
+            )
         if proxy and not is_web_address(proxy):
             raise ConfigError(f"{path}: the proxy-url of {name} cannot be used.", hint="Use an http or https proxy.")
         return path, cluster
