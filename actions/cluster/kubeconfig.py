@@ -195,7 +195,6 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
 def _document(path: Path) -> dict[str, Any]:
     import yaml  # a tenth of what the console imports until its first frame, which needs none
 
-    loader = yaml.CSafeLoader if yaml.__with_libyaml__ else yaml.SafeLoader
     try:
         data = read_bounded(path, _MAX_BYTES + 1)
         text = data.decode("utf-8")
@@ -208,7 +207,7 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"The kubeconfig {path} has more than {_MAX_BYTES} bytes.", hint="Correct --kubeconfig.")
     # what the parser says quotes the file, which holds secrets: it is not passed on, not even to a traceback
     try:
-        document = yaml.load(text, Loader=loader)  # noqa: S506 - both are safe ones
+        document = yaml.safe_load(text)  # not libyaml's loader: that one has no bottom for what is nested deeply
     except yaml.MarkedYAMLError as error:
         line = error.problem_mark.line + 1 if error.problem_mark else 0
         raise ConfigError(f"{path}:{line}: the kubeconfig is not YAML: {one_line(error.problem or '')}.") from None
