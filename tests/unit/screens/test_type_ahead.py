@@ -53,6 +53,7 @@ async def test_an_enter_before_the_plan_is_computed_waits_for_it() -> None:
     app = an_app()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await settle(pilot)
+        await app.desk.blueprints.find("bionemo-esm1nv")  # reading it may take longer than keys are kept
         await app.carry_line("launch bionemo-esm1nv")
         type_at_once(app, "enter")
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it is asked with the plan")
