@@ -47,14 +47,6 @@ class Desk:
             except DiskFullError:
                 await self._clock.sleep(_DISK_FULL_PAUSE_SECONDS)
 
-    def append(self, body: Body, *, stage: str = "", attempt: int = 0) -> None:
-        """Append a record at once.
-
-        Raises:
-            DiskFullError: There is no room: do not go on.
-        """
-        self._journal.append(body, stage=stage, attempt=attempt)
-
     def note(self, stage: str, text: str) -> None:
         """Remember what a stage waits for; empty for nothing."""
         line = one_line(redact(text))
@@ -97,7 +89,7 @@ class StageDesk:
     def owned(self) -> Sequence[OwnedObject]:
         return self._desk.view().owned_by(self._stage)
 
-    def own(self, item: OwnedObject) -> None:
+    async def own(self, item: OwnedObject) -> None:
         body = Owned(
             api_version=item.api_version,
             object_kind=item.kind,
@@ -106,8 +98,8 @@ class StageDesk:
             uid=item.uid,
             existed=item.existed,
         )
-        self._desk.append(body, stage=self._stage, attempt=self._attempt)
+        await self._desk.write(body, stage=self._stage, attempt=self._attempt)
 
-    def deleted(self, item: OwnedObject) -> None:
+    async def deleted(self, item: OwnedObject) -> None:
         body = Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
-        self._desk.append(body, stage=self._stage, attempt=self._attempt)
+        await self._desk.write(body, stage=self._stage, attempt=self._attempt)

@@ -49,7 +49,7 @@ async def drain_nodes(work: StageWork, *, is_own_cluster: bool) -> str:
         deadline_seconds=DRAIN_SECONDS,
         interval_seconds=_LOOK_SECONDS,
     )
-    _record(work, drain.kept)
+    await _record(work, drain.kept)
     said = f"{len(drain.let_go)} nodes let go." if drain.let_go else "No nodes to let go."
     return f"{said} Left to Karpenter, for others use them: {', '.join(sorted(drain.kept))}." if drain.kept else said
 
@@ -94,10 +94,10 @@ def _owned_claims(view: RunView) -> list[OwnedObject]:
     return [item for item in view.owned if item.kind == NODE_CLAIM and not item.is_deleted]
 
 
-def _record(work: StageWork, kept: set[str]) -> None:
+async def _record(work: StageWork, kept: set[str]) -> None:
     for item in _owned_claims(work.view):
         if ref_of_owned(item).name not in kept and not item.existed:
-            work.journal.deleted(item)
+            await work.journal.deleted(item)
 
 
 async def _is_used_by_others(work: StageWork, connection: Connection, claim: Claim) -> bool:

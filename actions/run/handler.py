@@ -75,7 +75,11 @@ class StageHandler(Protocol):
 
 
 class StageJournal(Protocol):
-    """What a handler may tell of its work. All but `note` is on disk when the call returns."""
+    """What a handler may tell of its work. All but `note` is on disk when the call returns.
+
+    `own` and `deleted` wait as long as the journal cannot be written, because its disk is full or another process
+    holds its lock: so await `own` before the world is touched.
+    """
 
     def note(self, text: str) -> None:
         """Say what the stage waits for, one line. Cheap; the newest wins."""
@@ -85,10 +89,10 @@ class StageJournal(Protocol):
         """What the stage owns and has not deleted, oldest first."""
         ...
 
-    def own(self, item: OwnedObject) -> None:
+    async def own(self, item: OwnedObject) -> None:
         """Record an object: before it is applied without uid, after it with uid."""
         ...
 
-    def deleted(self, item: OwnedObject) -> None:
+    async def deleted(self, item: OwnedObject) -> None:
         """Record that an owned object is gone."""
         ...

@@ -190,8 +190,8 @@ class _Silent:
     def owned(self) -> tuple[OwnedObject, ...]:
         return ()
 
-    def own(self, item: OwnedObject) -> None:
+    async def own(self, item: OwnedObject) -> None:
         raise AssertionError("nothing is made while looking")
 
-    def deleted(self, item: OwnedObject) -> None:
+    async def deleted(self, item: OwnedObject) -> None:
         raise AssertionError("nothing is deleted while looking")

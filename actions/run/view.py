@@ -43,6 +43,8 @@ class RunState(StrEnum):
     AWAITING_APPROVAL = "awaiting approval"
     UNKNOWN = "unknown"
     """The runner died at work: resume it."""
+    STALLED = "stalled"
+    """The runner's process exists, and has given no sign of life for some seconds: stopped, or stuck."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -117,6 +119,31 @@ class Audit(msgspec.Struct, frozen=True):
     """Still there on purpose: data, or what was there before the run."""
 
 
+class NoticeKind(StrEnum):
+    """A trouble of a run that no record tells of."""
+
+    STALLED = "stalled"
+    """The runner gives no sign of life."""
+    NO_RUNNER = "no runner"
+    """There is something to do, it was begun, and no runner is alive."""
+    DISK_FULL = "disk full"
+    """The journal cannot grow; what runs goes on."""
+    READ_ONLY = "read-only"
+    """The run's file system takes no writes."""
+    LOCKED = "locked"
+    """Another process holds the journal's lock, and the runner waits for it."""
+
+
+class Notice(msgspec.Struct, frozen=True):
+    """One trouble of a run's runner, disk or journal, as a reader sees it."""
+
+    kind: NoticeKind
+    text: str
+    """One sentence, without the time."""
+    since: float | None = None
+    """Seconds since the epoch; `None` if unknown."""
+
+
 class RunView(msgspec.Struct, frozen=True, eq=False):
     """One run at one moment."""
 
@@ -145,6 +172,8 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     audit: Audit | None
     last_seq: int
     """Number of the newest record in it."""
+    notices: tuple[Notice, ...] = ()
+    """What keeps it, or its journal, from going on; put there by a reader."""
 
     def stage(self, stage_id: str) -> StageView:
         """The stage with this id.

@@ -22,6 +22,7 @@ _UNDER_WAY = (
     RunState.RUNNING,
     RunState.AWAITING_APPROVAL,
     RunState.UNKNOWN,
+    RunState.STALLED,
     RunState.TEARING_DOWN,
 )
 

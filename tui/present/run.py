@@ -17,6 +17,7 @@ RUN_TONES = {
     RunState.RUNNING: Tone.BUSY,
     RunState.AWAITING_APPROVAL: Tone.WARN,
     RunState.UNKNOWN: Tone.WARN,
+    RunState.STALLED: Tone.BAD,
     RunState.SUCCEEDED: Tone.GOOD,
     RunState.FAILED: Tone.BAD,
     RunState.CANCELLED: Tone.WARN,

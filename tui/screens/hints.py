@@ -22,6 +22,7 @@ _MARKS = {
     RunState.RUNNING: "▶",
     RunState.AWAITING_APPROVAL: "◆",
     RunState.UNKNOWN: "?",
+    RunState.STALLED: "▲",
     RunState.FAILED: "✘",
     RunState.TEARING_DOWN: "◀",
 }
@@ -30,7 +31,7 @@ _ENDED = (RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED)
 _STATES = {
     "approve": (RunState.AWAITING_APPROVAL,),
     "retry": (RunState.FAILED, RunState.CANCELLED, RunState.PARKED),
-    "cancel": (RunState.WAITING, RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.UNKNOWN),
+    "cancel": (RunState.WAITING, RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.UNKNOWN, RunState.STALLED),
     "results": (RunState.SUCCEEDED,),
     "park": _ENDED,
     "teardown": tuple(state for state in RunState if state not in (RunState.TORN_DOWN, RunState.TEARING_DOWN)),

@@ -40,7 +40,7 @@ class ClaimLedger:
             if (claim.get("status") or {}).get("nodeName") in fresh and uid_of(claim) not in known:
                 ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", claim["metadata"]["name"])
                 existed = _created_at(claim) < self._work.view.created_at - 1
-                self._work.journal.own(owned_of(self._work, ref, uid=uid_of(claim), existed=existed))
+                await self._work.journal.own(owned_of(self._work, ref, uid=uid_of(claim), existed=existed))
         self._nodes |= fresh
 
 

@@ -67,7 +67,7 @@ class HelmHandler:
         connection = await self._work.connect()
         found = await self._found(connection)
         if found is not None and not self._is_own():
-            self._own(existed=True)
+            await self._own(existed=True)
             await self._wait(connection)
             return Performed(
                 f"The release {found.name} ({found.chart or found.status}) was there already: used as it is."
@@ -76,7 +76,7 @@ class HelmHandler:
         argv = self._install(settings)
         self._require_helm(argv)
         await apply_objects(self._work, connection, [self._namespace()])
-        self._own()
+        await self._own()
         await self._run(argv, "install")
         await self._wait(connection)
         return Performed(f"{self._stage.chart} {self._stage.version} is installed as {self._stage.release}.")
@@ -89,7 +89,7 @@ class HelmHandler:
                 self._require_helm(argv)
                 await self._run(argv, "uninstall")
             for item in self._releases():
-                self._work.journal.deleted(replace(item, is_deleted=True))
+                await self._work.journal.deleted(replace(item, is_deleted=True))
         said = "Uninstalled." if self._releases_made() else "Nothing was installed."
         await delete_objects(self._work, connection)
         return said
@@ -115,8 +115,8 @@ class HelmHandler:
     def _is_own(self) -> bool:
         return bool(self._releases())
 
-    def _own(self, *, existed: bool = False) -> None:
-        self._work.journal.own(
+    async def _own(self, *, existed: bool = False) -> None:
+        await self._work.journal.own(
             OwnedObject(
                 self._work.stage.id,
                 API,

@@ -50,13 +50,13 @@ class ImageHandler:
             tag = self._work.text(self._stage.tag)
             digest = await self._digest(session, repository, tag)
             if digest is not None:
-                self._note_found(repository, tag, digest)
+                await self._note_found(repository, tag, digest)
                 return self._performed(repository, digest, f"{repository.name}:{tag} is in ECR, {digest[:19]}….")
             await self._require_docker(repository, tag)
-            self._own(repository, tag, "")
+            await self._own(repository, tag, "")
             await self._build(session, repository, tag)
             digest = await self._pushed(session, repository, tag)
-            self._own(repository, tag, digest)
+            await self._own(repository, tag, digest)
         finally:
             session.close()
         return self._performed(repository, digest, f"{repository.name}:{tag} was built and pushed, {digest[:19]}….")
@@ -70,7 +70,7 @@ class ImageHandler:
                 repository = repository_of(item.namespace)
                 if repository is not None and item.uid:
                     removed += await delete_image(session, repository, item.uid)
-                self._work.journal.deleted(replace(item, is_deleted=True))
+                await self._work.journal.deleted(replace(item, is_deleted=True))
         finally:
             session.close()
         return f"{removed} images removed from ECR." if removed else "No image of the run is left in ECR."
@@ -153,13 +153,13 @@ class ImageHandler:
         )
         return found[0]
 
-    def _note_found(self, repository: Repository, tag: str, digest: str) -> None:
+    async def _note_found(self, repository: Repository, tag: str, digest: str) -> None:
         """Record whose the image is: pushed by an earlier attempt of this run, or there before."""
         known = any(item.name == tag and not item.existed for item in self._work.journal.owned())
-        self._own(repository, tag, digest, existed=not known)
+        await self._own(repository, tag, digest, existed=not known)
 
-    def _own(self, repository: Repository, tag: str, digest: str, *, existed: bool = False) -> None:
-        self._work.journal.own(
+    async def _own(self, repository: Repository, tag: str, digest: str, *, existed: bool = False) -> None:
+        await self._work.journal.own(
             OwnedObject(self._work.stage.id, API, KIND, repository.url, tag, digest, existed=existed, is_deleted=False)
         )
 

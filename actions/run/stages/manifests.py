@@ -45,7 +45,7 @@ class ManifestsHandler:
         connection = await self._work.connect()
         found = await self._detected(connection)
         if found is not None:
-            self._work.journal.own(found)
+            await self._work.journal.own(found)
             await self._wait(connection)
             return Performed(
                 f"{found.kind} {found.name} was there already{await self._version(connection)}: used as it is."

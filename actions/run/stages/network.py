@@ -50,7 +50,7 @@ class NetworkHandler:
             added = [
                 direction.value
                 for direction in Direction
-                if not self._is_there(group, rules, direction) and await self._add(session, group, direction)
+                if not await self._is_there(group, rules, direction) and await self._add(session, group, direction)
             ]
         if not added:
             return Performed(f"{group} is open to itself both ways already.")
@@ -63,7 +63,7 @@ class NetworkHandler:
                 removed += await self._remove(session, group)
         for item in self._work.journal.owned():
             if not item.existed:
-                self._work.journal.deleted(replace(item, is_deleted=True))
+                await self._work.journal.deleted(replace(item, is_deleted=True))
         return f"{removed} rules removed." if removed else "No rule of the run is left."
 
     async def _remove(self, session: AwsSession, group: str) -> int:
@@ -76,21 +76,21 @@ class NetworkHandler:
             return 0  # the group went with the cluster, and its rules with it
         return len(mine)
 
-    def _is_there(self, group: str, rules: list[SelfRule], direction: Direction) -> bool:
+    async def _is_there(self, group: str, rules: list[SelfRule], direction: Direction) -> bool:
         """Whether a rule is there; one that is not the run's is recorded as such, and will be left."""
         found = [rule for rule in rules if rule.direction is direction]
         for rule in found[:1]:
-            self._own(group, rule.id, direction, existed=rule.tags.get(RUN_TAG) != self._work.view.id)
+            await self._own(group, rule.id, direction, existed=rule.tags.get(RUN_TAG) != self._work.view.id)
         return bool(found)
 
     async def _add(self, session: AwsSession, group: str, direction: Direction) -> bool:
-        self._own(group, "", direction)
+        await self._own(group, "", direction)
 
         async def add() -> str:
             return await add_self_rule(session, group, direction, {RUN_TAG: self._work.view.id})
 
         made = await patiently(add, clock=self._work.clock, note=self._work.journal.note)
-        self._own(group, made, direction)
+        await self._own(group, made, direction)
         return True
 
     async def _rules(self, session: AwsSession, group: str) -> list[SelfRule]:
@@ -114,8 +114,8 @@ class NetworkHandler:
             raise MissingError(f"EKS names no security group of {name}.", hint="Name one in the stage.")
         return found
 
-    def _own(self, group: str, rule_id: str, direction: Direction, *, existed: bool = False) -> None:
-        self._work.journal.own(
+    async def _own(self, group: str, rule_id: str, direction: Direction, *, existed: bool = False) -> None:
+        await self._work.journal.own(
             OwnedObject(
                 self._work.stage.id, API, KIND, group, direction.value, rule_id, existed=existed, is_deleted=False
             )

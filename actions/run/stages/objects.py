@@ -131,14 +131,14 @@ async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest
 
     found = await settled(connection, ref, clock=work.clock, note=work.journal.note)
     if found is not None and not is_of_run(found, work.view.id):
-        work.journal.own(owned_of(work, ref, uid=uid_of(found), existed=True))
+        await work.journal.own(owned_of(work, ref, uid=uid_of(found), existed=True))
         return ref
     known = _known(work, ref)
     if known is None:
-        work.journal.own(owned_of(work, ref))
+        await work.journal.own(owned_of(work, ref))
     applied = await patiently(put, clock=work.clock, note=work.journal.note)
     if known is None or known.uid != uid_of(applied):
-        work.journal.own(owned_of(work, ref, uid=uid_of(applied)))
+        await work.journal.own(owned_of(work, ref, uid=uid_of(applied)))
     return ref
 
 
@@ -195,7 +195,7 @@ async def _delete_one(work: StageWork, connection: Connection, item: OwnedObject
         deadline_seconds=GONE_SECONDS,
         interval_seconds=0.3,
     )
-    work.journal.deleted(replace(item, is_deleted=True))
+    await work.journal.deleted(replace(item, is_deleted=True))
 
 
 async def _delete_exactly(connection: Connection, ref: ObjectRef, uid: str) -> None:

@@ -112,9 +112,9 @@ class FakeStage:
             return Performed("one to add", plan=PlanOffer("hash-1", 1, 0, 0, ("+ cluster",)))
         if self._is("fail"):
             raise StageFailedError(f"{self._stage.id} was told to fail.")
-        self._journal.own(self._item(""))
+        await self._journal.own(self._item(""))
         self._world.make(self._stage.id)
-        self._journal.own(self._item("uid-1"))
+        await self._journal.own(self._item("uid-1"))
         self._journal.note("waiting to be let go")
         while self._is("hold"):
             await asyncio.sleep(0.02)
@@ -123,7 +123,7 @@ class FakeStage:
     async def undo(self) -> str:
         for item in self._journal.owned():
             self._world.remove(item.name)
-            self._journal.deleted(item)
+            await self._journal.deleted(item)
         return "removed"
 
     def _is(self, what: str) -> bool:
