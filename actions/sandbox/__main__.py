@@ -18,6 +18,9 @@ from actions.base.files import private_directory
 from actions.sandbox.options import SandboxOptions
 
 IDLE_SECONDS = 600.0
+_USE = """\
+Use it with kubectl --kubeconfig {path}, or eksml-tui --kubeconfig {path}.
+The token is in that file, which only you can read. Control-C ends it."""
 
 
 class Invocation(msgspec.Struct, frozen=True):
@@ -41,7 +44,9 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
     parser.add_argument("--seed", type=int, default=SandboxOptions().seed, help="of everything random in workloads")
     parser.add_argument("--idle", type=float, default=IDLE_SECONDS, metavar="SECONDS", help="unused so long, it ends")
     parser.add_argument("--scale", default="", metavar="nodes=N,pods=N", help="so many more, which nobody runs")
-    parser.add_argument("--foreground", action="store_true", help="print the kubeconfig's path; serve until stopped")
+    parser.add_argument(
+        "--foreground", action="store_true", help="print the path of the kubeconfig; serve until stopped"
+    )
     given = parser.parse_args(argv)
     if given.speed <= 0:
         parser.error("--speed must be above 0")
@@ -73,7 +78,9 @@ async def serve(invocation: Invocation) -> None:
     parts = Parts(
         kubelet,
         actors=lambda session: actors.start(session, kubelet, options, panel.clock, groups=groups),
-        cloud=lambda session: cloud.create_app(session, options, groups=groups),
+        cloud=lambda session, key, authority: cloud.create_app(
+            session, options, key=key, authority=authority, groups=groups
+        ),
         webhooks=(VolcanoAdmission(),),
         panel=panel,
         store=crowded_store(read_size(invocation.scale), clock=clock, region=options.region),
@@ -87,6 +94,7 @@ async def serve(invocation: Invocation) -> None:
         endings: list[asyncio.Task[bool] | asyncio.Task[None]] = [asyncio.create_task(stopped.wait())]
         if invocation.is_foreground:
             print(server.kubeconfig, flush=True)  # noqa: T201 - the promised first line
+            print(_USE.format(path=server.kubeconfig), flush=True)  # noqa: T201 - for people
         else:
             endings.append(asyncio.create_task(server.activity.idle_for(invocation.idle_seconds)))
         _, unfinished = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)

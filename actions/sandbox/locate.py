@@ -30,6 +30,8 @@ class ProcessFile(msgspec.Struct, frozen=True):
     kubeconfig: str
     aws_endpoint_url: str
     speed: float
+    asks_for_token: bool = False
+    """Sandboxes of earlier versions let everybody in."""
 
     def identity(self) -> ProcessIdentity:
         """Who serves it."""
@@ -77,16 +79,27 @@ def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
         speed: Factor by which workloads print faster; the usual one if not given. A running sandbox keeps its own.
 
     Raises:
-        ConfigError: Its folder cannot be made.
+        ConfigError: Its folder cannot be made, or the sandbox that runs is of a version that lets everybody in.
         UnreachableError: It did not come up in a minute, or ended at once.
     """
     found = find_sandbox(name)
     if found:
-        return found
+        return _asking(found)
     folder = private_directory(sandbox_folder(name))
     deadline = time.monotonic() + START_SECONDS
     with _starting(folder, deadline):
-        return find_sandbox(name) or _started(name, folder, speed, deadline)
+        found = find_sandbox(name)
+        return _asking(found) if found else _started(name, folder, speed, deadline)
+
+
+def _asking(found: RunningSandbox) -> RunningSandbox:
+    if found.process.asks_for_token:
+        return found
+    pid = found.process.pid
+    raise ConfigError(
+        f"The sandbox {found.name} (process {pid}) is of an earlier version, which lets every user of this machine in.",
+        hint=f"End it with `kill {pid}`, and start again: what runs in it is lost.",
+    )
 
 
 def _started(name: str, folder: Path, speed: float | None, deadline: float) -> RunningSandbox:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import socket
+import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from secrets import token_urlsafe
 from typing import TypeAlias
 
 import msgspec
@@ -18,13 +18,15 @@ from actions.base.errors import ConfigError
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
 from actions.sandbox.activity import ACTOR_AGENT, Activity
-from actions.sandbox.api.access import User
+from actions.sandbox.api.access import ADMINISTRATOR, User
 from actions.sandbox.api.admission import Admission
 from actions.sandbox.api.application import create_app
 from actions.sandbox.api.store import Store
+from actions.sandbox.certificate import make_certificate
 from actions.sandbox.faults.bystander import Bystander
 from actions.sandbox.faults.control import add_control
 from actions.sandbox.faults.panel import FaultPanel
+from actions.sandbox.keys import AccessKey, make_keys
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.ports import KubeletPort
 from actions.sandbox.statefiles import VIEWER, remove_process, write_credentials, write_kubeconfig, write_process
@@ -36,6 +38,8 @@ _LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost"})
 
 StartActors: TypeAlias = Callable[[KubeSession], AbstractAsyncContextManager[None]]
 """Starts the controllers and the kubelet on a session; entered once the world is there."""
+StartCloud: TypeAlias = Callable[[KubeSession, AccessKey, bytes], web.Application]
+"""Makes the account of a session's cluster, by the key that it takes and the cluster's certificate authority in PEM."""
 
 
 class Parts(msgspec.Struct, frozen=True):
@@ -43,7 +47,7 @@ class Parts(msgspec.Struct, frozen=True):
 
     kubelet: KubeletPort
     actors: StartActors | None = None
-    cloud: Callable[[KubeSession], web.Application] | None = None
+    cloud: StartCloud | None = None
     webhooks: Sequence[Admission] = ()
     """Of operators."""
     panel: FaultPanel = msgspec.field(default_factory=lambda: FaultPanel(SystemClock()))
@@ -52,10 +56,11 @@ class Parts(msgspec.Struct, frozen=True):
 
 
 class RunningServer(msgspec.Struct, frozen=True):
-    """A server that answers. `url` and `aws_endpoint_url` have no trailing slash."""
+    """A server that answers. `url` (https) and `aws_endpoint_url` (http) have no trailing slash."""
 
     url: str
     aws_endpoint_url: str
+    """Empty without a cloud."""
     kubeconfig: Path
     activity: Activity
 
@@ -70,7 +75,7 @@ async def serving(
         folder: Private, the sandbox's own.
         options: What the world is called, and how fast it turns.
         parts: The rooms.
-        port: On 127.0.0.1; 0 for any.
+        port: Of the Kubernetes API, on 127.0.0.1; 0 for any. AWS is at any other.
         clock: For idleness.
 
     Raises:
@@ -80,29 +85,34 @@ async def serving(
     activity = Activity(time)
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(_bound(port))
-        url = f"http://{HOST}:{listener.getsockname()[1]}"
+        url = f"https://{HOST}:{listener.getsockname()[1]}"
         arn = f"arn:aws:eks:{options.region}:{options.account}:cluster/{options.cluster_name}"
-        viewer_token = token_urlsafe()
-        kubeconfig = write_kubeconfig(folder, url=url, cluster=arn, viewer_token=viewer_token)
-        write_credentials(folder)
+        keys, certificate = make_keys(), make_certificate(time)
+        kubeconfig = write_kubeconfig(folder, url=url, authority=certificate.authority, cluster=arn, keys=keys)
+        write_credentials(folder, keys.access_key)
         session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig), user_agent=ACTOR_AGENT)
         stack.push_async_callback(session.aclose)
         bystander = Bystander(parts.panel)
-        tokens = {viewer_token: User(VIEWER)}
         app = create_app(
-            parts.store, parts.kubelet, bystander, clock=parts.panel.clock, tokens=tokens, webhooks=parts.webhooks
+            parts.store,
+            parts.kubelet,
+            bystander,
+            clock=parts.panel.clock,
+            tokens={keys.administrator: ADMINISTRATOR, keys.viewer: User(VIEWER)},
+            access_key=keys.access_key,
+            webhooks=parts.webhooks,
         )
         add_control(app, bystander)
         app.middlewares[:0] = [_only_local, activity.middleware()]
+        await stack.enter_async_context(_answering(app, listener, certificate.tls))
+        aws_endpoint_url = ""
         if parts.cloud is not None:
-            app.add_subapp(CLOUD_PREFIX, parts.cloud(session))
-        await stack.enter_async_context(_answering(app, listener))
+            account = parts.cloud(session, keys.access_key, certificate.authority)
+            aws_endpoint_url = await stack.enter_async_context(_account(account, activity))
         if parts.actors is not None:
             await stack.enter_async_context(parts.actors(session))
-        server = RunningServer(url, url + CLOUD_PREFIX, kubeconfig, activity)
-        write_process(
-            folder, url=url, kubeconfig=kubeconfig, aws_endpoint_url=server.aws_endpoint_url, speed=options.speed
-        )
+        server = RunningServer(url, aws_endpoint_url, kubeconfig, activity)
+        write_process(folder, url=url, kubeconfig=kubeconfig, aws_endpoint_url=aws_endpoint_url, speed=options.speed)
         stack.callback(remove_process, folder)
         yield server
 
@@ -120,12 +130,24 @@ def _bound(port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def _answering(app: web.Application, listener: socket.socket) -> AsyncIterator[None]:
+async def _account(account: web.Application, activity: Activity) -> AsyncIterator[str]:
+    """Answer for AWS, where requests are signed and so go without TLS; the address."""
+    app = web.Application(middlewares=[_only_local, activity.middleware()])
+    app.add_subapp(CLOUD_PREFIX, account)
+    with _bound(0) as listener:
+        async with _answering(app, listener):
+            yield f"http://{HOST}:{listener.getsockname()[1]}{CLOUD_PREFIX}"
+
+
+@asynccontextmanager
+async def _answering(
+    app: web.Application, listener: socket.socket, tls: ssl.SSLContext | None = None
+) -> AsyncIterator[None]:
     """Serve the application; on the way out, open watches are cut after a moment."""
     runner = web.AppRunner(app, access_log=None, handler_cancellation=True, shutdown_timeout=_SHUTDOWN_SECONDS)
     await runner.setup()
     try:
-        await web.SockSite(runner, listener, backlog=512).start()
+        await web.SockSite(runner, listener, backlog=512, ssl_context=tls).start()
         yield
     finally:
         await runner.cleanup()

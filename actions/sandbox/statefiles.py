@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,7 @@ import yaml
 
 from actions.base.files import write_private
 from actions.base.process import own_identity
+from actions.sandbox.keys import AccessKey, SandboxKeys
 from actions.sandbox.locate import CREDENTIALS, ProcessFile
 
 KUBECONFIG = "kubeconfig"
@@ -17,7 +19,7 @@ PROCESS = "process.json"
 VIEWER = "viewer"
 
 
-def write_kubeconfig(folder: Path, *, url: str, cluster: str, viewer_token: str = "") -> Path:
+def write_kubeconfig(folder: Path, *, url: str, authority: bytes, cluster: str, keys: SandboxKeys) -> Path:
     """Write a kubeconfig, 0600, that leads to `url`, and return its path.
 
     Its second context, `viewer`, is that of somebody who may look at workloads and change nothing.
@@ -25,33 +27,35 @@ def write_kubeconfig(folder: Path, *, url: str, cluster: str, viewer_token: str 
     Args:
         folder: The sandbox's own.
         url: Of the API server.
-        viewer_token: Of the viewer; without one there is no such context.
+        authority: Who signed its certificate, in PEM.
+        keys: With the tokens of administrator and viewer.
         cluster: What the context calls the cluster: the ARN of an EKS cluster, as `aws eks update-kubeconfig` does.
     """
+    trusted = base64.b64encode(authority).decode()
+    users = {cluster: keys.administrator, VIEWER: keys.viewer}
     config: dict[str, Any] = {
         "apiVersion": "v1",
         "kind": "Config",
-        "clusters": [{"name": cluster, "cluster": {"server": url}}],
-        "users": [{"name": cluster, "user": {}}],
-        "contexts": [{"name": cluster, "context": {"cluster": cluster, "user": cluster, "namespace": "default"}}],
+        "clusters": [{"name": cluster, "cluster": {"server": url, "certificate-authority-data": trusted}}],
+        "users": [{"name": name, "user": {"token": token}} for name, token in users.items()],
+        "contexts": [
+            {"name": name, "context": {"cluster": cluster, "user": name, "namespace": "default"}} for name in users
+        ],
         "current-context": cluster,
     }
-    if viewer_token:
-        config["users"] += [{"name": VIEWER, "user": {"token": viewer_token}}]
-        context = {"cluster": cluster, "user": VIEWER, "namespace": "default"}
-        config["contexts"] += [{"name": VIEWER, "context": context}]
     path = folder / KUBECONFIG
     write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
     return path
 
 
-def write_credentials(folder: Path) -> Path:
+def write_credentials(folder: Path, key: AccessKey) -> Path:
     """Write AWS credentials that only the sandbox takes, 0600, as the file that every AWS library reads.
 
     A run keeps the path and never a key, so that whoever goes on with it later has them, too.
     """
     path = folder / CREDENTIALS
-    write_private(path, b"[default]\naws_access_key_id = demo\naws_secret_access_key = demo\n")
+    text = f"[default]\naws_access_key_id = {key.id}\naws_secret_access_key = {key.secret}\n"
+    write_private(path, text.encode())
     return path
 
 
@@ -66,6 +70,7 @@ def write_process(folder: Path, *, url: str, kubeconfig: Path, aws_endpoint_url:
         kubeconfig=str(kubeconfig),
         aws_endpoint_url=aws_endpoint_url,
         speed=speed,
+        asks_for_token=True,
     )
     path = folder / PROCESS
     write_private(path, msgspec.json.encode(process))

@@ -1,6 +1,6 @@
 """What a simulated resource asks of a sandbox: the AWS calls by which its counterpart in the real rehearsal is made.
 
-They go unsigned to `AWS_ENDPOINT_URL`; without it nothing is asked.
+They go to `AWS_ENDPOINT_URL`, signed as AWS wants it; without it nothing is asked.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ _WHOLE = re.compile(r"^\$\{(json:|list:|text:)?([a-z][a-z0-9_]*)\}$")
 _MERGED, _CHOSEN_BY, _CHOICES = "$merge", "$of", "$is"
 _CALL_SECONDS = 20.0
 _GONE = 404
+_SERVICE, _REGION = "eks", "us-west-2"
 _SHOWN_CHARACTERS = 500
 
 

@@ -26,6 +26,7 @@ from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.kubelet import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
+from tests.support.sandboxes import http_of
 
 _HURRY = 40.0
 _PATIENCE_SECONDS = 90.0
@@ -93,7 +94,7 @@ async def a_faulty_cluster(folder: Path, *, has_actors: bool = False) -> AsyncIt
     start = (lambda session: actors.start(session, kubelet, _FAST, panel.clock)) if has_actors else None
     async with (
         serving(folder, _FAST, Parts(kubelet, actors=start, panel=panel)) as server,
-        aiohttp.ClientSession() as http,
+        http_of(server.kubeconfig) as http,
     ):
         target = ClusterTarget(kubeconfig=server.kubeconfig)
         session = await KubeSession.connect(target)

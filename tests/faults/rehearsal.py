@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from actions.base.clock import SystemClock
 from actions.base.files import shipped_blueprints
 from actions.base.process import ProcessIdentity, is_alive
@@ -23,17 +25,20 @@ from actions.run.view import RunView
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.support.polling import wait
 
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "sandbox", "AWS_SECRET_ACCESS_KEY": "sandbox"}
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+"""None of the machine's: the sandbox's own are in the file that `a_sandbox` names in the environment."""
 DEADLINE_SECONDS = 400.0
 _MORE_TIME = 1.15
 
 
 @contextmanager
 def a_sandbox(name: str, *, speed: float = 60.0) -> Iterator[RunningSandbox]:
-    """A sandbox of its own, ended by its process id. XDG_STATE_HOME is the caller's."""
+    """A sandbox of its own, ended by its process id. XDG_STATE_HOME is the caller's; AWS libraries find its account."""
     sandbox = find_or_start(name, speed=speed)
     try:
-        yield sandbox
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(sandbox.credentials))
+            yield sandbox
     finally:
         kill(sandbox.process.identity(), signal.SIGTERM)
 
@@ -45,7 +50,11 @@ def a_rehearsal(sandbox: RunningSandbox, *, auto_approve: bool = True) -> Path:
         blueprint,
         bind(blueprint, {}, preset="rehearsal"),
         target=ClusterTarget(),
-        environment={"AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url, "AWS_REGION": "us-west-2"},
+        environment={
+            "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
+            "AWS_REGION": "us-west-2",
+            "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),
+        },
         clock=SystemClock(),
         auto_approve=auto_approve,
     )

@@ -80,7 +80,7 @@ async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
     parts = Parts(
         kubelet,
         actors=lambda session: actors.start(session, kubelet, options),
-        cloud=lambda session: cloud.create_app(session, options),
+        cloud=lambda session, key, authority: cloud.create_app(session, options, key=key, authority=authority),
     )
     async with serving(folder, options, parts) as server:
         yield Kubectl(server.kubeconfig, folder)

@@ -10,10 +10,10 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 import msgspec
-from aiohttp import ClientSession
 
 from actions.base.process import own_module
 from actions.sandbox.locate import ProcessFile
+from tests.support.sandboxes import http_of
 
 
 @asynccontextmanager
@@ -48,8 +48,8 @@ async def test_the_first_line_is_the_kubeconfig_and_a_signal_ends_it_cleanly(tmp
         assert (process.pid, process.kubeconfig) == (child.pid, first)
         for name in ("kubeconfig", "process.json"):
             assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o600
-        async with ClientSession() as session:
-            watch = await session.get(f"{process.url}/api/v1/pods", params={"watch": "1"})
+        async with http_of(tmp_path / "kubeconfig") as session:
+            watch = await session.get("/api/v1/pods", params={"watch": "1"})
             child.send_signal(signal.SIGTERM)
             assert await child.wait() == 0
             watch.close()
@@ -75,11 +75,13 @@ async def test_a_taken_port_is_one_sentence(tmp_path: Path) -> None:
 
 
 async def test_a_browser_of_another_site_is_refused(tmp_path: Path) -> None:
-    async with a_process(tmp_path) as child, ClientSession() as session:
+    async with a_process(tmp_path) as child:
         process = await process_file(tmp_path)
-        for headers in ({"Host": "evil.example:80"}, {"Origin": "http://evil.example"}):
-            answer = await session.get(f"{process.url}/api", headers=headers)
-            assert answer.status == 403
-            answer.close()
+        async with http_of(tmp_path / "kubeconfig") as session:
+            for headers in ({"Host": "evil.example:80"}, {"Origin": "http://evil.example"}):
+                for address in ("/api", process.aws_endpoint_url):
+                    async with session.get(address, headers=headers) as answer:
+                        assert answer.status == 403
+                        assert "programs on this machine" in await answer.text()
         child.terminate()
         await child.wait()

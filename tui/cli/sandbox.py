@@ -22,7 +22,7 @@ def _faults(options: Namespace) -> int:
     found = find_sandbox(options.name)
     if found is None:
         raise MissingError(f"The sandbox {options.name} does not run.", hint="Name it: --name demo for that of --demo.")
-    for fault in ask(found.process.url, options.words):
+    for fault in ask(found.kubeconfig, options.words):
         print(fault.line())  # noqa: T201 - the answer
     return 0
 

@@ -1,14 +1,16 @@
 """Who asks, and whether RBAC lets them.
 
-Whoever comes without a token is the cluster's administrator, as this server listens on loopback only, and so is whoever
-brings a token of EKS, the signature of which nobody here could check. Other tokens make somebody else of them, and an
-administrator may impersonate, as `kubectl --as` does.
+Every request needs a token, but for those that tell of the server's health and version. A token of EKS is an
+administrator's if it has been made with the account's access key. An administrator may impersonate, as `kubectl --as`
+does.
 
-Source: k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac`.
+Source: k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac`; its role `system:public-info-viewer`, and `anonymous` of
+AuthenticationConfiguration, which lets in those who bring no token for some paths alone.
 """
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Iterator, Mapping
 
 import msgspec
@@ -19,11 +21,12 @@ from actions.sandbox.api.question import Question, question_of
 from actions.sandbox.api.resources import GroupResource
 from actions.sandbox.api.status import ApiFault
 from actions.sandbox.api.store import Store
+from actions.sandbox.keys import AccessKey
 
 _GROUP = "rbac.authorization.k8s.io"
-_EKS_TOKEN = "k8s-aws-v1."  # noqa: S105 - what EKS tokens begin with
 _AUTHENTICATED, _MASTERS = "system:authenticated", "system:masters"
 _WRITING = frozenset({"exec", "attach", "portforward", "eviction", "binding"})
+_PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
 _SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
 
 
@@ -40,6 +43,7 @@ class User(msgspec.Struct, frozen=True):
 
 
 ADMINISTRATOR = User("arn:aws:sts::111122223333:assumed-role/operator/eksml", (_MASTERS, _AUTHENTICATED))
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
 class Access:
@@ -48,19 +52,24 @@ class Access:
     Args:
         store: With the roles and bindings.
         tokens: Token → user.
+        access_key: That tokens of EKS are made with; without one none is taken.
     """
 
-    def __init__(self, store: Store, tokens: Mapping[str, User]) -> None:
+    def __init__(self, store: Store, tokens: Mapping[str, User], access_key: AccessKey | None = None) -> None:
         self._store = store
-        self._tokens = tokens
+        self._users = [(token.encode(), user) for token, user in tokens.items()]
+        self._access_key = access_key
 
     def identify(self, request: web.Request) -> User:
         """Who asks.
 
         Raises:
-            ApiFault: 401, the token is none of ours; 403, they may not impersonate.
+            ApiFault: 401, there is no token, or it is none of ours; 403, they may not impersonate.
         """
-        user = self._authenticated(request.headers.get("Authorization", ""))
+        header = request.headers.get("Authorization", "")
+        if not header and request.path.rstrip("/") in _PUBLIC:
+            return ANONYMOUS
+        user = self._authenticated(header)
         name = request.headers.get("Impersonate-User", "")
         if not name:
             return user
@@ -69,15 +78,14 @@ class Access:
         return User(name, (*request.headers.getall("Impersonate-Group", []), _AUTHENTICATED))
 
     def _authenticated(self, header: str) -> User:
-        if not header:
-            return ADMINISTRATOR
         kind, _, token = header.partition(" ")
-        if kind.lower() == "bearer" and token.startswith(_EKS_TOKEN):
+        given = token.strip() if kind.lower() == "bearer" else ""
+        if given and self._access_key is not None and self._access_key.has_made(given):
             return ADMINISTRATOR
-        user = self._tokens.get(token.strip()) if kind.lower() == "bearer" else None
-        if user is None:
-            raise ApiFault(401, "Unauthorized", "Unauthorized")
-        return user
+        for known, user in self._users:
+            if hmac.compare_digest(known, given.encode()):
+                return user
+        raise ApiFault(401, "Unauthorized", "Unauthorized")
 
     def check(self, request: web.Request) -> None:
         """Let a request pass, or refuse it.

@@ -24,11 +24,11 @@ from actions.sandbox.api.status import ApiFault, no_such_path
 from actions.sandbox.api.store import Store
 from actions.sandbox.api.writes import Writer
 from actions.sandbox.faults.seam import NO_FAULTS, Faults
+from actions.sandbox.keys import AccessKey
 from actions.sandbox.ports import KubeletPort
 
 _LARGEST_BODY_BYTES = 8 << 20
 _GUARDED = ("/api", "/openapi")
-NO_TOKENS: Mapping[str, User] = {}
 
 
 def create_app(
@@ -37,7 +37,8 @@ def create_app(
     faults: Faults = NO_FAULTS,
     *,
     clock: Clock | None = None,
-    tokens: Mapping[str, User] = NO_TOKENS,
+    tokens: Mapping[str, User],
+    access_key: AccessKey | None = None,
     bookmark_seconds: float = BOOKMARK_SECONDS,
     webhooks: Sequence[Admission] = (),
 ) -> web.Application:
@@ -48,7 +49,9 @@ def create_app(
         kubelet: Holds the containers that logs and exec ask for.
         faults: What goes wrong on purpose.
         clock: Wall time, for objects; the machine's if not given.
-        tokens: Who may come as somebody else than the administrator.
+        tokens: Who may come: token → user. Without one of these, everything but health and version is answered with
+            401, also paths that are added to the application later.
+        access_key: Tokens of EKS that are made with it are the administrator's.
         bookmark_seconds: How long a quiet watch stays silent.
         webhooks: Admission beside the server's own.
     """
@@ -56,10 +59,11 @@ def create_app(
     registry = Registry(builtin_types())
     writer = Writer(store, registry, time, (*BUILT_IN, *webhooks))
     deleter = Deleter(store, registry, time, webhooks)
-    access = Access(store, tokens)
+    access = Access(store, tokens, access_key)
     services = Services(store, registry, time, writer, deleter, kubelet, access, faults, bookmark_seconds)
     app = web.Application(
-        middlewares=[_refusals, _interruptions(faults), _rights(access)], client_max_size=_LARGEST_BODY_BYTES
+        middlewares=[_refusals, _authentication(access), _interruptions(faults), _rights(access)],
+        client_max_size=_LARGEST_BODY_BYTES,
     )
     app.cleanup_ctx.append(_collecting(GarbageCollector(store, registry, deleter)))
     add_browsing(app, registry)
@@ -80,6 +84,15 @@ async def _refusals(request: web.Request, handler: Handler) -> web.StreamRespons
         return fault_response(fault)
     except web.HTTPNotFound:
         return fault_response(no_such_path())
+
+
+def _authentication(access: Access) -> Middleware:
+    @web.middleware
+    async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
+        access.identify(request)
+        return await handler(request)
+
+    return identify
 
 
 def _interruptions(faults: Faults) -> Middleware:

@@ -9,16 +9,23 @@ import secrets
 from collections.abc import Awaitable, Callable
 
 from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
 from actions.sandbox.cloud import ec2, ecr, quotas, secretsmanager, tagging
-from actions.sandbox.cloud.eks import NO_AUTHORITY, describe_cluster, is_known, list_clusters, no_such_cluster
+from actions.sandbox.cloud.eks import describe_cluster, is_known, list_clusters, no_such_cluster
 from actions.sandbox.cloud.jsoncalls import JsonCall, answer_json
 from actions.sandbox.cloud.nodegroups import add_node_groups
 from actions.sandbox.cloud.sts import caller_identity, refusal
+from actions.sandbox.keys import AccessKey
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
+
+_UNKNOWN_KEY = "UnrecognizedClientException"
+_REFUSED = "The security token included in the request is invalid."
+_FORM = "application/x-www-form-urlencoded"
+"""What the query protocols send, and answer in XML."""
 
 
 def create_app(
@@ -26,7 +33,8 @@ def create_app(
     options: SandboxOptions,
     clock: Clock | None = None,
     *,
-    authority: bytes = NO_AUTHORITY,
+    key: AccessKey,
+    authority: bytes,
     groups: NodeGroups | None = None,
 ) -> web.Application:
     """The application, to be mounted where `AWS_ENDPOINT_URL` points.
@@ -35,6 +43,7 @@ def create_app(
         session: With the cluster that the account holds; its address is the cluster's endpoint.
         options: Names of cluster, region and account.
         clock: The cluster is as old as the application.
+        key: The one that requests have to be signed with.
         authority: Who signed the endpoint's certificate, in PEM.
         groups: The account's node groups.
     """
@@ -60,7 +69,7 @@ def create_app(
         answer = {"__type": "UnknownOperationException", "message": f"The sandbox does not serve {request.path}."}
         return web.json_response(answer, status=400, headers={"x-amzn-ErrorType": "UnknownOperationException"})
 
-    app = web.Application()
+    app = web.Application(middlewares=[_signed_with(key)])
     app.router.add_get("/clusters", clusters)
     app.router.add_get("/clusters/{name}", cluster)
     add_node_groups(app, node_groups, options, time)
@@ -68,6 +77,21 @@ def create_app(
     app.router.add_post("/", query)
     app.router.add_route("*", "/{path:.*}", unknown)
     return app
+
+
+def _signed_with(key: AccessKey) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if key.has_signed(request.headers.get("Authorization", "")):
+            return await handler(request)
+        if request.content_type == _FORM:
+            error = f"<Error><Code>InvalidClientTokenId</Code><Message>{_REFUSED}</Message></Error>"
+            text = f"<Response><Errors>{error}</Errors><RequestID>{_request_id()}</RequestID></Response>"
+            return web.Response(text=text, status=403, content_type="text/xml")
+        answer = {"__type": _UNKNOWN_KEY, "message": _REFUSED}
+        return web.json_response(answer, status=403, headers={"x-amzn-ErrorType": _UNKNOWN_KEY})
+
+    return check
 
 
 def _queries(node_groups: NodeGroups, options: SandboxOptions) -> Callable[[web.Request], Awaitable[web.Response]]:

@@ -8,7 +8,6 @@ from typing import Any
 from actions.sandbox.options import SandboxOptions
 
 _VERSION = "1.32"
-NO_AUTHORITY = b"plain HTTP on the loopback address"
 
 
 def list_clusters(options: SandboxOptions) -> dict[str, Any]:
@@ -22,7 +21,7 @@ def is_known(name: str) -> bool:
 
 
 def describe_cluster(
-    options: SandboxOptions, *, name: str, endpoint: str, created_at: float, authority: bytes = NO_AUTHORITY
+    options: SandboxOptions, *, name: str, endpoint: str, created_at: float, authority: bytes
 ) -> dict[str, Any]:
     """`DescribeCluster`.
 
@@ -31,7 +30,7 @@ def describe_cluster(
         name: By which it was asked for.
         endpoint: Of the API server, with its scheme.
         created_at: Seconds since the epoch.
-        authority: Who signed the endpoint's certificate, in PEM; the sandbox has none.
+        authority: Who signed the endpoint's certificate, in PEM.
     """
     region, account = options.region, options.account
     return {

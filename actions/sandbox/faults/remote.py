@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import http.client
 from collections.abc import Sequence
+from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
 from actions.base.errors import InputError, UnreachableError
+from actions.cluster.kubeconfig import ClusterTarget, load_context
+from actions.cluster.tls import usual_tls
 from actions.sandbox.faults.control import PATH
 from actions.sandbox.faults.fault import Fault
 from actions.sandbox.faults.scenarios import SCENARIOS
@@ -33,30 +36,31 @@ class _Refusal(msgspec.Struct):
     error: str = ""
 
 
-def ask(url: str, words: Sequence[str]) -> list[ShownFault]:
+def ask(kubeconfig: Path, words: Sequence[str]) -> list[ShownFault]:
     """Do what the words say, and return the faults that are meant.
 
     No words list the faults; `clear` and `clear NAME` turn them off; the name of a scenario turns it on;
     `kind=throttled resources=pods,jobs count=3` turns one fault on.
 
     Args:
-        url: Of the sandbox.
+        kubeconfig: Of the sandbox, with its address and the administrator's token.
         words: What to do.
 
     Raises:
         InputError: The words make no sense, or the panel refuses them.
+        ConfigError: The kubeconfig cannot be used.
         UnreachableError: Nobody answers.
     """
     match list(words):
         case []:
-            return _call(url, "GET", PATH)
+            return _call(kubeconfig, "GET", PATH)
         case ["clear"]:
-            return _call(url, "DELETE", PATH)
+            return _call(kubeconfig, "DELETE", PATH)
         case ["clear", name]:
-            return _call(url, "DELETE", f"{PATH}/{quote(name, safe='')}")
+            return _call(kubeconfig, "DELETE", f"{PATH}/{quote(name, safe='')}")
         case [name] if name in SCENARIOS:
-            return _call(url, "POST", PATH, msgspec.json.encode({"scenario": name}))
-    return _call(url, "POST", PATH, msgspec.json.encode(read_fault(words)))
+            return _call(kubeconfig, "POST", PATH, msgspec.json.encode({"scenario": name}))
+    return _call(kubeconfig, "POST", PATH, msgspec.json.encode(read_fault(words)))
 
 
 def read_fault(words: Sequence[str]) -> Fault:
@@ -78,15 +82,18 @@ def read_fault(words: Sequence[str]) -> Fault:
         raise InputError(f"This is no fault: {error}.", hint=hint) from error
 
 
-def _call(url: str, method: str, path: str, body: bytes | None = None) -> list[ShownFault]:
-    place = urlsplit(url)
-    connection = http.client.HTTPConnection(place.hostname or "", place.port, timeout=_TIMEOUT_SECONDS)
+def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -> list[ShownFault]:
+    chosen = load_context(ClusterTarget(kubeconfig))
+    place = urlsplit(chosen.server)
+    connection = http.client.HTTPSConnection(
+        place.hostname or "", place.port, timeout=_TIMEOUT_SECONDS, context=usual_tls(chosen)
+    )
     try:
-        connection.request(method, path, body=body)
+        connection.request(method, path, body=body, headers={"Authorization": f"Bearer {chosen.token}"})
         answer = connection.getresponse()
         data = answer.read()
     except OSError as error:
-        raise UnreachableError(f"The sandbox at {url} does not answer: {error.strerror or error}.") from error
+        raise UnreachableError(f"The sandbox at {chosen.server} does not answer: {error.strerror or error}.") from error
     finally:
         connection.close()
     if answer.status >= 400:

@@ -16,9 +16,12 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.outside import OUTSIDE_WATCHED, outside_controllers
 from actions.sandbox.actors.watching import watching
 from actions.sandbox.actors.world import seed
+from actions.sandbox.keys import AccessKey
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 from tests.realcluster.harness.background import in_background
+
+ACCESS_KEY = AccessKey("realcluster", "realcluster")
 
 
 @asynccontextmanager
@@ -49,7 +52,8 @@ async def account(
         authority: Who signed its certificate, in PEM.
         groups: Its node groups.
     """
-    runner = web.AppRunner(cloud.create_app(session, options, authority=authority, groups=groups), access_log=None)
+    app = cloud.create_app(session, options, key=ACCESS_KEY, authority=authority, groups=groups)
+    runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:
         site = web.TCPSite(runner, "127.0.0.1", 0)

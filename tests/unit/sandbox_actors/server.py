@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
 
 import yaml
+from aiohttp import web
 
 from actions.base.clock import SystemClock
 from actions.base.files import asset
@@ -17,6 +18,7 @@ from actions.sandbox import actors, cloud
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, kind_named
 from actions.sandbox.api.admission import Admission
+from actions.sandbox.keys import AccessKey
 from actions.sandbox.kubelet import Kubelet
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
@@ -55,7 +57,10 @@ async def whole_cluster(folder: Path, options: SandboxOptions = FAST) -> AsyncIt
     def started(session: KubeSession) -> AbstractAsyncContextManager[None]:
         return actors.start(session, kubelet, options, groups=groups)
 
-    parts = Parts(kubelet, actors=started, cloud=lambda session: cloud.create_app(session, options, groups=groups))
+    def account(session: KubeSession, key: AccessKey, authority: bytes) -> web.Application:
+        return cloud.create_app(session, options, key=key, authority=authority, groups=groups)
+
+    parts = Parts(kubelet, actors=started, cloud=account)
     async with serving(folder, options, parts) as server, _client(server.kubeconfig) as client:
         yield client
 

@@ -9,13 +9,18 @@ from typing import Any
 import msgspec
 from aiohttp.test_utils import TestClient, TestServer
 
-from actions.sandbox.api.access import User
-from actions.sandbox.api.application import NO_TOKENS, create_app
+from actions.sandbox.api.access import ADMINISTRATOR, User
+from actions.sandbox.api.application import create_app
 from actions.sandbox.api.store import Store
 from actions.sandbox.faults.seam import NO_FAULTS, Faults
+from actions.sandbox.keys import AccessKey
 from actions.sandbox.ports import Channel, ExecStreams, LogRequest, LogSource, NoProcess, PortStream
 
 Client = TestClient[Any, Any]
+TOKEN = {"Authorization": "Bearer administrators"}
+"""The administrator's, which every request brings that does not say otherwise."""
+ACCESS_KEY = AccessKey("AKIAAAAAAAAAAAAAAAAA", "secret")
+NO_MORE_TOKENS: Mapping[str, User] = {}
 
 
 class EchoKubelet:
@@ -49,11 +54,14 @@ class EchoKubelet:
 
 @asynccontextmanager
 async def an_api(
-    *, store: Store | None = None, faults: Faults = NO_FAULTS, tokens: Mapping[str, User] = NO_TOKENS
+    *, store: Store | None = None, faults: Faults = NO_FAULTS, tokens: Mapping[str, User] = NO_MORE_TOKENS
 ) -> AsyncIterator[Client]:
     """A client of a running API server that has the namespace `default`."""
-    app = create_app(store or Store(), EchoKubelet(), faults, tokens=tokens, bookmark_seconds=0.05)
-    async with TestClient(TestServer(app)) as client:
+    users = {"administrators": ADMINISTRATOR, **tokens}
+    app = create_app(
+        store or Store(), EchoKubelet(), faults, tokens=users, access_key=ACCESS_KEY, bookmark_seconds=0.05
+    )
+    async with TestClient(TestServer(app), headers=TOKEN) as client:
         await create(client, "/api/v1/namespaces", {"metadata": {"name": "default"}})
         yield client
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import base64
 from typing import Any
 
 import pytest
 
 from actions.sandbox.actors.viewer import viewer_documents
 from actions.sandbox.api.access import User
-from tests.unit.sandbox_api.server import CONFIG_MAPS, PODS, Client, a_pod, an_api, create
+from tests.unit.sandbox_api.server import ACCESS_KEY, CONFIG_MAPS, PODS, Client, a_pod, an_api, create
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
 REVIEWS = "/apis/authorization.k8s.io/v1"
@@ -105,6 +106,28 @@ async def test_only_an_administrator_may_speak_for_others() -> None:
         assert await _code(client, "GET", PODS, VIEWER | {"Impersonate-User": "admin"}) == 403
 
 
-async def test_a_token_of_eks_is_the_administrators() -> None:
+def _eks_token(key: str) -> dict[str, str]:
+    url = f"https://sts.us-west-2.amazonaws.com/?Action=GetCallerIdentity&X-Amz-Credential={key}%2F20250101%2Fus-west-2"
+    return {"Authorization": "Bearer k8s-aws-v1." + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")}
+
+
+async def test_a_token_of_eks_is_the_administrators_if_it_is_made_with_the_accounts_key() -> None:
     async with an_api(tokens=TOKENS) as client:
-        assert await _code(client, "GET", "/api/v1/nodes", {"Authorization": "Bearer k8s-aws-v1.aHR0cHM"}) == 200
+        assert await _code(client, "GET", "/api/v1/nodes", _eks_token(ACCESS_KEY.id)) == 200
+        for headers in (_eks_token("AKIABBBBBBBBBBBBBBBB"), {"Authorization": "Bearer k8s-aws-v1.aHR0cHM"}):
+            assert await _code(client, "GET", "/api/v1/nodes", headers) == 401
+
+
+@pytest.mark.parametrize(
+    ("path", "code"),
+    [("/version", 200), ("/livez", 200), ("/readyz", 200), ("/healthz", 200), ("/api", 401), ("/apis", 401),
+     (PODS, 401), ("/openapi/v2", 401), (f"{PODS}/web/exec?command=sh", 401), ("/nothing", 401)],
+)  # fmt: skip
+async def test_without_a_token_only_health_and_version_are_told(path: str, code: int) -> None:
+    async with an_api() as client:
+        client.session.headers.popall("Authorization")
+        assert await _code(client, "GET", path, {}) == code
+        if code == 401:
+            async with client.get(path) as answer:
+                told = await answer.json()
+            assert (told["kind"], told["reason"], told["code"]) == ("Status", "Unauthorized", 401)

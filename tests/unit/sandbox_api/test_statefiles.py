@@ -6,13 +6,16 @@ from pathlib import Path
 
 import msgspec
 
+from actions.sandbox.keys import make_keys
 from actions.sandbox.locate import ProcessFile
 from actions.sandbox.statefiles import remove_process, write_kubeconfig, write_process
 
+URL = "https://127.0.0.1:1"
+
 
 def written(folder: Path) -> Path:
-    kubeconfig = write_kubeconfig(folder, url="http://127.0.0.1:1", cluster="c")
-    return write_process(folder, url="http://127.0.0.1:1", kubeconfig=kubeconfig, aws_endpoint_url="", speed=2)
+    kubeconfig = write_kubeconfig(folder, url=URL, authority=b"", cluster="c", keys=make_keys())
+    return write_process(folder, url=URL, kubeconfig=kubeconfig, aws_endpoint_url="", speed=2)
 
 
 def test_the_file_goes_with_its_process(tmp_path: Path) -> None:

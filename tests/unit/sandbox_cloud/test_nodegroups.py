@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -15,29 +15,28 @@ from msgspec.structs import replace
 from actions.base.offload import Offload
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
+from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, until, whole_cluster
 
 _CLUSTER = "trainium-inferentia"
 
 
-@pytest.fixture(autouse=True)
-def _credentials(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "sandbox")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sandbox")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-
-
 class Eks:
     """boto3's client of EKS, called on a thread of its own."""
 
-    def __init__(self, endpoint: str) -> None:
+    def __init__(self, account: Mapping[str, str]) -> None:
         make: Callable[..., Any] = boto3.Session(region_name=FAST.region).client
-        self._client = make("eks", endpoint_url=endpoint)
+        self._client = make(
+            "eks",
+            endpoint_url=account["AWS_ENDPOINT_URL"],
+            aws_access_key_id=account["AWS_ACCESS_KEY_ID"],
+            aws_secret_access_key=account["AWS_SECRET_ACCESS_KEY"],
+        )
         self._thread = Offload("boto3-test")
 
     async def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
         def answer() -> dict[str, Any]:
-            found: dict[str, Any] = getattr(self._client, call)(clusterName=_CLUSTER, **arguments)
+            found: dict[str, Any] = getattr(self._client, call)(**{"clusterName": _CLUSTER, **arguments})
             return found
 
         return await self._thread.call(answer)
@@ -59,7 +58,7 @@ class Eks:
 @asynccontextmanager
 async def account(folder: Path, *, instances_of_a_type: int = 16) -> AsyncIterator[tuple[ApiClient, Eks]]:
     async with whole_cluster(folder, replace(FAST, instances_of_a_type=instances_of_a_type)) as client:
-        eks = Eks(f"{client.session.server}/aws")
+        eks = Eks(account_of(folder))
         try:
             yield client, eks
         finally:
@@ -187,9 +186,9 @@ async def test_a_wrong_request_is_refused_as_eks_does(tmp_path: Path, changes: d
 
 
 async def test_a_name_is_taken_once_and_the_core_group_is_listed(tmp_path: Path) -> None:
-    async with account(tmp_path) as (client, eks):
+    async with account(tmp_path) as (_, eks):
         await eks.ask("create_nodegroup", **a_group("trn1.32xlarge"))
         with pytest.raises(ClientError, match="ResourceInUseException"):
             await eks.ask("create_nodegroup", **a_group("trn1.32xlarge"))
-        listed = await client.session.get(f"/aws/clusters/{FAST.cluster_name}/node-groups")
-        assert listed == {"nodegroups": ["core-node-group"]}
+        listed = await eks.ask("list_nodegroups", clusterName=FAST.cluster_name)
+        assert listed["nodegroups"] == ["core-node-group"]

@@ -14,6 +14,7 @@ from actions.cloud.registry import Repository, delete_image, fetch_digest, fetch
 from actions.cloud.secrets import fetch_secret
 from actions.cloud.session import AwsSession
 from actions.cloud.tags import fetch_tagged
+from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, whole_cluster
 
 GROUP = "sg-0123456789abcdef0"
@@ -22,11 +23,9 @@ REPOSITORY = Repository(FAST.account, FAST.region, "nemo")
 
 @pytest.fixture
 async def session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[AwsSession]:
-    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "sandbox")
-    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "sandbox")
-    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
-    async with whole_cluster(tmp_path) as cluster:
-        monkeypatch.setenv("AWS_ENDPOINT_URL", f"{cluster.session.server}/aws")
+    async with whole_cluster(tmp_path):
+        for name, value in account_of(tmp_path).items():
+            monkeypatch.setenv(name, value)
         made = AwsSession(region=FAST.region)
         yield made
         made.close()

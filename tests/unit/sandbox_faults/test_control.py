@@ -14,6 +14,7 @@ from actions.sandbox.faults.scenarios import SCENARIOS
 from actions.sandbox.kubelet import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
+from tests.support.sandboxes import http_of
 
 PODS = "/api/v1/pods"
 FAULTS = "/sandbox/faults"
@@ -24,7 +25,7 @@ async def a_server(folder: Path) -> AsyncIterator[aiohttp.ClientSession]:
     options = SandboxOptions()
     async with (
         serving(folder, options, Parts(Kubelet(options))) as server,
-        aiohttp.ClientSession(server.url) as http,
+        http_of(server.kubeconfig) as http,
     ):
         yield http
 

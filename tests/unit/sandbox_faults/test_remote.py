@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from pathlib import Path
 
 import pytest
@@ -34,7 +35,7 @@ async def test_words_change_the_panel_of_another_process(tmp_path: Path) -> None
     async with serving(tmp_path, options, Parts(Kubelet(options))) as server:
 
         async def told(*words: str) -> list[str]:
-            return [fault.line() for fault in await asyncio.to_thread(ask, server.url, words)]
+            return [fault.line() for fault in await asyncio.to_thread(ask, server.kubeconfig, words)]
 
         assert await told("kind=throttled", "resources=pods", "count=3") == [
             "throttled            throttled      any verb on pods: 0 of 3 hits"
@@ -47,6 +48,9 @@ async def test_words_change_the_panel_of_another_process(tmp_path: Path) -> None
         assert await told("clear") == []
 
 
-def test_a_sandbox_that_is_not_there_is_named() -> None:
-    with pytest.raises(UnreachableError, match=r"127\.0\.0\.1:9"):
-        ask("http://127.0.0.1:9", [])
+async def test_a_sandbox_that_is_not_there_is_named(tmp_path: Path) -> None:
+    options = SandboxOptions()
+    async with serving(tmp_path, options, Parts(Kubelet(options))) as server:
+        pass
+    with pytest.raises(UnreachableError, match=re.escape(server.url)):
+        ask(server.kubeconfig, [])

@@ -1,5 +1,5 @@
 # Stands in for ../../terraform/nodes: the same variables and outputs. What it makes is a terraform_data, and a node
-# group by the calls of EKS, sent to AWS_ENDPOINT_URL unsigned: only a sandbox answers them.
+# group by the calls of EKS, which are sent to AWS_ENDPOINT_URL by curl: only a sandbox answers them there.
 terraform {
   required_version = ">= 1.5"
 }
@@ -78,12 +78,27 @@ variable "taints" {
 
 locals {
   accelerator = strcontains(var.ami_type, "NVIDIA") ? { accelerator = "nvidia" } : strcontains(var.ami_type, "NEURON") ? { accelerator = "neuron" } : {}
+
+  # A shell function: curl with the account's credentials, which it reads from its standard input, as other users of the
+  # machine see its arguments. They are the environment's, or those of the credentials file.
+  signing = <<-EOT
+    key() { sed -n "s/^$1 *= *//p" "$AWS_SHARED_CREDENTIALS_FILE" | head -n 1; }
+    if [ -z "$AWS_ACCESS_KEY_ID" ] && [ -n "$AWS_SHARED_CREDENTIALS_FILE" ]; then
+      AWS_ACCESS_KEY_ID=$(key aws_access_key_id)
+      AWS_SECRET_ACCESS_KEY=$(key aws_secret_access_key)
+    fi
+    signed() {
+      printf 'user = "%s:%s"\n' "$AWS_ACCESS_KEY_ID" "$AWS_SECRET_ACCESS_KEY" |
+        curl -sS -K - --aws-sigv4 "aws:amz:$${AWS_REGION:-us-west-2}:eks" "$@"
+    }
+  EOT
 }
 
 resource "terraform_data" "node_group" {
   input = {
-    groups = "/clusters/${var.cluster_name}/node-groups"
-    group  = "/clusters/${var.cluster_name}/node-groups/${var.node_group_name}"
+    groups  = "/clusters/${var.cluster_name}/node-groups"
+    group   = "/clusters/${var.cluster_name}/node-groups/${var.node_group_name}"
+    signing = local.signing
     body = jsonencode({
       nodegroupName = var.node_group_name
       scalingConfig = { minSize = var.node_count, maxSize = var.node_count, desiredSize = var.node_count }
@@ -109,12 +124,14 @@ resource "terraform_data" "node_group" {
       BODY        = self.input.body
       GROUPS_PATH = self.input.groups
       GROUP_PATH  = self.input.group
+      SIGNING     = self.input.signing
     }
     command = <<-EOT
       [ -n "$AWS_ENDPOINT_URL" ] || { echo "No AWS_ENDPOINT_URL: no sandbox to ask."; exit 0; }
-      curl -sS --fail-with-body -X POST -H 'Content-Type: application/json' -d "$BODY" "$AWS_ENDPOINT_URL$GROUPS_PATH" || exit 1
+      eval "$SIGNING"
+      signed --fail-with-body -X POST -H 'Content-Type: application/json' -d "$BODY" "$AWS_ENDPOINT_URL$GROUPS_PATH" || exit 1
       for attempt in $(seq 1 600); do
-        answer=$(curl -sS --fail-with-body "$AWS_ENDPOINT_URL$GROUP_PATH") || { echo "$answer"; exit 1; }
+        answer=$(signed --fail-with-body "$AWS_ENDPOINT_URL$GROUP_PATH") || { echo "$answer"; exit 1; }
         case "$answer" in
           *'"ACTIVE"'*) echo; echo "The node group is active."; exit 0 ;;
           *'"CREATE_FAILED"'*) echo "$answer"; exit 1 ;;
@@ -130,10 +147,12 @@ resource "terraform_data" "node_group" {
     when = destroy
     environment = {
       GROUP_PATH = self.input.group
+      SIGNING    = self.input.signing
     }
     command = <<-EOT
       [ -n "$AWS_ENDPOINT_URL" ] || { echo "No AWS_ENDPOINT_URL: no sandbox to ask."; exit 0; }
-      status() { curl -sS -o /dev/null -w '%%{http_code}' "$@" "$AWS_ENDPOINT_URL$GROUP_PATH"; }
+      eval "$SIGNING"
+      status() { signed -o /dev/null -w '%%{http_code}' "$@" "$AWS_ENDPOINT_URL$GROUP_PATH"; }
       answer=$(status -X DELETE) || exit 1
       for attempt in $(seq 1 600); do
         case "$answer" in
