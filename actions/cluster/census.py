@@ -10,13 +10,15 @@ import msgspec
 from actions.base.clock import SystemClock
 from actions.cluster import protopod
 from actions.cluster.decode import decode_node, decode_pod
+from actions.cluster.limits import PageCount
 from actions.cluster.podindex import PodIndex
 from actions.cluster.reading import Reading
 from actions.cluster.session import KubeSession
+from actions.cluster.store import HasUid
 from actions.cluster.wire import Raw
 from actions.fleet.facts import NodeFacts, NodeUsage
 
-FactT = TypeVar("FactT")
+FactT = TypeVar("FactT", bound=HasUid)
 
 PAGE = 500
 
@@ -53,9 +55,13 @@ async def _pages(
         path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=SystemClock()
     )
     query = {"limit": str(PAGE)}
+    pages, uids = PageCount(path), set[str]()
     while True:
         page = reading.page(await session.request("GET", path, query=query, accept=reading.accept, deadline_seconds=60))
-        yield [found for raw in page.items if (found := reading.decoded(raw)) is not None]
+        few = [found for raw in page.items if (found := reading.decoded(raw)) is not None]
+        yield few
         if not page.following:
             return
+        uids.update(found.uid for found in few)
+        pages.require_progress(page.following, len(uids))
         query["continue"] = page.following

@@ -8,11 +8,10 @@ from contextlib import suppress
 from typing import cast
 
 from actions.base.errors import FormatError, UnreachableError
-from actions.cluster.endpoint import CONNECT_SECONDS, Endpoint, broken
+from actions.cluster.endpoint import CHECK_ADDRESS, CONNECT_SECONDS, Endpoint, broken
 from actions.cluster.errors import SilenceError
 from actions.cluster.httpresponse import HttpResponse, ResponseHead
-
-_LONGEST_REFUSAL = 1 << 20
+from actions.cluster.limits import REFUSAL_BYTES
 
 
 class Connection(asyncio.BufferedProtocol):
@@ -54,11 +53,20 @@ class Connection(asyncio.BufferedProtocol):
         self._writer.abort()
 
     async def ask(self, request: bytes) -> tuple[ResponseHead, bytes]:
-        """Send the question. Returns the head of the answer, and what came of its body with it."""
+        """Send the question. Returns the head of the answer, and what came of its body with it.
+
+        Raises:
+            SilenceError: The head did not come within the time that a silence may last.
+            UnreachableError: The connection broke.
+        """
         self._writer.write(request)
         first = b""
-        while self._response.head is None:
-            first = await self.read() or b""
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                while self._response.head is None:
+                    first = await self.read() or b""
+        except TimeoutError as error:
+            raise SilenceError(f"{self._endpoint.server} did not begin to answer.", hint=CHECK_ADDRESS) from error
         return self._response.head, first
 
     async def read(self) -> bytes | None:
@@ -84,7 +92,7 @@ class Connection(asyncio.BufferedProtocol):
         parts = [first]
         with suppress(TimeoutError, UnreachableError):
             async with asyncio.timeout(CONNECT_SECONDS):
-                while sum(map(len, parts)) < _LONGEST_REFUSAL and (data := await self.read()) is not None:
+                while sum(map(len, parts)) < REFUSAL_BYTES and (data := await self.read()) is not None:
                     parts.append(data)
         return b"".join(parts)
 

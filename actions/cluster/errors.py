@@ -9,6 +9,7 @@ import msgspec
 
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
+from actions.cluster.retryafter import capped_wait, read_retry_after
 
 _THROTTLED = 429
 _UNAVAILABLE_FROM = 500
@@ -28,7 +29,7 @@ class ApiStatus(msgspec.Struct, frozen=True):
     """The API server's answer when it is not what was asked for.
 
     `code` is the HTTP code, 0 for an error event that names none. `retry_after_seconds` is the server's wish,
-    `None` if it has none.
+    at most `limits.RETRY_AFTER_SECONDS`, `None` if it has none.
     """
 
     code: int
@@ -110,11 +111,12 @@ def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = Non
     Args:
         body: A `v1.Status` as JSON or protobuf, or whatever a proxy in between wrote (HTML, text, nothing).
         code: The HTTP code; 0 for an error event of a watch.
-        headers: The response's headers, for `Retry-After` in seconds (its date form is ignored).
+        headers: The response's headers, for `Retry-After`.
     """
     read = _read_envelope(body) if body.startswith(ENVELOPE) else _read_json(body)
     details = read.details or _Details()
-    wait = (headers or {}).get("Retry-After", "")
+    said = headers or {}
+    wait = read_retry_after(said.get("Retry-After", ""), date=said.get("Date", ""))
     return ApiStatus(
         code=code or read.code or 0,
         reason=one_line(read.reason or ""),
@@ -125,7 +127,7 @@ def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = Non
             )
             for cause in details.causes or ()
         ),
-        retry_after_seconds=float(wait) if wait.isdigit() else details.retry_after_seconds,
+        retry_after_seconds=capped_wait(details.retry_after_seconds) if wait is None else wait,
     )
 
 

@@ -8,8 +8,8 @@ import msgspec
 from httptools import HttpParserError, HttpResponseParser
 
 from actions.base.errors import FormatError
+from actions.cluster.limits import HEAD_BYTES, INFORMATIONAL_ANSWERS
 
-_LONGEST_HEAD = 1 << 16
 _INFORMATIONAL = range(100, 200)
 
 
@@ -36,7 +36,8 @@ class HttpResponse:
         self.is_complete = False
         self._parser = HttpResponseParser(self)
         self._headers: dict[str, str] = {}
-        self._head_bytes = 0
+        self._bare_bytes = 0
+        self._informational = 0
         self._body: list[bytes] = []
 
     @property
@@ -54,10 +55,12 @@ class HttpResponse:
             self._parser.feed_data(data)
         except HttpParserError as error:
             raise FormatError(f"What answers does not speak HTTP: {error}.") from error
-        if self.head is None:
-            self._head_bytes += len(data)
-            if self._head_bytes > _LONGEST_HEAD:
-                raise FormatError("The answer's head does not end.")
+        if self._informational > INFORMATIONAL_ANSWERS:
+            raise FormatError("The answer does not begin: one answer after the other only says that it will.")
+        self._bare_bytes = 0 if self._body else self._bare_bytes + len(data)
+        if self._bare_bytes > HEAD_BYTES:
+            where = "The answer's head" if self.head is None else "What is said between the parts of the answer"
+            raise FormatError(f"{where} does not end.")
 
     def take(self) -> bytes:
         """The part of the body that has come since this was last called; empty if there is none."""
@@ -72,7 +75,9 @@ class HttpResponse:
     def on_headers_complete(self) -> None:
         """Called by the parser, for informational answers too, which come before the one that was asked for."""
         status = self._parser.get_status_code()
-        if status not in _INFORMATIONAL:
+        if status in _INFORMATIONAL:
+            self._informational += 1
+        else:
             self.head = ResponseHead(status, self._headers)
         self._headers = {}
 

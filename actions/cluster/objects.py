@@ -12,6 +12,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, InputError, MissingError
 from actions.cluster.errors import ApiMissingError
+from actions.cluster.limits import DOCUMENTS, PageCount
 from actions.cluster.session import KubeSession, decode_document
 from actions.cluster.versions import other_versions
 
@@ -163,18 +164,23 @@ async def list_objects(
 
     Raises:
         MissingError: The cluster does not know the kind.
+        OversizeError: The list does not end, or is longer than `limits.DOCUMENTS`.
     """
     found_as = await discovery.find(api_version, kind)
     path = found_as.path(namespace)
     selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
     query = {name: value for name, value in selectors.items() if value} | {"limit": _PAGE}
     found: list[Document] = []
+    pages, uids = PageCount(path, most=DOCUMENTS), set[str]()
     while True:
         page = await session.get(path, query)
-        found += ({"apiVersion": found_as.api_version, "kind": kind} | item for item in page.get("items") or ())
+        few = page.get("items") or ()
+        found += ({"apiVersion": found_as.api_version, "kind": kind} | item for item in few)
         following = (page.get("metadata") or {}).get("continue")
         if not following:
             return found
+        uids.update(str((item.get("metadata") or {}).get("uid")) for item in few)
+        pages.require_progress(following, len(uids))
         query["continue"] = following
 
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from typing import TypedDict
+from typing import NoReturn, TypedDict
 
 import aiohttp
 from yarl import URL
 
 from actions.base.errors import ConsoleError, UnreachableError
+from actions.cluster.bodies import ACCEPT_ENCODING, Bodies
 from actions.cluster.endpoint import (
     CHECK_ADDRESS,
     CONNECT_SECONDS,
@@ -21,6 +22,7 @@ from actions.cluster.endpoint import (
     untrusted,
 )
 from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
+from actions.cluster.limits import MESSAGE_BYTES
 
 _READ_BUFFER = 1 << 18
 _HEARTBEAT_SECONDS = 15.0
@@ -75,9 +77,11 @@ class PooledTransport:
         self._session = aiohttp.ClientSession(
             connector=connector,
             read_bufsize=_READ_BUFFER,
-            headers=(("User-Agent", user_agent), *endpoint.headers),
+            headers=(("User-Agent", user_agent), ("Accept-Encoding", ACCEPT_ENCODING), *endpoint.headers),
             cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
         )
+        self._bodies = Bodies()
 
     async def close(self) -> None:
         """End every connection, also the open streams."""
@@ -88,6 +92,7 @@ class PooledTransport:
     ) -> bytes:
         """See `Transport.call`."""
         timeout = aiohttp.ClientTimeout(total=deadline_seconds, sock_connect=CONNECT_SECONDS)
+        asked = f"{method} {url.partition('?')[0]}"
         try:
             async with self._session.request(
                 method,
@@ -98,12 +103,12 @@ class PooledTransport:
                 allow_redirects=False,
                 **self._route,
             ) as response:
-                data = await response.read()
-                self._check(response, data, asked=f"{method} {url.partition('?')[0]}")
-                return data
+                if response.status >= 300:
+                    self._refuse(response, await self._bodies.refusal(response, asked=asked), asked=asked)
+                return await self._bodies.whole(response, asked=asked)
         except TimeoutError as error:
             raise UnreachableError(
-                f"{self.endpoint.server} did not answer {method} {url.partition('?')[0]} in time.", hint=CHECK_ADDRESS
+                f"{self.endpoint.server} did not answer {asked} in time.", hint=CHECK_ADDRESS
             ) from error
         except (aiohttp.ClientError, OSError) as error:
             raise failure_of(error, self.endpoint) from error
@@ -114,7 +119,11 @@ class PooledTransport:
         timeout = aiohttp.ClientTimeout(total=None, sock_connect=CONNECT_SECONDS, sock_read=idle_seconds)
         try:
             response = await self._session.get(
-                self._url(url), headers=headers, timeout=timeout, allow_redirects=False, **self._route
+                self._url(url),
+                headers=dict(headers) | {"Accept-Encoding": "identity"},
+                timeout=timeout,
+                allow_redirects=False,
+                **self._route,
             )
         except TimeoutError as error:
             raise SilenceError(f"{self.endpoint.server} did not begin to answer.", hint=CHECK_ADDRESS) from error
@@ -122,7 +131,8 @@ class PooledTransport:
             raise failure_of(error, self.endpoint) from error
         try:
             if response.status != 200:
-                self._check(response, await self._error_body(response), asked=f"GET {url.partition('?')[0]}")
+                asked = f"GET {url.partition('?')[0]}"
+                self._refuse(response, await self._error_body(response, asked), asked=asked)
             yield PooledStream(response, self.endpoint, idle_seconds)
         finally:
             response.close()
@@ -141,7 +151,7 @@ class PooledTransport:
                     protocols=tuple(protocols),
                     heartbeat=_HEARTBEAT_SECONDS,
                     timeout=timeout,
-                    max_msg_size=0,
+                    max_msg_size=MESSAGE_BYTES,
                     **self._route,
                 )
         except aiohttp.WSServerHandshakeError as error:
@@ -170,15 +180,14 @@ class PooledTransport:
     def _url(self, path_and_query: str) -> URL:
         return URL(self.endpoint.server + path_and_query, encoded=True)
 
-    def _check(self, response: aiohttp.ClientResponse, data: bytes, *, asked: str) -> None:
-        if response.status >= 300:
-            status = status_of(data, code=response.status, headers=response.headers)
-            raise error_of(status, asked=asked, context=self.endpoint.context)
+    def _refuse(self, response: aiohttp.ClientResponse, data: bytes, *, asked: str) -> NoReturn:
+        status = status_of(data, code=response.status, headers=response.headers)
+        raise error_of(status, asked=asked, context=self.endpoint.context)
 
-    async def _error_body(self, response: aiohttp.ClientResponse) -> bytes:
+    async def _error_body(self, response: aiohttp.ClientResponse, asked: str) -> bytes:
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
-                return await response.read()
+                return await self._bodies.refusal(response, asked=asked)
         except (TimeoutError, aiohttp.ClientError, OSError):
             return b""
 

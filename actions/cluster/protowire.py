@@ -12,8 +12,9 @@ from collections.abc import AsyncIterator
 
 from google.protobuf.message import DecodeError
 
-from actions.base.errors import FormatError, UnreachableError
+from actions.base.errors import FormatError
 from actions.cluster.errors import ENVELOPE, ApiStatus, status_of
+from actions.cluster.limits import EVENT_BYTES, OversizeError, shown
 from actions.cluster.protoschema import reader
 from actions.cluster.wire import Meta, Page, Raw
 
@@ -21,7 +22,6 @@ ACCEPT = "application/vnd.kubernetes.protobuf,application/json"
 """What to ask for: protobuf, or JSON of a server that has no protobuf of this kind."""
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _LENGTH = 4
-_LONGEST_FRAME = 64 << 20
 _HEADS = ((b"\n\x05ADDED\x12", "ADDED"), (b"\n\x08MODIFIED\x12", "MODIFIED"), (b"\n\x07DELETED\x12", "DELETED"))
 _TYPE_META, _RAW_OBJECT = 0x0A, 0x12
 """Tags of the fields of an `Unknown`."""
@@ -130,7 +130,7 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """Whole frames out of chunks that are cut anywhere; an unfinished last one is dropped.
 
     Raises:
-        UnreachableError: A length that no event has: what comes is not a watch.
+        OversizeError: A length that no event has; or what comes is not a watch.
     """
     parts: list[bytes] = []
     have, needed = 0, _LENGTH
@@ -144,8 +144,8 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
         at, needed = 0, _LENGTH
         while have - at >= _LENGTH:
             end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
-            if end - at > _LONGEST_FRAME:
-                raise UnreachableError(f"The stream holds an event of {end - at} bytes, which cannot be.")
+            if end - at > EVENT_BYTES:
+                raise OversizeError(f"The stream holds an event of more than {shown(EVENT_BYTES)}.")
             if end > have:
                 needed = end - at
                 break

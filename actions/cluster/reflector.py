@@ -22,6 +22,7 @@ from actions.base.untrusted import one_line
 from actions.cluster.backoff import Backoff
 from actions.cluster.errors import ApiError, SilenceError
 from actions.cluster.health import Health, SourceHealth
+from actions.cluster.limits import FACTS, OversizeError, PageCount
 from actions.cluster.reading import Reading
 from actions.cluster.session import KubeSession
 from actions.cluster.slices import sliced
@@ -172,6 +173,7 @@ class Reflector(Generic[T]):
     async def _list(self) -> None:
         """Read the list in pages and publish it whole."""
         listed = _Initial[T]()
+        pages = PageCount(self._path)
         query = {"limit": str(self._page_size)}
         while True:
             body = await self._session.request(
@@ -182,6 +184,7 @@ class Reflector(Generic[T]):
                 self._gather([("ADDED", raw) for raw in few], listed)
             if not page.following:
                 break
+            pages.require_progress(page.following, len(listed.found))
             query["continue"] = page.following
         listed.version = page.resource_version
         await self._publish(listed)
@@ -244,6 +247,7 @@ class Reflector(Generic[T]):
 
         Raises:
             ApiError: The server sent an error event.
+            OversizeError: An event is larger than any can be.
         """
         async for frames in self._reading.frames_of(chunks):
             self._current_at = self._clock.monotonic()
@@ -267,6 +271,8 @@ class Reflector(Generic[T]):
                 initial.found.pop(self._identify(item), None)
             else:
                 initial.found[self._identify(item)] = item
+        if len(initial.found) > FACTS:
+            raise OversizeError(f"There are more than {FACTS:,} objects at {self._path}, which is the limit.")
         return []
 
     def _apply(self, events: Sequence[Event]) -> None:
@@ -319,8 +325,9 @@ class Reflector(Generic[T]):
             if self._expired_at - last > _EXPIRY_SECONDS:
                 return
         elif isinstance(error, UnreachableError):
-            self._cuts += not self._version and status is None
-            self._version = "" if status and not status.code else self._version
+            is_too_long = isinstance(error, OversizeError)  # from the same version the same event would come again
+            self._cuts += is_too_long or (not self._version and status is None)
+            self._version = "" if is_too_long or (status and not status.code) else self._version
             self._show(_unreachable_health(error), error.message)
         elif isinstance(error, MissingError):
             self._version = ""

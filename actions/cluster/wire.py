@@ -9,6 +9,7 @@ import msgspec
 
 from actions.base.errors import FormatError
 from actions.cluster.errors import ApiStatus, status_of
+from actions.cluster.limits import EVENT_BYTES, OversizeError, shown
 
 _INITIAL_END = "k8s.io/initial-events-end"
 _HEADS = tuple((f'{{"type":"{kind}","object":'.encode(), kind) for kind in ("MODIFIED", "ADDED", "DELETED"))
@@ -134,13 +135,22 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
     """Complete lines out of chunks that are cut anywhere; an unfinished last line is dropped.
 
     Dropping is safe for a watch: the version has not moved past that event, so the next watch delivers it again.
+
+    Raises:
+        OversizeError: A line is longer than any event.
     """
     parts: list[bytes] = []
+    have = 0
     async for chunk in chunks:
         end = chunk.rfind(b"\n")
+        have += len(chunk)
         if end < 0:
+            if have > EVENT_BYTES:
+                parts.clear()  # before the error and its traceback keep them
+                raise OversizeError(f"The stream holds an event of more than {shown(EVENT_BYTES)}.")
             parts.append(chunk)
             continue
+        have = len(chunk) - end - 1
         parts.append(chunk[:end])
         lines = b"".join(parts).split(b"\n")
         parts = [chunk[end + 1 :]]

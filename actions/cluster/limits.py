@@ -1,0 +1,91 @@
+"""How much a server may send, and how often it is asked: every limit of this room, with its unit and its reason.
+
+A limit that is reached ends one answer with a sentence; it never ends the program. What is counted is what is kept in
+memory: bytes after decompression.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from actions.base.errors import UnreachableError
+
+MIB: Final = 1 << 20
+
+HEAD_BYTES: Final = 64 << 10
+"""Status line and headers of one answer, informational answers (1xx) before it, trailers behind it. Go's HTTP client
+allows 1 MiB; API servers send less than 2 KiB."""
+INFORMATIONAL_ANSWERS: Final = 8
+"""1xx answers before the one that was asked for. Go's HTTP client allows 5 before it counts bytes."""
+
+EVENT_BYTES: Final = 16 * MIB
+"""One event of a watch, in the form in which it comes. etcd stores objects of up to 1.5 MiB (`--max-request-bytes`);
+ten times as much leaves room for JSON, managed fields and a raised limit of etcd."""
+BODY_BYTES: Final = 128 * MIB
+"""The body of one answer. A page of 500 pods is 5 to 10 MiB of JSON; single objects of 60 MB have been read."""
+SHARED_BODY_BYTES: Final = 8 * MIB
+"""What is longer is read while no other long body is, so that all answers together stay near `BODY_BYTES`."""
+PACKED_BYTES: Final = 1 * MIB
+"""So much may come out of compressed data, whatever its ratio."""
+PACKED_RATIO: Final = 200
+"""Bytes out of one byte of compressed data. Lists of Kubernetes objects reach 10 to 40; deflate cannot exceed 1032."""
+REFUSAL_BYTES: Final = 1 * MIB
+"""The body of a refusal: a Status object is a few KiB."""
+MESSAGE_BYTES: Final = 4 * MIB
+"""One websocket message. The kubelet sends at most 32 KiB at a time."""
+
+PAGES: Final = 2_000
+"""Pages of one list."""
+FACTS: Final = 400_000
+"""Objects that are kept of one kind. Kubernetes is tested with 150,000 pods."""
+DOCUMENTS: Final = 50_000
+"""Objects that are listed whole, for one question."""
+PAGES_WITHOUT_NEWS: Final = 3
+"""Pages in a row that bring no object that was not on a page before, and still say that there is more."""
+
+RETRY_AFTER_SECONDS: Final = 300.0
+"""The longest wait that a server may ask for by `Retry-After`. Then it is asked again."""
+
+
+class OversizeError(UnreachableError):
+    """Something is larger than its limit: it is not asked for again in the same way."""
+
+
+def shown(count: int) -> str:
+    """An amount of bytes for a sentence: `16 MiB`, `64 KiB`."""
+    return f"{count // MIB} MiB" if count >= MIB else f"{count >> 10} KiB"
+
+
+class PageCount:
+    """Counts the pages of one list, whose server decides how many there are.
+
+    Args:
+        path: Of the list, for the sentence.
+        most: Objects that it may have.
+    """
+
+    def __init__(self, path: str, *, most: int = FACTS) -> None:
+        self._path = path
+        self._most = most
+        self._pages = 0
+        self._stale = 0
+        self._known = 0
+        self._following = ""
+
+    def require_progress(self, following: str, known: int) -> None:
+        """Call behind every page that another one is to follow.
+
+        Args:
+            following: The server's token of the next page.
+            known: How many different objects there were on all pages so far.
+
+        Raises:
+            OversizeError: The list does not end.
+        """
+        self._pages += 1
+        self._stale = 0 if known > self._known else self._stale + 1
+        if following == self._following or self._stale >= PAGES_WITHOUT_NEWS:
+            raise OversizeError(f"The list of {self._path} does not end: its pages repeat themselves.")
+        if self._pages >= PAGES or known > self._most:
+            raise OversizeError(f"The list of {self._path} does not end: {known:,} objects on {self._pages:,} pages.")
+        self._following, self._known = following, known
