@@ -11,6 +11,7 @@ from actions.base.errors import FormatError, UnreachableError
 from actions.cluster.endpoint import CHECK_ADDRESS, CONNECT_SECONDS, Endpoint, broken
 from actions.cluster.errors import SilenceError
 from actions.cluster.httpresponse import HttpResponse, ResponseHead
+from actions.cluster.keepalive import keep_alive
 from actions.cluster.limits import REFUSAL_BYTES
 
 
@@ -110,6 +111,9 @@ class Connection(asyncio.BufferedProtocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Called by the loop."""
         self._socket = self._writer = cast(asyncio.Transport, transport)
+        opened = transport.get_extra_info("socket")
+        if opened is not None:
+            keep_alive(opened)
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """Called by the loop."""

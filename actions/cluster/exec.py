@@ -7,6 +7,7 @@ byte of a message is its channel. Version 5 can close the other side's stdin, ve
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from enum import IntEnum
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _MAX_OUTPUT_BYTES = 8 << 20
+_EXIT_CODE = re.compile(r"[0-9]{1,9}", re.ASCII)
 
 
 class Channel(IntEnum):
@@ -224,6 +226,6 @@ def read_exit_code(payload: bytes) -> int:
     if outcome.status == "Success":
         return 0
     for cause in (outcome.details or _Details()).causes or ():
-        if cause.reason == "ExitCode" and (cause.message or "").isdigit():
+        if cause.reason == "ExitCode" and _EXIT_CODE.fullmatch(cause.message or ""):
             return int(cause.message or 0)
     raise RefusedError(f"The program was not run: {one_line(outcome.message or outcome.reason or 'no reason given')}.")

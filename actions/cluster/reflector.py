@@ -20,6 +20,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.backoff import Backoff
+from actions.cluster.contact import Contact
 from actions.cluster.errors import ApiError, SilenceError
 from actions.cluster.health import Health, SourceHealth
 from actions.cluster.limits import FACTS, OversizeError, PageCount
@@ -89,6 +90,7 @@ class Reflector(Generic[T]):
         rest_seconds: Once the list is complete, the stream is left alone for so long after each batch of events: what
             changes meanwhile is taken together, at the cost of one. The first change after a quiet time waits for
             nothing.
+        contact: Learns of what comes, and knows of signs of life beside this resource's stream.
         ends_when_forbidden: Let a 403 end `run`, for a caller who knows of a narrower path.
     """
 
@@ -110,6 +112,7 @@ class Reflector(Generic[T]):
         watch_seconds: float = 300.0,
         prefers_watch_list: bool = True,
         rest_seconds: float = 0.0,
+        contact: Contact | None = None,
         ends_when_forbidden: bool = False,
     ) -> None:
         self._session = session
@@ -125,6 +128,7 @@ class Reflector(Generic[T]):
             path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=self._clock
         )
         self._backoff = backoff or Backoff(self._clock)
+        self._contact = contact or Contact(self._clock)
         self._page_size = page_size
         self._idle_seconds = idle_seconds
         self._watch_seconds = watch_seconds
@@ -157,6 +161,9 @@ class Reflector(Generic[T]):
                 else:
                     await self._list()
             except ConsoleError as error:
+                was_live = self._health.state is Health.LIVE
+                if was_live and (self._contact.is_silent or not isinstance(error, SilenceError)):
+                    self._current_at = max(self._current_at, self._contact.heard_at)  # until now the stream stood
                 await self._recover(error)
 
     async def _look_for_it(self) -> None:
@@ -250,7 +257,7 @@ class Reflector(Generic[T]):
             OversizeError: An event is larger than any can be.
         """
         async for frames in self._reading.frames_of(chunks):
-            self._current_at = self._clock.monotonic()
+            self._heard()
             async for events in self._reading.events_in(frames):
                 yield events
             if self._version and self._rest_seconds:
@@ -351,8 +358,12 @@ class Reflector(Generic[T]):
         self._tries_watch_list = self._tries_watch_list and not was_refused
         return was_refused
 
+    def _heard(self) -> None:
+        self._contact.heard()
+        self._current_at = self._contact.heard_at
+
     def _live(self) -> None:
-        self._current_at = self._clock.monotonic()
+        self._heard()
         if self._health.state is not Health.LIVE or self._health.skipped != self._skipped:
             self._tell(SourceHealth(Health.LIVE, "", self._current_at, self._skipped))
 

@@ -10,7 +10,7 @@ import asyncio
 import os
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from enum import Enum
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -25,7 +25,7 @@ from actions.base.proxies import proxy_for
 from actions.base.untrusted import one_line
 from actions.cluster.credentials import Credentials, TokenFactory, TokenSource
 from actions.cluster.endpoint import Endpoint
-from actions.cluster.errors import ApiAccessError
+from actions.cluster.errors import ApiAccessError, ApiError
 from actions.cluster.kubeconfig import ChosenContext, ClusterTarget, load_context
 from actions.cluster.tls import show_certificate, tls_files, usual_tls
 from actions.cluster.transport import ByteStream, Transport
@@ -44,6 +44,7 @@ _EKS_HOST = re.compile(r"\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.eks\.amazonaws\.
 _REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
 """Where one asks what one may do: a POST that changes nothing, so that a read-only session sends it too."""
+_ALIVE = "/livez"
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)")
 
 
@@ -229,6 +230,18 @@ class KubeSession:
                 return await stack.enter_async_context(opening)
 
             yield await self._authorized(enter, {})
+
+    async def ping(self, *, deadline_seconds: float) -> None:
+        """Ask for a sign of life, beside all limits of lanes and without credentials: any answer will do.
+
+        Raises:
+            UnreachableError: There was none in time.
+            ConfigError: Its certificate is not trusted.
+        """
+        with suppress(ApiError):
+            await self._transport.call(
+                "GET", _ALIVE, headers={"Accept": "*/*"}, body=None, deadline_seconds=deadline_seconds
+            )
 
     async def identity(self) -> ClusterIdentity:
         """Who the cluster is, asked of the cluster itself; unknown fields are empty.

@@ -14,8 +14,9 @@ from actions.base.clock import Clock, SystemClock
 from actions.cluster import protopod
 from actions.cluster.access import Reach
 from actions.cluster.changes import ChangeLog
+from actions.cluster.contact import Contact, check_contact
 from actions.cluster.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
-from actions.cluster.health import SourceHealth
+from actions.cluster.health import Health, SourceHealth
 from actions.cluster.layers import Pictures
 from actions.cluster.podindex import PodIndex
 from actions.cluster.reflector import Raw, Reflector, Sink
@@ -65,6 +66,7 @@ _PODS = ResourcePath("", "v1", "pods")
 _EVENTS = ResourcePath("", "v1", "events")
 _REST_SECONDS = 0.1
 """As often as the picture may change."""
+_NO_SIGN = "the API server gives no sign of life"
 _NODES_PATH = "/api/v1/nodes"
 _CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
 
@@ -84,6 +86,7 @@ class ClusterState:
         self._changed = asyncio.Event()
         self._log = ChangeLog()
         self._health: dict[str, SourceHealth] = {}
+        self._contact = Contact(self._clock, lambda: self._touch("health"))
         self._pod_index = PodIndex()
         self._snapshot = ClusterSnapshot(history=self._log)
         self._copied: set[str] = set()
@@ -101,6 +104,9 @@ class ClusterState:
     async def run(self) -> NoReturn:
         """Watch until cancelled; every connection is closed then."""
         async with asyncio.TaskGroup() as group:
+            group.create_task(
+                check_contact(self._session, self._contact, clock=self._clock, is_wanted=self._is_live_anywhere)
+            )
             group.create_task(self._reflector(_NODES_PATH, self._nodes, decode_node).run())
             group.create_task(self._reflector(_CLAIMS_PATH, self._claims, decode_claim).run())
             group.create_task(self._follow(_PODS, self._pods, decode_pod, protopod.decode_pod))
@@ -135,7 +141,7 @@ class ClusterState:
             workloads=self._all_workloads() if "workloads" in stale else last.workloads,
             claims=dict(self._claims.facts) if "nodeclaims" in stale else last.claims,
             events=newest(self._events.facts.values()) if "events" in stale else last.events,
-            health=dict(self._health) if "health" in stale else last.health,
+            health=self._told_health() if "health" in stale else last.health,
             is_complete=self._nodes.is_complete and self._pods.is_complete,
             history=self._log,
         )
@@ -205,8 +211,22 @@ class ClusterState:
             sink=sink,
             clock=self._clock,
             rest_seconds=_REST_SECONDS,
+            contact=self._contact,
             ends_when_forbidden=ends_when_forbidden,
         )
+
+    def _is_live_anywhere(self) -> bool:
+        return any(told.state is Health.LIVE for told in self._health.values())
+
+    def _told_health(self) -> dict[str, SourceHealth]:
+        """What every source says of itself; while the server gives no sign of life, none is live."""
+        if not self._contact.is_silent:
+            return dict(self._health)
+        since = self._contact.heard_at
+        return {
+            name: SourceHealth(Health.STALE, _NO_SIGN, since, told.skipped) if told.state is Health.LIVE else told
+            for name, told in self._health.items()
+        }
 
     def _touch(self, part: str) -> None:
         """Something of this part changed; while a list is being taken, nobody is to see it yet."""

@@ -6,8 +6,11 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Generic, Protocol, TypeVar
 
+from msgspec.structs import replace
+
 from actions.base.clock import Clock
 from actions.cluster.health import SourceHealth
+from actions.cluster.limits import FACTS
 from actions.cluster.slices import SLICE_SECONDS
 from actions.fleet.facts import EventFacts, NodeClaimFacts, NodeFacts, PodFacts, WorkloadFacts
 
@@ -61,6 +64,8 @@ class FactTable(Generic[FactT]):
         self._tell_health = tell_health
         self._tell_replacing = tell_replacing
         self._clock = clock
+        self._told: SourceHealth | None = None
+        self._left_out = 0
 
     async def replace(self, items: Sequence[FactT]) -> None:
         """A complete list: put what is new or different, drop what is not in it."""
@@ -70,6 +75,7 @@ class FactTable(Generic[FactT]):
             if len(self.facts) > len(items):
                 self._drop_others(self.facts.items(), items)
             self.is_complete = True
+            self._left_out = 0
         finally:
             self._tell_replacing(False)
 
@@ -88,7 +94,8 @@ class FactTable(Generic[FactT]):
         until = self._clock.monotonic() + SLICE_SECONDS
         for begin in range(0, len(items), _PORTION):
             for item in items[begin : begin + _PORTION]:
-                self.upsert(item)
+                key = self._key(item)
+                self._put(key, self.facts.get(key), item)
             if self._clock.monotonic() >= until:
                 await asyncio.sleep(0)
                 until = self._clock.monotonic() + SLICE_SECONDS
@@ -99,9 +106,15 @@ class FactTable(Generic[FactT]):
             self._changed(key, self.facts.pop(key), None)
 
     def upsert(self, item: FactT) -> None:
-        """One fact as it is now."""
+        """One fact as it is now. A new one for which there is no room (`limits.FACTS`) is counted as skipped."""
         key = self._key(item)
         before = self.facts.get(key)
+        if before is None and len(self.facts) >= FACTS:
+            self._leave_out()
+        else:
+            self._put(key, before, item)
+
+    def _put(self, key: str, before: FactT | None, item: FactT) -> None:
         if before == item:
             return
         self.facts[key] = item
@@ -117,7 +130,14 @@ class FactTable(Generic[FactT]):
 
     def health(self, health: SourceHealth) -> None:
         """The source is doing better or worse."""
-        self._tell_health(health)
+        self._told = health
+        self._tell_health(replace(health, skipped=health.skipped + self._left_out) if self._left_out else health)
+
+    def _leave_out(self) -> None:
+        """Count an object for which there is no room; the first one is told at once."""
+        self._left_out += 1
+        if self._left_out == 1 and self._told is not None:
+            self.health(self._told)
 
 
 def newest(events: Iterable[EventFacts]) -> tuple[EventFacts, ...]:

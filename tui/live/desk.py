@@ -112,6 +112,14 @@ class Desk:
         """How the source of one of the cluster's resources is doing."""
         return self.cluster.health(resource) or self.supervisor.health(CLUSTER)
 
+    def label_of(self, health: FeedHealth) -> str:
+        """How a source is doing, in words for the screen; where they hold an age, they are painted anew as it grows."""
+        now = self.clock.monotonic()
+        changes_in = health.changes_in(now)
+        if changes_in is not None:
+            self.ticker.poke_in(changes_in)
+        return health.label(now)
+
     def fleet_cost(self) -> FleetCost | None:
         """What all nodes cost; `None` before the first complete picture."""
         snapshot = self.cluster.snapshot()

@@ -48,8 +48,20 @@ class FeedHealth(msgspec.Struct, frozen=True):
                 return f"{self.state}: {self.detail}" if self.detail else self.state.value
             case FeedState.WAITING | FeedState.REFUSED:
                 word = "stale" if self.state is FeedState.WAITING else "refused"
-                since = f"{word} {_age(max(0, round(now - self.since)))}"
+                since = f"{word} {_age(max(0, int(now - self.since)))}"
                 return f"{since}: {self.detail}" if self.detail else since
+
+    def changes_in(self, now: float) -> float | None:
+        """Seconds until `label` says something else by itself; `None` if it never does.
+
+        Args:
+            now: Monotonic seconds.
+        """
+        if self.state not in (FeedState.WAITING, FeedState.REFUSED):
+            return None
+        age = max(0.0, now - self.since)
+        step = 1 if age < _LONG_SECONDS else 60 if age < 60 * _LONG_SECONDS else 3600
+        return step - age % step
 
 
 def _age(seconds: int) -> str:

@@ -38,6 +38,7 @@ class Ticker:
         self._spent = spent
         self._begun_at: float | None = None
         self._timer: asyncio.TimerHandle | None = None
+        self._later: asyncio.TimerHandle | None = None
         self._painted_at = float("-inf")
 
     def poke(self) -> None:
@@ -53,6 +54,16 @@ class Ticker:
         self.stop()
         self._timer = asyncio.get_running_loop().call_later(0, self._fire)
 
+    def poke_in(self, seconds: float) -> None:
+        """Say that something will have changed by itself in so many seconds: an age that is on screen."""
+        loop = asyncio.get_running_loop()
+        due = loop.time() + seconds
+        if self._later is not None:
+            if self._later.when() <= due:
+                return
+            self._later.cancel()
+        self._later = loop.call_at(due, self._aged)
+
     def painted(self) -> None:
         """Say that the frame is on the terminal: what it cost decides when the next one may come."""
         if self._begun_at is not None:
@@ -61,15 +72,19 @@ class Ticker:
             self._begun_at = None
 
     def stop(self) -> None:
-        """Forget a paint that is due."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
+        """Forget the paints that are due."""
+        for timer in filter(None, (self._timer, self._later)):
+            timer.cancel()
+        self._timer = self._later = None
 
     @property
     def is_armed(self) -> bool:
         """Whether a paint is due."""
         return self._timer is not None
+
+    def _aged(self) -> None:
+        self._later = None
+        self.poke()
 
     def _fire(self) -> None:
         self._timer = None

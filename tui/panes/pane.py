@@ -107,7 +107,7 @@ class Pane(Widget):
 
     def show_health(self, health: FeedHealth) -> None:
         """Tell at the border how the source is doing; what is not live is dimmed and says so in words."""
-        label = health.label(self.desk.clock.monotonic())
+        label = self.desk.label_of(health)
         room = self.size.width - _BORDER_ENDS
         if width_of(label) > room > 0:
             label = text_of(fit_ends(label, room))  # what to do about it stands at the end

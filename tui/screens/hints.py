@@ -72,7 +72,7 @@ def header_facts(desk: Desk) -> HeaderFacts:
 
 
 def _trouble(desk: Desk, health: FeedHealth) -> str:
-    label = health.label(desk.clock.monotonic())
+    label = desk.label_of(health)
     has_picture = desk.cluster.snapshot() is not None
     return label if has_picture else label.replace("stale", "no answer for", 1)
 
