@@ -63,6 +63,27 @@ def is_alive(identity: ProcessIdentity) -> bool:
     return identity_of(identity.pid) == identity
 
 
+def is_stopped(identity: ProcessIdentity) -> bool:
+    """Whether it is halted (SIGSTOP, a debugger): it can neither act nor hear."""
+    return _status_of(identity).get("State", "").startswith(("T", "t"))
+
+
+def has_pending_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
+    """Whether the kernel holds a signal for it that it has not taken yet."""
+    status = _status_of(identity)
+    masks = (int(status.get(name, "0"), 16) for name in ("SigPnd", "ShdPnd"))
+    return any(mask >> (number - 1) & 1 for mask in masks)
+
+
+def _status_of(identity: ProcessIdentity) -> dict[str, str]:
+    """The lines of `/proc/PID/status` by name; empty if it is not there."""
+    try:
+        text = Path(f"/proc/{identity.pid}/status").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+
+
 def boot_id() -> str:
     """The kernel's id of this boot; empty where there is none."""
     try:

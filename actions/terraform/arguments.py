@@ -54,6 +54,26 @@ def state_list_arguments(program: Path) -> list[str]:
     return _bare(program, "state list")
 
 
+def state_pull_arguments(program: Path) -> list[str]:
+    """`terraform state pull`. Its output holds secrets in clear: never store it."""
+    return _bare(program, "state pull")
+
+
+def state_push_arguments(program: Path, file: str) -> list[str]:
+    """`terraform state push`: refuses what is older than the state, or another's."""
+    return [*_bare(program, "state push"), f"-lock-timeout={LOCK_PATIENCE}", file]
+
+
+def import_arguments(program: Path, address: str, resource_id: str) -> list[str]:
+    """`terraform import` of one object that exists."""
+    return _built(program, "import", address, resource_id, lock_timeout=LOCK_PATIENCE, var_file=VARIABLES_FILE)
+
+
+def unlock_arguments(program: Path, lock_id: str) -> list[str]:
+    """`terraform force-unlock`."""
+    return [*_bare(program, "force-unlock"), "-force", lock_id]
+
+
 _FLAG = python_terraform.IsFlagged
 
 

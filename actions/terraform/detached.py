@@ -9,11 +9,14 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from actions.base.clock import Clock
+from actions.base.errors import FormatError
 from actions.base.process import ProcessIdentity, is_alive, spawn_detached
+from actions.terraform.events import read_events
+from actions.terraform.progress import Progress
 
 POLL_SECONDS = 0.1
 LINE_LIMIT_BYTES = 16 << 20
@@ -41,15 +44,34 @@ class DetachedOperation:
         self._clock = clock
         self._child_pid = 0
 
-    def identity(self) -> ProcessIdentity | None:
-        """Who runs it, if that process is still alive."""
+    def recorded(self) -> ProcessIdentity | None:
+        """Who ran it last, alive or not."""
         try:
             boot, stat = self._identity_file.read_text(encoding="utf-8").splitlines()[:2]
             fields = stat.rpartition(")")[2].split()
-            identity = ProcessIdentity(int(stat.split(" ", 1)[0]), int(fields[19]), boot.strip())
+            return ProcessIdentity(int(stat.split(" ", 1)[0]), int(fields[19]), boot.strip())
         except (OSError, ValueError, IndexError):
             return None
-        return identity if is_alive(identity) else None
+
+    def identity(self) -> ProcessIdentity | None:
+        """Who runs it, if that process is still alive."""
+        identity = self.recorded()
+        return identity if identity is not None and is_alive(identity) else None
+
+    def forget(self) -> None:
+        """Forget who ran it last. Its output stays, for people."""
+        self._identity_file.unlink(missing_ok=True)
+
+    def progress(self) -> Progress:
+        """How far it has come, by what it has written until now."""
+        progress = Progress(self.name)
+        for line in self._lines_so_far():
+            try:
+                for event in read_events(line):
+                    progress.take(event)
+            except FormatError:
+                break
+        return progress
 
     def start(self, argv: Sequence[str], *, environment: Mapping[str, str]) -> None:
         """Start it, with an empty output file. The caller has made sure that it does not run.
@@ -112,6 +134,15 @@ class DetachedOperation:
         if self.identity() is not None:
             return True
         return not is_introduced and bool(self._child_pid) and _is_child_alive(self._child_pid)
+
+    def _lines_so_far(self) -> Iterator[bytes]:
+        pending, offset = b"", 0
+        while chunk := self._read(offset):
+            offset += len(chunk)
+            *complete, pending = (pending + chunk).split(b"\n")
+            pending = pending[:LINE_LIMIT_BYTES]
+            yield from complete
+        yield pending
 
     def _read(self, offset: int) -> bytes:
         try:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -10,21 +12,33 @@ import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, RefusedError, ToolError, UnreachableError
-from actions.base.process import run_tool
+from actions.base.process import ProcessIdentity, has_pending_signal, is_stopped, run_tool
 from actions.terraform import arguments
 from actions.terraform.detached import DetachedOperation
-from actions.terraform.events import EventKind, TerraformEvent, read_event
-from actions.terraform.failure import failure_of
+from actions.terraform.events import TerraformEvent, read_events
+from actions.terraform.failure import UnknownEndError, failure_of
 from actions.terraform.plans import read_plan
-from actions.terraform.protocol import OnEvent, PlanSummary, Variables
-from actions.terraform.workspace import Workspace
+from actions.terraform.progress import Change, Progress
+from actions.terraform.protocol import Ended, OnEvent, PlanSummary, RunningOperation, Variables
+from actions.terraform.statefile import EMPTY_STATE, StateFile, read_state
+from actions.terraform.statelock import DeadHolder, StateLock, is_of_the_dead
+from actions.terraform.workspace import (
+    LOCK_FILE,
+    PUSHED_STATE,
+    UNSAVED_STATE,
+    WAIVED_STATE,
+    Workspace,
+    locked_providers,
+)
 
 INIT_DEADLINE_SECONDS = 900.0
 QUERY_DEADLINE_SECONDS = 120.0
 CLI_ENVIRONMENT: Mapping[str, str] = {"TF_IN_AUTOMATION": "1", "TF_INPUT": "0", "CHECKPOINT_DISABLE": "1"}
 
 _REMEMBERED_EVENTS = 200
-_OPERATIONS = ("plan", "apply", "destroy")
+_CHANGING = ("destroy", "apply")
+_OPERATIONS = ("plan", *_CHANGING)
+_RESOURCE_ID = re.compile(r"[^\s\x00-\x1f\x7f-][^\x00-\x1f\x7f]{0,2047}")
 
 
 class TerraformDriver:
@@ -56,21 +70,31 @@ class TerraformDriver:
         self._program = program
         self._environment = {**environment, **CLI_ENVIRONMENT}
         self._operations = {name: DetachedOperation(work, name, clock=clock) for name in _OPERATIONS}
-        self._is_interrupted = False
+        self._interrupted: ProcessIdentity | None = None
 
-    async def init(self) -> None:
+    async def init(self) -> str:
         """Bring the root into the work folder and install its providers. Leaves a running operation alone.
 
+        Returns:
+            Which providers were recorded, if the root pins none: later inits of this folder take no others.
+
         Raises:
+            UnsavedStateError: An earlier operation could not save its state.
             BlueprintError: The root is none.
             UnreachableError: Providers or modules cannot be downloaded.
+            RefusedError: A provider is not the one that the lock file records.
             ToolError: Anything else.
         """
         if self.running():
-            return
+            return ""
+        self._workspace.require_saved_state()
         self._workspace.prepare()
-        argv = arguments.init_arguments(self._program, has_lock_file=self._workspace.has_lock_file)
+        is_locked = self._workspace.has_lock_file
+        argv = arguments.init_arguments(self._program, has_lock_file=is_locked)
         await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
+        recorded = {} if is_locked else locked_providers(self._workspace.folder / LOCK_FILE)
+        named = ", ".join(f"{name} {version}" for name, version in recorded.items())
+        return f"The root pins no providers. Recorded for this run: {named}." if named else ""
 
     async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
         """Compare, and save a plan.
@@ -96,9 +120,12 @@ class TerraformDriver:
         """Apply the saved plan, or adopt an apply that is running. Returns the outputs.
 
         Raises:
-            RefusedError: No saved plan, another one than approved, a state that could not be saved; or it was
-                asked to stop.
-            ConflictError: Somebody else holds the state, or the plan is out of date.
+            NoPlanError: No saved plan, or another one than approved.
+            UnsavedStateError: An earlier operation could not save its state.
+            StoppedError: It was asked to stop.
+            StalePlanError: The plan is out of date.
+            StateLockedError: Somebody else holds the state.
+            UnknownEndError: Nobody saw how an adopted apply ended.
             ToolError: Something could not be made; what was made is in the state.
         """
         if self.running() != "apply":
@@ -147,36 +174,157 @@ class TerraformDriver:
         """The operation that is alive, also of an earlier runner; empty if none is."""
         return next((name for name, item in self._operations.items() if item.identity() is not None), "")
 
-    def interrupt(self) -> bool:
-        """Ask the running operation to stop after what it is doing. Only the first call sends a signal.
-
-        A second signal would make Terraform forget what it is just making.
-        """
+    def process(self) -> RunningOperation | None:
+        """The process that is alive, and what it and the kernel tell of interrupts."""
         name = self.running()
-        if not name:
+        identity = self._operations[name].identity() if name else None
+        if identity is None:
+            return None
+        progress = self._operations[name].progress()
+        return RunningOperation(
+            name,
+            identity,
+            has_heard=progress.has_heard or has_pending_signal(identity, signal.SIGINT),
+            would_have_heard=progress.is_working and not is_stopped(identity),
+        )
+
+    def interrupt(self) -> bool:
+        """Send the running operation one SIGINT, unless this driver did, or it tells that it has had one."""
+        running = self.process()
+        if running is None:
             return False
-        if not self._is_interrupted:
-            self._is_interrupted = self._operations[name].interrupt()
+        if not running.has_heard and running.process != self._interrupted:
+            self._interrupted = running.process
+            return self._operations[running.operation].interrupt()
         return True
+
+    def changes(self) -> tuple[Change, ...]:
+        """What the newest apply or destroy has done so far."""
+        name = self._newest_change()
+        return self._operations[name].progress().changes if name else ()
+
+    async def ended(self) -> Ended | None:
+        """The newest apply or destroy, if it ended without having come to its end.
+
+        Raises:
+            ConsoleError: The state cannot be read: what is missing in it is unknown.
+        """
+        name = self._newest_change()
+        if not name or self.running():
+            return None
+        identity, progress = self._operations[name].recorded(), self._operations[name].progress()
+        if identity is None or progress.ended_by_itself:
+            return None
+        process = f"{identity.boot_id}:{identity.pid}:{identity.start_ticks}"
+        return Ended(name, process, progress.pending((await self._state()).addresses))
+
+    def unsaved(self) -> tuple[str, ...] | None:
+        """Addresses in `errored.tfstate`; `None` if there is none.
+
+        Raises:
+            FormatError: There is one that cannot be read.
+        """
+        unsaved = self._workspace.unsaved_state()
+        return None if unsaved is None else unsaved.addresses
+
+    async def save_state(self) -> str:
+        """Push `errored.tfstate` if it is the same state, only newer, or there is no state at all."""
+        if not (self._workspace.folder / UNSAVED_STATE).exists() or self.running():
+            return ""
+        try:
+            unsaved = self._workspace.unsaved_state() or EMPTY_STATE
+        except FormatError as error:
+            raise self._workspace.unsaved_error(error.message) from error
+        known = await self._state()
+        if known == unsaved:
+            self._workspace.put_unsaved_state_aside(PUSHED_STATE)
+            return f"{UNSAVED_STATE} is what the state is already: put aside as {PUSHED_STATE}."
+        is_newer = known.lineage == unsaved.lineage and unsaved.serial > known.serial
+        if not is_newer and (known.lineage or known.addresses):
+            why = "It is no newer than the state." if known.lineage == unsaved.lineage else "The state is another one."
+            raise self._workspace.unsaved_error(why)
+        await self._query(arguments.state_push_arguments(self._program, UNSAVED_STATE))
+        self._workspace.put_unsaved_state_aside(PUSHED_STATE)
+        count = len(unsaved.addresses)
+        return f"Pushed {UNSAVED_STATE}, which an earlier operation could not save: {count} resources."
+
+    def waive_unsaved_state(self) -> None:
+        """Put `errored.tfstate` aside."""
+        self._workspace.put_unsaved_state_aside(WAIVED_STATE)
+
+    async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
+        """Take an object that exists into the state; nothing is done if the address is there already.
+
+        Raises:
+            RefusedError: The id is none, or an operation is running.
+            StateLockedError: Somebody else holds the state.
+            ToolError: There is no such object, or the root does not speak of it.
+        """
+        if not _RESOURCE_ID.fullmatch(resource_id):
+            raise RefusedError(f"{resource_id!r} is no id of a resource.", hint="Give it as the provider's pages say.")
+        self._require_idle()
+        if address in (await self._state()).addresses:
+            return
+        self._workspace.write_variables(variables)
+        argv = arguments.import_arguments(self._program, address, resource_id)
+        await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
+
+    async def unlock_if_dead(self, lock: StateLock) -> bool:
+        """Remove the lock if one of this folder's processes took it and died with it."""
+        if self.running() or not is_of_the_dead(lock, self._dead_holders()):
+            return False
+        await self._query(arguments.unlock_arguments(self._program, lock.id))
+        return True
+
+    async def _state(self) -> StateFile:
+        if self._workspace.has_remote_state:
+            return read_state(await self._query(arguments.state_pull_arguments(self._program)))
+        return self._workspace.local_state()
+
+    def _dead_holders(self) -> list[DeadHolder]:
+        found = []
+        for name, item in self._operations.items():
+            progress = item.progress()
+            if item.recorded() is None or progress.ended_by_itself or item.identity() is not None:
+                continue
+            if progress.began_at is not None and progress.worked_at is not None:
+                found.append(DeadHolder(name, progress.began_at, progress.worked_at))
+        return found
+
+    def _newest_change(self) -> str:
+        return next((name for name in _CHANGING if self._operations[name].recorded() is not None), "")
 
     async def _run(self, name: str, argv: Sequence[str], on_event: OnEvent | None) -> None:
         operation = self._operations[name]
         if operation.identity() is None:
-            self._is_interrupted = False
-            operation.start(argv, environment=self._environment)
+            self._start(operation, argv)
         recent: deque[TerraformEvent] = deque(maxlen=_REMEMBERED_EVENTS)
-        is_done = False
+        progress, refused = Progress(name), ""
         async for line in operation.lines():
-            event = read_event(line)
-            if event is None:
-                continue
-            recent.append(event)
-            is_done = is_done or (event.kind is EventKind.CHANGE_SUMMARY and event.operation == name)
-            if on_event is not None:
-                on_event(event)
+            if refused:
+                continue  # until its end: nothing is left behind that nobody waits for
+            try:
+                for event in read_events(line):
+                    recent.append(event)
+                    progress.take(event)
+                    if on_event is not None:
+                        on_event(event)
+            except FormatError as error:
+                refused = error.sentence()
         exit_code = operation.exit_code()
-        if exit_code or not is_done:  # without its summary it has not come to its end, whatever the code says
-            raise failure_of(argv, list(recent), exit_code=exit_code, interrupted=self._is_interrupted)
+        if refused:
+            raise FormatError(refused)
+        if exit_code == 0 or (exit_code is None and progress.is_summarised):
+            return
+        if exit_code is None and not progress.errors and not progress.has_heard:
+            raise UnknownEndError(f"Nobody saw how terraform {name} ended.", hint="Plan again.")
+        raise failure_of(argv, list(recent), exit_code=exit_code, interrupted=progress.has_heard, progress=progress)
+
+    def _start(self, operation: DetachedOperation, argv: Sequence[str]) -> None:
+        if operation.name in _CHANGING:  # at most one of them is the newest, whatever the clocks say
+            for name in _CHANGING:
+                self._operations[name].forget()
+        operation.start(argv, environment=self._environment)
 
     def _require_idle(self) -> None:
         name = self.running()
@@ -194,7 +342,7 @@ class TerraformDriver:
         except UnreachableError as error:
             raise UnreachableError(f"terraform {argv[1]} did not end within {deadline_seconds:.0f} s.") from error
         except ToolError as error:
-            said = [event for line in error.tail.encode().splitlines() if (event := read_event(line)) is not None]
+            said = [event for line in error.tail.encode().splitlines() for event in read_events(line)]
             raise failure_of(argv, said, exit_code=error.exit_code, interrupted=False) from error
 
 

@@ -1,13 +1,16 @@
 """Terraform's machine-readable stream: one line to one event.
 
 Tolerant by intent: text lines between JSON, unknown types and unknown keys are normal; a half line at the end, or a
-line of many megabytes, is no error. Only another major version of the stream is refused.
+line of many megabytes, is no error, nor is a line that a full disk has torn and that has the next one glued to it. Only
+another major version of the stream is refused.
 
 Source: `terraform plan|apply|destroy -json` of 1.11.4, `ui` version 1.2.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from datetime import datetime
 from enum import StrEnum
 from typing import Any
 
@@ -47,6 +50,8 @@ class EventKind(StrEnum):
 
 
 _KINDS = {kind.value: kind for kind in EventKind}
+_OBJECT_START = b'{"@level":'
+"""How every event begins: the keys are sorted. Inside of an event's texts its quotes would be escaped."""
 
 
 class TerraformEvent(msgspec.Struct, frozen=True):
@@ -66,10 +71,36 @@ class TerraformEvent(msgspec.Struct, frozen=True):
     """Of a diagnostic: the long text, several lines."""
     operation: str = ""
     """Of a change summary: `plan`, `apply` or `destroy`."""
+    resource_type: str = ""
+    """Of the resource that it is about, as the provider names it: `aws_eks_node_group`."""
+    resource_id: str = ""
+    """What the provider calls the resource, where the event says it."""
+    at: float | None = None
+    """When it was written, in seconds since the epoch; `None` for plain text."""
+
+
+def read_events(line: bytes) -> Iterator[TerraformEvent]:
+    """Read one line of the file, which holds one event, or several if line ends were lost on a full disk.
+
+    Args:
+        line: Without the newline; any bytes. What is left of a torn event is given as text.
+
+    Raises:
+        FormatError: The stream is of another major version.
+    """
+    if line.find(_OBJECT_START, 1) < 0:
+        pieces = [line]
+    else:
+        first, *rest = line.split(_OBJECT_START)
+        pieces = [first, *(_OBJECT_START + piece for piece in rest)]
+    for piece in pieces:
+        event = read_event(piece)
+        if event is not None:
+            yield event
 
 
 def read_event(line: bytes) -> TerraformEvent | None:
-    """Read one line.
+    """Read one event.
 
     Args:
         line: Without the newline; any bytes.
@@ -115,7 +146,17 @@ def _event_of(value: dict[str, Any]) -> TerraformEvent:
         severity=one_line(str(diagnostic.get("severity") or "")),
         detail=redact(plain_text(str(diagnostic.get("detail") or "")))[:MESSAGE_LIMIT],
         operation=one_line(str(changes.get("operation") or "")),
+        resource_type=one_line(str(resource.get("resource_type") or "")),
+        resource_id=redact(one_line(str(hook.get("id_value") or ""))),
+        at=_moment(value.get("@timestamp")),
     )
+
+
+def _moment(text: object) -> float | None:
+    try:
+        return datetime.fromisoformat(str(text)).timestamp()
+    except ValueError:
+        return None
 
 
 def _require_version(value: dict[str, Any]) -> None:

@@ -7,7 +7,10 @@ from typing import Protocol
 
 import msgspec
 
+from actions.base.process import ProcessIdentity
 from actions.terraform.events import TerraformEvent
+from actions.terraform.progress import Change, PendingOperation
+from actions.terraform.statelock import StateLock
 
 OnEvent = Callable[[TerraformEvent], None]
 """Called for every event, in order, on the loop's thread. Must be quick."""
@@ -39,13 +42,37 @@ class PlanSummary(msgspec.Struct, frozen=True):
         return not (self.add or self.change or self.destroy)
 
 
+class RunningOperation(msgspec.Struct, frozen=True):
+    """A Terraform process that is alive, and what is known of interrupts to it."""
+
+    operation: str
+    process: ProcessIdentity
+    has_heard: bool
+    """It was interrupted: it has told so, or the kernel holds the signal for it."""
+    would_have_heard: bool
+    """It works, and nothing keeps it from telling at once that it was interrupted."""
+
+
+class Ended(msgspec.Struct, frozen=True):
+    """An operation that ended without having come to its end: killed, interrupted twice, or the machine went down."""
+
+    operation: str
+    process: str
+    """Which process it was, told apart from all others of its folder."""
+    pending: tuple[PendingOperation, ...]
+
+
 class Terraform(Protocol):
     """One root with its state. One operation at a time."""
 
     is_simulated: bool
 
-    async def init(self) -> None:
-        """Bring the root into the work folder and install its providers. Safe to repeat."""
+    async def init(self) -> str:
+        """Bring the root into the work folder and install its providers. Safe to repeat.
+
+        Returns:
+            What was recorded that was not known before, in a sentence; usually nothing.
+        """
         ...
 
     async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
@@ -77,6 +104,48 @@ class Terraform(Protocol):
         """`apply`, `destroy` or `plan` if such a process is alive, also one of an earlier runner; else empty."""
         ...
 
+    def process(self) -> RunningOperation | None:
+        """The process that is alive, also one of an earlier runner. Reads its whole output: not for every moment."""
+        ...
+
     def interrupt(self) -> bool:
-        """Ask the running operation, once, to stop after what it is doing. False if nothing runs."""
+        """Ask the running operation to stop after what it is doing. False if nothing runs.
+
+        Who asks has made sure that nobody has before: a second time would make it forget what it is making.
+        """
+        ...
+
+    def changes(self) -> tuple[Change, ...]:
+        """What the newest apply or destroy has done so far."""
+        ...
+
+    async def ended(self) -> Ended | None:
+        """The newest apply or destroy, if it ended without having come to its end."""
+        ...
+
+    def unsaved(self) -> tuple[str, ...] | None:
+        """Addresses in a state that could not be saved where it belongs; `None` if there is none."""
+        ...
+
+    async def save_state(self) -> str:
+        """Push a state that could not be saved where it belongs, if nothing is lost by that.
+
+        Returns:
+            What was done, in a sentence; empty if there was nothing to do.
+
+        Raises:
+            UnsavedStateError: A person has to decide.
+        """
+        ...
+
+    def waive_unsaved_state(self) -> None:
+        """Put aside a state that could not be saved: a person has decided that it is not needed."""
+        ...
+
+    async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
+        """Take an object that exists into the state. Safe to repeat."""
+        ...
+
+    async def unlock_if_dead(self, lock: StateLock) -> bool:
+        """Remove a lock that a dead process of this folder has left. Returns whether it was that."""
         ...

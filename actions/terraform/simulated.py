@@ -18,7 +18,9 @@ from actions.base.files import private_directory, write_private
 from actions.terraform import simulated_calls
 from actions.terraform.events import EventKind, TerraformEvent
 from actions.terraform.plans import summary_of
-from actions.terraform.protocol import OnEvent, PlanSummary, ResourceChange, Variables
+from actions.terraform.progress import Change
+from actions.terraform.protocol import Ended, OnEvent, PlanSummary, ResourceChange, RunningOperation, Variables
+from actions.terraform.statelock import StateLock
 
 SIMULATION_FILE = "simulation.json"
 STATE_FILE = "simulated.tfstate.json"
@@ -68,13 +70,14 @@ class SimulatedTerraform:
         self._operation = ""
         self._is_interrupted = False
 
-    async def init(self) -> None:
+    async def init(self) -> str:
         """Nothing to install.
 
         Raises:
             BlueprintError: The root cannot be simulated.
         """
         self._simulation()
+        return ""
 
     async def plan(self, variables: Variables, *, on_event: OnEvent | None = None) -> PlanSummary:
         """Compare the pretended state with the simulation."""
@@ -143,6 +146,43 @@ class SimulatedTerraform:
         """Stop after the resource that is being pretended."""
         self._is_interrupted = bool(self._operation)
         return self._is_interrupted
+
+    def process(self) -> RunningOperation | None:
+        """There is none: what is pretended ends with its runner."""
+        return None
+
+    def changes(self) -> tuple[Change, ...]:
+        """Nothing is kept of them."""
+        return ()
+
+    async def ended(self) -> Ended | None:
+        """Nothing is made, so nothing is left pending."""
+        return None
+
+    def unsaved(self) -> tuple[str, ...] | None:
+        """The pretended state is saved where it belongs."""
+        return None
+
+    async def save_state(self) -> str:
+        """Nothing to save."""
+        return ""
+
+    def waive_unsaved_state(self) -> None:
+        """Nothing to put aside."""
+
+    async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
+        """Refuse: nothing that is pretended exists.
+
+        Raises:
+            RefusedError: Always.
+        """
+        del resource_id, variables
+        raise RefusedError(f"{address} cannot be imported: there is no terraform program.", hint="Install Terraform.")
+
+    async def unlock_if_dead(self, lock: StateLock) -> bool:
+        """Nothing is locked."""
+        del lock
+        return False
 
     async def _work(self, operation: str, address: str, action: str, on_event: OnEvent | None) -> None:
         if self._is_interrupted:

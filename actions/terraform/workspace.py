@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import msgspec
 
-from actions.base.errors import BlueprintError, RefusedError
+from actions.base.errors import BlueprintError, FormatError
 from actions.base.files import private_directory, write_private
+from actions.base.untrusted import one_line
+from actions.terraform.failure import NoPlanError, UnsavedStateError
+from actions.terraform.statefile import StateFile, read_state
 
 PLAN_FILE = "run.tfplan"
 PLAN_RECORD = "run.tfplan.json"
@@ -18,7 +22,13 @@ VARIABLES_FILE = "run.tfvars.json"
 LOCK_FILE = ".terraform.lock.hcl"
 STATE_FILE = "terraform.tfstate"
 UNSAVED_STATE = "errored.tfstate"
+PUSHED_STATE = "errored.tfstate.pushed"
+WAIVED_STATE = "errored.tfstate.waived"
+BACKEND_FILE = ".terraform/terraform.tfstate"
+"""Says which backend holds the state; there is none for the local one."""
 
+_SHOWN = 5
+_LOCKED = re.compile(r'^provider "[^"/]+/([^"]+)" \{\s+version\s+= "([^"]+)"', re.M)
 _COPIED = (".tf", ".tf.json", ".tftpl", ".json", LOCK_FILE)
 
 
@@ -75,15 +85,15 @@ class Workspace:
             plan_hash: As approved; empty for whatever was saved last.
 
         Raises:
-            RefusedError: There is no saved plan, it is another one, or the file was changed since.
+            NoPlanError: There is no saved plan, it is another one, or the file was changed since.
         """
         try:
             record = msgspec.json.decode((self.folder / PLAN_RECORD).read_bytes(), type=PlanRecord)
             is_same = record.file_sha256 == self._plan_sha256()
         except (OSError, msgspec.DecodeError) as error:
-            raise RefusedError("There is no saved plan to apply.", hint="Plan again.") from error
+            raise NoPlanError("There is no saved plan to apply.", hint="Plan again.") from error
         if not is_same or plan_hash not in ("", record.plan_hash):
-            raise RefusedError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
+            raise NoPlanError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
 
     def forget_plan(self) -> None:
         """Remove the saved plan: it is applied, or out of date. It holds variables in clear."""
@@ -91,26 +101,87 @@ class Workspace:
         (self.folder / PLAN_RECORD).unlink(missing_ok=True)
 
     def require_saved_state(self) -> None:
-        """Refuse to go on over a state that an earlier apply could not save.
+        """Refuse to go on over a state that an earlier operation could not save.
 
         Raises:
-            RefusedError: There is one.
+            UnsavedStateError: There is one.
         """
         if (self.folder / UNSAVED_STATE).exists():
-            raise RefusedError(
-                f"An earlier apply could not save its state; it lies in {self.folder / UNSAVED_STATE}.",
-                hint=f"Run: cd {self.folder} && terraform state push {UNSAVED_STATE}, then remove that file.",
-            )
+            raise self.unsaved_error()
+
+    def unsaved_error(self, why: str = "") -> UnsavedStateError:
+        """The refusal to go on, with the resources that may exist.
+
+        Args:
+            why: A sentence on why it cannot be saved now.
+        """
+        try:
+            unsaved = self.unsaved_state()
+        except FormatError:
+            unsaved = None
+        told = f" It knows of {_listed(unsaved.addresses)}." if unsaved and unsaved.addresses else ""
+        return UnsavedStateError(
+            f"An earlier apply could not save its state; it lies in {self.folder / UNSAVED_STATE}.{told}"
+            + (f" {why}" if why else ""),
+            hint=f"Run: cd {self.folder} && terraform state push {UNSAVED_STATE}, then remove that file.",
+        )
+
+    def unsaved_state(self) -> StateFile | None:
+        """The state that an earlier operation could not save, if there is one.
+
+        Raises:
+            FormatError: It is no state.
+        """
+        try:
+            return read_state((self.folder / UNSAVED_STATE).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def put_unsaved_state_aside(self, name: str) -> None:
+        """Rename it, so that it blocks nothing any more: it was pushed, or waived."""
+        path = self.folder / UNSAVED_STATE
+        if path.exists():
+            path.replace(self.folder / name)
+
+    def local_state(self) -> StateFile:
+        """The state in this folder.
+
+        Raises:
+            FormatError: It is no state.
+        """
+        try:
+            return read_state((self.folder / STATE_FILE).read_bytes())
+        except FileNotFoundError:
+            return read_state(b"")
 
     @property
     def has_lock_file(self) -> bool:
-        """Whether the root pins its providers by hash."""
-        return (self.root / LOCK_FILE).is_file()
+        """Whether providers are pinned by hash: by the root, or by what this folder's first init recorded."""
+        return (self.folder / LOCK_FILE).is_file() or (self.root / LOCK_FILE).is_file()
+
+    @property
+    def has_remote_state(self) -> bool:
+        """Whether the state is somewhere else, as the last init arranged it."""
+        return (self.folder / BACKEND_FILE).is_file()
 
     @property
     def has_state(self) -> bool:
-        """Whether a local state is there."""
-        return (self.folder / STATE_FILE).is_file()
+        """Whether there may be a state."""
+        return self.has_remote_state or (self.folder / STATE_FILE).is_file()
 
     def _plan_sha256(self) -> str:
         return hashlib.sha256((self.folder / PLAN_FILE).read_bytes()).hexdigest()
+
+
+def locked_providers(lock_file: Path) -> dict[str, str]:
+    """Versions by provider (`hashicorp/aws`) in a `.terraform.lock.hcl`; empty if there is none."""
+    try:
+        text = lock_file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return {one_line(name): one_line(version) for name, version in _LOCKED.findall(text)}
+
+
+def _listed(addresses: Sequence[str]) -> str:
+    more = f" and {len(addresses) - _SHOWN} more" if len(addresses) > _SHOWN else ""
+    return ", ".join(addresses[:_SHOWN]) + more

@@ -62,5 +62,68 @@ def test_a_plain_text_gives_its_headline() -> None:
 
 
 def test_a_silent_end_is_said_to_be_silent() -> None:
-    error = failure_of(["terraform", "apply"], [], exit_code=-9, interrupted=False)
-    assert error.message == "terraform apply ended with -9: it ended without saying why"
+    error = failure_of(["terraform", "apply"], [], exit_code=3, interrupted=False)
+    assert error.message == "terraform apply ended with 3: it ended without saying why"
+
+
+def begun(address: str) -> TerraformEvent:
+    return TerraformEvent(EventKind.APPLY_START, f"{address}: Creating...", address=address, action="create")
+
+
+STRAY_WARNING = [
+    TerraformEvent(EventKind.TEXT, text)
+    for text in (
+        "There are some problems with the CLI configuration:",
+        "│ Warning: Unable to open CLI configuration file",
+        '│ The CLI configuration file at "/home/ann/.terraformrc" does not exist.',
+    )
+]
+
+
+def test_a_killed_terraform_is_said_to_be_killed_whatever_it_warned_of() -> None:
+    events = [*STRAY_WARNING, begun("aws_eks_node_group.x")]
+    error = failure_of(["terraform", "apply"], events, exit_code=-9, interrupted=False)
+    assert error.message == (
+        "terraform apply ended with -9: it was killed (SIGKILL), perhaps for want of memory; "
+        "under way: aws_eks_node_group.x"
+    )
+
+
+def test_a_hang_up_is_named_and_blames_no_memory() -> None:
+    error = failure_of(["terraform", "apply"], STRAY_WARNING, exit_code=-1, interrupted=False)
+    assert error.message == "terraform apply ended with -1: it was killed (SIGHUP)"
+
+
+def test_a_crash_gives_its_panic_and_not_the_dump() -> None:
+    dump = ["panic: runtime error: invalid memory address or nil pointer dereference", "goroutine 1 [running]:"]
+    events = [*STRAY_WARNING, *(TerraformEvent(EventKind.TEXT, text) for text in (*dump, "main.main()"))]
+    error = failure_of(["terraform", "apply"], events, exit_code=2, interrupted=False)
+    assert error.message.startswith("terraform apply ended with 2: it crashed: panic: runtime error: invalid memory")
+
+
+def test_the_cause_is_the_last_error_of_a_resource() -> None:
+    events = [problem("throttled", "", "aws_iam_role.a"), problem("no capacity", "", "aws_eks_node_group.x")]
+    events += [problem("execution halted"), problem("execution halted")]
+    error = failure_of(["terraform", "apply"], events, exit_code=1, interrupted=False)
+    assert error.message == "terraform apply ended with 1: no capacity (aws_eks_node_group.x)"
+
+
+def test_one_that_was_interrupted_twice_has_not_just_stopped() -> None:
+    events = [TerraformEvent(EventKind.LOG, "Two interrupts received. Exiting immediately."), problem("canceled")]
+    error = failure_of(["terraform", "apply"], events, exit_code=1, interrupted=True)
+    assert isinstance(error, ToolError)
+
+
+def test_providers_that_are_not_the_locked_ones_are_refused_in_a_sentence() -> None:
+    said = [TerraformEvent(EventKind.TEXT, "│ Error: Provider dependency changes detected")]
+    error = failure_of(["terraform", "init"], said, exit_code=1, interrupted=False)
+    assert isinstance(error, RefusedError)
+    assert "lock file" in error.message
+
+
+def test_an_http_backends_lock_is_not_taken_for_our_own() -> None:
+    refused = LOCK.replace("ConditionalCheckFailed", "HTTP remote state already locked: ID=c3ed11e8-93bc")
+    error = failure_of(["terraform", "apply"], [problem("Error acquiring the state lock", refused)], exit_code=1,
+                       interrupted=False)  # fmt: skip
+    assert error.message == "The Terraform state is locked (lock c3ed11e8-93bc)."
+    assert "ann@bastion" not in error.sentence()

@@ -4,7 +4,7 @@ locals {
 
 module "eks" {
   source  = "terraform-aws-modules/eks/aws"
-  version = "~> 20.37"
+  version = "20.37.2"
 
   cluster_name    = var.cluster_name
   cluster_version = var.eks_version
@@ -60,7 +60,7 @@ module "eks" {
 
 module "karpenter" {
   source  = "terraform-aws-modules/eks/aws//modules/karpenter"
-  version = "~> 20.37"
+  version = "20.37.2"
   create  = var.karpenter
 
   cluster_name          = module.eks.cluster_name

@@ -4,11 +4,11 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = "~> 5.95" # aws 6 changes what the modules expect
+      version = "5.100.0" # aws 6 changes what the modules expect
     }
     helm = {
       source  = "hashicorp/helm"
-      version = "~> 2.17" # helm 3 writes the kubernetes block differently
+      version = "2.17.0" # helm 3 writes the kubernetes block differently
     }
   }
 }

@@ -13,7 +13,7 @@ locals {
 
 module "vpc" {
   source  = "terraform-aws-modules/vpc/aws"
-  version = "~> 5.21"
+  version = "5.21.0"
 
   name = var.cluster_name
   cidr = var.vpc_cidr

@@ -4,7 +4,7 @@ terraform {
   required_providers {
     aws = {
       source  = "hashicorp/aws"
-      version = "~> 5.95" # aws 6 changes what the module expects
+      version = "5.100.0" # aws 6 changes what the module expects
     }
   }
 }

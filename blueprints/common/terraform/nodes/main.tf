@@ -18,7 +18,7 @@ locals {
 
 module "nodes" {
   source  = "terraform-aws-modules/eks/aws//modules/eks-managed-node-group"
-  version = "~> 20.37"
+  version = "20.37.2"
 
   name                 = var.node_group_name
   use_name_prefix      = false
