@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.installed
 
-.PHONY: help demo test check lint types layers lock keys clean bench realcluster
+.PHONY: help demo test check lint types layers lock keys clean bench realcluster schedules
 .DEFAULT_GOAL := help
 
 help:  ## what there is
@@ -46,6 +46,9 @@ keys: $(STAMP)  ## docs/keys.md anew from the table of keys
 
 bench: $(STAMP)  ## the whole program in numbers, as JSON; ARGS="--kubeconfig FILE --nodes N" for a real cluster
 	@$(BIN)/python -m tests.bench $(ARGS)
+
+schedules: $(STAMP)  ## lives of a small run under seeded faults; ARGS="--seeds 0-199 --summary FILE"
+	@$(BIN)/python -m tests.schedules $(ARGS)
 
 realcluster: $(STAMP)  ## the tests that also hold on a real control plane, on one; needs go; ONLY="and not llama2" for some
 	@if command -v go >/dev/null; then exec $(BIN)/python -m tests.realcluster.harness run \

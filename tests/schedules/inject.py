@@ -1,0 +1,218 @@
+"""Injecting a fault, and ending it."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from actions.base.clock import SystemClock
+from actions.base.errors import ConsoleError
+from actions.base.process import ProcessIdentity, is_alive
+from actions.blueprint.render import RUN_LABEL
+from actions.run.client import wish
+from actions.run.folder import terraform_path
+from actions.run.records import WishKind
+from actions.sandbox.actors.kinds import CONFIG_MAPS, NODES, SECRETS, Document, Kind
+from actions.terraform.detached import DetachedOperation
+from tests.schedules.blueprint import NAMESPACE
+from tests.schedules.machine import Console, Machine
+from tests.schedules.schedule import Fault, FaultKind
+
+FOREIGN_DATA = {"of": "c29tZWJvZHk="}
+TERRAFORM_OPERATIONS = ("apply", "destroy")
+
+_SANDBOX: Mapping[FaultKind, Mapping[str, Any]] = {
+    FaultKind.BROKEN: {"kind": "broken"},
+    FaultKind.UNAUTHORIZED: {"kind": "unauthorized"},
+    FaultKind.FORBIDDEN: {"kind": "forbidden"},
+    FaultKind.THROTTLED: {"kind": "throttled"},
+    FaultKind.EXPIRED: {"kind": "expired"},
+    FaultKind.CUT: {"kind": "cut", "verbs": ["watch", "log"], "after_bytes": 300},
+    FaultKind.SHORT_LOG: {"kind": "short-log", "verbs": ["log"], "after_bytes": 500},
+}
+_VERBS: Mapping[FaultKind, tuple[str, ...]] = {
+    FaultKind.CANCEL: ("cancel",),
+    FaultKind.RETRY: ("retry",),
+    FaultKind.PARK: ("park",),
+    FaultKind.APPROVE: ("approve",),
+    FaultKind.RESUME: ("resume",),
+}
+_SIGNALS = {
+    FaultKind.KILL_RUNNER: signal.SIGKILL,
+    FaultKind.TERMINATE: signal.SIGTERM,
+    FaultKind.HANG_UP: signal.SIGHUP,
+}
+
+
+class Foreign:
+    """An object of somebody else."""
+
+    def __init__(self, kind: Kind, name: str, uid: str) -> None:
+        self.kind = kind
+        self.name = name
+        self.uid = uid
+        self.is_withdrawn = False
+        """Its owner has removed it."""
+
+
+class Injector:
+    """Injects the faults of one life.
+
+    Args:
+        machine: What they hit.
+        folder: The run's.
+    """
+
+    def __init__(self, machine: Machine, folder: Path) -> None:
+        self._machine = machine
+        self._folder = folder
+        self._runner: ProcessIdentity | None = None
+        self._stopped: list[ProcessIdentity] = []
+        self._consoles: list[Console] = []
+        self.foreign: list[Foreign] = []
+
+    def look(self) -> None:
+        """Remember who the runner is, as long as the journal can be read."""
+        try:
+            self._runner = self._machine.program.runner(self._folder) or self._runner
+        except Exception:  # noqa: BLE001 - a full disk, a folder that is just being made: the last one known stands
+            return
+
+    def terraform(self) -> ProcessIdentity | None:
+        """The Terraform process that makes or destroys."""
+        folder = terraform_path(self._folder, "network")
+        found = (DetachedOperation(folder, name, clock=SystemClock()).identity() for name in TERRAFORM_OPERATIONS)
+        return next((identity for identity in found if identity), None)
+
+    def begin(self, fault: Fault, number: int) -> str:
+        """Inject it. Returns what came of it, for the protocol."""
+        kind = fault.kind
+        if kind in _SIGNALS:
+            return self._signal(self._runner, _SIGNALS[kind])
+        if kind in _SANDBOX:
+            self._machine.history.fault(name=_name(fault, number), **_SANDBOX[kind])
+            return "on"
+        if kind in _VERBS:
+            done = self._machine.command("runs", *_VERBS[kind], self._folder.name)
+            return _said(done.returncode, done.stdout + done.stderr)
+        others: Mapping[FaultKind, Callable[[], str]] = {
+            FaultKind.KILL_TERRAFORM: lambda: self._signal(self.terraform(), signal.SIGKILL),
+            FaultKind.KILL_BOTH: self._kill_both,
+            FaultKind.STOP: self._stop,
+            FaultKind.KILL_CONSOLE: self._open_console,
+            FaultKind.FULL_DISK: lambda: _told(self._machine.fill_disk),
+            FaultKind.REFUSED: lambda: _told(self._machine.relay.refuse),
+            FaultKind.RESET: lambda: _told(self._machine.relay.reset),
+            FaultKind.SKEW: lambda: self._skew(fault, number),
+            FaultKind.CLOCK: lambda: self._jump(fault.amount),
+            FaultKind.PAUSE: self._pause,
+            FaultKind.TEARDOWN: self._tear_down,
+            FaultKind.FOREIGN: lambda: self._put(SECRETS, f"foreign-{number}", {}),
+            FaultKind.FOREIGN_LABEL: lambda: self._put(
+                CONFIG_MAPS, f"labelled-{number}", {"labels": {RUN_LABEL: self._folder.name}}
+            ),
+            FaultKind.FOREIGN_OWNED: lambda: self._put(CONFIG_MAPS, f"owned-{number}", self._owned()),
+        }
+        return others[kind]()
+
+    def end(self, fault: Fault, number: int) -> None:
+        """End what lasts."""
+        match fault.kind:
+            case FaultKind.STOP:
+                for process in self._stopped:
+                    self._signal(process, signal.SIGCONT)
+                self._stopped = []
+            case FaultKind.KILL_CONSOLE:
+                for console in self._consoles:
+                    console.kill()
+                self._consoles = []
+            case FaultKind.FULL_DISK:
+                self._machine.free_disk()
+            case FaultKind.REFUSED | FaultKind.RESET:
+                self._machine.relay.accept()
+            case FaultKind.CLOCK:
+                self._jump(0.0)
+            case _:
+                self._machine.history.lift(_name(fault, number))
+
+    def withdraw(self) -> list[str]:
+        """Remove somebody else's objects, as their owner; their names."""
+        there = [item for item in self.foreign if not item.is_withdrawn]
+        for item in there:
+            item.is_withdrawn = self._machine.history.objects[item.uid].deletion_at == 0
+            self._machine.history.remove(item.kind, f"{NAMESPACE}/{item.name}")
+        return [item.name for item in there]
+
+    def unpause(self) -> None:
+        """As the console does."""
+        wish(self._folder, WishKind.UNPAUSE, environment=self._machine.environment)
+
+    def _signal(self, process: ProcessIdentity | None, number: signal.Signals) -> str:
+        if process is None or not is_alive(process):
+            return "nobody there"
+        os.kill(process.pid, number)
+        return f"sent to {process.pid}"
+
+    def _kill_both(self) -> str:
+        terraform = self.terraform()
+        return f"{self._signal(self._runner, signal.SIGKILL)}; {self._signal(terraform, signal.SIGKILL)}"
+
+    def _stop(self) -> str:
+        if self._runner is not None:
+            self._stopped.append(self._runner)
+        return self._signal(self._runner, signal.SIGSTOP)
+
+    def _open_console(self) -> str:
+        self._consoles.append(self._machine.open_console(self._folder.name))
+        return "opened"
+
+    def _skew(self, fault: Fault, number: int) -> str:
+        self._machine.history.fault(kind="skew", name=_name(fault, number), offset_seconds=fault.amount)
+        return "on"
+
+    def _jump(self, seconds: float) -> str:
+        scratch = self._machine.clock.with_suffix(".new")
+        scratch.write_text(str(seconds), encoding="utf-8")
+        scratch.replace(self._machine.clock)
+        return "on"
+
+    def _pause(self) -> str:
+        try:
+            wish(self._folder, WishKind.PAUSE, environment=self._machine.environment)
+        except ConsoleError as error:
+            return error.sentence()
+        return "asked"
+
+    def _tear_down(self) -> str:
+        done = self._machine.command("runs", "teardown", self._folder.name, "--confirm", "bionemo-on-eks")
+        return _said(done.returncode, done.stdout + done.stderr)
+
+    def _owned(self) -> Document:
+        node = self._machine.history.first(NODES)["metadata"]
+        owner = {"apiVersion": "v1", "kind": "Node", "name": node["name"], "uid": node["uid"]}
+        return {"ownerReferences": [owner]}
+
+    def _put(self, kind: Kind, name: str, metadata: Document) -> str:
+        document = {"metadata": {"name": name, "namespace": NAMESPACE, **metadata}, "data": FOREIGN_DATA}
+        try:
+            uid = self._machine.history.put(kind, document)
+        except ConsoleError as error:
+            return error.sentence()
+        self.foreign.append(Foreign(kind, name, uid))
+        return f"made {uid}"
+
+
+def _name(fault: Fault, number: int) -> str:
+    return f"{fault.kind.name.lower()}-{number}"
+
+
+def _said(code: int, text: str) -> str:
+    return f"{code}: {' '.join(text.split())}"
+
+
+def _told(call: Callable[[], None]) -> str:
+    call()
+    return "on"

@@ -1,0 +1,263 @@
+"""What holds at the end of every life, whatever was injected."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import ConsoleError
+from actions.blueprint.render import RUN_LABEL
+from actions.run.folder import runner_log_path
+from actions.run.journal import OPERATOR
+from actions.run.records import Action, Deleted, Intent, Outcome, Owned, Record, Result
+from actions.run.spoolreader import SpoolReader
+from actions.run.view import RunState
+from actions.telemetry.log_reader import LogReader
+from actions.telemetry.points import Point
+from tests.schedules.blueprint import NAMESPACE, printed_lines
+from tests.schedules.history import Seen
+from tests.schedules.inject import FOREIGN_DATA
+from tests.schedules.life import Story
+from tests.schedules.machine import Machine
+from tests.schedules.schedule import FOREIGN, FaultKind
+
+_LATE_SECONDS = 2.0
+"""A fault explains what fails up to so long after it: requests that it has hit end later."""
+_CREDENTIALS = frozenset({FaultKind.UNAUTHORIZED, FaultKind.FORBIDDEN})
+_TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH, FaultKind.FULL_DISK})
+_SAID = re.compile(r"pending|may exist|not know|unknown|outside", re.IGNORECASE)
+
+
+class Broken(StrEnum):
+    """Which invariant."""
+
+    END = "the life does not come to its end"
+    TWICE = "an object is made twice"
+    UNJOURNALLED = "an object is owned without a record"
+    FOREIGN = "a foreign object is touched"
+    LOG = "log lines are lost or doubled, and no gap is said"
+    CURVE = "the curve is not that of the log"
+    AUDIT = "something is left, and the audit does not say so"
+    TERRAFORM = "a Terraform resource is made twice or forgotten, and nothing is said"
+    FAILURE = "a stage fails though nothing explains it"
+    WRITERS = "two runners write at a time"
+    TRACEBACK = "a program ends in a traceback"
+
+
+class Violation(msgspec.Struct, frozen=True):
+    """One invariant that does not hold."""
+
+    broken: Broken
+    text: str
+
+    def __str__(self) -> str:
+        return f"{self.broken.value}: {self.text}"
+
+
+def violations_of(story: Story, machine: Machine) -> list[Violation]:
+    """All that does not hold; empty if all is well."""
+    if not story.is_over:
+        state = story.view.state.value if story.view else "nothing"
+        return [Violation(Broken.END, f"it is {state}; {'; '.join(story.steps[-3:])}"), *_tracebacks(story)]
+    checks: tuple[Callable[[], Iterator[Violation]], ...] = (
+        lambda: _objects(story, machine),
+        lambda: _foreign(story, machine),
+        lambda: _logs(story, machine),
+        lambda: _audit(story, machine),
+        lambda: _terraform(story, machine),
+        lambda: _failures(story, machine),
+        lambda: _writers(story.records),
+        lambda: _tracebacks(story),
+    )
+    return [violation for check in checks for violation in check()]
+
+
+def _ours(story: Story, machine: Machine) -> list[Seen]:
+    """What the run made and no controller: its label, no owner, not somebody else's."""
+    foreign = {item.uid for item in story.foreign}
+    run = story.folder.name
+    return [
+        seen
+        for seen in machine.history.objects.values()
+        if seen.labels.get(RUN_LABEL) == run and not seen.has_owner and seen.uid not in foreign
+    ]
+
+
+def _objects(story: Story, machine: Machine) -> Iterator[Violation]:
+    uids: dict[str, list[str]] = defaultdict(list)
+    for seen in _ours(story, machine):
+        uids[seen.key].append(seen.uid)
+    owned: dict[str, set[str]] = defaultdict(set)
+    deleted: Counter[str] = Counter()
+    for record in story.records:
+        match record.body:
+            case Owned(object_kind=kind, namespace=namespace, name=name, uid=uid):
+                owned[f"{kind} {namespace}/{name}"].add(uid)
+            case Deleted(object_kind=kind, namespace=namespace, name=name):
+                deleted[f"{kind} {namespace}/{name}"] += 1
+    for key, found in uids.items():
+        if len(found) > 1 + deleted[key]:
+            yield Violation(Broken.TWICE, f"{key} had the uids {', '.join(found)}; {deleted[key]} were deleted")
+        if key not in owned:
+            yield Violation(Broken.UNJOURNALLED, key)
+        elif (unknown := set(found) - owned[key]) and "" not in owned[key]:
+            yield Violation(Broken.UNJOURNALLED, f"{key} {', '.join(unknown)}")
+
+
+def _foreign(story: Story, machine: Machine) -> Iterator[Violation]:
+    for item in story.foreign:
+        seen = machine.history.objects[item.uid]
+        if not item.is_withdrawn and (seen.deletion_at or seen.gone_at):
+            yield Violation(Broken.FOREIGN, f"{seen.key} was deleted")
+        elif seen.data != FOREIGN_DATA:
+            yield Violation(Broken.FOREIGN, f"{seen.key} was changed: {seen.data}")
+
+
+def _logs(story: Story, machine: Machine) -> Iterator[Violation]:
+    reader = SpoolReader(story.folder, "train")
+    lines: dict[str, list[str]] = defaultdict(list)
+    marked: set[str] = set()
+    points: dict[str, Counter[tuple[str, int | None, float]]] = defaultdict(Counter)
+    try:
+        for line in reader.lines(limit_bytes=1 << 26)[0]:
+            if line.is_marker:
+                marked.add(line.pod)
+            else:
+                lines[line.pod].append(line.text)
+        for item in reader.findings(limit_bytes=1 << 26)[0]:
+            if isinstance(item.finding, Point):
+                points[item.pod][(item.finding.metric, item.finding.step, item.finding.value)] += 1
+    except ConsoleError as error:
+        yield Violation(Broken.LOG, error.sentence())
+        return
+    expected = printed_lines()
+    for seen in machine.history.objects.values():
+        if seen.kind != "Pod" or seen.namespace != NAMESPACE:
+            continue
+        kept = lines[seen.name]
+        is_whole = kept == expected if seen.phase == "Succeeded" else kept == expected[: len(kept)]
+        if not is_whole and (seen.name not in marked or len(kept) > len(set(kept))):
+            yield Violation(Broken.LOG, f"{seen.name} ({seen.phase}) {_difference(kept, expected)}")
+        if points[seen.name] != _points_of(kept):
+            wrong = points[seen.name], _points_of(kept)
+            yield Violation(
+                Broken.CURVE,
+                f"{seen.name} has {wrong[0].total()} points, its log {wrong[1].total()}; "
+                f"missing {list(wrong[1] - wrong[0])[:3]}, too many {list(wrong[0] - wrong[1])[:3]}",
+            )
+
+
+def _difference(kept: list[str], expected: list[str]) -> str:
+    missing, doubled = list(Counter(expected) - Counter(kept)), list(Counter(kept) - Counter(expected))
+    return f"has {len(kept)} of {len(expected)} lines; missing {missing[:3]}, too many {doubled[:3]}"
+
+
+def _points_of(lines: list[str]) -> Counter[tuple[str, int | None, float]]:
+    reader = LogReader(0)
+    findings = [finding for line in lines for finding in reader.feed(line)] + reader.flush()
+    return Counter((item.metric, item.step, item.value) for item in findings if isinstance(item, Point))
+
+
+def _audit(story: Story, machine: Machine) -> Iterator[Violation]:
+    view = story.view
+    assert view is not None
+    if view.audit is None or view.state is not RunState.TORN_DOWN:
+        yield Violation(Broken.AUDIT, "there was none")
+        return
+    told = [*view.audit.leftovers, *getattr(view.audit, "unknown", ())]
+    left = [seen for seen in _ours(story, machine) if not seen.gone_at]
+    for seen in left:
+        if not any(seen.name in line for line in told):
+            yield Violation(Broken.AUDIT, f"{seen.key} is there; told: {told}")
+    if told and not left and not any(not item.is_withdrawn for item in story.foreign):
+        yield Violation(Broken.AUDIT, f"nothing is there; told: {told}")
+
+
+def _terraform(story: Story, machine: Machine) -> Iterator[Violation]:
+    if not machine.ledger.exists():  # it was simulated, or never began
+        return
+    there: Counter[str] = Counter()
+    said = [record.body.message for record in story.records if isinstance(record.body, Outcome)]
+    is_said = any(_SAID.search(message) for message in said)
+    for line in machine.ledger.read_text(encoding="utf-8").splitlines():
+        verb, _, name = line.partition(" ")
+        there[name] += 1 if verb == "made" else -1
+        there[name] = max(there[name], 0)  # a destroy that was killed is done again
+        if there[name] > 1 and not is_said:
+            yield Violation(Broken.TERRAFORM, f"{name} was made {there[name]} times")
+    left = [name for name, count in there.items() if count]
+    if left and not is_said:
+        yield Violation(Broken.TERRAFORM, f"{', '.join(left)} is left behind")
+
+
+def _failures(story: Story, machine: Machine) -> Iterator[Violation]:
+    begun: dict[tuple[Action, str], Record] = {}
+    for record in story.records:
+        if isinstance(record.body, Intent):
+            begun[(record.body.action, record.stage)] = record
+        if isinstance(record.body, Outcome) and record.body.result is Result.FAILED:
+            since = begun[(record.body.action, record.stage)]
+            if not _is_explained(story, machine, record.body, record.stage, (since.seq, record.seq)):
+                yield Violation(
+                    Broken.FAILURE, f"{record.stage or 'run'} {record.body.action.value}: {record.body.message}"
+                )
+
+
+def _is_explained(story: Story, machine: Machine, outcome: Outcome, stage: str, seqs: tuple[int, int]) -> bool:
+    begin, end = (story.seen_at[seq] for seq in seqs)
+    hitting = {
+        item.fault.kind
+        for item in story.injected
+        if item.begun_at and item.begun_at <= end and (item.ended_at or end) >= begin - _LATE_SECONDS
+    }
+    if stage == "network":
+        return any(kind in _TERRAFORM for kind in _begun(story))
+    if stage == "train" and outcome.action is Action.PERFORM and _is_job_alive(machine, end):
+        return False
+    if hitting & _CREDENTIALS:
+        return True
+    return outcome.action is Action.UNDO and stage == "objects" and any(kind in FOREIGN for kind in _begun(story))
+
+
+def _is_job_alive(machine: Machine, moment: float) -> bool:
+    return any(
+        seen.kind == "Job" and seen.first_at < moment and not (seen.deletion_at or seen.gone_at) < moment
+        for seen in machine.history.objects.values()
+        if seen.namespace == NAMESPACE
+    )
+
+
+def _begun(story: Story) -> Iterator[FaultKind]:
+    return (item.fault.kind for item in story.injected if item.begun_at)
+
+
+def _writers(records: tuple[Record, ...]) -> Iterator[Violation]:
+    over: set[str] = set()
+    newest = ""
+    for record in records:
+        if record.writer in (OPERATOR, newest):
+            continue
+        if record.writer in over:
+            yield Violation(Broken.WRITERS, f"record {record.seq} is of {record.writer}, who had been followed")
+        over.add(newest)
+        newest = record.writer
+
+
+def _tracebacks(story: Story) -> Iterator[Violation]:
+    texts = [("runner", _text(runner_log_path(story.folder))), *(("command", step) for step in story.steps)]
+    for what, text in texts:
+        place = text.find("Traceback (most recent call last)")
+        if place >= 0:
+            yield Violation(Broken.TRACEBACK, f"{what}: {text[place : place + 3000][-600:]}")
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""

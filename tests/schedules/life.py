@@ -1,0 +1,236 @@
+"""One life of a run under a schedule: launched, carried out, torn down, with an operator who recovers what fails."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import JournalError
+from actions.run.client import RunReader
+from actions.run.moves import Finish, next_move
+from actions.run.records import Record
+from actions.run.spoolformat import lines_file
+from actions.run.view import Goal, RunState, RunView, StageState
+from tests.schedules.inject import Foreign, Injector
+from tests.schedules.machine import Machine
+from tests.schedules.schedule import ONLY_WITH_TERRAFORM, Fault, Moment, Schedule
+
+LIMIT_SECONDS = 240.0
+MOST_RETRIES = 8
+_LOOK_SECONDS = 0.03
+_ACT_SECONDS = 0.5
+_TO_RECOVER = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PARKED})
+_MISSED = "its moment never came"
+
+
+class Injected(msgspec.Struct):
+    """A fault of the schedule, and what came of it."""
+
+    fault: Fault
+    number: int
+    begun_at: float = 0.0
+    """Seconds since the epoch; 0 if its moment has not come."""
+    ended_at: float = 0.0
+    told: str = _MISSED
+
+    @property
+    def is_open(self) -> bool:
+        """It is on."""
+        return bool(self.begun_at) and not self.ended_at
+
+
+class Story(msgspec.Struct):
+    """What happened in one life."""
+
+    schedule: Schedule
+    folder: Path
+    view: RunView | None
+    records: tuple[Record, ...]
+    injected: list[Injected]
+    foreign: list[Foreign]
+    steps: list[str]
+    """What the operator did, and what was injected, with seconds."""
+    seen_at: dict[int, float]
+    """By record: when it was seen first, seconds since the epoch by the machine's own clock."""
+    is_over: bool
+    """It came to its end within its limit."""
+
+
+class Life:
+    """Plays a schedule.
+
+    Args:
+        schedule: What is injected.
+        machine: On which.
+        limit_seconds: For all of it.
+    """
+
+    def __init__(self, schedule: Schedule, machine: Machine, *, limit_seconds: float = LIMIT_SECONDS) -> None:
+        self._schedule = schedule
+        self._machine = machine
+        self._folder = machine.launch(auto_approve=not schedule.is_approved_by_hand)
+        self._injector = Injector(machine, self._folder)
+        self._injected = [Injected(fault, number) for number, fault in enumerate(schedule.faults)]
+        self._reader = RunReader(self._folder)
+        self._view = self._reader.poll()
+        self._began = time.monotonic()
+        self._deadline = self._began + limit_seconds
+        self._steps: list[str] = []
+        self._seen_at: dict[int, float] = {}
+        self._next_act = 0.0
+        self._alone_since = 0.0
+        self._retries = 0
+
+    def play(self) -> Story:
+        """From the launch to the end of the teardown."""
+        is_over = False
+        try:
+            while time.monotonic() < self._deadline and self._retries <= MOST_RETRIES:
+                self._look()
+                is_over = self._is_over()
+                if is_over:
+                    break
+                self._inject()
+                self._operate()
+                time.sleep(_LOOK_SECONDS)
+        finally:
+            for injected in self._injected:
+                self._end(injected)
+            self._look()
+            self._reader.close()
+        return Story(
+            schedule=self._schedule,
+            folder=self._folder,
+            view=self._view,
+            records=self._reader.records(),
+            injected=self._injected,
+            foreign=self._injector.foreign,
+            steps=self._steps,
+            seen_at=self._seen_at,
+            is_over=is_over,
+        )
+
+    def _look(self) -> None:
+        self._injector.look()
+        try:
+            self._view = self._reader.poll() or self._view
+            for record in self._reader.records()[len(self._seen_at) :]:
+                self._seen_at[record.seq] = time.time()
+        except JournalError as error:
+            self._tell(f"cannot look: {error.message}")
+
+    def _is_over(self) -> bool:
+        view = self._view
+        if view is None or view.state is not RunState.TORN_DOWN or self._reader.runner_alive:
+            return False
+        is_quiet = not any(injected.is_open for injected in self._injected)
+        return is_quiet and (not is_something_left(view) or self._retries == MOST_RETRIES)
+
+    def _inject(self) -> None:
+        now = time.time()
+        for injected in self._injected:
+            if not injected.begun_at and self._holds(injected.fault):
+                injected.begun_at = now
+                injected.told = self._injector.begin(injected.fault, injected.number)
+                self._tell(f"{injected.fault}: {injected.told}")
+                if not injected.fault.seconds:
+                    injected.ended_at = time.time()
+            elif injected.is_open and now >= injected.begun_at + injected.fault.seconds:
+                self._end(injected)
+
+    def _end(self, injected: Injected) -> None:
+        if injected.is_open:
+            self._injector.end(injected.fault, injected.number)
+            injected.ended_at = time.time()
+            self._tell(f"{injected.fault}: ended")
+
+    def _holds(self, fault: Fault) -> bool:
+        view, moment = self._view, fault.moment
+        if view is None or not _has_come(view, moment, self._lines):
+            return False
+        return fault.kind not in ONLY_WITH_TERRAFORM or self._injector.terraform() is not None
+
+    def _lines(self, stage: str) -> int:
+        try:
+            return lines_file(self._folder, stage).read_bytes().count(b"\n")
+        except OSError:
+            return 0
+
+    def _operate(self) -> None:
+        """Do what an operator would do now."""
+        now = time.monotonic()
+        if self._reader.runner_alive:
+            self._alone_since = now
+        if self._view is None or now < self._next_act:
+            return
+        deed = self._deed(self._view, now - self._alone_since)
+        if deed is not None:
+            deed()
+            self._next_act = time.monotonic() + _ACT_SECONDS
+
+    def _deed(self, view: RunView, alone_seconds: float) -> Callable[[], object] | None:
+        is_alone = not self._reader.runner_alive and alone_seconds >= self._schedule.absence_seconds
+        waiting = [stage for stage in view.stages if stage.state is StageState.AWAITING_APPROVAL]
+        if view.is_paused:
+            return self._unpause
+        if view.goal is Goal.FORWARD and waiting and not waiting[0].is_approval_wished and not view.auto_approve:
+            return lambda: self._command("approve")
+        if view.state is RunState.SUCCEEDED:
+            return lambda: self._command("teardown", "--confirm", "bionemo-on-eks")
+        if not is_alone:
+            return None
+        if view.state in _TO_RECOVER or (view.state is RunState.TORN_DOWN and is_something_left(view)):
+            return None if any(injected.is_open for injected in self._injected) else self._recover
+        return None if isinstance(next_move(view), Finish) and view.last_seq > 1 else lambda: self._command("resume")
+
+    def _recover(self) -> None:
+        view = self._view
+        assert view is not None
+        failed = [f"{step.id}: {step.message}" for step in (*view.stages, *view.ending.values()) if _is_failed(step)]
+        self._tell(f"{view.state.value}: {'; '.join(failed)}")
+        if view.goal is Goal.TEARDOWN:
+            removed = self._injector.withdraw()
+            self._tell(f"somebody removes {', '.join(removed)}") if removed else None
+        self._retries += 1
+        if view.state is RunState.TORN_DOWN:
+            self._command("teardown", "--confirm", "bionemo-on-eks")
+        else:
+            self._command("retry")
+
+    def _unpause(self) -> None:
+        self._tell("operator unpauses")
+        try:
+            self._injector.unpause()
+        except JournalError as error:
+            self._tell(error.sentence())
+
+    def _command(self, verb: str, *options: str) -> None:
+        done = self._machine.command("runs", verb, self._folder.name, *options)
+        self._tell(f"operator: {verb}: {done.returncode} {' '.join((done.stdout + done.stderr).split())}")
+
+    def _tell(self, text: str) -> None:
+        if not self._steps or not self._steps[-1].endswith(text):
+            self._steps.append(f"{time.monotonic() - self._began:6.2f} {text}")
+
+
+def is_something_left(view: RunView) -> bool:
+    """The audit found something, or could not ask for something."""
+    audit = view.audit
+    return audit is not None and bool(audit.leftovers or getattr(audit, "unknown", ()))
+
+
+def _is_failed(step: object) -> bool:
+    return getattr(step, "state", None) is StageState.FAILED
+
+
+def _has_come(view: RunView, moment: Moment, lines: Callable[[str], int]) -> bool:
+    if moment.record:
+        return view.last_seq >= moment.record
+    if moment.undo:
+        return any(step.id == moment.undo and step.state is StageState.RUNNING for step in view.teardown)
+    stage = view.stage(moment.stage)
+    has_begun = stage.state in (StageState.RUNNING, StageState.UNKNOWN)
+    return has_begun and (not moment.lines or lines(moment.stage) >= moment.lines)

@@ -1,0 +1,96 @@
+"""A TCP relay between a run and its API server, which can refuse and reset connections."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+T = TypeVar("T")
+
+
+class Relay:
+    """Hands bytes on from a free port of 127.0.0.1, in a thread of its own.
+
+    Args:
+        port: Of the API server, on 127.0.0.1.
+    """
+
+    def __init__(self, port: int) -> None:
+        self._target = port
+        self._open: set[asyncio.StreamWriter] = set()
+        self._resets = False
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self.port = 0
+        self.accept()
+
+    def accept(self) -> None:
+        """Serve."""
+        self._resets = False
+        if self._server is None:
+            self._run(self._listen())
+
+    def refuse(self) -> None:
+        """Close the port, and what is open."""
+        self._run(self._close())
+
+    def reset(self) -> None:
+        """Accept connections, and reset them at once."""
+        self._resets = True
+        self._run(self._abort())
+
+    def end(self) -> None:
+        """End the thread."""
+        self._run(self._close())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(30)
+
+    async def _listen(self) -> None:
+        self._server = await asyncio.start_server(self._relay, "127.0.0.1", self.port, limit=1 << 20)
+        self.port = self._server.sockets[0].getsockname()[1]
+
+    async def _close(self) -> None:
+        if self._server is not None:
+            self._server.close()
+            self._server = None
+        await self._abort()
+
+    async def _abort(self) -> None:
+        for writer in list(self._open):
+            writer.transport.abort()
+
+    async def _relay(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if self._resets:
+            writer.transport.abort()
+            return
+        self._open.add(writer)
+        try:
+            far_reader, far_writer = await asyncio.open_connection("127.0.0.1", self._target, limit=1 << 20)
+        except OSError:
+            writer.transport.abort()
+            self._open.discard(writer)
+            return
+        self._open.add(far_writer)
+        try:
+            await asyncio.gather(_copy(reader, far_writer), _copy(far_reader, writer))
+        finally:
+            self._open -= {writer, far_writer}
+
+
+async def _copy(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    try:
+        while data := await reader.read(1 << 16):
+            writer.write(data)
+            await writer.drain()
+    except OSError:
+        pass
+    finally:
+        writer.transport.abort() if writer.transport.is_closing() else writer.close()

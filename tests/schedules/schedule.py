@@ -1,0 +1,188 @@
+"""Which faults are injected into a life of a run, and when: the same for the same seed, on every machine."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Sequence
+from enum import StrEnum
+
+import msgspec
+
+
+class FaultKind(StrEnum):
+    """What is injected. What lasts has seconds; the rest happens at once."""
+
+    KILL_RUNNER = "SIGKILL runner"
+    KILL_TERRAFORM = "SIGKILL terraform"
+    KILL_BOTH = "SIGKILL runner and terraform"
+    TERMINATE = "SIGTERM runner"
+    HANG_UP = "SIGHUP runner"
+    STOP = "SIGSTOP runner"
+    KILL_CONSOLE = "SIGKILL console"
+    FULL_DISK = "full disk"
+    REFUSED = "connection refused"
+    RESET = "connections reset"
+    BROKEN = "500"
+    UNAUTHORIZED = "401"
+    FORBIDDEN = "403"
+    THROTTLED = "429"
+    EXPIRED = "410"
+    CUT = "streams cut"
+    SHORT_LOG = "logs that end early"
+    SKEW = "cluster clock ahead"
+    CLOCK = "runner clock jumps"
+    CANCEL = "operator cancels"
+    PAUSE = "operator pauses"
+    RETRY = "operator retries"
+    PARK = "operator parks"
+    TEARDOWN = "operator tears down"
+    APPROVE = "operator approves"
+    RESUME = "operator resumes"
+    FOREIGN = "foreign object in the namespace"
+    FOREIGN_LABEL = "foreign object with the run's label"
+    FOREIGN_OWNED = "foreign object of another owner"
+
+
+KILLS = (
+    FaultKind.KILL_RUNNER,
+    FaultKind.KILL_BOTH,
+    FaultKind.KILL_TERRAFORM,
+    FaultKind.TERMINATE,
+    FaultKind.HANG_UP,
+    FaultKind.STOP,
+    FaultKind.KILL_CONSOLE,
+)
+PARTITIONS = (
+    FaultKind.REFUSED,
+    FaultKind.RESET,
+    FaultKind.BROKEN,
+    FaultKind.UNAUTHORIZED,
+    FaultKind.FORBIDDEN,
+    FaultKind.THROTTLED,
+    FaultKind.EXPIRED,
+    FaultKind.CUT,
+    FaultKind.SHORT_LOG,
+)
+WISHES = (
+    FaultKind.CANCEL,
+    FaultKind.PAUSE,
+    FaultKind.RETRY,
+    FaultKind.PARK,
+    FaultKind.TEARDOWN,
+    FaultKind.APPROVE,
+    FaultKind.RESUME,
+)
+FOREIGN = (FaultKind.FOREIGN, FaultKind.FOREIGN_LABEL, FaultKind.FOREIGN_OWNED)
+CLOCKS = (FaultKind.SKEW, FaultKind.CLOCK)
+ONLY_WITH_TERRAFORM = frozenset({FaultKind.KILL_TERRAFORM, FaultKind.KILL_BOTH})
+
+_LASTING = frozenset({*PARTITIONS, *CLOCKS, FaultKind.STOP, FaultKind.FULL_DISK, FaultKind.KILL_CONSOLE})
+_RECORDS_FORWARD = 22
+"""About so many records has a quiet life before its teardown, and so many with it:"""
+_RECORDS = 39
+
+
+class Moment(msgspec.Struct, frozen=True):
+    """A condition on the run: the first time it holds, the fault is injected."""
+
+    record: int = 0
+    """The journal has so many records."""
+    stage: str = ""
+    """The stage is under way."""
+    lines: int = 0
+    """With a stage: so many lines of its log are in the spool."""
+    undo: str = ""
+    """The teardown undoes this stage."""
+
+    def __str__(self) -> str:
+        if self.undo:
+            return f"while {self.undo} is undone"
+        if self.stage:
+            return f"while {self.stage} runs" + (f", after {self.lines} lines" if self.lines else "")
+        return f"at record {self.record}"
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """One fault."""
+
+    kind: FaultKind
+    moment: Moment
+    seconds: float = 0.0
+    """How long it lasts."""
+    amount: float = 0.0
+    """Of a clock: seconds, also negative."""
+
+    def __str__(self) -> str:
+        size = f" by {self.amount:+.0f} s" if self.amount else ""
+        return f"{self.kind.value}{size} {self.moment}" + (f", for {self.seconds:.1f} s" if self.seconds else "")
+
+
+class Schedule(msgspec.Struct, frozen=True):
+    """What is injected into one life."""
+
+    seed: int
+    faults: tuple[Fault, ...]
+    is_approved_by_hand: bool = False
+    """Terraform's plan waits for the operator."""
+    absence_seconds: float = 0.0
+    """How long the operator takes to notice that no runner is at work."""
+
+    def lines(self) -> list[str]:
+        """For people."""
+        approval = "by hand" if self.is_approved_by_hand else "automatic"
+        head = f"seed {self.seed}: approval {approval}, operator comes after {self.absence_seconds:.1f} s"
+        return [head, *(f"  {number}. {fault}" for number, fault in enumerate(self.faults, start=1))]
+
+
+def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Schedule:
+    """The schedule of a seed: one kill, one fault of a kind that goes round with the seed, and up to two more.
+
+    Args:
+        seed: Any number.
+        without: Kinds that cannot be injected on this machine; they are left out and nothing else moves.
+    """
+    rng = random.Random(f"schedule {seed}")
+    turn = (*PARTITIONS, FaultKind.FULL_DISK, *WISHES, *FOREIGN, *CLOCKS, FaultKind.FULL_DISK, FaultKind.KILL_CONSOLE)
+    kinds = [_kill(rng), turn[seed % len(turn)]]
+    others = (*PARTITIONS, *WISHES, *KILLS, *KILLS, FaultKind.FULL_DISK, FaultKind.FULL_DISK, *FOREIGN, *CLOCKS)
+    kinds += rng.choices(others, k=rng.choice((0, 1, 1, 2)))
+    faults = tuple(_fault(rng, kind) for kind in kinds)
+    return Schedule(
+        seed,
+        tuple(fault for fault in faults if fault.kind not in without),
+        is_approved_by_hand=rng.random() < 0.4 or FaultKind.APPROVE in kinds,
+        absence_seconds=rng.choice((0.0, 0.3, 1.0, 2.0)),
+    )
+
+
+def schedules_without_each(schedule: Schedule) -> Sequence[Schedule]:
+    """The schedules that lack one fault of this one."""
+    faults = schedule.faults
+    return [
+        msgspec.structs.replace(schedule, faults=(*faults[:index], *faults[index + 1 :]))
+        for index in range(len(faults))
+    ]
+
+
+def _kill(rng: random.Random) -> FaultKind:
+    return rng.choices(KILLS, weights=(6, 3, 2, 2, 1, 2, 1))[0]
+
+
+def _fault(rng: random.Random, kind: FaultKind) -> Fault:
+    seconds = round(rng.uniform(0.5, 6.0), 1) if kind in _LASTING else 0.0
+    amount = rng.choice((-86400.0, -420.0, 420.0, 86400.0)) if kind in CLOCKS else 0.0
+    return Fault(kind, _moment(rng, kind), seconds, amount)
+
+
+def _moment(rng: random.Random, kind: FaultKind) -> Moment:
+    if kind in ONLY_WITH_TERRAFORM:
+        choices = [Moment(stage="network", lines=rng.randrange(8, 14)), Moment(undo="network")]
+        return rng.choices(choices, weights=(3, 1))[0]
+    if kind in FOREIGN:
+        return rng.choice((Moment(stage="train"), Moment(stage="train", lines=rng.randrange(1, 40))))
+    if kind in WISHES and rng.random() < 0.8:
+        return Moment(record=rng.randrange(2, _RECORDS_FORWARD))
+    watched = Moment(stage="train", lines=rng.randrange(1, 60))
+    undone = Moment(undo=rng.choice(("train", "objects", "network")))
+    anywhere = Moment(record=rng.randrange(2, _RECORDS))
+    return rng.choices([watched, undone, anywhere, Moment(stage="train")], weights=(4, 1, 5, 1))[0]
