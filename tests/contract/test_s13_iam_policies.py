@@ -1,0 +1,142 @@
+"""S13: the IAM policies that we recommend allow what the code calls, and nothing else."""
+
+from __future__ import annotations
+
+import ast
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import botocore.session
+import pytest
+from botocore import xform_name
+
+ROOT = Path(__file__).parents[2]
+POLICIES = ROOT / "assets" / "iam"
+
+PREFIXES = {"resourcegroupstaggingapi": "tag", "service-quotas": "servicequotas"}
+"""IAM's name of a service where it is not boto3's."""
+WITHOUT_PERMISSION = frozenset({"sts:GetCallerIdentity"})
+"""Every principal may call it."""
+OF_TAGS_AND_DOCKER = frozenset(
+    {
+        "ec2:CreateTags",
+        "ecr:BatchCheckLayerAvailability",
+        "ecr:CompleteLayerUpload",
+        "ecr:InitiateLayerUpload",
+        "ecr:PutImage",
+        "ecr:UploadLayerPart",
+    }
+)
+"""Authorised besides the calls: tags of rules that are made, and what `docker push` does with our login."""
+WITHOUT_RESOURCE = frozenset(
+    {
+        "ec2:DescribeCapacityReservations",
+        "ec2:DescribeInstances",
+        "ec2:DescribeNatGateways",
+        "ec2:DescribeSecurityGroupRules",
+        "ecr:GetAuthorizationToken",
+        "servicequotas:GetServiceQuota",
+        "tag:GetResources",
+    }
+)
+"""What can be allowed for `*` only."""
+DIRECTIONS = ("ingress", "egress")
+UNDOING = ("Revoke", "Delete", "BatchDelete", "Terminate")
+MAKING = ("Authorize", "Create", "Put", "Complete", "Initiate", "Upload")
+
+
+def statements(name: str) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = json.loads((POLICIES / f"{name}.json").read_text(encoding="utf-8"))["Statement"]
+    return found
+
+
+def actions(name: str) -> set[str]:
+    return {action for statement in statements(name) for action in statement["Action"]}
+
+
+def called() -> set[str]:
+    """What `AwsSession.call` is called with, as IAM names it."""
+    session = botocore.session.get_session()
+    found = set()
+    for service, operation in calls():
+        names = session.get_service_model(service).operation_names
+        by_method = {xform_name(name): name for name in names}
+        assert operation in by_method, f"{service} has no {operation}"
+        found.add(f"{PREFIXES.get(service, service)}:{by_method[operation]}")
+    return found
+
+
+def calls() -> Iterator[tuple[str, str]]:
+    for path in (ROOT / "actions").rglob("*.py"):
+        if "sandbox" in path.parts:
+            continue
+        for function in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(function, ast.FunctionDef | ast.AsyncFunctionDef):
+                yield from calls_in(function)
+
+
+def calls_in(function: ast.FunctionDef | ast.AsyncFunctionDef) -> Iterator[tuple[str, str]]:
+    assigned = {
+        target.id: node.value
+        for node in ast.walk(function)
+        if isinstance(node, ast.Assign)
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(function):
+        is_call = isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "call"
+        if not is_call or not isinstance(node, ast.Call) or len(node.args) < 2:
+            continue
+        service, operation = node.args[:2]
+        if isinstance(service, ast.Constant) and isinstance(service.value, str) and service.value.islower():
+            named = assigned[operation.id] if isinstance(operation, ast.Name) else operation
+            yield from ((service.value, name) for name in names_of(named))
+
+
+def names_of(operation: ast.expr) -> Iterator[str]:
+    if isinstance(operation, ast.Constant):
+        yield str(operation.value)
+        return
+    assert isinstance(operation, ast.JoinedStr), ast.dump(operation)
+    (stem,) = [part.value for part in operation.values if isinstance(part, ast.Constant)]
+    yield from (f"{stem}{direction}" for direction in DIRECTIONS)
+
+
+def test_s13_every_call_of_the_code_is_allowed_and_nothing_else() -> None:
+    everything = actions("view") | actions("launch") | actions("teardown")
+    assert everything == (called() | OF_TAGS_AND_DOCKER) - WITHOUT_PERMISSION
+    assert len(called()) > 12
+
+
+def test_s13_boto3_is_used_in_one_place_only() -> None:
+    users = {
+        str(path.relative_to(ROOT))
+        for path in (ROOT / "actions").rglob("*.py")
+        if "import boto3" in path.read_text(encoding="utf-8")
+    }
+    assert users == {"actions/cloud/session.py"}
+
+
+@pytest.mark.parametrize("name", ["view", "launch", "teardown"])
+def test_s13_no_policy_is_broader_than_it_has_to_be(name: str) -> None:
+    for statement in statements(name):
+        assert statement["Effect"] == "Allow"
+        assert not [action for action in statement["Action"] if "*" in action]
+        if "*" in statement["Resource"]:
+            assert set(statement["Action"]) <= WITHOUT_RESOURCE
+        elif any(resource.endswith("*") for resource in statement["Resource"]):
+            assert statement["Condition"]["Null"] in (
+                {"aws:RequestTag/eksml-run": "false"},
+                {"aws:ResourceTag/eksml-run": "false"},
+            )
+
+
+def test_s13_looking_changes_nothing_launching_undoes_nothing_and_a_teardown_makes_nothing() -> None:
+    def verbs(name: str) -> set[str]:
+        return {action.partition(":")[2] for action in actions(name)}
+
+    assert not [verb for verb in verbs("view") if not verb.startswith(("Describe", "Get", "List"))]
+    assert not [verb for verb in verbs("launch") if verb.startswith(UNDOING)]
+    assert not [verb for verb in verbs("teardown") if verb.startswith(MAKING)]
