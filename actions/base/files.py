@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import stat
+import sys
 from importlib import resources
 from pathlib import Path
 
@@ -115,6 +116,27 @@ def read_bounded(path: Path, limit: int) -> bytes:
             raise OSError(errno.EINVAL, "It is not a file", str(path))
         os.set_blocking(descriptor, True)
         return file.read(limit)
+
+
+def free_bytes(folder: Path) -> int:
+    """Room on the disk of `folder` that this user may fill; 0 if no file can be made. A lot if nobody can tell."""
+    try:
+        status = os.statvfs(folder)
+    except OSError:
+        return sys.maxsize
+    if not status.f_blocks:  # a file system that does not count
+        return sys.maxsize
+    if status.f_files and not status.f_favail:
+        return 0
+    return (status.f_bfree if os.geteuid() == 0 else status.f_bavail) * status.f_frsize
+
+
+def is_read_only(folder: Path) -> bool:
+    """Whether the file system of `folder` is mounted read-only."""
+    try:
+        return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
+    except OSError:
+        return False
 
 
 def filesystem_type(path: Path) -> str:

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import os
+import select
 import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 
-from actions.base.errors import ToolError, UnreachableError
+from actions.base.errors import RefusedError, ToolError, UnreachableError
 
 _PASSED_ON = (
     "HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
@@ -24,6 +26,7 @@ _CHUNK_BYTES = 1 << 16
 _LINE_LIMIT_BYTES = 1 << 20
 _REMEMBERED_LINES = 40
 _END_SECONDS = 10.0
+_OF_THE_SESSION = ("DBUS_SESSION_BUS_ADDRESS", "XDG_SESSION_ID")
 _PASSED_ON_PREFIXES = ("AWS_", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE", "EKSML_")
 
 
@@ -82,6 +85,83 @@ def _status_of(identity: ProcessIdentity) -> dict[str, str]:
     except OSError:
         return {}
     return {name: value.strip() for name, _, value in (line.partition(":") for line in text.splitlines())}
+
+
+def holders_of_locks(files: Iterable[Path]) -> list[str]:
+    """Other processes that hold a write lock on one of the files, as `process 17 (sqlite3)`."""
+    known = set()
+    for file in files:
+        with suppress(OSError):
+            status = file.stat()
+            known.add(f"{os.major(status.st_dev):02x}:{os.minor(status.st_dev):02x}:{status.st_ino}")
+    try:
+        lines = Path("/proc/locks").read_text(encoding="ascii", errors="replace").splitlines()
+    except OSError:
+        return []
+    held = (line.split() for line in lines)
+    pids = {int(words[4]) for words in held if len(words) > 5 and words[3] == "WRITE" and words[5] in known}
+    return [f"process {pid} ({_name_of(pid)})" for pid in sorted(pids - {os.getpid(), 0, -1})]
+
+
+def _name_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace").strip() or "?"
+    except OSError:
+        return "?"
+
+
+def kill(identity: ProcessIdentity) -> None:
+    """End exactly this process at once, also one that is stopped; silent if it has ended.
+
+    Raises:
+        RefusedError: It is somebody else's.
+    """
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return
+    try:
+        if is_alive(identity):  # the descriptor means this process, whatever has its number later
+            signal.pidfd_send_signal(descriptor, signal.SIGKILL)
+    except ProcessLookupError:
+        return
+    except PermissionError as error:
+        raise RefusedError(f"Process {identity.pid} belongs to another user and cannot be ended.") from error
+    finally:
+        os.close(descriptor)
+
+
+def wait_for_end(identity: ProcessIdentity, *, seconds: float) -> bool:
+    """Block until a process has ended, at most for `seconds`. Returns whether it has."""
+    try:
+        descriptor = os.pidfd_open(identity.pid)
+    except ProcessLookupError:
+        return True
+    try:
+        poller = select.poll()
+        poller.register(descriptor, select.POLLIN)
+        if is_alive(identity):
+            poller.poll(seconds * 1000)
+    finally:
+        os.close(descriptor)
+    return not is_alive(identity)
+
+
+def run_briefly(argv: Sequence[str], *, seconds: float) -> str | None:
+    """What a short program prints, for callers without a loop. `None` if it does not end well within `seconds`."""
+    try:
+        done = subprocess.run(
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            timeout=seconds,
+            check=False,
+            env=allowed_environment({name: os.environ[name] for name in _OF_THE_SESSION if name in os.environ}),
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    return done.stdout.decode(errors="replace") if done.returncode == 0 else None
 
 
 def boot_id() -> str:

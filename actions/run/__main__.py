@@ -1,12 +1,33 @@
-"""`python -m actions.run FOLDER`: the runner of one run."""
+"""`python -m actions.run FOLDER [--environment FILE]`: the runner of one run.
+
+With a file, this process begins with an empty environment and takes the variables from there; the file is removed when
+the runner has come to its end.
+"""
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
 from actions.run.process import main
+from actions.run.service import ENVIRONMENT_OPTION, read_environment
 from actions.run.site import Site
 
+
+def run(arguments: list[str]) -> int:
+    """Carry the run out. Returns the exit code."""
+    folder, *rest = arguments
+    if len(rest) != 2 or rest[0] != ENVIRONMENT_OPTION:
+        return main(Path(folder), Site)
+    file = Path(rest[1])
+    variables = read_environment(file)
+    os.environ.clear()
+    os.environ.update(variables)
+    code = main(Path(folder), Site)
+    file.unlink(missing_ok=True)
+    return code
+
+
 if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1]), Site))
+    sys.exit(run(sys.argv[1:]))

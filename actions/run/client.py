@@ -3,41 +3,68 @@
 from __future__ import annotations
 
 import os
-import shutil
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import TypeVar
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError, MissingError, RefusedError
-from actions.base.process import ProcessIdentity, own_module, spawn_detached
+from actions.base.process import (
+    ProcessIdentity,
+    allowed_environment,
+    kill,
+    own_module,
+    spawn_detached,
+    wait_for_end,
+)
 from actions.run.creation import ENDPOINT_VARIABLE, load_environment
 from actions.run.folder import journal_path, runner_log_path, runs_home
-from actions.run.journal import Journal
+from actions.run.journal import DiskFullError, Journal
 from actions.run.lease import grant_lease
 from actions.run.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.records import Wish, WishKind
+from actions.run.room import release_reserve
 from actions.run.secrets import referenced_environment
-from actions.run.view import Goal, RunState, RunView, StageState
+from actions.run.service import start_service
+from actions.run.starts import may_start_now
+from actions.run.view import Goal, NoticeKind, RunState, RunView, StageState
 
-__all__ = ["RunReader", "RunSummary", "find_run", "list_runs", "load_run", "resume_interrupted", "start_runner", "wish"]
+__all__ = [
+    "RunReader",
+    "RunSummary",
+    "find_run",
+    "list_runs",
+    "load_run",
+    "resume_interrupted",
+    "stalled_runner",
+    "start_runner",
+    "take_over",
+    "wish",
+]
 
 RUNNER_MODULE = "actions.run"
+_END_SECONDS = 10.0
+
+T = TypeVar("T")
 
 
 def find_run(run_id: str, *, home: Path | None = None) -> Path:
     """The folder of a run.
 
     Args:
-        run_id: Its id, or the beginning of it if no other run begins so; `latest` for the newest.
+        run_id: Its id, or the beginning of it if no other run begins so; `latest` for the one created last.
         home: The folder of all runs, if not the usual one.
 
     Raises:
         MissingError: There is none, or more than one.
+        RefusedError: The latest one cannot be read: no other is taken for it.
     """
     runs = list_runs(home)
     if run_id == "latest" and runs:
+        if runs[0].error:
+            raise RefusedError(f"The newest run, {runs[0].id}, cannot be read: {runs[0].error}", hint="Name a run.")
         return runs[0].folder
-    exact = [run for run in runs if run.id == run_id]
+    exact = [run for run in runs if run_id in (run.id, run.folder.name)]
     found = exact or [run for run in runs if run_id and run.id.startswith(run_id)]
     if len(found) == 1:
         return found[0].folder
@@ -63,6 +90,7 @@ def start_runner(
 
     Raises:
         ToolError: It could not be started.
+        JournalUnwritableError: The disk is full, or the journal is locked.
     """
     secrets = referenced_environment(load_run(folder).parameters.values())
     stored = load_environment(folder)
@@ -70,17 +98,61 @@ def start_runner(
     given = dict(environment or {})
     if given.get(ENDPOINT_VARIABLE, endpoint) != endpoint:
         given = {}
+    extra, without_aws = stored | given | secrets, os.environ.get(ENDPOINT_VARIABLE, "") != endpoint
 
     def start() -> ProcessIdentity:
-        return spawn_detached(
-            [*_scope(folder.name), *own_module(module, str(folder))],
+        started = start_service(folder, module, allowed_environment(extra, without_aws=without_aws))
+        return started or spawn_detached(
+            own_module(module, str(folder)),
             output=runner_log_path(folder),
             directory=folder,
-            extra_environment=stored | given | secrets,
-            without_aws=os.environ.get(ENDPOINT_VARIABLE, "") != endpoint,
+            extra_environment=extra,
+            without_aws=without_aws,
         )
 
-    return grant_lease(journal_path(folder), SystemClock(), start)
+    return with_reserve(folder, lambda: grant_lease(journal_path(folder), SystemClock(), start))
+
+
+def take_over(folder: Path, pid: int, *, environment: Mapping[str, str] | None = None) -> ProcessIdentity | None:
+    """End a runner that is stalled, and start another one.
+
+    It is killed before the lease is given to anybody else: a stopped process that were woken would find itself in the
+    middle of what another one does.
+
+    Args:
+        folder: The run's folder.
+        pid: The process that the operator has named.
+        environment: See `start_runner`.
+
+    Returns:
+        The new process.
+
+    Raises:
+        RefusedError: The runner is another process, gives signs of life, belongs to somebody else, or does not end.
+    """
+    holder = stalled_runner(folder)
+    if holder is None or holder.pid != pid:
+        said = f"is process {holder.pid}, not {pid}" if holder else "is not stalled"
+        raise RefusedError(f"The runner of {folder.name} {said}: nothing was ended.")
+    kill(holder)
+    if not wait_for_end(holder, seconds=_END_SECONDS):
+        raise RefusedError(
+            f"Process {pid} was killed and has not ended within {_END_SECONDS:.0f} s: it hangs in the kernel.",
+            hint="Look at the disk that it waits for, then resume the run.",
+        )
+    return start_runner(folder, environment=environment)
+
+
+def stalled_runner(folder: Path) -> ProcessIdentity | None:
+    """The process that holds the run and gives no sign of life; `None` if all is well, or there is none.
+
+    Raises:
+        JournalError: The journal cannot be read.
+    """
+    reader = RunReader(folder)
+    view = reader.poll()
+    is_stalled = view is not None and any(notice.kind is NoticeKind.STALLED for notice in view.notices)
+    return reader.holder if is_stalled else None
 
 
 def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Path | None = None) -> list[str]:
@@ -91,12 +163,14 @@ def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Pa
         home: The folder of all runs, if not the usual one.
 
     Returns:
-        A sentence for each, for telling the operator; also of a run whose runner could not be started.
+        A sentence for each, for telling the operator; also of a run whose runner could not be started. A runner that
+        dies again and again is given growing pauses, and left after the fifth time in ten minutes.
     """
     endpoint = dict(environment or {}).get(ENDPOINT_VARIABLE, os.environ.get(ENDPOINT_VARIABLE, ""))
     told = []
+    clock = SystemClock()
     for run in list_runs(home):
-        if not run.is_interrupted:
+        if not run.is_interrupted or not may_start_now(run.folder, clock):
             continue
         try:
             if load_environment(run.folder).get(ENDPOINT_VARIABLE, "") != endpoint:
@@ -117,7 +191,7 @@ def wish(
     clock: Clock | None = None,
     start: bool = True,
     environment: Mapping[str, str] | None = None,
-) -> None:
+) -> str:
     """Write a wish into the run's journal and see to it that a runner acts on it.
 
     Args:
@@ -129,18 +203,47 @@ def wish(
         start: Start a runner if none is at work.
         environment: For a runner that has to be started; see `start_runner`.
 
+    Returns:
+        A sentence about what is in the way of its being followed; empty if nothing is.
+
     Raises:
         RefusedError: The run is in no state for it; nothing was written.
-        JournalError: The journal cannot be written.
+        JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
+        JournalError: The journal cannot be read.
     """
     refuse_unfit(load_run(folder), kind, plan_hash=plan_hash)
-    journal = Journal(journal_path(folder), clock or SystemClock())
-    try:
-        journal.append(Wish(wish=kind, plan_hash=plan_hash, delete_data=delete_data))
-    finally:
-        journal.close()
+
+    def write() -> None:
+        journal = Journal(journal_path(folder), clock or SystemClock())
+        try:
+            journal.append(Wish(wish=kind, plan_hash=plan_hash, delete_data=delete_data))
+        finally:
+            journal.close()
+
+    with_reserve(folder, write)
     if start:
         start_runner(folder, environment=environment)
+    stalled = stalled_runner(folder)
+    if stalled is None:
+        return ""
+    return (
+        f"Its runner, process {stalled.pid}, gives no sign of life, and will not follow before it moves again. "
+        f"End it and start another: eksml-tui runs resume {folder.name} --takeover {stalled.pid}"
+    )
+
+
+def with_reserve(folder: Path, write: Callable[[], T]) -> T:
+    """The result of `write`; on a full disk it gets the room that the run has set aside.
+
+    Raises:
+        DiskFullError: That is used up as well.
+    """
+    try:
+        return write()
+    except DiskFullError:
+        if not release_reserve(folder):
+            raise
+    return write()
 
 
 def refuse_unfit(view: RunView, kind: WishKind, *, plan_hash: str = "") -> None:
@@ -172,14 +275,3 @@ def _unfit_wish(view: RunView, kind: WishKind) -> str:
         case WishKind.RETRY:
             return "" if view.goal is not Goal.FORWARD or view.state is RunState.FAILED else "nothing has failed"
     return ""
-
-
-def _scope(run_id: str) -> list[str]:
-    """A systemd scope of the user's own, so that the end of a login session does not end the run."""
-    if not shutil.which("systemd-run") or not os.environ.get("XDG_RUNTIME_DIR") or not _has_user_manager():
-        return []
-    return ["systemd-run", "--user", "--scope", "--quiet", "--collect", f"--description=eksml-tui run {run_id}"]
-
-
-def _has_user_manager() -> bool:
-    return (Path(os.environ["XDG_RUNTIME_DIR"]) / "systemd" / "private").exists()

@@ -9,13 +9,26 @@ from pathlib import Path
 from types import MappingProxyType
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
-from actions.run.folder import blueprint_path, environment_path, journal_path, runs_home
+from actions.run.block import make_block
+from actions.run.folder import (
+    blueprint_path,
+    environment_path,
+    heartbeat_path,
+    journal_path,
+    runner_log_path,
+    runs_home,
+    starts_path,
+)
 from actions.run.journal import create_journal, refuse_network_filesystem
+from actions.run.order import take_number
+from actions.run.reader import list_runs
 from actions.run.records import Created
+from actions.run.room import keep_reserve
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
@@ -53,6 +66,7 @@ def create_folder(
     final = runs / created.run_id
     if final.exists():
         raise ConfigError(f"There is already a run {created.run_id}.")
+    numbered = replace(created, number=take_number(runs, created.run_id, lambda: _numbers_in(runs)))
     scratch.mkdir(mode=PRIVATE_DIRECTORY)
     try:
         copy = blueprint_path(scratch)
@@ -61,12 +75,24 @@ def create_folder(
             if not (copy / place).exists():
                 _copy_folder(root, copy / place)
         write_private(environment_path(scratch), msgspec.json.encode(_stored(environment)))
-        create_journal(journal_path(scratch), created, clock)
+        create_journal(journal_path(scratch), numbered, clock)
+        for block in (heartbeat_path(scratch), starts_path(scratch)):
+            make_block(block)
+        write_private(runner_log_path(scratch), b"")
+        keep_reserve(scratch)
         scratch.rename(final)
+    except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise ConfigError(f"{final} cannot be made: {error.strerror}.", hint="Free some space there.") from error
     except BaseException:
         shutil.rmtree(scratch, ignore_errors=True)
         raise
     return final
+
+
+def _numbers_in(runs: Path) -> dict[str, int]:
+    """The numbers of runs as their journals have them."""
+    return {run.id: run.number for run in list_runs(runs) if run.number}
 
 
 def load_environment(folder: Path) -> dict[str, str]:

@@ -2,77 +2,138 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import TypeVar
 
 from actions.base.clock import Clock
-from actions.base.untrusted import one_line, redact
 from actions.run.fold import fold
-from actions.run.journal import DiskFullError, Journal
-from actions.run.lease import Lease, release_lease, write_notes
+from actions.run.heartbeat import Heartbeat
+from actions.run.journal import DiskFullError, Journal, JournalUnwritableError
+from actions.run.lease import Lease, release_lease
 from actions.run.records import Body, Deleted, Owned, Record
-from actions.run.view import OwnedObject, RunView
+from actions.run.room import RESERVE_BYTES, extend_log, has_room, keep_reserve, release_reserve
+from actions.run.starts import forget_starts
+from actions.run.view import Goal, NoticeKind, OwnedObject, RunView
 
-_DISK_FULL_PAUSE_SECONDS = 2.0
+T = TypeVar("T")
+
+RETRY_SECONDS = 1.0
+"""Between two attempts to use a journal that cannot be used at present."""
 
 
 class Desk:
-    """The journal as the one runner sees it. Used from the runner's loop only."""
+    """The journal as the one runner sees it. Used from the runner's loop only.
 
-    def __init__(self, journal: Journal, lease: Lease, clock: Clock) -> None:
+    A full disk and a lock that another process holds are waited for, however long: what has happened must not be
+    forgotten, and the work that it is about goes on elsewhere. No call blocks the loop for longer than the journal's
+    `lock_seconds`.
+
+    Args:
+        journal: Opened under `lease`.
+        lease: This process's.
+        clock: For waiting.
+        heartbeat: Tells what is waited for; one of its own if not given.
+    """
+
+    def __init__(self, journal: Journal, lease: Lease, clock: Clock, heartbeat: Heartbeat | None = None) -> None:
         self._journal = journal
+        self._folder = journal.path.parent
         self._lease = lease
         self._clock = clock
+        self._heartbeat = heartbeat or Heartbeat(self._folder, lease.holder, clock)
         self._records: list[Record] = []
         self._version = -1
-        self._notes: dict[str, str] = {}
-        self._written_notes: dict[str, str] = {}
 
-    def view(self) -> RunView:
+    async def view(self) -> RunView:
         """The run as the newest record leaves it."""
-        self._read()
-        return fold(self._records, holder=self._lease.token)
+        await self._patiently(self._read)
+        return self._known()
+
+    def glance(self) -> RunView:
+        """The same without waiting: as it was at the last look, if the journal cannot be read at present."""
+        with suppress(JournalUnwritableError):
+            self._read()
+        return self._known()
 
     def has_news(self) -> bool:
         """Whether somebody else has written since the last look. Cheap."""
-        version = self._journal.data_version()
+        try:
+            version = self._journal.data_version()
+        except JournalUnwritableError:
+            return False
         is_new, self._version = version != self._version, version
         return is_new
 
     async def write(self, body: Body, *, stage: str = "", attempt: int = 0) -> None:
-        """Append a record; waits as long as the disk is full, for what has happened must not be forgotten."""
-        while True:
-            try:
-                self._journal.append(body, stage=stage, attempt=attempt)
-                return
-            except DiskFullError:
-                await self._clock.sleep(_DISK_FULL_PAUSE_SECONDS)
+        """Append a record; waits as long as it takes."""
+        await self._patiently(lambda: self._journal.append(body, stage=stage, attempt=attempt))
+
+    async def release(self) -> bool:
+        """Give the lease back unless there is news. Returns whether it was given back."""
+        seen = self._records[-1].seq if self._records else 0
+        is_released = await self._patiently(lambda: release_lease(self._journal, self._lease.token, seen=seen))
+        if is_released:
+            forget_starts(self._folder)
+        return is_released
 
     def note(self, stage: str, text: str) -> None:
         """Remember what a stage waits for; empty for nothing."""
-        line = one_line(redact(text))
-        if line:
-            self._notes[stage] = line
-        else:
-            self._notes.pop(stage, None)
+        self._heartbeat.note(stage, text)
 
     def flush_notes(self) -> None:
-        """Write the notes if they have changed. A full disk only makes them old."""
-        if self._notes == self._written_notes:
-            return
-        try:
-            write_notes(self._journal, self._lease.token, self._notes)
-        except DiskFullError:
-            return
-        self._written_notes = dict(self._notes)
+        """Tell the notes if they have changed."""
+        self._heartbeat.flush()
 
-    def release(self) -> bool:
-        """Give the lease back unless there is news. Returns whether it was given back."""
-        seen = self._records[-1].seq if self._records else 0
-        return release_lease(self._journal, self._lease.token, seen=seen)
+    def may_begin(self) -> bool:
+        """Whether there is room for a stage to begin: on a full disk what runs goes on, and nothing new is begun."""
+        return has_room(self._folder)
+
+    def tend(self) -> None:
+        """Give a sign of life, and see to the room on disk. To be called every few seconds.
+
+        Raises:
+            ConflictError: Another runner has taken the lease.
+        """
+        if has_room(self._folder):
+            self._heartbeat.waits_no_more(NoticeKind.DISK_FULL)
+            keep_reserve(self._folder)
+            extend_log(self._folder)
+        else:
+            self._heartbeat.waits_for(NoticeKind.DISK_FULL)
+        self._heartbeat.beat()
+        with suppress(JournalUnwritableError):
+            self._journal.require_lease()
 
     def _read(self) -> None:
         seen = self._records[-1].seq if self._records else 0
         self._records.extend(self._journal.records(after=seen))
+
+    def _known(self) -> RunView:
+        return fold(self._records, holder=self._lease.token)
+
+    async def _patiently(self, call: Callable[[], T]) -> T:
+        """The result of a call that uses the journal, made again until the journal can be used."""
+        while True:
+            try:
+                done = call()
+            except JournalUnwritableError as error:
+                self._heartbeat.waits_for(error.kind)
+                if isinstance(error, DiskFullError) and self._uses_reserve():
+                    continue
+            else:
+                is_full = not has_room(self._folder)
+                over = (kind for kind in NoticeKind if not (is_full and kind is NoticeKind.DISK_FULL))
+                self._heartbeat.waits_no_more(*over)
+                return done
+            await self._clock.sleep(RETRY_SECONDS)
+
+    def _uses_reserve(self) -> bool:
+        """Give room set aside to what ends a run; what goes forward waits for somebody to make some."""
+        if not self._records or self._known().goal is Goal.FORWARD or not release_reserve(self._folder):
+            return False
+        extend_log(self._folder, by=RESERVE_BYTES // 2)
+        return True
 
 
 class StageDesk:
@@ -87,7 +148,7 @@ class StageDesk:
         self._desk.note(self._stage, text)
 
     def owned(self) -> Sequence[OwnedObject]:
-        return self._desk.view().owned_by(self._stage)
+        return self._desk.glance().owned_by(self._stage)
 
     async def own(self, item: OwnedObject) -> None:
         body = Owned(

@@ -50,3 +50,18 @@ def logs_path(folder: Path, stage: str) -> Path:
 def series_path(folder: Path, stage: str) -> Path:
     """Spooled curve points and accelerator samples of a stage."""
     return folder / "series" / stage
+
+
+def heartbeat_path(folder: Path) -> Path:
+    """When the runner was last alive, and what it waits for."""
+    return folder / "heartbeat"
+
+
+def starts_path(folder: Path) -> Path:
+    """When the run's runners were started since the last one that came to an end by itself."""
+    return folder / "starts"
+
+
+def reserve_path(folder: Path) -> Path:
+    """Room on disk for a cancel or a teardown on a full one."""
+    return folder / "reserve"

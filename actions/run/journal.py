@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,12 +13,20 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, JournalError
-from actions.base.files import PRIVATE_FILE, filesystem_type, is_network_filesystem
+from actions.base.files import PRIVATE_FILE, filesystem_type, is_network_filesystem, is_read_only
+from actions.base.process import holders_of_locks
+from actions.run.posixlocks import connection_closed, connection_opened
 from actions.run.records import Body, Created, Record, decode_body, encode_body, kind_of
+from actions.run.room import has_room
+from actions.run.view import NoticeKind
 
 SCHEMA_VERSION = 1
 OPERATOR = "operator"
 """Writer of records that no runner wrote."""
+LOCK_SECONDS = 10.0
+"""How long a person's command waits for another process to let go of the journal."""
+_CHECKPOINT_PAGES = 64
+"""After so many pages in the log they are brought into the database, so that the room set aside in the log is free."""
 
 _TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -37,8 +46,41 @@ Boundary = Callable[[int, str], None]
 """Told `(seq, "before" | "after")` around each record; tests end the process there."""
 
 
-class DiskFullError(JournalError):
-    """The journal cannot grow at present. Nothing was written."""
+class JournalUnwritableError(JournalError):
+    """The journal cannot be written at present. Nothing was written; it may be tried again.
+
+    Args:
+        message: Why.
+        kind: What is in the way.
+        hint: What to do about it.
+    """
+
+    def __init__(self, message: str, kind: NoticeKind, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+
+
+class DiskFullError(JournalUnwritableError):
+    """The journal cannot grow at present."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: the disk is full; nothing was written.", NoticeKind.DISK_FULL, hint="Free some space."
+        )
+
+
+class JournalLockedError(JournalUnwritableError):
+    """Another process holds the journal's lock."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        names = holders_of_locks([path, path.with_name(f"{path.name}-shm")])
+        who = f" by {names[0]}" if names else " by another process"
+        waited = f" for more than {seconds:.0f} s" if seconds >= 1 else ""
+        super().__init__(
+            f"{path} is locked{who}{waited}; nothing was written.",
+            NoticeKind.LOCKED,
+            hint="End that process, or try again.",
+        )
 
 
 def create_journal(path: Path, created: Created, clock: Clock) -> None:
@@ -52,8 +94,8 @@ def create_journal(path: Path, created: Created, clock: Clock) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, PRIVATE_FILE))
     except OSError as error:
         raise JournalError(f"{path} cannot be made: {error.strerror}.") from error
-    with _translated(path):
-        connection = _connect(path)
+    with translated(path):
+        connection = _connect(path, LOCK_SECONDS)
         connection.executescript("BEGIN;" + _TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
         connection.execute("INSERT INTO meta VALUES ('run', ?)", (created.run_id,))
         connection.close()
@@ -76,7 +118,7 @@ def refuse_network_filesystem(folder: Path) -> None:
 
 
 class Journal:
-    """An open journal. One thread may use it.
+    """A journal open for writing. One thread may use it. To look at a run, use `actions.run.reader`.
 
     Guards: records are numbered without gaps; a fenced writer appends only while the lease is its own; what
     `append` returned is on disk.
@@ -86,36 +128,43 @@ class Journal:
         clock: Stamps the records.
         fence: Token of the lease under which this process writes; empty for everybody but the runner.
         boundary: Told before and after each record.
+        lock_seconds: How long a call waits for a lock that another process holds.
 
     Raises:
+        JournalUnwritableError: It cannot be opened at present.
         JournalError: There is none, it is damaged, or of another version.
     """
 
-    def __init__(self, path: Path, clock: Clock, *, fence: str = "", boundary: Boundary | None = None) -> None:
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        fence: str = "",
+        boundary: Boundary | None = None,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> None:
         self.path = path
         self._clock = clock
         self._fence = fence
         self._boundary = boundary
-        if not path.is_file():
-            raise JournalError(f"{path} is not there.", hint="Name an existing run.")
-        with _translated(path):
-            self.connection = _connect(path)
-            version = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
-        if version == 0:  # SQLite makes a database of an empty file
-            self.connection.close()
-            raise _damaged(path, "it is empty")
-        if version != SCHEMA_VERSION:
-            self.connection.close()
-            raise JournalError(
-                f"{path} has version {version}, this program knows {SCHEMA_VERSION}.",
-                hint="Use the version of the program that started the run.",
-            )
+        self._lock_seconds = lock_seconds
+        _require_content(path)
+        key = connection_opened(path)
+        self._forget = weakref.finalize(self, connection_closed, key)
+        with translated(path, lock_seconds):
+            self.connection = _connect(path, lock_seconds)
+            try:
+                require_version(self.connection, path)
+            except BaseException:
+                self.close()
+                raise
 
     def append(self, body: Body, *, stage: str = "", attempt: int = 0) -> Record:
         """Write one record; it is on disk when this returns.
 
         Raises:
-            DiskFullError: There is no room; nothing was written.
+            JournalUnwritableError: There is no room, or the journal is locked; nothing was written.
             ConflictError: Another runner has taken the lease.
             JournalError: Any other failure.
         """
@@ -139,29 +188,27 @@ class Journal:
         Raises:
             JournalError: One is missing or cannot be read.
         """
-        with _translated(self.path):
-            rows = self.connection.execute(
-                "SELECT seq, at, writer, stage, attempt, json FROM record WHERE seq > ? ORDER BY seq", (after,)
-            ).fetchall()
-        found = []
-        for expected, (seq, at, writer, stage, attempt, text) in enumerate(rows, start=after + 1):
-            if seq != expected:
-                raise _damaged(self.path, f"record {expected} is missing")
-            try:
-                found.append(Record(seq, at, writer, stage, attempt, decode_body(text)))
-            except msgspec.MsgspecError as error:
-                raise _damaged(self.path, f"record {seq} cannot be read ({error})") from error
-        return found
+        with translated(self.path, self._lock_seconds):
+            return records_in(self.connection, self.path, after=after)
 
     def last_seq(self) -> int:
         """Number of the newest record; 0 if there is none."""
-        with _translated(self.path):
+        with translated(self.path, self._lock_seconds):
             return int(self.connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
 
     def data_version(self) -> int:
         """A number that changes when another connection has written."""
-        with _translated(self.path):
+        with translated(self.path, self._lock_seconds):
             return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def require_lease(self) -> None:
+        """Make sure that the lease is still the one that this process writes under.
+
+        Raises:
+            ConflictError: Another runner has taken it.
+        """
+        with translated(self.path, self._lock_seconds):
+            self._check_fence(self.connection)
 
     def check(self) -> None:
         """Read the whole file.
@@ -169,16 +216,16 @@ class Journal:
         Raises:
             JournalError: It is damaged.
         """
-        with _translated(self.path):
+        with translated(self.path, self._lock_seconds):
             answer = self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
         if answer != "ok":
-            raise _damaged(self.path, str(answer))
+            raise damaged(self.path, str(answer))
         self.records()
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
         """One write transaction: all or nothing, durable at the end."""
-        with _translated(self.path):
+        with translated(self.path, self._lock_seconds):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
                 yield self.connection
@@ -191,6 +238,7 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self.connection.close()
+        self._forget()
 
     def _check_fence(self, connection: sqlite3.Connection) -> None:
         row = connection.execute("SELECT token FROM lease WHERE id = 1").fetchone()
@@ -202,14 +250,44 @@ class Journal:
             self._boundary(seq, side)
 
 
-def _connect(path: Path) -> sqlite3.Connection:
-    connection = sqlite3.connect(path, isolation_level=None, timeout=10, check_same_thread=False)
-    connection.execute("PRAGMA journal_mode = WAL")
-    connection.execute("PRAGMA synchronous = FULL")
-    return connection
+def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) -> list[Record]:
+    """The records of an open journal with a number above `after`, oldest first.
+
+    Raises:
+        JournalError: One is missing or cannot be read.
+    """
+    rows = connection.execute(
+        "SELECT seq, at, writer, stage, attempt, json FROM record WHERE seq > ? ORDER BY seq", (after,)
+    ).fetchall()
+    found = []
+    for expected, (seq, at, writer, stage, attempt, text) in enumerate(rows, start=after + 1):
+        if seq != expected:
+            raise damaged(path, f"record {expected} is missing")
+        try:
+            found.append(Record(seq, at, writer, stage, attempt, decode_body(text)))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise damaged(path, f"record {seq} cannot be read ({error})") from error
+    return found
 
 
-def _damaged(path: Path, detail: str) -> JournalError:
+def require_version(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a journal that this program does not know.
+
+    Raises:
+        JournalError: With its version.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version == 0:
+        raise damaged(path, "it is empty")
+    if version != SCHEMA_VERSION:
+        raise JournalError(
+            f"{path} has version {version}, this program knows {SCHEMA_VERSION}.",
+            hint="Use the version of the program that started the run.",
+        )
+
+
+def damaged(path: Path, detail: str) -> JournalError:
+    """The error for a journal that does not hold what it should."""
     return JournalError(
         f"{path} is damaged: {detail}.",
         hint="Copy the run's folder away; what the run made is found in the cluster by the label eksml.dev/run.",
@@ -217,12 +295,63 @@ def _damaged(path: Path, detail: str) -> JournalError:
 
 
 @contextmanager
-def _translated(path: Path) -> Iterator[None]:
+def translated(path: Path, lock_seconds: float = 0.0) -> Iterator[None]:
+    """Turn SQLite's errors into ours.
+
+    Args:
+        path: The journal that it is about.
+        lock_seconds: How long SQLite waits for a lock.
+    """
     try:
         yield
     except sqlite3.OperationalError as error:
-        if error.sqlite_errorcode == sqlite3.SQLITE_FULL:
-            raise DiskFullError(f"{path}: the disk is full.", hint="Free some space; the run goes on then.") from error
-        raise JournalError(f"{path}: {error}.", hint="Check the folder's rights and the disk.") from error
+        raise _unwritable(path, error, lock_seconds) from error
     except sqlite3.DatabaseError as error:
-        raise _damaged(path, str(error)) from error
+        raise damaged(path, str(error)) from error
+
+
+def _unwritable(path: Path, error: sqlite3.OperationalError, lock_seconds: float) -> JournalError:
+    code = error.sqlite_errorcode & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFullError(path)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
+        return JournalLockedError(path, lock_seconds)
+    if code not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        return JournalError(f"{path}: {error}.", hint="Check the folder's rights and the disk.")
+    if is_read_only(path.parent):
+        return JournalUnwritableError(
+            f"{path} lies on a file system that is mounted read-only; nothing was written.", NoticeKind.READ_ONLY
+        )
+    if not has_room(path.parent):
+        return DiskFullError(path)
+    return JournalUnwritableError(
+        f"{path}: {error}; nothing was written.",
+        NoticeKind.READ_ONLY,
+        hint="Check the folder's rights and the disk.",
+    )
+
+
+def _require_content(path: Path) -> None:
+    """SQLite would make a database of an empty file, and wait for a pipe."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise JournalError(f"{path} is not there.", hint="Name an existing run.") from error
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read: {error.strerror}.", hint="Check its rights.") from error
+    if not path.is_file():
+        raise JournalError(f"{path} is no file.", hint="Move it away.")
+    if not size:
+        raise damaged(path, "it is empty")
+
+
+def _connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=lock_seconds, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import os
 import secrets
 from collections.abc import Iterator, Mapping
@@ -112,5 +113,9 @@ def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[Stag
 
 
 def new_run_id(blueprint_id: str, clock: Clock) -> str:
-    """An id that is a valid label value and says what and when: `bionemo-esm1nv-1121-a3f9`."""
-    return f"{blueprint_id[:40]}-{clock.now():%m%d}-{secrets.token_hex(2)}"
+    """An id that is a valid label value and says what and when, with 64 random bits: `bionemo-esm1nv-1121-a3f9…`.
+
+    Its beginning names it, as far as no other run begins so.
+    """
+    random = base64.b32encode(secrets.token_bytes(8)).decode().rstrip("=").lower()
+    return f"{blueprint_id[:40]}-{clock.now():%m%d}-{random}"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sqlite3
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -12,10 +12,9 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError
 from actions.base.process import ProcessIdentity, is_alive, own_identity
-from actions.run.journal import Journal
-
-Notes = Mapping[str, str]
-"""By stage id: what it waits for, one line."""
+from actions.run.heartbeat import Notes, announce
+from actions.run.journal import LOCK_SECONDS, Journal
+from actions.run.starts import note_start
 
 _GRANTED = ""
 """The token of a lease whose holder was started for it and has not come to take it."""
@@ -29,6 +28,7 @@ class Lease(msgspec.Struct, frozen=True):
     taken_at: float
     """Seconds since the epoch."""
     notes: Notes = msgspec.field(default_factory=dict)
+    """Of a runner of an earlier version; newer ones keep them beside their heart-beat."""
 
     @property
     def is_alive(self) -> bool:
@@ -36,9 +36,13 @@ class Lease(msgspec.Struct, frozen=True):
         return is_alive(self.holder)
 
 
-def read_lease(journal: Journal) -> Lease | None:
+def read_lease(connection: sqlite3.Connection) -> Lease | None:
     """The lease as it stands; its holder may be dead. `None` if nobody holds it."""
-    return _current(journal.connection)
+    return _lease_of(
+        connection.execute(
+            "SELECT pid, start_ticks, boot_id, token, taken_at, notes FROM lease WHERE id = 1"
+        ).fetchone()
+    )
 
 
 def grant_lease(path: Path, clock: Clock, start: Callable[[], ProcessIdentity]) -> ProcessIdentity | None:
@@ -57,28 +61,31 @@ def grant_lease(path: Path, clock: Clock, start: Callable[[], ProcessIdentity]) 
     journal = Journal(path, clock)
     try:
         with journal.transaction() as connection:
-            current = _current(connection)
+            current = read_lease(connection)
             if current is not None and current.is_alive:
                 return None
             holder = start()
             _write(connection, Lease(holder, _GRANTED, clock.now().timestamp()))
+            announce(path.parent, holder, clock)
+            note_start(path.parent, clock)
     finally:
         journal.close()
     return holder
 
 
-def take_lease(path: Path, clock: Clock) -> Lease:
+def take_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SECONDS) -> Lease:
     """Become the run's runner.
 
     Raises:
         ConflictError: Another process is, and it is alive.
+        JournalUnwritableError: There is no room, or the journal is locked for longer than `lock_seconds`.
     """
-    journal = Journal(path, clock)
+    journal = Journal(path, clock, lock_seconds=lock_seconds)
     own = own_identity()
     lease = Lease(own, secrets.token_hex(8), clock.now().timestamp())
     try:
         with journal.transaction() as connection:
-            current = _current(connection)
+            current = read_lease(connection)
             is_ours = current is not None and current.holder == own and current.token == _GRANTED
             if current is not None and current.is_alive and not is_ours:
                 raise ConflictError(
@@ -86,6 +93,8 @@ def take_lease(path: Path, clock: Clock) -> Lease:
                     hint="Watch it with `eksml-tui runs show`.",
                 )
             _write(connection, lease)
+            if not is_ours:  # started by hand, or again by systemd
+                note_start(path.parent, clock)
     finally:
         journal.close()
     return lease
@@ -109,27 +118,11 @@ def release_lease(journal: Journal, token: str, *, seen: int) -> bool:
     return True
 
 
-def write_notes(journal: Journal, token: str, notes: Notes) -> None:
-    """Replace the notes, if the lease is still the caller's."""
-    with journal.transaction() as connection:
-        connection.execute(
-            "UPDATE lease SET notes = ? WHERE id = 1 AND token = ?", (msgspec.json.encode(notes).decode(), token)
-        )
-
-
 def _write(connection: sqlite3.Connection, lease: Lease) -> None:
     holder = lease.holder
     connection.execute(
         "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?, '{}')",
         (holder.pid, holder.start_ticks, holder.boot_id, lease.token, lease.taken_at),
-    )
-
-
-def _current(connection: sqlite3.Connection) -> Lease | None:
-    return _lease_of(
-        connection.execute(
-            "SELECT pid, start_ticks, boot_id, token, taken_at, notes FROM lease WHERE id = 1"
-        ).fetchone()
     )
 
 

@@ -7,16 +7,21 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
+from typing import TypeVar
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import ConsoleError
+from actions.base.process import own_identity
 from actions.base.untrusted import redact
-from actions.run.desk import Desk
+from actions.run.desk import RETRY_SECONDS, Desk
 from actions.run.folder import journal_path
-from actions.run.journal import Boundary, Journal
+from actions.run.heartbeat import BEAT_SECONDS, Heartbeat
+from actions.run.journal import Boundary, Journal, JournalUnwritableError
 from actions.run.lease import take_lease
 from actions.run.runner import Runner
+from actions.run.view import RunView
 from actions.run.workshop import Workshop
 
 WorkshopFactory = Callable[[Path, Clock], Workshop]
@@ -24,29 +29,47 @@ WorkshopFactory = Callable[[Path, Clock], Workshop]
 
 CRASH_VARIABLE = "EKSML_CRASH_AT"
 """`SEQ:before` or `SEQ:after`: the process kills itself around that record. For tests of resumption."""
+CANNOT = 3
+"""Exit code of a runner that would end the same way if it were started again: another one is at work, or the journal
+is damaged."""
+_LOCK_SECONDS = 0.5
+"""A lock is waited for without end, but the loop is never blocked for longer than this."""
+
+T = TypeVar("T")
 
 
 def main(folder: Path, make_workshop: WorkshopFactory) -> int:
-    """Be the runner of the run in `folder`. Returns the exit code."""
+    """Be the runner of the run in `folder`.
+
+    Returns:
+        The exit code: 0 if there is nothing left to do, `CANNOT` if it is no use to start it again.
+    """
     os.umask(0o077)
+    clock = SystemClock()
     try:
-        asyncio.run(_carry_out(folder, make_workshop, SystemClock()))
+        asyncio.run(_carry_out(folder, make_workshop, clock))
     except ConsoleError as error:
-        _log(SystemClock(), error.sentence())
-        return 1
+        _log(clock, error.sentence())
+        return CANNOT
     return 0
 
 
 async def _carry_out(folder: Path, make_workshop: WorkshopFactory, clock: Clock) -> None:
     path = journal_path(folder)
-    lease = take_lease(path, clock)
-    journal = Journal(path, clock, fence=lease.token, boundary=_crash_boundary())
+    heartbeat = Heartbeat(folder, own_identity(), clock)
+    lease = await _patiently(lambda: take_lease(path, clock, lock_seconds=_LOCK_SECONDS), heartbeat, clock)
+
+    def opened() -> Journal:
+        return Journal(path, clock, fence=lease.token, boundary=_crash_boundary(), lock_seconds=_LOCK_SECONDS)
+
+    journal = await _patiently(opened, heartbeat, clock)
     try:
-        journal.check()
+        await _patiently(journal.check, heartbeat, clock)
         workshop = make_workshop(folder, clock)
         try:
-            runner = Runner(Desk(journal, lease, clock), workshop, clock, lambda line: _log(clock, line))
-            view = await runner.run()
+            desk = Desk(journal, lease, clock, heartbeat)
+            runner = Runner(desk, workshop, clock, lambda line: _log(clock, line))
+            view = await _tended(desk, runner, clock)
             _log(clock, f"run {view.state.value}")
         finally:
             await workshop.aclose()
@@ -54,9 +77,48 @@ async def _carry_out(folder: Path, make_workshop: WorkshopFactory, clock: Clock)
         journal.close()
 
 
+async def _patiently(call: Callable[[], T], heartbeat: Heartbeat, clock: Clock) -> T:
+    """The result of `call`; a journal that cannot be used at present is waited for, with a sign of life meanwhile."""
+    while True:
+        try:
+            done = call()
+        except JournalUnwritableError as error:
+            heartbeat.waits_for(error.kind)
+        else:
+            heartbeat.waits_no_more()
+            return done
+        heartbeat.beat()
+        await clock.sleep(RETRY_SECONDS)
+
+
+async def _tended(desk: Desk, runner: Runner, clock: Clock) -> RunView:
+    """Let the runner work, with a sign of life every few seconds; whoever has lost the lease does nothing more.
+
+    Raises:
+        ConflictError: Another runner took over.
+    """
+
+    async def tend() -> None:
+        while True:
+            desk.tend()
+            await clock.sleep(BEAT_SECONDS)
+
+    work, tending = asyncio.ensure_future(runner.run()), asyncio.ensure_future(tend())
+    try:
+        await asyncio.wait({work, tending}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            tending.result()  # raises: nothing else ends it
+        return await work
+    finally:
+        for task in (work, tending):
+            task.cancel()
+        await asyncio.gather(work, tending, return_exceptions=True)
+
+
 def _log(clock: Clock, line: str) -> None:
-    sys.stderr.write(f"{format_rfc3339(clock.now())} {redact(line)}\n")
-    sys.stderr.flush()
+    with suppress(OSError):  # a disk that is full, or a log that is gone, must not end the run
+        sys.stderr.write(f"{format_rfc3339(clock.now())} {redact(line)}\n")
+        sys.stderr.flush()
 
 
 def _crash_boundary() -> Boundary | None:

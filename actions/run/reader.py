@@ -1,29 +1,37 @@
-"""A run as a console reads it: polled, cheap while nothing changes."""
+"""A run as a console reads it: polled, cheap while nothing changes, without a lock and without writing."""
 
 from __future__ import annotations
 
+import os
+import sqlite3
 from collections.abc import Mapping
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import JournalError
+from actions.base.errors import ConfigError, ConsoleError, JournalError
+from actions.base.process import ProcessIdentity
+from actions.base.untrusted import one_line
 from actions.run.fold import fold
 from actions.run.folder import journal_path, runs_home
-from actions.run.journal import Journal
+from actions.run.journal import records_in, require_version, translated
 from actions.run.lease import Lease, read_lease
-from actions.run.moves import Finish, next_move
-from actions.run.records import Record
-from actions.run.view import RunState, RunView, StageState, StageView
+from actions.run.notices import Watch, is_unattended, no_runner, state_with
+from actions.run.order import known_numbers
+from actions.run.records import Created, Record
+from actions.run.snapshot import SnapshotReader
+from actions.run.view import Notice, NoticeKind, RunState, RunView, StageState, StageView
 
 
 class RunReader:
-    """Reads one run. One thread may use it; costs one PRAGMA and one look at `/proc` while nothing changes.
+    """Reads one run. One thread may use it; costs some small reads while nothing changes. Nothing is held open.
 
     Args:
         folder: The run's folder.
+        clock: Time.
 
     Raises:
         JournalError: Its journal cannot be read.
@@ -31,15 +39,25 @@ class RunReader:
 
     def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
         self.folder = folder
-        self._journal = Journal(journal_path(folder), clock or SystemClock())
+        self._clock = clock or SystemClock()
+        self._path = journal_path(folder)
+        self._snapshots = SnapshotReader(self._path)
+        self._watch = Watch(folder, self._clock)
         self._records: list[Record] = []
         self._lease: Lease | None = None
-        self._seen: tuple[int, bool] | None = None
+        self._seen: object = None
+        self._is_alive = False
+        self._take(only_news=False)
 
     @property
     def runner_alive(self) -> bool:
-        """Whether a runner was at work at the last poll."""
-        return self._seen is not None and self._seen[1]
+        """Whether a runner was there at the last poll, stalled or not."""
+        return self._is_alive
+
+    @property
+    def holder(self) -> ProcessIdentity | None:
+        """The process that holds the lease, dead or alive."""
+        return self._lease.holder if self._lease else None
 
     def poll(self) -> RunView | None:
         """The run, or `None` if it is as it was at the last poll.
@@ -47,29 +65,43 @@ class RunReader:
         Raises:
             JournalError: The journal is damaged.
         """
-        version = self._journal.data_version()
-        is_new = self._seen is None or self._seen[0] != version
-        if is_new:
-            self._lease = read_lease(self._journal)
-        is_alive = self._lease is not None and self._lease.is_alive
-        if not is_new and self._seen == (version, is_alive):
+        self._take(only_news=True)
+        lease = self._lease if self._lease is not None and self._lease.is_alive else None
+        beat = self._watch.beat_of(lease)
+        notices = self._watch.notices(lease, beat)
+        notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
+        seen = (len(self._records), lease, notices, notes)
+        if seen == self._seen:
             return None
-        self._seen = (version, is_alive)
-        return self._view(self._lease if is_alive else None)
+        self._seen, self._is_alive = seen, lease is not None
+        view = fold(self._records, holder=lease.token if lease else "")
+        if lease is None and is_unattended(view):
+            notices = (no_runner(self.folder, self._clock), *notices)
+        return _with_notes(replace(view, state=state_with(view.state, notices), notices=notices), notes)
 
     def records(self) -> tuple[Record, ...]:
         """All records as of the last poll."""
         return tuple(self._records)
 
     def close(self) -> None:
-        """Close the journal."""
-        self._journal.close()
+        """Let what was read go."""
+        self._records.clear()
 
-    def _view(self, lease: Lease | None) -> RunView:
-        seen = self._records[-1].seq if self._records else 0
-        self._records.extend(self._journal.records(after=seen))
-        view = fold(self._records, holder=lease.token if lease else "")
-        return _with_notes(view, lease.notes) if lease and lease.notes else view
+    def _take(self, *, only_news: bool) -> None:
+        with translated(self._path):
+            connection = self._snapshots.connect(only_news=only_news)
+            if connection is None:
+                return
+            with closing(connection):
+                self._take_from(connection)
+
+    def _take_from(self, connection: sqlite3.Connection) -> None:
+        require_version(connection, self._path)
+        newest = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
+        if newest < len(self._records):  # another file has its name: somebody has put a copy back
+            self._records.clear()
+        self._records.extend(records_in(connection, self._path, after=len(self._records)))
+        self._lease = read_lease(connection)
 
 
 def load_run(folder: Path) -> RunView:
@@ -81,16 +113,14 @@ def load_run(folder: Path) -> RunView:
     return _load(folder)[0]
 
 
-def _load(folder: Path) -> tuple[RunView, bool]:
-    """The run, and whether a runner is alive."""
+def _load(folder: Path) -> tuple[RunView, int]:
+    """The run, and its number in the order of creation as the journal has it."""
     reader = RunReader(folder)
-    try:
-        view = reader.poll()
-        if view is None:
-            raise JournalError(f"{folder} cannot be read.")
-        return view, reader.runner_alive
-    finally:
-        reader.close()
+    view = reader.poll()
+    if view is None:
+        raise JournalError(f"{folder} cannot be read.")
+    created = reader.records()[0].body
+    return view, created.number if isinstance(created, Created) else 0
 
 
 class RunSummary(msgspec.Struct, frozen=True):
@@ -111,23 +141,43 @@ class RunSummary(msgspec.Struct, frozen=True):
     """There is something to do, it was begun, and no runner is alive: after a crash or a reboot."""
     error: str
     """Why it cannot be read; empty otherwise."""
+    number: int = 0
+    """Its place in the order of creation; 0 if nobody knows, as of runs of earlier versions."""
+    notices: tuple[Notice, ...] = ()
+    """See `RunView.notices`."""
 
 
 def list_runs(home: Path | None = None) -> list[RunSummary]:
-    """All runs on this machine, newest first. Unreadable ones are there too, with the reason."""
+    """All runs on this machine, newest first, by the order of their creation whatever the clock said.
+
+    What cannot be read is there too, with the reason, and hides nothing else.
+
+    Raises:
+        ConfigError: The folder of all runs cannot be read.
+    """
     base = home or runs_home()
-    folders = [path for path in base.iterdir() if path.is_dir()] if base.is_dir() else []
-    found = [_summary(folder) for folder in folders if journal_path(folder).exists()]
-    return sorted(found, key=lambda run: (run.created_at, run.id), reverse=True)
-
-
-def _summary(folder: Path) -> RunSummary:
     try:
-        view, is_alive = _load(folder)
-    except JournalError as error:
-        return RunSummary(
-            folder.name, folder, "", "", "", 0.0, RunState.UNKNOWN, "", 0, is_interrupted=False, error=error.sentence()
-        )
+        names = [name for name in os.listdir(base) if not name.startswith(".")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(f"{base} cannot be read: {error.strerror}.", hint="Check its rights.") from error
+    numbers = known_numbers(base)
+    return sorted((_summary(base / name, numbers) for name in names), key=_age, reverse=True)
+
+
+def _age(run: RunSummary) -> tuple[int, float, str]:
+    """Runs without a number are older than those that have one. Of them, one that cannot be read may be the newest."""
+    return run.number, float("inf") if run.error else run.created_at, run.id
+
+
+def _summary(folder: Path, numbers: Mapping[str, int] | None) -> RunSummary:
+    known = (numbers or {}).get(folder.name, 0)
+    try:
+        _require_folder(folder)
+        view, own_number = _load(folder)
+    except (ConsoleError, OSError, ValueError) as error:
+        return _unreadable(folder, error.sentence() if isinstance(error, ConsoleError) else str(error), known)
     return RunSummary(
         id=view.id,
         folder=folder,
@@ -138,15 +188,53 @@ def _summary(folder: Path) -> RunSummary:
         state=view.state,
         stage=next((stage.id for stage in (*view.stages, *view.teardown) if stage.state in _UNDER_WAY), ""),
         leftovers=len(view.audit.leftovers) if view.audit else 0,
-        is_interrupted=not is_alive and view.last_seq > 1 and not isinstance(next_move(view), Finish),
+        is_interrupted=any(notice.kind is NoticeKind.NO_RUNNER for notice in view.notices),
         error="",
+        number=own_number if numbers is None else known,
+        notices=view.notices,
     )
+
+
+def _unreadable(folder: Path, reason: str, number: int) -> RunSummary:
+    name = one_line(os.fsencode(folder.name).decode(errors="backslashreplace"))
+    return RunSummary(
+        name,
+        folder,
+        "",
+        "",
+        "",
+        0.0,
+        RunState.UNKNOWN,
+        "",
+        0,
+        is_interrupted=False,
+        error=one_line(os.fsencode(reason).decode(errors="backslashreplace")),
+        number=number,
+    )
+
+
+def _require_folder(folder: Path) -> None:
+    """Say what stands there instead of a run's folder, or why it cannot be entered.
+
+    Raises:
+        JournalError: With the reason.
+    """
+    try:
+        if not os.access(folder, os.X_OK | os.R_OK) and folder.stat():
+            raise JournalError(f"{folder} may not be entered.", hint="Check whose it is: `sudo` leaves such folders.")
+        if not folder.is_dir():
+            raise JournalError(f"{folder} is no folder.", hint="Move it away.")
+    except OSError as error:
+        raise JournalError(f"{folder} cannot be looked at: {error.strerror}.", hint="Move it away.") from error
 
 
 _UNDER_WAY = frozenset({StageState.RUNNING, StageState.AWAITING_APPROVAL, StageState.UNKNOWN})
 
 
 def _with_notes(view: RunView, notes: Mapping[str, str]) -> RunView:
+    if not notes:
+        return view
+
     def noted(stage: StageView) -> StageView:
         note = notes.get(stage.id, "") or (notes.get("", "") if stage.kind == stage.id else "")
         return replace(stage, message=note) if note and stage.state is StageState.RUNNING else stage

@@ -100,6 +100,8 @@ class Created(_Body, frozen=True, tag="created"):
     auto_approve: bool = False
     existing_cluster: bool = False
     """The operator brought a cluster: it is not made, and nothing of it is deleted."""
+    number: int = 0
+    """Its place in the order in which runs were created on this machine; 0 of one from before they were counted."""
 
 
 class Wish(_Body, frozen=True, tag="wish"):

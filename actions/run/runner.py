@@ -54,11 +54,11 @@ class Runner:
         """Work; returns with the lease given back.
 
         Raises:
-            JournalError: The journal cannot be used.
+            JournalError: The journal is damaged.
             ConflictError: Another runner took over.
         """
         while True:
-            view = self._desk.view()
+            view = await self._desk.view()
             match next_move(view):
                 case Begin(action=Action.PERFORM, stage=stage):
                     await self._perform(view, view.stage(stage))
@@ -73,10 +73,13 @@ class Runner:
                 case Wait():
                     await self._wait_for_news()
                 case Finish():
-                    if self._desk.release():
+                    if await self._desk.release():
                         return view
 
     async def _perform(self, view: RunView, stage: StageView) -> None:
+        if not self._desk.may_begin():  # the disk is full: look again, at the goal as well
+            await self._clock.sleep(POLL_SECONDS)
+            return
         continues = stage.state is StageState.AWAITING_APPROVAL
         attempt = stage.attempt if continues else stage.attempt + 1
         await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=attempt)
@@ -184,7 +187,7 @@ class Runner:
             while not task.done():
                 await asyncio.wait({task}, timeout=POLL_SECONDS)
                 self._desk.flush_notes()
-                if self._desk.has_news() and self._desk.view().goal is not Goal.FORWARD and task.cancel():
+                if self._desk.has_news() and self._desk.glance().goal is not Goal.FORWARD and task.cancel():
                     await asyncio.wait({task})
             return None if task.cancelled() else task.result()
         finally:

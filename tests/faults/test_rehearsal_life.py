@@ -37,7 +37,7 @@ time.sleep(600)
 
 def runner_of(folder: Path) -> ProcessIdentity:
     journal = Journal(journal_path(folder), SystemClock())
-    lease = read_lease(journal)
+    lease = read_lease(journal.connection)
     journal.close()
     assert lease is not None
     return lease.holder
@@ -114,6 +114,6 @@ def test_a_run_outlives_its_console_and_keeps_data_until_told_otherwise(
 def _is_held(folder: Path) -> bool:
     journal = Journal(journal_path(folder), SystemClock())
     try:
-        return read_lease(journal) is not None
+        return read_lease(journal.connection) is not None
     finally:
         journal.close()

@@ -16,6 +16,7 @@ from actions.run.folder import journal_path
 from actions.run.process import CRASH_VARIABLE
 from actions.run.records import WishKind
 from actions.run.view import RunState, StageState
+from actions.run.wal import WalIndex
 from tests.unit.run.world import World, make_run
 
 ROOT = Path(__file__).parents[2]
@@ -95,7 +96,10 @@ def test_a_journal_torn_by_a_power_cut_loses_its_last_record_and_nothing_else(tm
     log = journal_path(folder).with_name("journal.db-wal")
     if ended.returncode == 0 or not log.exists():
         pytest.skip("the run ends before this record")
-    os.truncate(log, log.stat().st_size - 100)
+    index = WalIndex()
+    with log.open("rb") as file:
+        index.take(file.fileno())
+    os.truncate(log, index.end - 100)
     assert load_run(folder).last_seq == seq - 1
     run_to_its_end(folder)
     assert World(folder).history() == HISTORY[:3]

@@ -13,8 +13,9 @@ from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.run.client import find_run, list_runs, load_run, wish
 from actions.run.folder import environment_path, journal_path
+from actions.run.heartbeat import Heartbeat
 from actions.run.journal import Journal
-from actions.run.lease import take_lease, write_notes
+from actions.run.lease import take_lease
 from actions.run.reader import RunReader
 from actions.run.records import Action, Intent, WishKind
 from actions.run.view import RunState, StageState
@@ -66,7 +67,9 @@ def test_a_reader_shows_what_a_living_runner_waits_for(tmp_path: Path) -> None:
     lease = take_lease(journal_path(folder), CLOCK)
     journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
     journal.append(Intent(Action.PERFORM), stage="provision", attempt=1)
-    write_notes(journal, lease.token, {"provision": "3 of 8 resources"})
+    heartbeat = Heartbeat(folder, lease.holder, CLOCK)
+    heartbeat.note("provision", "3 of 8 resources")
+    heartbeat.flush()
     reader = RunReader(folder)
     view = reader.poll()
     assert view is not None

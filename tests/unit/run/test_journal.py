@@ -14,7 +14,7 @@ from actions.base.errors import ConflictError, JournalError
 from actions.base.process import ProcessIdentity, own_identity
 from actions.run import journal as journal_module
 from actions.run.journal import DiskFullError, Journal, create_journal
-from actions.run.lease import grant_lease, read_lease, release_lease, take_lease, write_notes
+from actions.run.lease import grant_lease, read_lease, release_lease, take_lease
 from actions.run.records import Action, Intent, Outcome, Result, Wish, WishKind
 from tests.unit.run.world import creation
 
@@ -163,14 +163,14 @@ def test_the_lease_is_kept_while_there_is_an_unseen_wish(tmp_path: Path) -> None
     Journal(path, CLOCK).append(Wish(WishKind.TEARDOWN))
     assert not release_lease(journal, lease.token, seen=1)
     assert release_lease(journal, lease.token, seen=2)
-    assert read_lease(journal) is None
+    assert read_lease(journal.connection) is None
 
 
-def test_notes_are_part_of_the_lease(tmp_path: Path) -> None:
+def test_notes_of_a_runner_of_an_earlier_version_are_in_its_lease(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
-    lease = take_lease(path, CLOCK)
-    journal = Journal(path, CLOCK, fence=lease.token)
-    write_notes(journal, lease.token, {"train": "3 of 8 pods"})
-    current = read_lease(journal)
+    take_lease(path, CLOCK)
+    journal = Journal(path, CLOCK)
+    journal.connection.execute('UPDATE lease SET notes = \'{"train":"3 of 8 pods"}\'')
+    current = read_lease(journal.connection)
     assert current is not None
     assert current.notes == {"train": "3 of 8 pods"}
