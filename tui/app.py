@@ -178,14 +178,10 @@ class ConsoleApp(PatientApp[Any]):
             self.workspace.open("run", "")
         if self.desk.settings.watch:
             self.call_later(self.carry_line, f"watch {self.desk.settings.watch}")
+        if not self.desk.settings.readonly:
+            self.desk.supervisor.keep("runners", lambda: self._actions.keep_runners(self.notify_plainly))
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)
-        elif not self.desk.settings.readonly:
-            self.run_worker(self._resume_runs(), exit_on_error=True)
-
-    async def _resume_runs(self) -> None:
-        for sentence in await self._actions.resume_interrupted():
-            self.notify_plainly(sentence)
 
     async def _run_script(self, play: Play) -> None:
         self.exit(await play(self.host))

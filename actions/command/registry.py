@@ -104,6 +104,13 @@ class OnRun(Arguments, frozen=True):
     run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
 
 
+class Resume(Arguments, frozen=True):
+    """Start the runner of a run again."""
+
+    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
+    takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is ended before.", ge=0)] = 0
+
+
 class Approve(Arguments, frozen=True):
     """Approve the plan that a stage waits with."""
 
@@ -157,7 +164,7 @@ COMMANDS: tuple[Command, ...] = (
         Danger.TYPE_NAME,
         True,
     ),
-    Command("resume", "Resume the run", "Start its runner again, after it died.", OnRun, is_mutation=True),
+    Command("resume", "Resume the run", "Start its runner again, after it died.", Resume, is_mutation=True),
     Command("results", "List the results", "What the run has made, on its file system.", OnRun),
     Command("export", "Export the results", "Copy what the run has made to S3.", Export, Danger.CONFIRM, True),
     Command("describe", "Describe", "What the cluster says about the object, with its events.", OnObject),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
 from actions.base.clock import Clock
@@ -11,8 +10,9 @@ from actions.base.files import is_read_only
 from actions.run.heartbeat import Beat, read_beat
 from actions.run.lease import Lease
 from actions.run.moves import Finish, next_move
+from actions.run.noticewords import GIVEN_UP
 from actions.run.room import has_room
-from actions.run.starts import MOST_STARTS, has_crashed_too_often
+from actions.run.starts import has_crashed_too_often
 from actions.run.view import Notice, NoticeKind, RunState, RunView
 
 _SAID = {
@@ -93,10 +93,7 @@ def is_unattended(view: RunView) -> bool:
 
 def no_runner(folder: Path, clock: Clock) -> Notice:
     """The notice of a run that a crash or a reboot has interrupted."""
-    if has_crashed_too_often(folder, clock):
-        text = f"Its runner has died {MOST_STARTS} times in ten minutes: it is not started again by itself."
-    else:
-        text = "No runner is at work on it."
+    text = GIVEN_UP if has_crashed_too_often(folder, clock) else "No runner is at work on it."
     return Notice(NoticeKind.NO_RUNNER, text)
 
 
@@ -104,10 +101,3 @@ def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
     """The word for a run, with what is seen of its runner."""
     is_stalled = any(notice.kind is NoticeKind.STALLED for notice in notices)
     return RunState.STALLED if is_stalled and state in _CAN_STALL else state
-
-
-def notice_line(notice: Notice) -> str:
-    """The sentence with its moment: `Since 12:03:04 UTC: The disk is full…`."""
-    if notice.since is None:
-        return notice.text
-    return f"{notice.text} (since {datetime.fromtimestamp(notice.since, UTC):%H:%M:%S} UTC)"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
@@ -27,7 +28,7 @@ from actions.run.view import Notice, NoticeKind, RunState, RunView, StageState, 
 
 
 class RunReader:
-    """Reads one run. One thread may use it; costs some small reads while nothing changes. Nothing is held open.
+    """Reads one run, for one thread at a time. Costs some small reads while nothing changes, and holds no file open.
 
     Args:
         folder: The run's folder.
@@ -46,6 +47,9 @@ class RunReader:
         self._records: list[Record] = []
         self._lease: Lease | None = None
         self._seen: object = None
+        self._guard = threading.Lock()
+        self.newest: RunView | None = None
+        """What the last poll that found something gave."""
         self._is_alive = False
         self._take(only_news=False)
 
@@ -65,6 +69,10 @@ class RunReader:
         Raises:
             JournalError: The journal is damaged.
         """
+        with self._guard:
+            return self._poll()
+
+    def _poll(self) -> RunView | None:
         self._take(only_news=True)
         lease = self._lease if self._lease is not None and self._lease.is_alive else None
         beat = self._watch.beat_of(lease)
@@ -77,7 +85,9 @@ class RunReader:
         view = fold(self._records, holder=lease.token if lease else "")
         if lease is None and is_unattended(view):
             notices = (no_runner(self.folder, self._clock), *notices)
-        return _with_notes(replace(view, state=state_with(view.state, notices), notices=notices), notes)
+        view = replace(view, state=state_with(view.state, notices), notices=notices)
+        self.newest = _with_notes(view, notes)
+        return self.newest
 
     def records(self) -> tuple[Record, ...]:
         """All records as of the last poll."""

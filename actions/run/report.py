@@ -8,8 +8,10 @@ from datetime import UTC, datetime
 import msgspec
 
 from actions.base.clock import format_rfc3339
+from actions.run.naming import short_ids
+from actions.run.noticewords import notice_line
 from actions.run.reader import RunSummary
-from actions.run.view import RunState, RunView, StageState, StageView
+from actions.run.view import Notice, NoticeKind, RunState, RunView, StageState, StageView
 
 _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
 
@@ -18,12 +20,31 @@ def runs_table(runs: Sequence[RunSummary]) -> str:
     """One line a run, with a heading."""
     if not runs:
         return "There are no runs on this machine.\n"
+    names = short_ids([run.id for run in runs])
     rows = [
-        (run.id, "unreadable" if run.error else run.state.value, run.stage, run.blueprint_id, run.cluster, _day(run))
+        (
+            names[run.id],
+            "unreadable" if run.error else run.state.value,
+            run.stage,
+            run.blueprint_id,
+            run.cluster,
+            _day(run),
+        )
         for run in runs
     ]
-    notes = [f"{run.id}: {run.error}" for run in runs if run.error]
+    notes = [f"{names[run.id]}: {run.error}" for run in runs if run.error]
+    notes += _noted([(names[run.id], run.notices) for run in runs])
     return _columns([_COLUMNS, *rows]) + "".join(f"{note}\n" for note in notes)
+
+
+def _noted(runs: Iterable[tuple[str, Sequence[Notice]]]) -> list[str]:
+    """A line for each notice; what is said of the disk is said once."""
+    lines: dict[str, None] = {}
+    for name, notices in runs:
+        for notice in notices:
+            is_of_disk = notice.kind in (NoticeKind.DISK_FULL, NoticeKind.READ_ONLY) and notice.since is None
+            lines[notice.text if is_of_disk else f"{name}: {notice_line(notice)}"] = None
+    return list(lines)
 
 
 def runs_json(runs: Sequence[RunSummary]) -> str:
@@ -41,6 +62,7 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
                 "created_at": _moment(run.created_at or None),
                 "leftovers": run.leftovers,
                 "error": run.error,
+                "notices": _notice_fields(run.notices),
             }
             for run in runs
         ]
@@ -60,11 +82,11 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
         ("State", view.state.value + (", paused" if view.is_paused else "")),
     ]
-    parts = [_columns(head), _stages("STAGE", view.stages, now)]
+    parts = [_columns(head), *_noticed(view), _stages("STAGE", view.stages, now)]
     if view.teardown:
         parts.append(_stages("TEARDOWN", view.teardown, now))
     if view.state in (RunState.UNKNOWN, RunState.WAITING) and not view.is_paused:
-        parts.append(f"No runner is at work on it. Resume it with: eksml-tui runs resume {view.id}\n")
+        parts.append(_unattended(view))
     plans = [stage for stage in view.stages if stage.plan and stage.state.value == "awaiting_approval"]
     parts += [_plan(stage) for stage in plans]
     parts += [_findings(stage) for stage in view.stages if stage.findings]
@@ -87,6 +109,7 @@ def run_json(view: RunView) -> str:
             "parameters": dict(view.parameters),
             "cluster": {"name": view.cluster.name, "region": view.cluster.region},
             "created_at": _moment(view.created_at),
+            "notices": _notice_fields(view.notices),
             "stages": [_stage_fields(stage) for stage in view.stages],
             "teardown": [_stage_fields(stage) for stage in view.teardown],
             "owned": [
@@ -105,6 +128,23 @@ def run_json(view: RunView) -> str:
             and {"at": _moment(audit.at), "leftovers": list(audit.leftovers), "retained": list(audit.retained)},
         }
     )
+
+
+def _noticed(view: RunView) -> list[str]:
+    """What is seen of its runner, its disk and its journal; that nobody is at work is told further down."""
+    lines = [notice_line(notice) for notice in view.notices if notice.kind is not NoticeKind.NO_RUNNER]
+    if view.state is RunState.STALLED:
+        lines.append(f"How to end it and start another is said by: eksml-tui runs resume {view.id}")
+    return ["".join(f"{line}\n" for line in lines)] if lines else []
+
+
+def _unattended(view: RunView) -> str:
+    told = [notice.text for notice in view.notices if notice.kind is NoticeKind.NO_RUNNER]
+    return f"{told[0] if told else 'No runner is at work on it.'} Resume it with: eksml-tui runs resume {view.id}\n"
+
+
+def _notice_fields(notices: Iterable[Notice]) -> list[dict[str, object]]:
+    return [{"kind": one.kind.value, "text": one.text, "since": _moment(one.since)} for one in notices]
 
 
 def duration_text(seconds: float | None) -> str:
@@ -213,7 +253,10 @@ def _day(run: RunSummary) -> str:
 
 
 def _moment(at: float | None) -> str | None:
-    return None if at is None else format_rfc3339(datetime.fromtimestamp(at, UTC))
+    try:
+        return None if at is None else format_rfc3339(datetime.fromtimestamp(at, UTC))
+    except (OverflowError, ValueError, OSError):  # a damaged journal may say anything
+        return None
 
 
 def _json(value: object) -> str:

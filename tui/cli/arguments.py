@@ -205,8 +205,12 @@ def _runs(commands: Commands) -> None:
     logs.add_argument("run")
     logs.add_argument("--stage", default="", help="only this stage")
     logs.add_argument("--follow", "-f", action="store_true", help="go on until the run ends")
+    resume = verbs.add_parser("resume", help="start its runner again")
+    resume.add_argument("run")
+    resume.add_argument(
+        "--takeover", type=int, default=0, metavar="PID", help="end this process, its stalled runner, before"
+    )
     for verb, text in (
-        ("resume", "start its runner again"),
         ("cancel", "stop its jobs"),
         ("park", "free its accelerators"),
     ):

@@ -14,7 +14,7 @@ from pathlib import Path
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.untrusted import plain_text
-from actions.run.client import find_run, list_runs, load_run, start_runner, wish
+from actions.run.client import find_run, list_runs, load_run, stalled_runner, start_runner, take_over, wish
 from actions.run.creation import load_environment
 from actions.run.exporting import Copy, export_results
 from actions.run.reader import RunReader
@@ -120,17 +120,32 @@ def _entered(options: Namespace) -> Path:
 def _resume(options: Namespace) -> int:
     folder = find_run(options.run)
     load_run(folder)  # a damaged journal is said here rather than in the runner's log
-    started = start_runner(folder, environment=_environment(options))
+    if options.takeover:
+        started = take_over(folder, options.takeover, environment=_environment(options))
+    else:
+        _refuse_stalled(folder)
+        started = start_runner(folder, environment=_environment(options))
     _say(
         f"Run {folder.name} goes on as process {started.pid}." if started else f"Run {folder.name} is at work already."
     )
     return 0
 
 
+def _refuse_stalled(folder: Path) -> None:
+    """A runner that is stopped may go on at any moment: it is only ended if its process is named."""
+    stalled = stalled_runner(folder)
+    if stalled is not None:
+        raise RefusedError(
+            f"The runner of {folder.name}, process {stalled.pid}, gives no sign of life, and may go on at any moment.",
+            hint=f"Say --takeover {stalled.pid} to end it and start another.",
+        )
+
+
 def _wish(options: Namespace, kind: WishKind) -> int:
     folder = find_run(options.run)
-    wish(folder, kind, environment=_environment(options))
+    in_the_way = wish(folder, kind, environment=_environment(options))
     _say(f"Asked run {folder.name} to {kind.value}.")
+    _warn(in_the_way)
     return 0
 
 
@@ -139,7 +154,9 @@ def _approve(options: Namespace) -> int:
     waiting = [stage for stage in load_run(folder).stages if stage.state is StageState.AWAITING_APPROVAL and stage.plan]
     for stage in waiting:
         if stage.plan and (not options.plan or stage.plan.plan_hash.startswith(options.plan)):
-            wish(folder, WishKind.APPROVE, plan_hash=stage.plan.plan_hash, environment=_environment(options))
+            given = _environment(options)
+            in_the_way = wish(folder, WishKind.APPROVE, plan_hash=stage.plan.plan_hash, environment=given)
+            _warn(in_the_way)
             _say(f"Approved the plan of {stage.id}: {stage.plan.add} to add, {stage.plan.destroy} to destroy.")
             return 0
     raise RefusedError(f"No {'such ' if options.plan else ''}plan of run {folder.name} waits for an approval.")
@@ -153,8 +170,9 @@ def _teardown(options: Namespace) -> int:
             f"Tearing down run {folder.name} removes what it made in cluster {cluster}.",
             hint=f"Say --confirm {cluster} if you mean it.",
         )
-    wish(folder, WishKind.TEARDOWN, delete_data=options.delete_data, environment=_environment(options))
+    in_the_way = wish(folder, WishKind.TEARDOWN, delete_data=options.delete_data, environment=_environment(options))
     _say(f"Asked run {folder.name} to tear down what it made; watch it with: eksml-tui runs show {folder.name}")
+    _warn(in_the_way)
     return 0
 
 
@@ -221,6 +239,11 @@ def _environment(options: Namespace) -> dict[str, str]:
     """What a runner that has to be started gets of the command line; a run of the demo knows its own."""
     given = {"AWS_PROFILE": options.profile, "AWS_REGION": options.region}
     return {} if options.demo else {name: value for name, value in given.items() if value}
+
+
+def _warn(text: str) -> None:
+    if text:
+        sys.stderr.write(f"eksml-tui: {text}\n")
 
 
 def _say(text: str) -> None:

@@ -9,12 +9,15 @@ from typing import TYPE_CHECKING
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.offload import Offload
-from actions.run.client import resume_interrupted, start_runner, wish
+from actions.run.client import resume_interrupted, stalled_runner, start_runner, take_over, wish
 from actions.run.records import WishKind
 from actions.run.view import RunView
 from tui.live.run_feed import RunFeed
 from tui.live.settings import ConsoleSettings
 from tui.live.waiting import waiting_stage
+
+LOOK_SECONDS = 2.0
+"""Between two looks for a runner that has died."""
 
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
@@ -47,8 +50,11 @@ class RunActions:
         self._runs.choose(folder)
         return folder
 
-    async def approve(self, run_id: str, stage_id: str) -> None:
+    async def approve(self, run_id: str, stage_id: str) -> str:
         """Approve the plan that a stage waits with, as it is on screen.
+
+        Returns:
+            What is in the way of its being followed, in one sentence; empty if nothing is.
 
         Raises:
             RefusedError: No stage of that run waits.
@@ -56,10 +62,13 @@ class RunActions:
         view = self._view_of(run_id)
         stage = waiting_stage(view, stage_id)
         plan_hash = stage.plan.plan_hash if stage.plan else ""
-        await self._write(run_id, lambda folder: self._wish(folder, WishKind.APPROVE, plan_hash=plan_hash))
+        return await self._write(run_id, lambda folder: self._wish(folder, WishKind.APPROVE, plan_hash=plan_hash))
 
-    async def teardown(self, run_id: str, *, confirm: str, deletes_data: bool) -> None:
+    async def teardown(self, run_id: str, *, confirm: str, deletes_data: bool) -> str:
         """Ask for everything to be removed that the run made.
+
+        Returns:
+            See `approve`.
 
         Raises:
             RefusedError: `confirm` is not the name of the run's cluster.
@@ -67,28 +76,47 @@ class RunActions:
         name = self._view_of(run_id).cluster.name
         if confirm != name:
             raise RefusedError(f"The teardown was not confirmed with the cluster's name, {name}.")
-        await self._write(run_id, lambda folder: self._wish(folder, WishKind.TEARDOWN, deletes_data=deletes_data))
+        return await self._write(
+            run_id, lambda folder: self._wish(folder, WishKind.TEARDOWN, deletes_data=deletes_data)
+        )
 
-    async def ask_for(self, run_id: str, kind: WishKind) -> None:
+    async def ask_for(self, run_id: str, kind: WishKind) -> str:
         """Any wish that needs no more than its name.
+
+        Returns:
+            See `approve`.
 
         Raises:
             RefusedError: The run is in no state for it.
         """
-        await self._write(run_id, lambda folder: self._wish(folder, kind))
+        return await self._write(run_id, lambda folder: self._wish(folder, kind))
 
-    async def resume(self, run_id: str) -> str:
+    async def resume(self, run_id: str, *, takeover: int = 0) -> str:
         """Start the run's runner again.
+
+        Args:
+            run_id: The run.
+            takeover: Process id of a stalled runner, which is ended before; 0 for none.
 
         Returns:
             The run's id.
 
         Raises:
-            RefusedError: One is at work.
+            RefusedError: One is at work, or is stalled and was not named.
         """
         folder = self._runs.find(run_id).folder
         environment = self._settings.run_environment
-        if await self._disk.call(start_runner, folder, environment=environment) is None:
+        stalled = await self._disk.call(stalled_runner, folder)
+        if stalled is not None and not takeover:
+            raise RefusedError(
+                f"Its runner, process {stalled.pid}, gives no sign of life, and may go on at any moment.",
+                hint=f"To end it and start another: `:resume takeover={stalled.pid}`.",
+            )
+        if takeover:
+            started = await self._disk.call(take_over, folder, takeover, environment=environment)
+        else:
+            started = await self._disk.call(start_runner, folder, environment=environment)
+        if started is None:
             raise RefusedError(f"Run {folder.name} is at work, or has nothing left to do.")
         return folder.name
 
@@ -105,12 +133,28 @@ class RunActions:
             raise RefusedError(f"Run {summary.id} cannot be read.")
         return view
 
-    async def _write(self, run_id: str, write: Callable[[Path], None]) -> None:
-        await self._disk.call(write, self._runs.find(run_id).folder)
+    async def _write(self, run_id: str, write: Callable[[Path], str]) -> str:
+        return await self._disk.call(write, self._runs.find(run_id).folder)
 
-    def _wish(self, folder: Path, kind: WishKind, *, plan_hash: str = "", deletes_data: bool = False) -> None:
+    def _wish(self, folder: Path, kind: WishKind, *, plan_hash: str = "", deletes_data: bool = False) -> str:
         environment = self._settings.run_environment
-        wish(folder, kind, plan_hash=plan_hash, delete_data=deletes_data, clock=self._clock, environment=environment)
+        return wish(
+            folder, kind, plan_hash=plan_hash, delete_data=deletes_data, clock=self._clock, environment=environment
+        )
+
+    async def keep_runners(self, say: Callable[[str], None]) -> None:
+        """Start runners again that have died, for as long as the console is open.
+
+        Args:
+            say: Gets a sentence for each.
+        """
+        while True:
+            for sentence in await self.resume_interrupted():
+                say(sentence)
+                await self._runs.refresh_list()
+            await self._clock.sleep(LOOK_SECONDS)
+            while not (self._runs.is_interrupted or any(run.is_interrupted for run in self._runs.summaries)):
+                await self._clock.sleep(LOOK_SECONDS)
 
     async def resume_interrupted(self) -> list[str]:
         """Start a runner for every run whose own was killed, or did not survive a reboot; a sentence about each."""

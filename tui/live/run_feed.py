@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
 from actions.base.offload import Offload
+from actions.run.naming import short_ids
 from actions.run.view import RunState, RunView
 
 if TYPE_CHECKING:
@@ -45,6 +46,8 @@ class RunFeed:
         self.revision = 0
         """Counts changes of `view` and `summaries`."""
         self.summaries: tuple[RunSummary, ...] = ()
+        self.names: Mapping[str, str] = {}
+        """By id: as much of it as tells the run from the others."""
         self._clock = clock
         self._changed = changed
         self._wanted = open_run
@@ -106,7 +109,7 @@ class RunFeed:
         self._listed = None if self.view is None else (self.view.id, self.view.state)
         summaries = tuple(await self._disk.call(_list_runs))
         if summaries != self.summaries:
-            self.summaries = summaries
+            self.summaries, self.names = summaries, short_ids([run.id for run in summaries])
             self._tell()
         if self._reader is None:
             self._choose_first()
@@ -123,7 +126,7 @@ class RunFeed:
         await self.refresh_list()
         live()
         while True:
-            self.catch_up()
+            await self._follow()
             is_another = self.view is not None and (self.view.id, self.view.state) != self._listed
             if is_another or self._clock.monotonic() - self._listed_at > LIST_EVERY_SECONDS:
                 await self.refresh_list()
@@ -140,9 +143,19 @@ class RunFeed:
         """Read what has been written to the chosen run since the last look."""
         if self._reader is None:
             return
-        view = self._reader.poll()
-        if view is not None:
-            self.view = view
+        self._show(self._reader, is_new=self._reader.poll() is not None)
+
+    async def _follow(self) -> None:
+        """`catch_up` off the loop: a disk may be slow."""
+        reader = self._reader
+        if reader is not None:
+            view = await self._disk.call(reader.poll)
+            if reader is self._reader:  # another run may have been chosen meanwhile
+                self._show(reader, is_new=view is not None)
+
+    def _show(self, reader: RunReader, *, is_new: bool) -> None:
+        if is_new:
+            self.view = reader.newest
             self._tell()
         elif self.is_busy:
             self._changed()  # its spool may have grown, and its clock goes on

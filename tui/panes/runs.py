@@ -17,7 +17,7 @@ from tui.widgets.columns import Column
 def columns_of(desk: Desk) -> tuple[Column[RunSummary], ...]:
     """The table's columns; ages are counted from the desk's clock."""
     return (
-        Column("id", "RUN", lambda run: run.id, width=26, flex=2, limit=50),
+        Column("id", "RUN", lambda run: desk.runs.names.get(run.id, run.id), width=26, flex=2, limit=50),
         Column("state", "STATE", runs.summary_state_cell, width=17),
         Column("stage", "STAGE", runs.stage_cell, width=12, flex=1, limit=40),
         Column("cluster", "CLUSTER", lambda run: run.cluster, width=14, flex=1, limit=30, drop=1),

@@ -24,6 +24,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
         demo: The embedded cluster's badge, empty on a real one.
         cost: `None` before the first complete picture of the nodes.
         trouble: Why the picture may be old; empty while it is live.
+        alarm: What keeps the run on screen from going on; empty if nothing does.
     """
 
     account: str = ""
@@ -34,6 +35,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
     is_readonly: bool = False
     cost: FleetCost | None = None
     trouble: str = ""
+    alarm: str = ""
 
 
 class Place(msgspec.Struct, frozen=True):
@@ -77,6 +79,8 @@ def _forms(facts: HeaderFacts) -> Iterator[tuple[Cells, Cells]]:
     yield _left(short), _right(short, with_idle=True)
     short = replace(short, region="")
     yield _left(short), _right(short, with_idle=True)
+    short = replace(short, alarm=short.alarm.partition(" since ")[0])
+    yield _left(short), _right(short, with_idle=True)
     yield _left(short), _right(short, with_idle=False)
 
 
@@ -92,6 +96,7 @@ def _left(facts: HeaderFacts) -> Cells:
         *([Span(facts.region)] if facts.region else []),
         *_expiry(facts.expires_in_seconds),
         *([Span(facts.trouble, Tone.BAD)] if facts.trouble else []),
+        *([Span(facts.alarm, Tone.BAD)] if facts.alarm else []),
     ]
     joined: list[Span] = []
     for place in places:

@@ -6,8 +6,9 @@ import textwrap
 from collections.abc import Iterable
 
 from actions.fleet.cost import FleetCost
+from actions.run.noticewords import has_given_up, notice_line
 from actions.run.records import Action, CheckResult, Finding, PlanOffer
-from actions.run.view import RunState, RunView, StageState, StageView
+from actions.run.view import NoticeKind, RunState, RunView, StageState, StageView
 from tui.present.cells import Cells, Span, Tone, width_of
 from tui.present.stages import GLYPHS, StageLine, StageLook
 from tui.present.times import clock_of, duration, duration_range
@@ -103,7 +104,8 @@ def stage_of(view: RunView, key: str) -> StageView | None:
 
 
 def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str = "") -> list[Cells]:
-    """Two lines: what it is, how it is; on a narrow screen the least of it is left out, never cut in a word.
+    """Two lines: what it is, how it is; on a narrow screen the least of it is left out, never cut in a word. Below them
+    what keeps its runner or its journal from going on.
 
     Args:
         view: The run.
@@ -128,7 +130,13 @@ def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str 
         _remaining(view, now),
         Span(f"begun {clock_of(round(view.created_at * 1e9))[:8]} UTC"),
     ]
-    return [_joined(chosen, width), _joined(state, width)]
+    return [_joined(chosen, width), _joined(state, width), *_noticed(view, width)]
+
+
+def _noticed(view: RunView, width: int) -> list[Cells]:
+    told = [one for one in view.notices if one.kind is not NoticeKind.NO_RUNNER or has_given_up(one)]
+    texts = (textwrap.wrap(f"▲ {notice_line(one)}", max(20, width), subsequent_indent="  ") for one in told)
+    return [(Span(line, Tone.BAD),) for lines in texts for line in lines]
 
 
 def _undone(view: RunView) -> Span | None:

@@ -6,7 +6,8 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actions.run.view import RunState, RunView
+from actions.run.noticewords import notice_words
+from actions.run.view import NoticeKind, RunState, RunView
 from tui.keys import Context, footer, name_of
 from tui.live.desk import CLUSTER, Desk
 from tui.live.health import FeedHealth, FeedState
@@ -68,7 +69,14 @@ def header_facts(desk: Desk) -> HeaderFacts:
         is_readonly=settings.readonly,
         cost=desk.fleet_cost(),
         trouble=_trouble(desk, health) if is_troubled else _connection(desk),
+        alarm=_alarm(desk.runs.view),
     )
+
+
+def _alarm(view: RunView | None) -> str:
+    """What keeps the run on screen from going on; that its runner has died is told, and mended, elsewhere."""
+    notices = [] if view is None else [one for one in view.notices if one.kind is not NoticeKind.NO_RUNNER]
+    return ", ".join(map(notice_words, notices))
 
 
 def _trouble(desk: Desk, health: FeedHealth) -> str:
@@ -166,5 +174,7 @@ def hints_line(
 
 def _is_worth_it(label: str, at_hand: RunAtHand | None) -> bool:
     if label == "resume":  # an approval starts a runner, too
-        return at_hand is not None and at_hand.is_interrupted and at_hand.state is not RunState.AWAITING_APPROVAL
+        if at_hand is None or at_hand.state is RunState.AWAITING_APPROVAL:
+            return False
+        return at_hand.is_interrupted or at_hand.state is RunState.STALLED
     return label not in _STATES or (at_hand is not None and at_hand.state in _STATES[label])

@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from actions.command import registry
 from actions.run.records import WishKind
+from actions.run.service import logout_warning
 from tui.live.desk import Desk
 from tui.live.run_actions import RunActions
 from tui.screens.carrier import Verb
@@ -54,25 +55,31 @@ class RunVerbs:
         preset = arguments.preset or self._desk.settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
         await self._actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
+        self._tell(logout_warning())
         self._desk.unwatch()
         self._workspace.arrange("watch")
         self._workspace.open("run", "")
 
     async def _approve(self, arguments: registry.Approve) -> None:
-        await self._actions.approve(arguments.run, arguments.stage)
+        self._tell(await self._actions.approve(arguments.run, arguments.stage))
 
     async def _retry(self, arguments: registry.Retry) -> None:
-        await self._actions.ask_for(arguments.run, WishKind.RETRY)
+        self._tell(await self._actions.ask_for(arguments.run, WishKind.RETRY))
 
-    async def _resume(self, arguments: registry.OnRun) -> None:
-        self._say(f"Run {await self._actions.resume(arguments.run)} goes on.")
+    async def _resume(self, arguments: registry.Resume) -> None:
+        self._say(f"Run {await self._actions.resume(arguments.run, takeover=arguments.takeover)} goes on.")
 
     async def _teardown(self, arguments: registry.Teardown) -> None:
-        await self._actions.teardown(arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data)
+        asked = self._actions.teardown(arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data)
+        self._tell(await asked)
         self._workspace.focus("run")
 
     def _wish(self, kind: WishKind) -> Callable[[registry.OnRun], Awaitable[None]]:
         async def verb(arguments: registry.OnRun) -> None:
-            await self._actions.ask_for(arguments.run, kind)
+            self._tell(await self._actions.ask_for(arguments.run, kind))
 
         return verb
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._say(text)

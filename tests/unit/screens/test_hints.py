@@ -65,7 +65,7 @@ def test_the_keys_of_a_run_fit_into_eighty_columns_in_every_state(context: Conte
     line = hints_line(context, run=a_run(state=state), at_hand=RunAtHand(state, is_interrupted=is_interrupted))
 
     assert len(text_of(line).rstrip()) <= 80
-    assert ("resume" in text_of(line)) == is_interrupted
+    assert ("resume" in text_of(line)) == (state in (RunState.UNKNOWN, RunState.STALLED))
 
 
 def test_the_run_at_hand_is_the_selected_one_of_a_list_else_the_one_on_screen() -> None:
