@@ -5,11 +5,14 @@ been replaced, the next connection reaches its successor.
 
 Source: kubernetes/kubernetes `pkg/kubelet/cri/streaming/portforward/websocket.go`, v1.34: two channels a port, data
 and error; the first message of each is the port's number in two bytes, little end first.
+
+Only programs of the same user get through: 127.0.0.1 is shared by all users of the machine.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import TYPE_CHECKING
@@ -17,7 +20,9 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.peers import user_of_peer
 from actions.base.untrusted import one_line
+from actions.cluster.gate import Gate, GateClosed, GatedRequests, Speech, speech_of
 from actions.cluster.session import KubeSession, Lane
 
 if TYPE_CHECKING:
@@ -30,6 +35,8 @@ _CHUNK = 1 << 16
 _HOST = "127.0.0.1"
 _MESSAGE_LIMIT = 300
 _LINGER_SECONDS = 30.0
+_UNDECIDED_SECONDS = 1.0
+"""What has begun like a request and does not go on is none: browsers send a request's head at once."""
 
 FindPod = Callable[[], Awaitable[str]]
 """Names the pod to reach now; raises `MissingError` while there is none."""
@@ -76,9 +83,12 @@ async def open_forward(
     remote_port: int,
     *,
     local_port: int = 0,
+    token: str = "",
     on_trouble: OnTrouble | None = None,
 ) -> AsyncIterator[Forward]:
     """Listen on 127.0.0.1 for as long as the context is open; its connections end with it.
+
+    Connections of other users are refused.
 
     Args:
         session: The session; a read-only one refuses.
@@ -86,6 +96,7 @@ async def open_forward(
         find_pod: Which pod, asked for every connection.
         remote_port: The port in the pod.
         local_port: Ours; 0 takes a free one.
+        token: HTTP requests need it, see `actions.cluster.gate`; empty for a port that nobody else is told of.
         on_trouble: Told why a connection was not made or broke; the port stays open.
 
     Raises:
@@ -94,10 +105,18 @@ async def open_forward(
     if session.readonly:
         raise RefusedError("This session is read-only: it opens no port into a pod.", hint="Start without --readonly.")
     tunnels: set[asyncio.Task[None]] = set()
+    tell = on_trouble or _ignore
 
     def accepted(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        tunnel = _Tunnel(session, namespace, find_pod, remote_port)
-        task = asyncio.create_task(tunnel.carry(reader, writer, on_trouble or _ignore))
+        try:
+            _require_own_user(writer)
+        except RefusedError as error:
+            writer.transport.abort()
+            tell(error)
+            return
+        gate = Gate(writer.get_extra_info("sockname")[1], token) if token else None
+        tunnel = _Tunnel(session, namespace, find_pod, remote_port, gate)
+        task = asyncio.create_task(tunnel.carry(reader, writer, tell))
         tunnels.add(task)
         task.add_done_callback(tunnels.discard)
 
@@ -120,6 +139,17 @@ def _ignore(error: ConsoleError) -> None:
     del error
 
 
+def _require_own_user(writer: asyncio.StreamWriter) -> None:
+    """Refuse a connection that somebody else has made."""
+    try:
+        user = user_of_peer(writer.get_extra_info("peername"), writer.get_extra_info("sockname"))
+    except (OSError, TypeError) as error:  # TypeError: it has ended before it could be looked at
+        raise RefusedError("A connection to a forwarded port was refused: its user is not known.") from error
+    if user != os.geteuid():
+        who = "whose user is not known" if user is None else f"of the user {user}"
+        raise RefusedError(f"A connection {who} to a forwarded port was refused.")
+
+
 class _Tunnel(msgspec.Struct, frozen=True):
     """One connection."""
 
@@ -127,6 +157,7 @@ class _Tunnel(msgspec.Struct, frozen=True):
     namespace: str
     find_pod: FindPod
     port: int
+    gate: Gate | None
 
     async def carry(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_trouble: OnTrouble) -> None:
         """Move bytes both ways until one side ends."""
@@ -150,14 +181,20 @@ class _Tunnel(msgspec.Struct, frozen=True):
     async def _both_ways(
         self, socket: aiohttp.ClientWebSocketResponse, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
-        upwards = asyncio.create_task(_send(reader, socket))
+        requests = GatedRequests(self.gate) if self.gate is not None else None
+        upwards = asyncio.create_task(_send(reader, socket, requests, writer))
         try:
-            await self._receive(socket, writer)
+            await self._receive(socket, writer, requests)
         finally:
             upwards.cancel()
             await asyncio.gather(upwards, return_exceptions=True)
 
-    async def _receive(self, socket: aiohttp.ClientWebSocketResponse, writer: asyncio.StreamWriter) -> None:
+    async def _receive(
+        self,
+        socket: aiohttp.ClientWebSocketResponse,
+        writer: asyncio.StreamWriter,
+        requests: GatedRequests | None,
+    ) -> None:
         import aiohttp
 
         heads = {_DATA, _ERROR}
@@ -171,13 +208,58 @@ class _Tunnel(msgspec.Struct, frozen=True):
                 said = one_line(payload.decode("utf-8", "replace"), limit=_MESSAGE_LIMIT)
                 raise UnreachableError(f"Port {self.port} of {self.namespace}: {said}.")
             elif channel == _DATA:
+                if requests is not None:
+                    requests.answered(payload)
                 writer.write(payload)
                 await writer.drain()
 
 
-async def _send(reader: asyncio.StreamReader, socket: aiohttp.ClientWebSocketResponse) -> None:
+async def _send(
+    reader: asyncio.StreamReader,
+    socket: aiohttp.ClientWebSocketResponse,
+    requests: GatedRequests | None,
+    writer: asyncio.StreamWriter,
+) -> None:
     """Our side's bytes. At their end the other side gets a while for its answer: a half cannot be closed here."""
-    while data := await reader.read(_CHUNK):
-        await socket.send_bytes(bytes([_DATA]) + data)
-    await asyncio.sleep(_LINGER_SECONDS)
+    try:
+        async for data in _passing(reader, requests):
+            await socket.send_bytes(bytes([_DATA]) + data)
+    except GateClosed as closed:
+        writer.write(closed.answer)
+        await writer.drain()
+    else:
+        await asyncio.sleep(_LINGER_SECONDS)
     await socket.close()
+
+
+async def _passing(reader: asyncio.StreamReader, requests: GatedRequests | None) -> AsyncIterator[bytes]:
+    """What may go to the pod of what our side sends.
+
+    Raises:
+        GateClosed: No more may.
+    """
+    begun, speech = b"", Speech.OTHER
+    if requests is not None:
+        begun, speech = await _begun(reader)
+    while data := begun or await reader.read(_CHUNK):
+        begun = b""
+        if requests is None or speech is Speech.OTHER:
+            yield data
+        else:
+            async for piece in requests.passing(data):
+                yield piece
+
+
+async def _begun(reader: asyncio.StreamReader) -> tuple[bytes, Speech]:
+    """The first bytes of our side, enough of them to tell what it speaks."""
+    begun = b""
+    while (speech := speech_of(begun)) is Speech.UNDECIDED:
+        try:
+            async with asyncio.timeout(_UNDECIDED_SECONDS if begun else None):
+                data = await reader.read(_CHUNK)
+        except TimeoutError:
+            data = b""
+        if not data:
+            return begun, Speech.OTHER
+        begun += data
+    return begun, speech

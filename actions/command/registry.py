@@ -61,7 +61,7 @@ class Forward(Arguments, frozen=True):
     """Open a port on this machine that leads into a pod."""
 
     to: Annotated[str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: what there is.")] = ""
-    local: Annotated[int, Meta(description="Port on 127.0.0.1; 0: the same, or a free one.", ge=0, le=65535)] = 0
+    local: Annotated[int, Meta(description="Port on 127.0.0.1; 0, the default, takes a free one.", ge=0, le=65535)] = 0
     stop: Annotated[bool, Meta(description="Close it.")] = False
 
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import secrets
 from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.errors import ConsoleError, MissingError
 from actions.fleet.facts import PodFacts
 from tui.live.cluster_feed import ClusterFeed
 from tui.live.supervisor import Supervisor
@@ -47,26 +48,42 @@ def served_by(service: Service, pods: Iterable[PodFacts]) -> PodFacts | None:
     return next((pod for pod in pods if pod.phase == "Running" and service.is_served_by(pod)), None)
 
 
+class OpenPort(msgspec.Struct, frozen=True):
+    """A port that leads into a pod."""
+
+    address: str
+    token: str
+
+    @property
+    def link(self) -> str:
+        """The address for a browser, with the token, which belongs into no title and no log."""
+        return f"http://{self.address}/?token={self.token}"
+
+
 class Forwards:
     """Opens ports on 127.0.0.1, and keeps them. Used on the loop only.
 
     Args:
         cluster: Whose pods.
         supervisor: Keeps the listeners.
+        tell: Told why a connection was refused or broke; the same twice in a row once only.
     """
 
-    def __init__(self, cluster: ClusterFeed, supervisor: Supervisor) -> None:
+    def __init__(self, cluster: ClusterFeed, supervisor: Supervisor, tell: Callable[[str], None]) -> None:
         self._cluster = cluster
         self._supervisor = supervisor
-        self._open: dict[str, str] = {}
+        self._tell = tell
+        self._told = ""
+        self._token = secrets.token_urlsafe(24)
+        self._open: dict[str, OpenPort] = {}
 
     @property
-    def addresses(self) -> Mapping[str, str]:
-        """Where each leads from, by name."""
+    def opened(self) -> Mapping[str, OpenPort]:
+        """The ports that are open, by name."""
         return dict(self._open)
 
     async def open(self, name: str, namespace: str, find: Callable[[], PodFacts | None], port: int, local: int) -> str:
-        """Open a port, the same number as in the pod if it is free and no other is asked for.
+        """Open a port. HTTP needs the console's own token, and connections of other users are refused.
 
         Args:
             name: Opening it again ends the one before.
@@ -76,7 +93,7 @@ class Forwards:
             local: Ours; 0 for any.
 
         Returns:
-            The address.
+            The address, without the token.
 
         Raises:
             ConsoleError: It cannot be opened.
@@ -92,20 +109,15 @@ class Forwards:
                 raise MissingError(f"No pod serves {name} at present.")
             return pod.name
 
-        async def serve(own: int) -> None:
-            async with open_forward(session, namespace, found, port, local_port=own) as forward:
-                if not opened.done():
-                    opened.set_result(forward)
-                await asyncio.Event().wait()
-
         async def work() -> None:
             try:
-                try:
-                    await serve(local or port)
-                except RefusedError:
-                    if local or session.readonly or opened.done():
-                        raise
-                    await serve(0)
+                opening = open_forward(
+                    session, namespace, found, port, local_port=local, token=self._token, on_trouble=self._trouble
+                )
+                async with opening as forward:
+                    if not opened.done():
+                        opened.set_result(forward)
+                    await asyncio.Event().wait()
             except ConsoleError as error:
                 if not opened.done():
                     opened.set_exception(error)
@@ -114,10 +126,15 @@ class Forwards:
         self._supervisor.keep(f"forward {name}", work)
         async with asyncio.timeout(OPEN_SECONDS):
             forward = await opened
-        self._open[name] = f"http://127.0.0.1:{forward.local_port}"
-        return self._open[name]
+        self._open[name] = OpenPort(f"127.0.0.1:{forward.local_port}", self._token)
+        return self._open[name].address
+
+    def _trouble(self, error: ConsoleError) -> None:
+        if error.message != self._told:
+            self._told = error.message
+            self._tell(error.sentence())
 
     def close(self, name: str) -> bool:
         """End one; whether there was one of that name."""
         self._supervisor.drop(f"forward {name}")
-        return self._open.pop(name, "") != ""
+        return self._open.pop(name, None) is not None

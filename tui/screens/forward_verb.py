@@ -14,6 +14,14 @@ from tui.present.subject import parse_subject
 from tui.screens.carrier import Verb
 from tui.screens.hands import ScreenHands
 
+_LINK = ":forward shows the link for a browser, with its token."
+_NOTES = (
+    "",
+    "The token is good until the console ends; whoever has it can use these ports as you.",
+    "Only programs of your own user get through. What is not HTTP, such as ssh or TLS, has no",
+    "other protection than that: no token is asked for.",
+)
+
 
 class ForwardVerb:
     """Forwards for as long as the console is open.
@@ -26,7 +34,7 @@ class ForwardVerb:
     def __init__(self, desk: Desk, hands: ScreenHands) -> None:
         self._desk = desk
         self._hands = hands
-        self._forwards = Forwards(desk.cluster, desk.supervisor)
+        self._forwards = Forwards(desk.cluster, desk.supervisor, hands.say)
 
     def verbs(self) -> Mapping[str, Verb]:
         """By command id."""
@@ -55,7 +63,9 @@ class ForwardVerb:
         address = await self._forwards.open(
             service.name, pod.namespace, lambda: served_by(service, self._pods()), service.port, local
         )
-        self._hands.say(f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open.")
+        self._hands.say(
+            f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
+        )
 
     async def _open_port(self, arguments: registry.Forward) -> None:
         target, _, port = arguments.to.rpartition(":")
@@ -67,7 +77,7 @@ class ForwardVerb:
         if subject.kind != "Pod" or find() is None:
             raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")
         address = await self._forwards.open(arguments.to, subject.namespace, find, int(port), arguments.local)
-        self._hands.say(f"{address} leads to {target}:{port} while the console is open.")
+        self._hands.say(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
 
     def _named(self, key: str) -> Callable[[], PodFacts | None]:
         def find() -> PodFacts | None:
@@ -89,5 +99,5 @@ class ForwardVerb:
             where = f"{pod.key}:{service.port}" if pod else "no pod serves it at present"
             lines.append(f"  :forward {service.name:<12} {service.title}: {where}")
         lines += ["  :forward NAMESPACE/POD:PORT", "", "What is forwarded:", ""]
-        opened = [f"  {name:<20} {address}" for name, address in self._forwards.addresses.items()]
-        return "\n".join([*lines, *(opened or ["  nothing"])])
+        opened = [f"  {name:<20} {port.link}" for name, port in self._forwards.opened.items()]
+        return "\n".join([*lines, *(opened or ["  nothing"]), *(_NOTES if opened else ())])
