@@ -9,6 +9,7 @@ import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.widgets import Input, Static
 
@@ -101,7 +102,7 @@ class ConfirmModal(_Asking):
     def compose(self) -> ComposeResult:
         """Title, what will happen, the two answers."""
         with Vertical(classes="dialog") as dialog:
-            dialog.border_title = self._question.title
+            dialog.border_title = Content(self._question.title)
             yield self._body
             yield self._keys
 
@@ -122,7 +123,7 @@ class TypeNameModal(_Asking):
         """Title, what will happen, the field."""
         question = self._question
         with Vertical(classes="dialog -danger") as dialog:
-            dialog.border_title = question.title
+            dialog.border_title = Content(question.title)
             yield self._body
             yield Static(f"Type {question.word_is}, {question.word}, and press enter.", markup=False)
             field = Input(id="word", select_on_focus=False)

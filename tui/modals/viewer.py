@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
+from textual.content import Content
 from textual.screen import ModalScreen
 from textual.strip import Strip
 from textual.widgets import Input
@@ -129,7 +130,7 @@ class Viewer(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         """The text, and a line of keys that gives way to the search field."""
-        self._view.border_title = self._title
+        self._view.border_title = Content(self._title)
         yield self._view
         yield self._field
         yield Lines([_HINT], id="viewer-keys")
@@ -158,7 +159,7 @@ class Viewer(ModalScreen[None]):
         """Look for it."""
         event.stop()
         found = self._view.search(event.value)
-        self._view.border_subtitle = f"{found} lines with {event.value!r}" if event.value else ""
+        self._view.border_subtitle = Content(f"{found} lines with {event.value!r}" if event.value else "")
         self._stop_searching()
 
     def _stop_searching(self) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import ClassVar, Protocol
 
 from textual.app import ComposeResult
+from textual.content import Content
 
 from actions.base.errors import MissingError
 from actions.run.records import Finding
@@ -161,5 +162,5 @@ class ChartsPane(Pane):
             self._entitle(f"curves of {source.title}")
 
     def _entitle(self, title: str) -> None:
-        if self.border_title != title:  # setting it repaints the whole pane
-            self.border_title = title
+        if self.border_title != Content(title).markup:  # setting it repaints the whole pane
+            self.border_title = Content(title)

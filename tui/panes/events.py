@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import ClassVar
 
+from textual.content import Content
+
 from actions.fleet.facts import EventFacts
 from tui.keys import Context
 from tui.live.desk import Desk
@@ -52,7 +54,7 @@ class EventsPane(TablePane[EventFacts]):
         """Show the events of one object (`namespace/pod`, `node/NAME`), or all (empty)."""
         subject = parse_subject(of, default_namespace=self.desk.cluster.namespace) if of else None
         self._scope = EventScope() if subject is None else EventScope(subject.namespace, subject.name)
-        self.border_title = self._scope.title()
+        self.border_title = Content(self._scope.title())
         self.pull()
 
     def subject(self) -> Subject | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.content import Content
 from textual.timer import Timer
 
 from actions.base.errors import MissingError
@@ -130,7 +131,7 @@ class LogsPane(Pane):
 
     def _show(self, feed: LogFeed) -> None:
         self._feed = feed
-        self.border_title = f"log of {feed.title}"
+        self.border_title = Content(f"log of {feed.title}")
         buffer = LogBuffer()
         self._intake = LogIntake(feed, buffer.extend_records, clock=self.desk.clock)
         self._view.show(buffer)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar
 
+from textual.content import Content
+
 from actions.fleet.facts import PodFacts
 from tui.keys import Context
 from tui.live.desk import Desk
@@ -85,7 +87,7 @@ class PodsPane(TablePane[PodFacts]):
             self._scope = PodScope(run=run.id, stage=of)
         else:
             self._scope = PodScope(node=of)
-        self.border_title = self._scope.title()
+        self.border_title = Content(self._scope.title())
         self._shown = None
         self.pull()
 

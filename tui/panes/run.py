@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 from textual.app import ComposeResult
+from textual.content import Content
 
 from tui.keys import Context, name_of
 from tui.live.desk import RUNS, Desk
@@ -54,7 +55,7 @@ class RunPane(Pane):
             self._detail.show(())
             return
         now = self.desk.clock.now().timestamp()
-        self.border_title = view.id
+        self.border_title = Content(view.id)
         resume = self._keys["resume"] if self.desk.runs.is_interrupted else ""
         self._heading.show(run.run_heading(view, now=now, width=self.size.width - 2, resume_key=resume))
         self._rail.show(run.rail_of(view, now=now, approve_key=self._keys["approve"]))

@@ -10,6 +10,7 @@ from textual import on, work
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
 from textual.worker import Worker, WorkerCancelled
 
 from actions.base.errors import ConsoleError
@@ -88,7 +89,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
         """Form above, plan below."""
         yield self._header
         with Vertical(id="form-slot") as slot:
-            slot.border_title = f"launch {self._blueprint.id}: {self._blueprint.title}"
+            slot.border_title = Content(f"launch {self._blueprint.id}: {self._blueprint.title}")
             yield self._form
         with VerticalScroll(id="plan-slot", can_focus=False) as plan:
             plan.border_title = "what it takes and costs"

@@ -6,6 +6,7 @@ import asyncio
 
 from textual import on, work
 from textual.app import ComposeResult
+from textual.content import Content
 from textual.screen import Screen
 
 from actions.base.errors import ConsoleError
@@ -44,7 +45,7 @@ class ShellScreen(Screen[None]):
 
     def compose(self) -> ComposeResult:
         """The terminal, and how to leave it."""
-        self._terminal.border_title = f"{self._pod.key} {self._container}"
+        self._terminal.border_title = Content(f"{self._pod.key} {self._container}")
         yield self._terminal
         yield Lines([_HINT], id="hints")
 
