@@ -9,6 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from actions.base.errors import UnreachableError
+from actions.base.memory import give_back
 from actions.cluster.limits import (
     BODY_BYTES,
     MIB,
@@ -59,6 +60,15 @@ class Bodies:
             UnreachableError: It is packed in a way that was not asked for, or damaged.
         """
         parts: list[bytes] = []
+        try:
+            await self._gather(parts, answer, asked, limit)
+        except OversizeError:
+            parts.clear()  # before the error's frames keep them
+            give_back()
+            raise
+        return b"".join(parts)
+
+    async def _gather(self, parts: list[bytes], answer: Answer, asked: str, limit: int) -> None:
         size = 0
         async with AsyncExitStack() as stack:
             async for part in _unpacked(answer, asked):
@@ -68,7 +78,6 @@ class Bodies:
                     raise OversizeError(f"The answer to {asked} has more than {shown(limit)}, which is the limit.")
                 if size > SHARED_BODY_BYTES >= size - len(part):
                     await stack.enter_async_context(self._long)
-        return b"".join(parts)
 
     async def refusal(self, answer: Answer, *, asked: str) -> bytes:
         """The beginning of a body that says why something was refused; what can be read of it."""

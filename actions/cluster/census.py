@@ -10,7 +10,7 @@ import msgspec
 from actions.base.clock import SystemClock
 from actions.cluster import protopod
 from actions.cluster.decode import decode_node, decode_pod
-from actions.cluster.limits import PageCount
+from actions.cluster.paging import PageCount
 from actions.cluster.podindex import PodIndex
 from actions.cluster.reading import Reading
 from actions.cluster.session import KubeSession
@@ -55,7 +55,7 @@ async def _pages(
         path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=SystemClock()
     )
     query = {"limit": str(PAGE)}
-    pages, uids = PageCount(path), set[str]()
+    pages, uids = PageCount(path, size=PAGE), set[str]()
     while True:
         page = reading.page(await session.request("GET", path, query=query, accept=reading.accept, deadline_seconds=60))
         few = [found for raw in page.items if (found := reading.decoded(raw)) is not None]
@@ -63,5 +63,5 @@ async def _pages(
         if not page.following:
             return
         uids.update(found.uid for found in few)
-        pages.require_progress(page.following, len(uids))
+        await pages.turn(page.following, held=len(page.items), known=len(uids))
         query["continue"] = page.following

@@ -23,7 +23,7 @@ EVENT_BYTES: Final = 16 * MIB
 ten times as much leaves room for JSON, managed fields and a raised limit of etcd."""
 BODY_BYTES: Final = 128 * MIB
 """The body of one answer. A page of 500 pods is 5 to 10 MiB of JSON; single objects of 60 MB have been read."""
-SHARED_BODY_BYTES: Final = 8 * MIB
+SHARED_BODY_BYTES: Final = 4 * MIB
 """What is longer is read while no other long body is, so that all answers together stay near `BODY_BYTES`."""
 PACKED_BYTES: Final = 1 * MIB
 """So much may come out of compressed data, whatever its ratio."""
@@ -36,6 +36,10 @@ MESSAGE_BYTES: Final = 4 * MIB
 
 PAGES: Final = 2_000
 """Pages of one list."""
+SHORT_PAGES: Final = 10
+"""Pages of one list that say that there is more and are not full, as no page of an API server is."""
+SHORT_PAGE_SECONDS: Final = 1.0
+"""Between two more of them."""
 FACTS: Final = 400_000
 """Objects that are kept of one kind. Kubernetes is tested with 150,000 pods."""
 DOCUMENTS: Final = 50_000
@@ -54,38 +58,3 @@ class OversizeError(UnreachableError):
 def shown(count: int) -> str:
     """An amount of bytes for a sentence: `16 MiB`, `64 KiB`."""
     return f"{count // MIB} MiB" if count >= MIB else f"{count >> 10} KiB"
-
-
-class PageCount:
-    """Counts the pages of one list, whose server decides how many there are.
-
-    Args:
-        path: Of the list, for the sentence.
-        most: Objects that it may have.
-    """
-
-    def __init__(self, path: str, *, most: int = FACTS) -> None:
-        self._path = path
-        self._most = most
-        self._pages = 0
-        self._stale = 0
-        self._known = 0
-        self._following = ""
-
-    def require_progress(self, following: str, known: int) -> None:
-        """Call behind every page that another one is to follow.
-
-        Args:
-            following: The server's token of the next page.
-            known: How many different objects there were on all pages so far.
-
-        Raises:
-            OversizeError: The list does not end.
-        """
-        self._pages += 1
-        self._stale = 0 if known > self._known else self._stale + 1
-        if following == self._following or self._stale >= PAGES_WITHOUT_NEWS:
-            raise OversizeError(f"The list of {self._path} does not end: its pages repeat themselves.")
-        if self._pages >= PAGES or known > self._most:
-            raise OversizeError(f"The list of {self._path} does not end: {known:,} objects on {self._pages:,} pages.")
-        self._following, self._known = following, known

@@ -12,7 +12,8 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, InputError, MissingError
 from actions.cluster.errors import ApiMissingError
-from actions.cluster.limits import DOCUMENTS, PageCount
+from actions.cluster.limits import DOCUMENTS
+from actions.cluster.paging import PageCount
 from actions.cluster.session import KubeSession, decode_document
 from actions.cluster.versions import other_versions
 
@@ -21,7 +22,7 @@ Document = dict[str, Any]
 
 _CATALOGUE_SECONDS = 600.0
 _ASK_AGAIN_SECONDS = 2.0
-_PAGE = "500"
+_PAGE = 500
 
 
 class ObjectRef(msgspec.Struct, frozen=True):
@@ -169,9 +170,9 @@ async def list_objects(
     found_as = await discovery.find(api_version, kind)
     path = found_as.path(namespace)
     selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-    query = {name: value for name, value in selectors.items() if value} | {"limit": _PAGE}
+    query = {name: value for name, value in selectors.items() if value} | {"limit": str(_PAGE)}
     found: list[Document] = []
-    pages, uids = PageCount(path, most=DOCUMENTS), set[str]()
+    pages, uids = PageCount(path, size=_PAGE, most=DOCUMENTS), set[str]()
     while True:
         page = await session.get(path, query)
         few = page.get("items") or ()
@@ -180,7 +181,7 @@ async def list_objects(
         if not following:
             return found
         uids.update(str((item.get("metadata") or {}).get("uid")) for item in few)
-        pages.require_progress(following, len(uids))
+        await pages.turn(following, held=len(few), known=len(uids))
         query["continue"] = following
 
 

@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from typing import NoReturn, TypedDict
 
 import aiohttp
+from aiohttp.connector import Connection
 from yarl import URL
 
 from actions.base.errors import ConsoleError, UnreachableError
@@ -22,7 +23,7 @@ from actions.cluster.endpoint import (
     untrusted,
 )
 from actions.cluster.errors import ApiError, SilenceError, error_of, status_of
-from actions.cluster.limits import MESSAGE_BYTES
+from actions.cluster.limits import INFORMATIONAL_ANSWERS, MESSAGE_BYTES
 
 _READ_BUFFER = 1 << 18
 _HEARTBEAT_SECONDS = 15.0
@@ -33,6 +34,34 @@ class _Route(TypedDict, total=False):
 
     proxy: str
     server_hostname: str
+
+
+class _PromptAnswer(aiohttp.ClientResponse):
+    """An answer that begins after few informational ones. aiohttp itself takes them for as long as they come."""
+
+    async def start(self, connection: Connection) -> aiohttp.ClientResponse:
+        """Wait for the head.
+
+        Raises:
+            aiohttp.ClientError: There are too many informational answers, or the connection broke.
+        """
+        protocol = connection.protocol
+        if protocol is None:
+            raise aiohttp.ClientConnectionError("it was closed")
+        read, count = protocol.read, 0
+
+        async def counted() -> object:
+            nonlocal count
+            count += 1
+            if count > INFORMATIONAL_ANSWERS + 1:
+                raise aiohttp.ClientConnectionError("one answer after the other only says that it will come")
+            return await read()
+
+        vars(protocol)["read"] = counted
+        try:
+            return await super().start(connection)
+        finally:
+            vars(protocol).pop("read", None)
 
 
 class PooledStream:
@@ -80,6 +109,7 @@ class PooledTransport:
             headers=(("User-Agent", user_agent), ("Accept-Encoding", ACCEPT_ENCODING), *endpoint.headers),
             cookie_jar=aiohttp.DummyCookieJar(),
             auto_decompress=False,
+            response_class=_PromptAnswer,
         )
         self._bodies = Bodies()
 

@@ -14,8 +14,6 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
 
-import msgspec
-
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
@@ -23,7 +21,9 @@ from actions.cluster.backoff import Backoff
 from actions.cluster.contact import Contact
 from actions.cluster.errors import ApiError, SilenceError
 from actions.cluster.health import Health, SourceHealth
-from actions.cluster.limits import FACTS, OversizeError, PageCount
+from actions.cluster.initial import Initial
+from actions.cluster.limits import OversizeError
+from actions.cluster.paging import PageCount
 from actions.cluster.reading import Reading
 from actions.cluster.session import KubeSession
 from actions.cluster.slices import sliced
@@ -161,10 +161,14 @@ class Reflector(Generic[T]):
                 else:
                     await self._list()
             except ConsoleError as error:
-                was_live = self._health.state is Health.LIVE
-                if was_live and (self._contact.is_silent or not isinstance(error, SilenceError)):
-                    self._current_at = max(self._current_at, self._contact.heard_at)  # until now the stream stood
-                await self._recover(error)
+                trouble = error.with_traceback(None)  # whose frames hold what came, for as long as it is waited
+                trouble.__cause__ = trouble.__context__ = None
+            else:
+                continue
+            was_live = self._health.state is Health.LIVE
+            if was_live and (self._contact.is_silent or not isinstance(trouble, SilenceError)):
+                self._current_at = max(self._current_at, self._contact.heard_at)  # until now the stream stood
+            await self._recover(trouble)
 
     async def _look_for_it(self) -> None:
         """Ask whether the resource is there by now, over a connection that stands: a stream would make a new one.
@@ -179,8 +183,8 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Read the list in pages and publish it whole."""
-        listed = _Initial[T]()
-        pages = PageCount(self._path)
+        listed = Initial[T](self._path, self._reading, self._identify)
+        pages = PageCount(self._path, size=self._page_size, clock=self._clock)
         query = {"limit": str(self._page_size)}
         while True:
             body = await self._session.request(
@@ -188,10 +192,10 @@ class Reflector(Generic[T]):
             )
             page = self._reading.page(body)
             async for few in sliced(page.items, self._clock):
-                self._gather([("ADDED", raw) for raw in few], listed)
+                listed.take([("ADDED", raw) for raw in few])
             if not page.following:
                 break
-            pages.require_progress(page.following, len(listed.found))
+            await pages.turn(page.following, held=len(page.items), known=len(listed.found))
             query["continue"] = page.following
         listed.version = page.resource_version
         await self._publish(listed)
@@ -199,7 +203,7 @@ class Reflector(Generic[T]):
     async def _watch_list(self) -> None:
         """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        initial = _Initial[T]()
+        initial = Initial[T](self._path, self._reading, self._identify)
         try:
             async with (
                 self._stream(query) as stream,
@@ -214,7 +218,7 @@ class Reflector(Generic[T]):
                     if (now := loop.time()) - renewed_at > 1.0:
                         renewed_at = now
                         patience.reschedule(now + _FIRST_EVENT_SECONDS)
-                    rest = self._gather(events, initial)
+                    rest = initial.take(events)
                     if initial.version:
                         patience.reschedule(None)
                         await self._publish(initial)
@@ -263,25 +267,6 @@ class Reflector(Generic[T]):
             if self._version and self._rest_seconds:
                 await self._clock.sleep(self._rest_seconds)
 
-    def _gather(self, events: list[Event], initial: _Initial[T]) -> list[Event]:
-        """Take the events of a streamed list. Returns those behind its end."""
-        for place, (kind, raw) in enumerate(events):
-            if kind == "BOOKMARK":
-                initial.version = self._reading.end_of_list(raw)
-                if initial.version:
-                    return events[place + 1 :]
-                continue
-            item = self._reading.decoded(raw)
-            if item is None:
-                initial.skipped += 1
-            elif kind == "DELETED":
-                initial.found.pop(self._identify(item), None)
-            else:
-                initial.found[self._identify(item)] = item
-        if len(initial.found) > FACTS:
-            raise OversizeError(f"There are more than {FACTS:,} objects at {self._path}, which is the limit.")
-        return []
-
     def _apply(self, events: Sequence[Event]) -> None:
         for kind, raw in events:
             self._latest = raw
@@ -307,7 +292,7 @@ class Reflector(Generic[T]):
         lasts = int(self._watch_seconds * (1.0 + random.random()))
         return self._selectors | {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(lasts)}
 
-    async def _publish(self, initial: _Initial[T]) -> None:
+    async def _publish(self, initial: Initial[T]) -> None:
         await self._sink.replace(list(initial.found.values()))
         initial.found.clear()
         self._version, self._latest = initial.version, None
@@ -378,14 +363,6 @@ class Reflector(Generic[T]):
     def _tell(self, health: SourceHealth) -> None:
         self._health = health
         self._sink.health(health)
-
-
-class _Initial(msgspec.Struct, Generic[T]):
-    """A list while it comes in: objects by uid, how many could not be read, its version once it is whole."""
-
-    found: dict[str, T] = msgspec.field(default_factory=dict)
-    skipped: int = 0
-    version: str = ""
 
 
 class _WatchListIgnoredError(UnreachableError):

@@ -1,0 +1,53 @@
+"""A complete list while it comes in, in pages or as the first part of a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from actions.cluster.limits import FACTS, OversizeError
+from actions.cluster.reading import Reading
+from actions.cluster.wire import Event
+
+T = TypeVar("T")
+
+
+class Initial(Generic[T]):
+    """Objects by uid, how many could not be read, and the list's version once it is whole.
+
+    Args:
+        path: The resource's list path, for the sentence.
+        reading: Decodes objects.
+        identify: The uid of a decoded object.
+    """
+
+    def __init__(self, path: str, reading: Reading[T], identify: Callable[[T], str]) -> None:
+        self.found: dict[str, T] = {}
+        self.skipped = 0
+        self.version = ""
+        self._path = path
+        self._reading = reading
+        self._identify = identify
+
+    def take(self, events: list[Event]) -> list[Event]:
+        """Take what has come. Returns what is behind the end of the list.
+
+        Raises:
+            OversizeError: There are more objects than can be kept.
+        """
+        for place, (kind, raw) in enumerate(events):
+            if kind == "BOOKMARK":
+                self.version = self._reading.end_of_list(raw)
+                if self.version:
+                    return events[place + 1 :]
+                continue
+            item = self._reading.decoded(raw)
+            if item is None:
+                self.skipped += 1
+            elif kind == "DELETED":
+                self.found.pop(self._identify(item), None)
+            else:
+                self.found[self._identify(item)] = item
+        if len(self.found) > FACTS:
+            raise OversizeError(f"There are more than {FACTS:,} objects at {self._path}, which is the limit.")
+        return []

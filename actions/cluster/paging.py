@@ -1,0 +1,54 @@
+"""A list in pages, whose server decides how many there are: within bounds, and not faster than it brings something."""
+
+from __future__ import annotations
+
+from actions.base.clock import Clock, SystemClock
+from actions.cluster.limits import (
+    FACTS,
+    PAGES,
+    PAGES_WITHOUT_NEWS,
+    SHORT_PAGE_SECONDS,
+    SHORT_PAGES,
+    OversizeError,
+)
+
+
+class PageCount:
+    """Counts the pages of one list.
+
+    Args:
+        path: Of the list, for the sentence.
+        size: Objects that were asked for in a page.
+        most: Objects that the list may have.
+        clock: For waits.
+    """
+
+    def __init__(self, path: str, *, size: int, most: int = FACTS, clock: Clock | None = None) -> None:
+        self._path = path
+        self._size = size
+        self._most = most
+        self._clock = clock or SystemClock()
+        self._pages = self._short = self._stale = self._known = 0
+        self._following = ""
+
+    async def turn(self, following: str, *, held: int, known: int) -> None:
+        """Call behind every page that another one follows; returns when that may be asked for.
+
+        Args:
+            following: The server's token of the next page.
+            held: How many objects the page had.
+            known: How many different objects there were on all pages so far.
+
+        Raises:
+            OversizeError: The list does not end.
+        """
+        self._pages += 1
+        self._stale = 0 if known > self._known else self._stale + 1
+        if following == self._following or self._stale >= PAGES_WITHOUT_NEWS:
+            raise OversizeError(f"The list of {self._path} does not end: its pages repeat themselves.")
+        if self._pages >= PAGES or known > self._most:
+            raise OversizeError(f"The list of {self._path} does not end: {known:,} objects on {self._pages:,} pages.")
+        self._following, self._known = following, known
+        self._short += held < self._size
+        if self._short > SHORT_PAGES:
+            await self._clock.sleep(SHORT_PAGE_SECONDS)
