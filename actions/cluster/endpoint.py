@@ -16,6 +16,10 @@ CHECK_ADDRESS = "Check the network, VPN and the address in the kubeconfig."
 _LONGEST_REASON = 160
 
 
+class UntrustedError(ConfigError):
+    """A TLS connection cannot be made. It may be the kubeconfig; it may be a portal in between, until one logs in."""
+
+
 class Endpoint(msgspec.Struct, frozen=True):
     """Where an API server is and how it is reached. `server_name` and `proxy` are empty for the usual way."""
 
@@ -28,10 +32,10 @@ class Endpoint(msgspec.Struct, frozen=True):
     """What every request says besides its own; a name may come several times."""
 
 
-def untrusted(endpoint: Endpoint, reason: object) -> ConfigError:
+def untrusted(endpoint: Endpoint, reason: object) -> UntrustedError:
     """The sentence for a TLS connection that cannot be made."""
     said = one_line(str(reason), limit=_LONGEST_REASON)
-    return ConfigError(
+    return UntrustedError(
         f"The TLS connection to {endpoint.server} (context {endpoint.context}) fails: {said}.",
         hint="Check certificate-authority and the client certificate in the kubeconfig.",
     )

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from actions.base.clock import Clock
-from actions.base.errors import ConflictError, MissingError
+from actions.base.errors import ConflictError, FormatError, MissingError, RefusedError, UnreachableError
 from actions.cluster import objects
 from actions.cluster.apply import apply
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.objects import Discovery, Document, ObjectRef
 from actions.cluster.session import KubeSession, TokenFactory
+from actions.run.patience import ONCE, Patience, patiently
+
+_HOME = "/api/v1/namespaces/kube-system"
+"""The namespace whose uid is the cluster's."""
 
 
 class Connection(msgspec.Struct, frozen=True):
@@ -90,21 +95,30 @@ class ClusterAccess:
         """Whether there is a kubeconfig."""
         return self._kubeconfig.is_file()
 
-    async def open(self, expected_uid: str) -> Connection:
+    async def open(
+        self, expected_uid: str, *, patience: Patience = ONCE, note: Callable[[str], None] = lambda _: None
+    ) -> Connection:
         """The connection.
 
         Args:
             expected_uid: Of the cluster's `kube-system`; empty if the run does not know it yet.
+            patience: How long the cluster's first answer is waited for.
+            note: Told what is waited for.
 
         Raises:
             MissingError: The run has no kubeconfig.
             ConflictError: Another cluster answers.
-            UnreachableError: Nobody answers.
+            UnreachableError: Nobody answers, or something that is no API server.
+            AccessError: The credentials are not accepted, or a right is missing.
         """
-        async with self._opening:  # a stage and its watcher ask at the same time
-            if self._connection is None:
-                self._connection = await self._connected(expected_uid)
-            return self._connection
+
+        async def opened() -> Connection:
+            async with self._opening:  # a stage and its watcher ask at the same time
+                if self._connection is None:
+                    self._connection = await self._connected(expected_uid)
+                return self._connection
+
+        return await patiently(opened, clock=self._clock, note=note, patience=patience)
 
     async def aclose(self) -> None:
         """Close the session; the next `open` makes a new one."""
@@ -131,9 +145,17 @@ class ClusterAccess:
 
 
 async def _verify(session: KubeSession, expected_uid: str) -> None:
+    """Make sure that it is the run's cluster. Only another uid says that it is not: no answer says nothing."""
     if not expected_uid:
         return
-    found = (await session.identity()).uid
+    try:
+        document = await session.get(_HOME)
+    except (MissingError, FormatError, RefusedError) as error:  # a portal, a proxy, a server that is not up yet
+        raise UnreachableError(f"{session.server} does not answer as the run's cluster: {error.message}") from error
+    metadata = document.get("metadata")
+    found = str(metadata.get("uid") or "") if isinstance(metadata, dict) else ""
+    if not found:
+        raise UnreachableError(f"{session.server} does not say which cluster it is.")
     if found != expected_uid:
         raise ConflictError(
             f"{session.server} is another cluster than the one that the run began with.",

@@ -8,7 +8,7 @@ from actions.blueprint.render import RUN_LABEL, RUN_TAG
 from actions.cloud.session import AwsSession
 from actions.cloud.tags import fetch_tagged, is_still_there
 from actions.run.inventory import list_kind, listable_kinds
-from actions.run.patience import patiently
+from actions.run.patience import ONCE, Patience, patiently
 from actions.run.view import RunView
 from actions.run.work import StageWork
 from actions.run.workshop import AuditReport
@@ -19,15 +19,15 @@ ACCOUNT_SETTLE_SECONDS = 60.0
 """The tagging API gets so long to forget what is gone."""
 _ACCOUNT_LOOK_SECONDS = 3.0
 _LOOK_SECONDS = 1.0
-_REACH_SECONDS = 20.0
 
 
-async def audit_cluster(work: StageWork, *, may_be_gone: bool) -> AuditReport:
+async def audit_cluster(work: StageWork, *, may_be_gone: bool, patience: Patience) -> AuditReport:
     """Everything in the run's cluster with its label, asked until nothing goes away any more.
 
     Args:
         work: Of any stage.
         may_be_gone: The run has made the cluster and destroyed it: no answer is no leftover.
+        patience: How long an answer is waited for.
     """
     if not work.access.is_possible:
         return AuditReport()
@@ -35,7 +35,7 @@ async def audit_cluster(work: StageWork, *, may_be_gone: bool) -> AuditReport:
     while True:
         try:
             found = await patiently(
-                lambda: _labelled(work), clock=work.clock, note=work.journal.note, give_up_seconds=_REACH_SECONDS
+                lambda: _labelled(work), clock=work.clock, note=work.journal.note, patience=patience
             )
         except UnreachableError as error:
             return AuditReport() if may_be_gone else AuditReport((f"The cluster could not be asked: {error.message}",))
@@ -82,7 +82,7 @@ def kept_on_purpose(view: RunView) -> tuple[str, ...]:
 
 
 async def _labelled(work: StageWork) -> list[str]:
-    connection = await work.connect()
+    connection = await work.connect(ONCE)
     found = []
     async for kind in listable_kinds(connection):
         for item in await list_kind(connection, kind, selector=f"{RUN_LABEL}={work.view.id}"):

@@ -44,6 +44,8 @@ class Desk:
         self._heartbeat = heartbeat or Heartbeat(self._folder, lease.holder, clock)
         self._records: list[Record] = []
         self._version = -1
+        self._notes: dict[str, str] = {}
+        self._warnings: dict[str, str] = {}
 
     async def view(self) -> RunView:
         """The run as the newest record leaves it."""
@@ -79,11 +81,20 @@ class Desk:
 
     def note(self, stage: str, text: str) -> None:
         """Remember what a stage waits for; empty for nothing."""
-        self._heartbeat.note(stage, text)
+        self._notes[stage] = text
+        self._tell(stage)
+
+    def warn(self, stage: str, text: str) -> None:
+        """Remember what is wrong beside a stage's work; empty for nothing. It is told behind the note."""
+        self._warnings[stage] = text
+        self._tell(stage)
 
     def flush_notes(self) -> None:
         """Tell the notes if they have changed."""
         self._heartbeat.flush()
+
+    def _tell(self, stage: str) -> None:
+        self._heartbeat.note(stage, f"{self._notes.get(stage, '')} {self._warnings.get(stage, '')}")
 
     def may_begin(self) -> bool:
         """Whether there is room for a stage to begin: on a full disk what runs goes on, and nothing new is begun."""
@@ -146,6 +157,9 @@ class StageDesk:
 
     def note(self, text: str) -> None:
         self._desk.note(self._stage, text)
+
+    def warn(self, text: str) -> None:
+        self._desk.warn(self._stage, text)
 
     def owned(self) -> Sequence[OwnedObject]:
         return self._desk.glance().owned_by(self._stage)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from actions.base.errors import FormatError
+from actions.base.errors import JournalError
 from actions.run.handler import Performed
 from actions.run.records import CheckResult, Finding
 from actions.run.spoolreader import SpoolReader
@@ -19,7 +19,7 @@ def spooled_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Dive
     """Read the stage's curves from the run's folder. Takes as long as they are: call it in a thread.
 
     Raises:
-        FormatError: The spool is damaged.
+        JournalError: The disk does not give it.
     """
     reader, curves, offset = SpoolReader(folder, stage), Curves(), 0
     while True:
@@ -36,7 +36,7 @@ def with_warning(done: Performed, folder: Path, stage: str) -> Performed:
     """How a stage ended, and that its loss is no number: most trainers end well all the same."""
     try:
         found = spooled_divergence(folder, stage, least=1)
-    except FormatError:
+    except JournalError:
         return done  # who opens its log is told
     if found is None:
         return done

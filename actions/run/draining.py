@@ -9,7 +9,7 @@ from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
 from actions.run.handler import StageFailedError
-from actions.run.patience import wait_until
+from actions.run.patience import TEARDOWN, wait_until
 from actions.run.stages.claims import NODE_CLAIM_VERSION, list_claims
 from actions.run.stages.objects import NODE_CLAIM, is_of_run, ref_of_owned, uid_of
 from actions.run.view import OwnedObject, RunView
@@ -40,7 +40,7 @@ async def drain_nodes(work: StageWork, *, is_own_cluster: bool) -> str:
     """
     if not work.access.is_possible:
         return "There is no cluster to look at."
-    drain = _Drain(work, await work.connect(), is_own_cluster=is_own_cluster)
+    drain = _Drain(work, await work.connect(TEARDOWN), is_own_cluster=is_own_cluster)
     await wait_until(
         drain.look,
         clock=work.clock,

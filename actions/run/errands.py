@@ -7,19 +7,24 @@ from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.cluster.objects import ObjectRef
 from actions.run.exportjob import EXPORT_STAGE
 from actions.run.onvolume import LOOK_STAGE
+from actions.run.patience import Patience
 from actions.run.volumejob import API_VERSION, has_ended
 from actions.run.work import StageWork
 
 
-async def remove_errands(work: StageWork) -> None:
+async def remove_errands(work: StageWork, patience: Patience) -> None:
     """Remove looks, and copies that have ended. A copy that still runs stays: somebody waits for it.
 
     What cannot be asked or removed is left to the audit, which says so.
+
+    Args:
+        work: Of any stage.
+        patience: How long the cluster's first answer is waited for.
     """
     if not work.access.is_possible:
         return
     try:
-        connection = await work.connect()
+        connection = await work.connect(patience)
         jobs = await connection.list_objects(
             API_VERSION,
             "Job",

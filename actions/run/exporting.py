@@ -19,6 +19,7 @@ from actions.cluster.logs import LogFollower, LogSource
 from actions.cluster.objects import Document, ObjectRef
 from actions.run.access import Connection
 from actions.run.exportjob import CONTAINER, EXPORT_STAGE, copying
+from actions.run.patience import ONCE
 from actions.run.results import OpenResults
 from actions.run.volumejob import API_VERSION, has_ended, pods_of, volume_job
 
@@ -83,7 +84,7 @@ async def export_results(
     if _TARGET.match(target) is None:
         raise ConfigError(f"{target!r} is no address in S3.", hint="Write s3://BUCKET/PREFIX.")
     async with OpenResults(folder, clock) as opened:
-        connection, labels = await opened.work.connect(), labels_of(opened.work.view.id, EXPORT_STAGE)
+        connection, labels = await opened.work.connect(ONCE), labels_of(opened.work.view.id, EXPORT_STAGE)
         errand = copying(opened.place, target, region=opened.work.view.cluster.region, service_account=service_account)
         job = volume_job(_name_of(opened.work.view.id, target), opened.volume, errand, labels)
         copy = await _begun(connection, job)

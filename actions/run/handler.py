@@ -75,7 +75,7 @@ class StageHandler(Protocol):
 
 
 class StageJournal(Protocol):
-    """What a handler may tell of its work. All but `note` is on disk when the call returns.
+    """What a handler may tell of its work. All but `note` and `warn` is on disk when the call returns.
 
     `own` and `deleted` wait as long as the journal cannot be written, because its disk is full or another process
     holds its lock: so await `own` before the world is touched.
@@ -83,6 +83,10 @@ class StageJournal(Protocol):
 
     def note(self, text: str) -> None:
         """Say what the stage waits for, one line. Cheap; the newest wins."""
+        ...
+
+    def warn(self, text: str) -> None:
+        """Say what is wrong beside the stage's work, one line; empty when it is right again. Shown behind the note."""
         ...
 
     def owned(self) -> Sequence[OwnedObject]:

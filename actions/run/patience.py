@@ -6,15 +6,58 @@ import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
+import msgspec
+
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
+from actions.cluster.endpoint import UntrustedError
+from actions.cluster.errors import ApiError
 
 T = TypeVar("T")
 
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 20.0
+_LONGEST_WISH_SECONDS = 60.0
+"""What a server may wish by `Retry-After` without being asked earlier."""
 _YOUNG_SECONDS = 180.0
 _GENTLE_SECONDS = 5.0
+_FORBIDDEN = 403
+
+
+class Patience(msgspec.Struct, frozen=True):
+    """How long an answer is waited for, and what besides silence and errors of the server is waited out.
+
+    `waits_for_login`: credentials that are not accepted, or cannot be had at present, and a TLS connection that
+    cannot be made. `waits_for_rights`: a right that is missing.
+    """
+
+    seconds: float
+    waits_for_login: bool = False
+    waits_for_rights: bool = False
+
+    def bears(self, error: ConsoleError) -> bool:
+        """Whether it waits after this error, if there is time left."""
+        if isinstance(error, UnreachableError):
+            return True
+        if isinstance(error, ApiError) and error.status.code == _FORBIDDEN:
+            return self.waits_for_rights
+        return self.waits_for_login and isinstance(error, AccessError | UntrustedError)
+
+
+AWAY = Patience(20.0)
+"""The cluster was destroyed by the run itself: no answer is what is expected."""
+ONCE = Patience(0.0)
+"""Who asks again by himself, or answers a person who can."""
+REQUEST = Patience(300.0)
+"""One request in the middle of work."""
+STAGE = Patience(900.0, waits_for_login=True)
+"""The first request of a stage that names no deadline: a machine that was rebooted may have no VPN and no login yet."""
+ALIVE = Patience(math.inf, waits_for_login=True, waits_for_rights=True)
+"""Something of the run is at work, whoever can see it."""
+ANSWERED = Patience(math.inf, waits_for_login=True)
+"""What has ended is to be judged: any answer will do, a refusal too."""
+TEARDOWN = Patience(1800.0, waits_for_login=True)
+"""Something is to be removed: generous, then failed."""
 
 
 async def patiently(
@@ -22,35 +65,41 @@ async def patiently(
     *,
     clock: Clock,
     note: Callable[[str], None],
-    give_up_seconds: float = 300.0,
-    waits_for_access: bool = False,
+    patience: Patience = REQUEST,
 ) -> T:
     """The result of `call`, asked again with growing pauses while the other side cannot be reached.
+
+    A pause is not shorter than the server's `Retry-After`, up to a minute.
 
     Args:
         call: Must be safe to repeat.
         clock: For the pauses.
-        note: Told why it waits; the caller's next note replaces it.
-        give_up_seconds: Infinite for what must not end because of somebody else's bad night.
-        waits_for_access: Whether credentials that have run out are waited for as well.
+        note: Told what it waits for and since when; the caller's next note replaces it.
+        patience: What is waited out, and for how long.
 
     Raises:
-        UnreachableError: Still, after `give_up_seconds`.
-        ConsoleError: Any other failure of `call`, at once.
+        UnreachableError: Still, at the end of `patience`.
+        ConsoleError: Any failure of `call` that `patience` does not bear, at once.
     """
-    deadline = clock.monotonic() + give_up_seconds
+    began = clock.now()
+    deadline = clock.monotonic() + patience.seconds
     pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
             return await call()
-        except (UnreachableError, AccessError) as error:
-            if isinstance(error, AccessError) and not waits_for_access:
+        except ConsoleError as error:
+            wait = max(pause, wished_seconds(error))
+            if not patience.bears(error) or clock.monotonic() + pause > deadline:
                 raise
-            if clock.monotonic() + pause > deadline:
-                raise
-            note(f"Asking again: {error.message}")
-        await clock.sleep(pause)
+            note(f"Waiting since {began:%H:%M:%S} UTC, asking again: {error.message}")
+        await clock.sleep(min(wait, max(deadline - clock.monotonic(), 0.0)))
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
+
+
+def wished_seconds(error: ConsoleError) -> float:
+    """How long the server wants not to be asked, at most a minute; 0 if it has not said."""
+    wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
+    return min(max(wish or 0.0, 0.0), _LONGEST_WISH_SECONDS)
 
 
 async def wait_until(
@@ -65,7 +114,8 @@ async def wait_until(
     """Look again and again until there is nothing left to wait for.
 
     Args:
-        look: Returns what is still waited for, in words; empty when it is reached. Unreachable counts as not reached.
+        look: Returns what is still waited for, in words; empty when it is reached. Unreachable, or not logged in,
+            counts as not reached.
         clock: For the pauses.
         note: Told what is waited for.
         timeout: Makes the error for the deadline, from the last words.
@@ -77,7 +127,8 @@ async def wait_until(
     """
     end = clock.monotonic() + deadline_seconds
     while True:
-        words = await patiently(look, clock=clock, note=note, give_up_seconds=max(end - clock.monotonic(), 0.0))
+        patience = Patience(max(end - clock.monotonic(), 0.0), waits_for_login=True)
+        words = await patiently(look, clock=clock, note=note, patience=patience)
         if not words:
             return
         if clock.monotonic() >= end:
@@ -92,14 +143,25 @@ class Pace:
     Args:
         clock: Tells how long it has taken.
         first_seconds: Between looks while it is young.
+        longest_seconds: Between looks that fail one after the other.
     """
 
-    def __init__(self, clock: Clock, *, first_seconds: float) -> None:
+    def __init__(self, clock: Clock, *, first_seconds: float, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
         self._clock = clock
         self._first_seconds = first_seconds
+        self._longest_seconds = longest_seconds
         self._since = clock.monotonic()
+        self._failures = 0
 
     async def pause(self) -> None:
-        """Wait until the next look."""
+        """Wait until the next look, after one that was answered."""
+        self._failures = 0
         is_young = self._clock.monotonic() - self._since < _YOUNG_SECONDS
         await self._clock.sleep(self._first_seconds if is_young else _GENTLE_SECONDS)
+
+    async def pause_after(self, error: ConsoleError | None = None) -> None:
+        """Wait until the next look, after one that failed: longer each time, not shorter than the server asks."""
+        grown = self._first_seconds * 2.0 ** min(self._failures, 16)
+        self._failures += 1
+        wish = wished_seconds(error) if error is not None else 0.0
+        await self._clock.sleep(max(min(grown, self._longest_seconds), wish))

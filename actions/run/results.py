@@ -12,6 +12,7 @@ from actions.base.clock import Clock
 from actions.base.errors import MissingError
 from actions.base.untrusted import one_line
 from actions.run.onvolume import below, run_on_volume
+from actions.run.patience import ONCE
 from actions.run.reader import load_run
 from actions.run.site import Site
 from actions.run.volumejob import Volume
@@ -84,7 +85,7 @@ async def list_results(folder: Path, clock: Clock) -> Listing:
             mounts.append(mount)
             return _listing_script(below(place, volume.mount, mount))
 
-        connection = await opened.work.connect()
+        connection = await opened.work.connect(ONCE)
         text = await run_on_volume(connection, volume, script, run_id=opened.work.view.id, clock=clock)
     seen_from = below(place, volume.mount, mounts[-1])
     files = [file for line in text.splitlines() if (file := _file_of(line, seen_from)) is not None]

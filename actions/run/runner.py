@@ -148,7 +148,7 @@ class Runner:
             if action is Action.DRAIN:
                 said = await self._workshop.drain(view, StageDesk(self._desk, "", 0))
                 return Outcome(action, Result.DONE, one_line(said))
-            report = await self._workshop.audit(view)
+            report = await self._workshop.audit(view, StageDesk(self._desk, "", 0))
             count = len(report.leftovers)
             said = " ".join(["Nothing is left." if not count else f"{count} objects are left.", *report.unknown])
             return Outcome(action, Result.DONE, said, leftovers=report.leftovers, retained=report.retained)

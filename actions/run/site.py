@@ -22,6 +22,7 @@ from actions.run.errands import remove_errands
 from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
 from actions.run.handler import Performed, StageHandler, StageJournal
+from actions.run.patience import AWAY, TEARDOWN
 from actions.run.stages.check import CheckHandler
 from actions.run.stages.helm import HelmHandler
 from actions.run.stages.image import ImageHandler
@@ -101,9 +102,10 @@ class Site:
     async def drain(self, view: RunView, journal: StageJournal) -> str:
         return await drain_nodes(self.work(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))
 
-    async def audit(self, view: RunView) -> AuditReport:
-        work = self.looking(view)
-        await remove_errands(work)
+    async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
+        work = self.work(view, view.stages[0], journal)
+        patience = AWAY if self._is_own_cluster(view) else TEARDOWN
+        await remove_errands(work, patience)
         kept = frozenset() if view.deletes_data else kept_stages(view.stages)
         leftovers: list[str] = []
         retained = list(kept_on_purpose(view))
@@ -112,9 +114,10 @@ class Site:
                 lines = await self._terraform_lines(view, stage)
                 (retained if stage.id in kept else leftovers).extend(lines)
             elif stage.kind == "helm" and stage.attempt:
-                leftovers.extend(await HelmHandler(self.work(view, stage, _Silent())).leftovers())
+                handler = HelmHandler(self.work(view, stage, journal))
+                leftovers.extend(await handler.leftovers(patience))
         is_gone = self._is_own_cluster(view) and not leftovers
-        report = await audit_cluster(work, may_be_gone=is_gone)
+        report = await audit_cluster(work, may_be_gone=is_gone, patience=patience)
         account = AuditReport()
         if any(stage.kind in _ACCOUNT_KINDS and stage.attempt for stage in view.stages):
             account = await audit_account(work, is_data_kept=bool(kept))
@@ -185,6 +188,9 @@ class _Silent:
     """A journal for looking: it records nothing."""
 
     def note(self, text: str) -> None:
+        return
+
+    def warn(self, text: str) -> None:
         return
 
     def owned(self) -> tuple[OwnedObject, ...]:

@@ -1,128 +1,131 @@
 """Writing the spool of one stage: log lines and what was read in them, neither lost nor doubled by a crash.
 
 Each batch of lines is one write. Where a container's log is to be taken up again follows from the lines themselves;
-findings follow from the lines too, so after a crash the lines are read again and the findings that are there already
-are skipped.
+findings follow from the lines too, so after a crash, or once a full disk has room again, what is missing of them is
+made up. What is damaged is mended when the spool is opened.
 """
 
 from __future__ import annotations
 
+import errno
 import os
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
 
 import msgspec
+from msgspec.structs import replace
 
-from actions.base.errors import FormatError
+from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_FILE, private_directory
 from actions.cluster.logbatch import LogBatch, batches_of
-from actions.cluster.loglines import START, LogCursor, LogLine
-from actions.cluster.logrecords import batch_of, tag_in, tag_of
+from actions.cluster.loglines import LogLine
+from actions.cluster.logrecords import marker_of, tag_of
+from actions.cluster.logstamps import STAMP_BYTES
 from actions.run.folder import logs_path, series_path
+from actions.run.spoolfile import AppendOnly
 from actions.run.spoolformat import (
     AcceleratorSample,
     EndLine,
     Finding,
-    PointLine,
-    ProgressLine,
+    GapLine,
     SourceLine,
     accelerators_file,
-    check_records,
     file_record,
-    line_of_finding,
+    introduction,
     lines_file,
     points_file,
-    source_in,
     sources_file,
-    whole_lines,
-    without_place,
 )
-from actions.telemetry.batch_reader import log_sieve, read_batch
-from actions.telemetry.log_reader import LogReader
+from actions.run.spoolload import ALL_SOURCES, Loader, SpooledSource, clock_time
+from actions.run.spoolpoints import PointsBook
+from actions.run.spoolranges import KeptRanges, key_of
 from actions.telemetry.points import Progress
+
+__all__ = ["MAX_LINES_BYTES", "SpoolWriter", "SpooledSource"]
 
 MAX_LINES_BYTES = 4 << 30
 """After so much, lines are counted instead of kept: the disk belongs to the journal too."""
 
-_REPLAY_BYTES = 4 << 20
 _ENCODER = msgspec.json.Encoder()
-_SOURCES: msgspec.json.Decoder[SourceLine | EndLine] = msgspec.json.Decoder(SourceLine | EndLine)
-_FINDINGS: msgspec.json.Decoder[PointLine | ProgressLine] = msgspec.json.Decoder(PointLine | ProgressLine)
-
-T = TypeVar("T")
-
-SourceKey = tuple[str, str]
-"""Uid of the pod, name of the container."""
-
-
-class SpooledSource:
-    """One container: its number, and where its log is to be taken up."""
-
-    def __init__(self, line: SourceLine) -> None:
-        self.line = line
-        self.cursor: LogCursor = START
-        self.offset = 0
-        """Of a source that is a file: how many of its bytes are in the spool."""
-        self.is_ended = False
-        self.reader = LogReader(line.rank)
-        self.known_findings = 0
-        """Findings that are in the file and have not been met again since the start."""
-        self.line_count = 0
 
 
 class SpoolWriter:
     """The one writer of a stage's spool. Used from the runner's loop.
 
+    It is opened, and mended, by whatever is asked of it first; every call may raise `OSError` until that has worked.
     A full disk loses lines, never the run: they are asked for again as long as the pod is there.
 
     Args:
         folder: The run's.
         stage: Id of the stage.
-
-    Raises:
-        FormatError: A file of the spool is damaged.
     """
 
     def __init__(self, folder: Path, stage: str) -> None:
-        private_directory(logs_path(folder, stage))
-        private_directory(series_path(folder, stage))
-        self._sources_file = _AppendOnly(sources_file(folder, stage))
-        self._lines_file = _AppendOnly(lines_file(folder, stage))
-        self._points_file = _AppendOnly(points_file(folder, stage))
+        self.repairs: tuple[str, ...] = ()
+        """What was mended when it was opened, one sentence each."""
+        self._folder = folder
+        self._stage = stage
         self._accelerators = accelerators_file(folder, stage)
         self._samples: dict[str, AcceleratorSample] = {}
-        self._sources: list[SpooledSource] = []
-        self._by_key: dict[SourceKey, SpooledSource] = {}
-        self._sieve = log_sieve()
-        self._load_sources()
-        self._count_findings()
-        self._replay_lines()
+        self._loaded: Loader | None = None
+        self._points: PointsBook | None = None
+        self._unclaimed: dict[bytes, SpooledSource] = {}
+        self._gaps: dict[str, GapLine] = {}
+        self._unwritten: list[tuple[GapLine, bytes]] = []
+
+    def open(self) -> None:
+        """Read what there is, and mend it.
+
+        Raises:
+            OSError: It cannot be read or written at present.
+        """
+        self._open()
 
     def source(self, namespace: str, pod: str, container: str, uid: str, *, rank: int = 0) -> SpooledSource:
-        """The container's place in the spool, made if it is new."""
-        known = self._by_key.get((uid, container))
+        """The container's place in the spool, made if it is new.
+
+        Raises:
+            OSError: It cannot be written.
+        """
+        loaded, _ = self._open()
+        known = loaded.by_key.get((uid, container))
         if known is not None:
             return known
-        line = SourceLine(len(self._sources), namespace, pod, container, uid, rank)
-        self._sources_file.append(_ENCODER.encode(line) + b"\n")
-        return self._add(line)
+        number = len(loaded.by_number)
+        while number in loaded.by_number:
+            number += 1
+        line = SourceLine(number, namespace, pod, container, uid, rank)
+        loaded.sources_file.append(_ENCODER.encode(line) + b"\n")
+        loaded.sources_file.sync()  # before any line that speaks of it
+        made = loaded.name(line)
+        made.is_fresh = True
+        return made
 
     def sources(self) -> tuple[SpooledSource, ...]:
-        """All containers so far, in the order of appearance."""
-        return tuple(self._sources)
+        """All containers so far, in the order of appearance.
+
+        Raises:
+            OSError: It cannot be opened.
+        """
+        return tuple(self._open()[0].by_key.values())
 
     def write(self, source: SpooledSource, batch: LogBatch) -> None:
-        """Append lines of one container, in order, with what is read in them.
+        """Append lines of one container, in order, with what is read in them. Those that are there already are dropped.
 
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
         """
-        if self._lines_file.size < MAX_LINES_BYTES:
-            self._lines_file.append(batch.tagged(tag_of(source.line.number, is_marker=batch.is_marker)))
-        self._take(source, batch)
+        self._begin()
+        if source.is_fresh and self._unclaimed and not batch.is_marker:
+            self._claim(source, batch.lines)
+        ranges = source.ranges.copy()
+        fresh = ranges.missing(batch)
+        if fresh is not None:
+            self._append(source, fresh, fresh.tagged(tag_of(source.line.number, is_marker=fresh.is_marker)))
+        source.ranges = ranges
+        source.cursor = batch.passed_by(source.cursor)
+        source.passed_count += len(batch)
+        self._end()
 
     def write_lines(self, source: SpooledSource, lines: Iterable[LogLine]) -> None:
         """`write` lines that come one by one.
@@ -139,139 +142,250 @@ class SpoolWriter:
         Raises:
             OSError: The disk is full; nothing of these lines is kept.
         """
-        (batch,) = batches_of(line for line, _ in lines)
-        number, ends = source.line.number, (end for _, end in lines)
-        if self._lines_file.size < MAX_LINES_BYTES:
+        self._begin()
+        if source.is_fresh and self._unclaimed:
+            self._claim(source, [key_of(line.text.encode("utf-8", "replace"), end) for line, end in lines])
+        ranges = source.ranges.copy()
+        fresh = ranges.missing_lines(lines)
+        if fresh:
+            (batch,) = batches_of(LogLine(line.at_ns, line.text) for line, _ in fresh)
+            number, ends = source.line.number, (end for _, end in fresh)
             records = (file_record(number, line, end) + b"\n" for line, end in zip(batch.lines, ends, strict=True))
-            self._lines_file.append(b"".join(records))
-        self._take(source, batch)
+            self._append(source, batch, b"".join(records))
+            source.cursor = batch.passed_by(source.cursor)
+        source.ranges = ranges
         source.offset = lines[-1][1]
+        source.passed_count += len(lines)
+        self._end()
 
     def write_findings(self, source: SpooledSource, findings: Sequence[Finding]) -> None:
-        """Append findings of one container, but those that an earlier runner has written."""
-        skipped = min(source.known_findings, len(findings))
-        source.known_findings -= skipped
-        fresh = findings[skipped:]
-        if fresh:
-            lines = (_ENCODER.encode(line_of_finding(source.line.number, finding)) + b"\n" for finding in fresh)
-            self._points_file.append(b"".join(lines))
+        """Append findings of one container, but those that an earlier runner has written.
+
+        Raises:
+            OSError: The disk is full; they are written with what comes next.
+        """
+        _, points = self._open()
+        points.take(source.line.number, findings)
+        points.flush()
 
     def write_progress(self, source: SpooledSource, progress: Progress) -> None:
-        """Append a progress that was counted, not read in the log."""
-        self._points_file.append(_ENCODER.encode(line_of_finding(_COUNTED - source.line.number, progress)) + b"\n")
+        """Append a progress that was counted, not read in the log.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        self._open()[1].count(source.line.number, progress)
 
     def write_end(self, source: SpooledSource, exit_code: int | None, reason: str) -> None:
-        """Note that a container has ended and its log is complete."""
-        self.write_findings(source, source.reader.flush())
-        self._sources_file.append(_ENCODER.encode(EndLine(source.line.number, exit_code, reason)) + b"\n")
+        """Note that a container has ended and its log is complete.
+
+        Raises:
+            OSError: The disk is full; call it again.
+        """
+        loaded, points = self._open()
+        self._close_limit(source)
+        points.take(source.line.number, source.reader.flush())
+        loaded.lines_file.sync()
+        points.sync()
+        end = EndLine(source.line.number, exit_code, reason, source.line_count)
+        loaded.sources_file.append(_ENCODER.encode(end) + b"\n")
+        loaded.sources_file.sync()
         source.is_ended = True
+        if loaded.to_read_again and all(again.is_ended and again.is_of_pod for again in loaded.to_read_again):
+            loaded.to_read_again = []
+            for gap in [gap for gap in self._gaps.values() if gap.number == ALL_SOURCES and not gap.is_closed]:
+                self.close_gap(gap.key)
+        self._end()
 
     def write_sample(self, pod: str, sample: AcceleratorSample) -> None:
-        """Replace the newest sample of a pod."""
+        """Replace the newest sample of a pod.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        self._open()
         self._samples[pod] = sample
         scratch = self._accelerators.with_suffix(".tmp")
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
-        with os.fdopen(descriptor, "wb") as file:
-            file.write(_ENCODER.encode(self._samples))
-        scratch.replace(self._accelerators)
+        try:
+            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
+            with os.fdopen(descriptor, "wb") as file:
+                file.write(_ENCODER.encode(self._samples))
+            scratch.replace(self._accelerators)
+        except OSError:
+            scratch.unlink(missing_ok=True)
+            raise
+
+    def open_gap(self, source: SpooledSource | None, key: str, why: str, *, until_ns: int = 0) -> None:
+        """Note, and mark in the log, that lines are missing or cannot be read now. Once for each key; never raises.
+
+        Args:
+            source: Whose lines; `None` for all of the stage.
+            key: Names it.
+            why: For the end of a sentence.
+            until_ns: Up to which moment, if that is known.
+        """
+        known = self._gaps.get(key)
+        if known is not None and not known.is_closed and known.why == why:
+            return
+        number = source.line.number if source is not None else ALL_SOURCES
+        since_ns = known.since_ns if known is not None and not known.is_closed else _now_of(source)
+        self._note(GapLine(key, number, why, since_ns, until_ns), f"-- {why} --", source)
+
+    def close_gap(self, key: str, text: str = "", source: SpooledSource | None = None) -> None:
+        """The lines have been read after all.
+
+        Args:
+            key: Of the gap; nothing is done if there is none.
+            text: To mark in the log; empty for no mark.
+            source: In whose log.
+        """
+        known = self._gaps.get(key)
+        if known is not None and not known.is_closed:
+            self._note(
+                replace(known, is_closed=True, until_ns=_now_of(source)), f"-- {text} --" if text else "", source
+            )
+
+    def losses(self) -> tuple[str, ...]:
+        """What is missing of the stage's logs, one sentence each."""
+        pods: dict[str, list[str]] = {}
+        for gap in self._gaps.values():
+            if not gap.is_closed:
+                source = self._loaded.by_number.get(gap.number) if self._loaded is not None else None
+                pods.setdefault(gap.why + _span(gap), []).append(source.line.pod if source is not None else "")
+        return tuple(_sentence(why, names) for why, names in pods.items())
 
     def close(self) -> None:
         """Close the files."""
-        for file in (self._sources_file, self._lines_file, self._points_file):
-            file.close()
-
-    def _add(self, line: SourceLine) -> SpooledSource:
-        source = SpooledSource(line)
-        self._sources.append(source)
-        self._by_key[(line.uid, line.container)] = source
-        return source
-
-    def _load_sources(self) -> None:
-        for raw in whole_lines(self._sources_file.path)[0]:
-            line = _decoded(_SOURCES, raw, self._sources_file.path)
-            if isinstance(line, SourceLine):
-                self._add(line)
-            else:
-                self._sources[line.number].is_ended = True
-
-    def _count_findings(self) -> None:
-        counts: Counter[int] = Counter()
-        for raw in whole_lines(self._points_file.path)[0]:
-            counts[_decoded(_FINDINGS, raw, self._points_file.path).number] += 1
-        for source in self._sources:
-            source.known_findings = counts[source.line.number]
-
-    def _replay_lines(self) -> None:
-        offset = 0
-        while True:
-            lines, end = whole_lines(self._lines_file.path, offset, _REPLAY_BYTES)
-            if end == offset:
-                return
-            offset = end
-            check_records(lines, self._lines_file.path)
-            for number, records in groupby(lines, key=source_in):
-                self._replay(self._sources[number], records)
-
-    def _replay(self, source: SpooledSource, records: Iterable[bytes]) -> None:
-        plain = [without_place(record) for record in records]
-        for _, group in groupby((record for record, _ in plain), key=tag_in):
-            self._take(source, batch_of(group))
-        source.offset = plain[-1][1]
-
-    def _take(self, source: SpooledSource, batch: LogBatch) -> None:
-        """Read lines that are kept."""
-        source.cursor = batch.passed_by(source.cursor)
-        source.line_count += len(batch)
-        if not batch.is_marker:
-            self.write_findings(source, read_batch(source.reader, self._sieve, batch))
-
-
-_COUNTED = -1
-"""Counted progress has the number -1 - N, so that it is told from what was read in the log of source N."""
-
-
-def _decoded(decoder: msgspec.json.Decoder[T], raw: bytes, path: Path) -> T:
-    try:
-        return decoder.decode(raw)
-    except msgspec.MsgspecError as error:
-        raise FormatError(f"{path} holds a line that cannot be read: {error}.") from error
-
-
-class _AppendOnly:
-    """A private file that grows by whole records. A tail that an earlier writer left torn is cut off."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, PRIVATE_FILE)
-        self.size = _end_of_last_line(self._descriptor)
-        os.ftruncate(self._descriptor, self.size)
-
-    def append(self, data: bytes) -> None:
-        """Append whole records in one step.
-
-        Raises:
-            OSError: The disk is full; nothing was appended.
-        """
-        written = 0
         try:
-            while written < len(data):
-                written += os.pwrite(self._descriptor, data[written:], self.size + written)
+            if self._loaded is not None:
+                self._end()
+        finally:
+            self._shut()
+
+    def _open(self) -> tuple[Loader, PointsBook]:
+        if self._loaded is None or self._points is None:
+            self._loaded, self._points = self._load()
+        return self._loaded, self._points
+
+    def _load(self) -> tuple[Loader, PointsBook]:
+        for folder in (logs_path(self._folder, self._stage), series_path(self._folder, self._stage)):
+            try:
+                private_directory(folder)
+            except ConfigError as error:
+                raise OSError(errno.EACCES, error.message, str(folder)) from error
+        files: list[AppendOnly] = []
+        try:
+            for path in (sources_file, lines_file, points_file):
+                files.append(AppendOnly(path(self._folder, self._stage)))
+            points = PointsBook(files[2])
+            loaded = Loader(files[0], files[1], points)
+            files = []
+            try:
+                loaded.load()
+            except BaseException:
+                for file in (loaded.sources_file, loaded.lines_file, points):
+                    file.close()
+                raise
+        finally:
+            for file in files:
+                file.close()
+        self.repairs = (*self.repairs, *loaded.repairs)
+        self._unclaimed = loaded.unclaimed()
+        self._gaps = loaded.gaps | self._gaps
+        return loaded, points
+
+    def _shut(self) -> None:
+        if self._loaded is not None and self._points is not None:
+            self._loaded.sources_file.close()
+            self._loaded.lines_file.close()
+            self._points.close()
+        self._loaded = self._points = None
+
+    def _begin(self) -> None:
+        """Before lines are taken: what is read in them has to have room, too."""
+        self._open()[1].flush()
+
+    def _end(self) -> None:
+        """After lines were taken: write what goes with them, or leave it for the next time."""
+        loaded, points = self._open()
+        try:
+            points.flush()
+            while self._unwritten:
+                gap, record = self._unwritten[0]
+                if record:
+                    loaded.lines_file.append(record)
+                    self._unwritten[0] = (gap, b"")
+                loaded.sources_file.append(_ENCODER.encode(gap) + b"\n")
+                self._unwritten.pop(0)
         except OSError:
-            os.ftruncate(self._descriptor, self.size)
-            raise
-        self.size += written
+            return
 
-    def close(self) -> None:
-        os.close(self._descriptor)
+    def _append(self, source: SpooledSource, batch: LogBatch, data: bytes) -> None:
+        """Append lines, or count them if there are too many already; then read them."""
+        loaded, points = self._open()
+        is_again = not source.ranges.is_passed and not batch.is_marker
+        if loaded.lines_file.size >= MAX_LINES_BYTES:
+            self._count(source, batch)
+        else:
+            number, first = source.line.number, b""
+            if not source.is_introduced:
+                first = introduction(source.line, batch.data[:STAMP_BYTES]) + b"\n"
+            if is_again and not source.is_read_again:
+                first += marker_of("-- lines that were lost, read again --", number, batch.first_ns) + b"\n"
+            loaded.lines_file.append(first + data)
+            source.is_introduced, source.is_read_again = True, source.is_read_again or is_again
+            source.line_count += 0 if batch.is_marker else len(batch)
+        points.read(source.line.number, source.second_reader if is_again else source.reader, batch)
+
+    def _count(self, source: SpooledSource, batch: LogBatch) -> None:
+        """There is no place for these lines: say so once in the log, and how many at its end."""
+        if not batch.is_marker:
+            source.uncounted += len(batch)
+            self.open_gap(source, f"limit-{source.line.number}", f"{MAX_LINES_BYTES:,} bytes are kept, and no more")
+
+    def _close_limit(self, source: SpooledSource) -> None:
+        key = f"limit-{source.line.number}"
+        if source.uncounted and key in self._gaps:
+            why = f"{MAX_LINES_BYTES:,} bytes are kept; {source.uncounted:,} lines behind them are not"
+            self.open_gap(source, key, why, until_ns=source.cursor.at_ns)
+
+    def _claim(self, source: SpooledSource, keys: Sequence[bytes]) -> None:
+        """Whoever prints the first line of a log without a name is the one who printed it."""
+        loaded, _ = self._open()
+        key = next((key for key in keys if key in self._unclaimed), None)
+        if key is None:
+            return
+        unnamed = self._unclaimed[key]
+        line = replace(source.line, number=unnamed.line.number)
+        loaded.sources_file.append(_ENCODER.encode(line) + b"\n")
+        del self._unclaimed[key]
+        loaded.by_number[unnamed.line.number] = source
+        source.line_count += unnamed.line_count
+        source.ranges = KeptRanges(unnamed.found)
+
+    def _note(self, gap: GapLine, text: str, source: SpooledSource | None) -> None:
+        self._gaps[gap.key] = gap
+        record = marker_of(text, source.line.number, _now_of(source)) + b"\n" if text and source is not None else b""
+        self._unwritten.append((gap, record))
+        if self._loaded is not None:
+            self._end()
 
 
-def _end_of_last_line(descriptor: int) -> int:
-    size = os.fstat(descriptor).st_size
-    block = 1 << 16
-    while size:
-        start = max(size - block, 0)
-        newline = os.pread(descriptor, size - start, start).rfind(b"\n")
-        if newline >= 0:
-            return start + newline + 1
-        size = start
-    return 0
+def _now_of(source: SpooledSource | None) -> int:
+    return source.cursor.at_ns if source is not None else 0
+
+
+def _span(gap: GapLine) -> str:
+    if not gap.since_ns:
+        return ""
+    until = f" to {clock_time(gap.until_ns)}" if gap.until_ns else ""
+    return f", from {clock_time(gap.since_ns)}{until} UTC"
+
+
+def _sentence(why: str, pods: Sequence[str]) -> str:
+    named = sorted({pod for pod in pods if pod})
+    if not named:
+        return f"Log incomplete: {why}."
+    if len(named) == 1:
+        return f"Log of pod {named[0]}: incomplete, {why}."
+    return f"Logs of {len(named)} pods ({named[0]}, …): incomplete, {why}."

@@ -1,24 +1,28 @@
-"""The spool's files: one record a line, appended only, readable up to the last whole line.
+"""The spool's files: one record a line, appended only, readable up to the last whole line, and around what is damaged.
 
-`logs/STAGE/sources.jsonl`  which container a number stands for, and how it ended
+`logs/STAGE/sources.jsonl`  which container a number stands for, how it ended, and what is missing of its log
 `logs/STAGE/lines.log`      the lines, as `actions.cluster.logrecords` has them; a line of a file has the letter `F`,
-                            and before its text where in the file it ends, and a TAB
+                            and before its text where in the file it ends, and a TAB; before the first line of a number
+                            stands a record with the letter `S`, which says in JSON whose it is
 `series/STAGE/points.jsonl` what was read in those lines
 `series/STAGE/accelerators.json` the newest sample of each pod
+`….damaged-N`               a file of these as it was found, before what is whole in it was taken over
 """
 
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
+from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
-from actions.base.errors import FormatError
-from actions.cluster.logrecords import TEXT_AT, number_in, tag_in
-from actions.cluster.logstamps import DIGITS_TO_ZERO, SHAPE
+from actions.cluster.logrecords import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
+from actions.cluster.logstamps import DIGITS_TO_ZERO, SHAPE, ns_of
 from actions.run.folder import logs_path, series_path
 from actions.telemetry.points import Point, Progress
 
@@ -27,9 +31,14 @@ Finding = Point | Progress
 _head_in = itemgetter(slice(TEXT_AT))
 _letter_in = itemgetter(0)
 _OF_FILE = ord("F")
+_OF_SOURCE = ord("S")
+_UNUSUAL = frozenset({_OF_FILE, _OF_SOURCE})
 _HEAD = b"L000000\t" + SHAPE + b" "
-_TO_HEAD = DIGITS_TO_ZERO.translate(bytes.maketrans(b"MF", b"LL"))
+_TO_HEAD = DIGITS_TO_ZERO.translate(bytes.maketrans(b"MFS", b"LLL"))
 """What a record begins with becomes `_HEAD` by it."""
+_PLACE = re.compile(rb"\d{1,18}\t")
+_NO_STAMP = b"1970-01-01T00:00:00.000000000Z"
+_ENCODER = msgspec.json.Encoder()
 
 
 class SourceLine(msgspec.Struct, frozen=True, tag="source", omit_defaults=True):
@@ -49,6 +58,22 @@ class EndLine(msgspec.Struct, frozen=True, tag="end"):
     number: int
     exit_code: int | None
     reason: str
+    lines: int = -1
+    """How many of its lines are in the spool; -1 if nobody counted."""
+
+
+class GapLine(msgspec.Struct, frozen=True, tag="gap", omit_defaults=True):
+    """Lines that are missing, or could not be read up to now. A later one of the same key replaces it."""
+
+    key: str
+    number: int
+    """Of the source; -1 for all of them."""
+    why: str
+    since_ns: int = 0
+    until_ns: int = 0
+    """Nanoseconds since the epoch; 0 if nobody knows."""
+    is_closed: bool = False
+    """They have been read after all."""
 
 
 class PointLine(msgspec.Struct, frozen=True, tag="point", omit_defaults=True):
@@ -123,14 +148,138 @@ def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[lis
     return (data[: end - 1].split(b"\n"), offset + end) if end else ([], offset)
 
 
-def check_records(records: Sequence[bytes], path: Path) -> None:
-    """Make sure of the form of records.
+class Scan(NamedTuple):
+    """A piece of a file of records, looked through."""
 
-    Raises:
-        FormatError: One has another.
+    records: list[bytes | None]
+    """What is whole, in order; `None` for each stretch that is not."""
+    begins: list[int]
+    """Where in the file each of them begins; it goes to where the next one begins."""
+    end: int
+
+
+def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Scan:
+    """Tell records from what is none.
+
+    Args:
+        raws: Consecutive lines of the file, without their newlines.
+        begin: Where the first one begins.
+        end: Where the last one ends.
+        latest: No record is younger than this stamp; empty for whatever stamps.
     """
-    if b"".join(map(_head_in, records)).translate(_TO_HEAD) != _HEAD * len(records):
-        raise FormatError(f"{path} holds a line that is none of the spool's.")
+    is_timely = not latest or not raws or max(map(stamp_in, raws)) <= latest
+    if is_timely and are_records(raws):
+        begins = [begin + length + index for index, length in enumerate(accumulate(map(len, raws[:-1]), initial=0))]
+        return Scan(list(raws), begins if raws else [], end)
+    found = Scan([], [], end)
+    for raw in raws:
+        _look_into(raw, begin, latest, found)
+        begin += len(raw) + 1
+    return found
+
+
+def readable(found: Scan) -> list[bytes]:
+    """Records, with one marker for each stretch that is none."""
+    whole = [record for record in found.records if record is not None]
+    if len(whole) == len(found.records):
+        return whole
+    near = whole[0] if whole else b""
+    shown = []
+    for record, begin, end in zip(found.records, found.begins, [*found.begins[1:], found.end], strict=True):
+        near = record or near
+        shown.append(damage_marker(near, end - begin) if record is None else record)
+    return shown
+
+
+def damage_marker(near: bytes, size_bytes: int) -> bytes:
+    """The record that stands for damaged bytes.
+
+    Args:
+        near: A record close to them; empty if there is none.
+        size_bytes: How many.
+    """
+    number, stamp = (source_in(near), stamp_in(near)) if near else (0, _NO_STAMP)
+    return marker_of(f"-- {size_bytes} bytes of this log are damaged: lines are missing here --", number, ns_of(stamp))
+
+
+def is_record(raw: bytes, latest: bytes = b"") -> bool:
+    """Whether a line of the file has the form of a record, and is no younger than it can be."""
+    if raw[:TEXT_AT].translate(_TO_HEAD) != _HEAD or b"\0" in raw or (latest and stamp_in(raw) > latest):
+        return False
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    if raw[0] == _OF_FILE:
+        return _PLACE.match(raw, TEXT_AT) is not None
+    return raw[0] != _OF_SOURCE or introduced_in(raw) is not None
+
+
+def are_records(raws: Sequence[bytes]) -> bool:
+    """Whether all of some lines are, as far as can be told at once."""
+    if b"".join(map(_head_in, raws)).translate(_TO_HEAD) != _HEAD * len(raws):
+        return False
+    data = b"\n".join(raws)
+    if b"\0" in data or not (data.isascii() or _is_utf8(data)):
+        return False
+    unusual = _UNUSUAL.intersection(map(_letter_in, raws))
+    return not unusual or all(is_record(raw) for raw in raws if raw[0] in unusual)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _look_into(raw: bytes, begin: int, latest: bytes, found: Scan) -> None:
+    """Add a line, or what is whole in it: behind a block of zeros may stand a record."""
+    skipped = 0 if is_record(raw, latest) else raw.rfind(b"\0") + 1
+    if (skipped or not is_record(raw, latest)) and not (found.records and found.records[-1] is None):
+        found.records.append(None)
+        found.begins.append(begin)
+    if is_record(raw[skipped:], latest):
+        found.records.append(raw[skipped:])
+        found.begins.append(begin + skipped)
+
+
+def introduction(line: SourceLine, stamp: bytes) -> bytes:
+    """The record that stands before the first line of a source."""
+    return b"S%06d\t%s %s" % (line.number, stamp, _ENCODER.encode(line))
+
+
+def introduced_in(record: bytes) -> SourceLine | None:
+    """Whom a record with the letter `S` introduces; `None` if it is no such record."""
+    if record[:1] != b"S":
+        return None
+    try:
+        line = msgspec.json.decode(record[TEXT_AT:], type=SourceLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return line if line.number == source_in(record) else None
+
+
+def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
+    """A line of `sources.jsonl`; `None` if it is none."""
+    try:
+        line = msgspec.json.decode(raw, type=SourceLine | EndLine | GapLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    least = -1 if isinstance(line, GapLine) else 0
+    return line if least <= line.number < MOST_LOGS else None
+
+
+def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
+    """A line of `points.jsonl`; `None` if it is none."""
+    try:
+        line = msgspec.json.decode(raw, type=PointLine | ProgressLine)
+        if isinstance(line, PointLine):
+            float(line.value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        return None
+    return line if abs(line.number) <= MOST_LOGS else None
 
 
 def file_record(number: int, stamped: bytes, end: int) -> bytes:
@@ -155,9 +304,9 @@ def without_place(record: bytes) -> tuple[bytes, int]:
 
 def without_places(records: list[bytes]) -> list[bytes]:
     """Records of whatever lines as those of any log."""
-    if _OF_FILE in map(_letter_in, records):
-        return [without_place(record)[0] for record in records]
-    return records
+    if _UNUSUAL.isdisjoint(map(_letter_in, records)):
+        return records
+    return [without_place(record)[0] for record in records if record[0] != _OF_SOURCE]
 
 
 def source_in(record: bytes) -> int:

@@ -17,6 +17,7 @@ from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.render import manifests_of, secrets_of
 from actions.run.access import ClusterAccess, Connection
 from actions.run.handler import StageJournal
+from actions.run.patience import STAGE, Patience
 from actions.run.secrets import fetch_secrets
 from actions.run.view import RunView, StageView
 
@@ -43,9 +44,15 @@ class StageWork(msgspec.Struct, frozen=True):
         """Where the run's objects go that name no namespace."""
         return self.view.cluster.namespace
 
-    async def connect(self) -> Connection:
-        """The run's cluster, which has to be the one it began with."""
-        return await self.access.open(known_cluster_uid(self.view))
+    async def connect(self, patience: Patience = STAGE) -> Connection:
+        """The run's cluster, which has to be the one it began with; its first answer is waited for.
+
+        Raises:
+            MissingError: The run has no kubeconfig.
+            ConflictError: Another cluster answers.
+            UnreachableError, AccessError: Still no answer at the end of `patience`, or one that it does not bear.
+        """
+        return await self.access.open(known_cluster_uid(self.view), patience=patience, note=self.journal.note)
 
     def manifests(self) -> list[dict[str, Any]]:
         """The stage's objects with the run's values and labels, without secrets.

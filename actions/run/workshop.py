@@ -43,7 +43,7 @@ class Workshop(Protocol):
         """Let the nodes go that the run's pods brought. Returns what was done."""
         ...
 
-    async def audit(self, view: RunView) -> AuditReport:
+    async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
         """Look for what is left of the run, everywhere."""
         ...
 

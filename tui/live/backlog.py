@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from itertools import accumulate, compress, count, pairwise
+from itertools import compress, count, pairwise
 from operator import ne
 from typing import NamedTuple
 
@@ -50,7 +50,7 @@ class Backlog:
         """The next lines, about `limit` at most; none while it is being looked through.
 
         Raises:
-            FormatError: The spool is damaged.
+            JournalError: The disk does not give it.
         """
         if not self._is_scanned:
             self._scan()
@@ -67,15 +67,14 @@ class Backlog:
 
     def _scan(self) -> None:
         """Look through the next piece."""
-        records, reached = self._reader.raw_records(self.offset, limit_bytes=_SCAN_BYTES)
+        records, begins, reached = self._reader.raw_records(self.offset, limit_bytes=_SCAN_BYTES)
         tags = list(map(tag_in, records))
-        lengths = list(accumulate(map(len, records), initial=self.offset))
+        places = [*begins, reached]
         cuts = [0, *compress(count(1), map(ne, tags, tags[1:])), len(records)]
         for first, behind in pairwise(cuts):
             for begin in range(first, behind, _RUN_LINES):
                 end = min(begin + _RUN_LINES, behind)
-                place, behind_it = lengths[begin] + begin, lengths[end] + end  # each has a newline besides
-                self._runs.append(_Run(stamp_in(records[begin]), place, behind_it))
+                self._runs.append(_Run(stamp_in(records[begin]), places[begin], places[end]))
         self._is_scanned = reached - self.offset < _SCAN_BYTES // 2
         self.offset = reached
         if self._is_scanned:

@@ -34,7 +34,7 @@ class LogIntake:
         """Take one slice. Returns whether another one should follow soon.
 
         Raises:
-            FormatError: The feed's source is damaged.
+            JournalError: The feed's source cannot be read.
         """
         stop = self._clock.monotonic() + _SLICE_SECONDS
         while True:

@@ -53,7 +53,7 @@ class SpoolLogFeed:
         """The next lines whose turn it is.
 
         Raises:
-            FormatError: The spool is damaged.
+            JournalError: The disk does not give it.
         """
         if self._backlog is not None:
             taken = self._backlog.take(limit)
@@ -112,7 +112,7 @@ class SpoolCurves:
             Whether more may be waiting.
 
         Raises:
-            FormatError: The spool is damaged.
+            JournalError: The disk does not give it.
         """
         findings, offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
         was, self._offset = self._offset, offset

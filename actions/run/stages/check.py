@@ -36,10 +36,11 @@ class CheckHandler:
         return None
 
     async def perform(self) -> Performed:
+        connection = await self._work.connect()
         deadline = self._work.clock.monotonic() + PATIENCE_SECONDS
         done: dict[int, Finding] = {}
         while True:
-            await self._look(done)
+            await self._look(connection, done)
             findings = tuple(done[index] for index in range(len(self._checks)))
             required = [
                 finding
@@ -57,9 +58,8 @@ class CheckHandler:
     async def undo(self) -> str:
         return "It changed nothing."
 
-    async def _look(self, done: dict[int, Finding]) -> None:
+    async def _look(self, connection: Connection, done: dict[int, Finding]) -> None:
         """Ask for everything that has not been answered well: what passed or is unknown is not asked for again."""
-        connection = await self._work.connect()
         for index, check in enumerate(self._checks):
             known = done.get(index)
             if known is None or (known.result is CheckResult.FAILED and check.is_required):

@@ -22,7 +22,7 @@ from actions.run.access import Connection
 from actions.run.creation import load_environment
 from actions.run.folder import kubeconfig_path
 from actions.run.handler import Performed, StageFailedError
-from actions.run.patience import patiently
+from actions.run.patience import TEARDOWN, Patience, patiently
 from actions.run.stages.names import ref_of_name, wait_command
 from actions.run.stages.objects import apply_objects, delete_objects, wait_ready
 from actions.run.toollog import ToolLog
@@ -64,7 +64,7 @@ class HelmHandler:
         return None  # an install that is repeated changes nothing that is as it should be
 
     async def perform(self) -> Performed:
-        connection = await self._work.connect()
+        connection = await self._work.connect(Patience(self._deadline(), waits_for_login=True))
         found = await self._found(connection)
         if found is not None and not self._is_own():
             await self._own(existed=True)
@@ -82,7 +82,7 @@ class HelmHandler:
         return Performed(f"{self._stage.chart} {self._stage.version} is installed as {self._stage.release}.")
 
     async def undo(self) -> str:
-        connection = await self._work.connect()
+        connection = await self._work.connect(TEARDOWN)
         if self._is_own():
             if await self._found(connection) is not None:
                 argv = self._uninstall()
@@ -94,14 +94,18 @@ class HelmHandler:
         await delete_objects(self._work, connection)
         return said
 
-    async def leftovers(self) -> list[str]:
-        """The stage's release, if the run has installed it and it is still there."""
+    async def leftovers(self, patience: Patience = TEARDOWN) -> list[str]:
+        """The stage's release, if the run has installed it and it is still there.
+
+        Args:
+            patience: How long the cluster's first answer is waited for.
+        """
         owned = self._work.view.owned_by(self._work.stage.id)
         mine = [item for item in owned if item.kind == KIND and not item.existed]
         if not mine or not self._work.access.is_possible:
             return []
         try:
-            found = await self._found(await self._work.connect())
+            found = await self._found(await self._work.connect(patience))
         except ConsoleError:
             return []  # the cluster is gone, or the audit of the cluster says that it cannot be asked
         return [f"Helm release {mine[0].namespace}/{found.name}: {found.status}"] if found else []

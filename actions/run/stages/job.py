@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from actions.base.errors import ConsoleError
+from actions.base.errors import AccessError, ConsoleError, MissingError
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
@@ -12,7 +12,7 @@ from actions.cluster.conditions import Verdict, WorkState, verdict_of
 from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
-from actions.run.patience import Pace, patiently
+from actions.run.patience import ALIVE, ANSWERED, STAGE, TEARDOWN, Pace, patiently
 from actions.run.spoolreader import SpoolReader
 from actions.run.stages.claims import ClaimLedger
 from actions.run.stages.names import ref_of_name, wait_command
@@ -51,16 +51,20 @@ class JobHandler:
         """Go on watching what is there or has been there; `None` if it was never made."""
         if not self._made_uid():
             return None
-        return await self._follow(await self._work.connect())
+        return await self._follow(await self._work.connect(ALIVE))
 
     async def perform(self) -> Performed:
-        connection = await self._work.connect()
+        connection = await self._work.connect(ALIVE if self._may_live() else STAGE)
         await self._clear_the_way(connection)
         await apply_objects(self._work, connection, [*await self._work.secrets(), *self._work.manifests()])
         return await self._follow(connection)
 
     async def undo(self) -> str:
-        return await delete_objects(self._work, await self._work.connect())
+        return await delete_objects(self._work, await self._work.connect(TEARDOWN))
+
+    def _may_live(self) -> bool:
+        """Whether an earlier attempt may have begun it: also one that did not come to record the uid."""
+        return any(ref_of_owned(item) == self._target and not item.existed for item in self._work.journal.owned())
 
     def _made_uid(self) -> str:
         for item in self._work.journal.owned():
@@ -109,13 +113,7 @@ class JobHandler:
         async def look() -> dict[str, Any] | None:
             return await connection.find(self._target)
 
-        return await patiently(
-            look,
-            clock=self._work.clock,
-            note=self._work.journal.note,
-            give_up_seconds=float("inf"),
-            waits_for_access=True,
-        )
+        return await patiently(look, clock=self._work.clock, note=self._work.journal.note, patience=ALIVE)
 
     async def _pods(self, connection: Connection) -> list[dict[str, Any]]:
         """The stage's pods; none if they cannot be listed at present."""
@@ -128,7 +126,7 @@ class JobHandler:
     async def _gone(self, connection: Connection) -> Performed:
         """It is not there any more. Success only if there is a sign of it and none of failure."""
         name = self._target.describe()
-        reasons = await _reasons_of(connection, self._target, self._made_uid())
+        reasons = await self._reasons(connection)
         if reasons & _ENDED_BADLY:
             raise StageFailedError(f"{name} failed ({', '.join(sorted(reasons & _ENDED_BADLY))}) and removed itself.")
         if reasons & _ENDED_WELL:
@@ -145,6 +143,17 @@ class JobHandler:
             hint="Look whether its results are there; a retry begins it again.",
         )
 
+    async def _reasons(self, connection: Connection) -> set[str]:
+        """What the events say of the job's end; none if they may not be read. No answer is waited out."""
+
+        async def ask() -> set[str]:
+            return await _reasons_of(connection, self._target, self._made_uid())
+
+        try:
+            return await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=ANSWERED)
+        except (AccessError, MissingError):
+            return set()
+
     async def _failure(self, connection: Connection, verdict: Verdict) -> str:
         said = f"{self._target.describe()} failed: {verdict.reason} {verdict.message}".strip()
         for pod in await self._pods(connection):
@@ -156,17 +165,9 @@ class JobHandler:
 
 
 async def _reasons_of(connection: Connection, ref: ObjectRef, uid: str) -> set[str]:
-    """Reasons of the events about an object, which outlive it by an hour; none if they cannot be read."""
+    """Reasons of the events about an object, which outlive it by an hour."""
     selector = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
-    try:
-        events = await connection.list_objects(
-            "v1",
-            "Event",
-            namespace=ref.namespace,
-            field_selector=selector,
-        )
-    except ConsoleError:
-        return set()
+    events = await connection.list_objects("v1", "Event", namespace=ref.namespace, field_selector=selector)
     return {
         str(event.get("reason") or "")
         for event in events

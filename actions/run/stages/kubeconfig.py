@@ -17,7 +17,7 @@ from actions.cluster.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterT
 from actions.cluster.session import ClusterIdentity
 from actions.run.folder import kubeconfig_path
 from actions.run.handler import Performed, StageFailedError
-from actions.run.patience import patiently
+from actions.run.patience import REQUEST, STAGE, patiently
 from actions.run.work import CLUSTER_UID, StageWork, known_cluster_uid
 
 
@@ -99,11 +99,12 @@ class KubeconfigHandler:
 
     async def _identity(self) -> ClusterIdentity:
         async def ask() -> ClusterIdentity:
-            connection = await self._work.access.open("")
+            connection = await self._work.access.open("")  # not the first words with it: who it is, is compared below
             return await connection.session.identity()
 
         self._work.journal.note("Asking the cluster who it is.")
-        identity = await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+        patience = STAGE if known_cluster_uid(self._work.view) else REQUEST  # it was let in before: it will be again
+        identity = await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=patience)
         if not identity.uid:
             raise MissingError(
                 "The cluster does not tell who it is: the namespace kube-system cannot be read.",

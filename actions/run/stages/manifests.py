@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from actions.base.untrusted import one_line
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
 from actions.run.access import Connection
 from actions.run.handler import Performed
-from actions.run.patience import patiently
+from actions.run.patience import TEARDOWN, Patience, patiently
 from actions.run.stages.names import ref_of_name, wait_command
 from actions.run.stages.objects import (
     apply_objects,
@@ -42,7 +44,7 @@ class ManifestsHandler:
         return None  # applying again changes nothing that is as it should be
 
     async def perform(self) -> Performed:
-        connection = await self._work.connect()
+        connection = await self._work.connect(Patience(self._deadline(), waits_for_login=True))
         found = await self._detected(connection)
         if found is not None:
             await self._work.journal.own(found)
@@ -56,7 +58,10 @@ class ManifestsHandler:
         return Performed(f"{len(refs)} objects applied.")
 
     async def undo(self) -> str:
-        return await delete_objects(self._work, await self._work.connect())
+        return await delete_objects(self._work, await self._work.connect(TEARDOWN))
+
+    def _deadline(self) -> float:
+        return float(self._stage.deadline_seconds or READY_SECONDS)
 
     async def _detected(self, connection: Connection) -> OwnedObject | None:
         """What the stage would bring, if it was there before the run."""
@@ -76,7 +81,12 @@ class ManifestsHandler:
         """Which one was there, as its images tell, beside the one that is pinned; empty where nothing tells."""
         if not isinstance(self._stage, ManifestsStage) or self._stage.detect is None:
             return ""
-        found = await connection.find(ref_of_name(self._stage.detect, self._work.namespace)) or {}
+        ref = ref_of_name(self._stage.detect, self._work.namespace)
+
+        async def look() -> dict[str, Any]:
+            return await connection.find(ref) or {}
+
+        found = await patiently(look, clock=self._work.clock, note=self._work.journal.note)
         template = ((found.get("spec") or {}).get("template") or {}).get("spec") or {}
         images = ", ".join(one_line(str(each.get("image") or "?")) for each in template.get("containers") or ())
         pinned = self._stage.source.version if self._stage.source else ""
@@ -86,8 +96,7 @@ class ManifestsHandler:
 
     async def _wait(self, connection: Connection) -> None:
         refs = [ref_of_name(name, self._work.namespace) for name in ready_of(self._stage)]
-        deadline = self._stage.deadline_seconds or READY_SECONDS
-        await wait_ready(self._work, connection, refs, deadline_seconds=deadline)
+        await wait_ready(self._work, connection, refs, deadline_seconds=self._deadline())
 
 
 def ready_of(stage: AnyStage) -> tuple[ObjectName, ...]:

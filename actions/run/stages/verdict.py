@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import assert_never
 
+from actions.base.errors import AccessError, MissingError, RefusedError
 from actions.blueprint.stages import JobStage
 from actions.blueprint.verdicts import AdaptersVerdict, AnyVerdict, BandwidthVerdict
 from actions.cluster.logs import LogSource, read_log
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
-from actions.run.patience import patiently
+from actions.run.patience import ANSWERED, patiently
 from actions.run.records import CheckResult, Finding
+from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.work import StageWork
 from actions.telemetry.bandwidth import Judgement, judge_adapters, judge_bandwidth, load_references
 from actions.telemetry.efa import read_fi_info
 from actions.telemetry.nccl import read_nccl
 
+_KEPT_BYTES = 32 << 20
 _RESULTS = {True: CheckResult.PASSED, False: CheckResult.FAILED, None: CheckResult.UNKNOWN}
 
 
@@ -61,7 +65,7 @@ def _judgements(work: StageWork, verdict: AnyVerdict, log: str) -> tuple[Judgeme
 
 
 async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> str:
-    """The log of the newest pod that the stage watches; empty if there is none any more."""
+    """The log of the newest pod that the stage watches; what the run has kept of it where it cannot be read."""
     logs = stage.watch.logs if stage.watch is not None else None
     if logs is None or not logs.pods:
         return ""
@@ -77,7 +81,27 @@ async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> s
         source = LogSource(metadata["namespace"], metadata["name"], name, metadata["uid"])
         return "\n".join(line.text for line in await read_log(connection.session, source))
 
-    return await patiently(read, clock=work.clock, note=work.journal.note)
+    try:
+        found = await patiently(read, clock=work.clock, note=work.journal.note, patience=ANSWERED)
+    except (AccessError, MissingError, RefusedError):
+        found = spooled_log(work.folder, stage.id)
+        if not found:
+            raise
+    return found or spooled_log(work.folder, stage.id)
+
+
+def spooled_log(folder: Path, stage: str) -> str:
+    """What the run has kept of the pod of a stage that was followed last; the end of it if it is very long."""
+    reader, lines = SpoolReader(folder, stage), list[SpooledLine]()
+    offset = reader.tail_offset(_KEPT_BYTES)
+    while True:
+        found, end = reader.lines(offset)
+        lines += [line for line in found if not line.is_marker]
+        if end == offset:
+            break
+        offset = end
+    last = max(lines, key=lambda line: line.at_ns, default=None)
+    return "\n".join(line.text for line in lines if last is not None and line.pod == last.pod)
 
 
 def _finding(judgement: Judgement, hint: str) -> Finding:

@@ -153,7 +153,7 @@ class FakeWorkshop:
     async def drain(self, view: RunView, journal: StageJournal) -> str:
         return "no nodes"
 
-    async def audit(self, view: RunView) -> AuditReport:
+    async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
         return AuditReport(leftovers=tuple(self.world.names()))
 
     async def aclose(self) -> None:

@@ -1,0 +1,300 @@
+"""Opening the spool of a stage as an earlier writer left it, mended where it is damaged.
+
+What is whole is kept. Logs that may have lost lines are read again from before the loss, as far as the pods still have
+them; what the spool holds behind it is not taken twice.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from datetime import UTC, datetime
+from itertools import groupby, pairwise
+
+import msgspec
+
+from actions.cluster.logbatch import LogBatch
+from actions.cluster.loglines import START, LogCursor
+from actions.cluster.logrecords import batch_of, stamp_in, tag_in
+from actions.cluster.logstamps import STAMP_BYTES, ns_of, stamp_of
+from actions.run.spoolfile import AppendOnly, replace_damaged
+from actions.run.spoolformat import (
+    EndLine,
+    GapLine,
+    SourceLine,
+    damage_marker,
+    introduced_in,
+    scan,
+    source_in,
+    source_line_in,
+    whole_lines,
+    without_place,
+)
+from actions.run.spoolpoints import PointsBook
+from actions.run.spoolranges import KeptRange, KeptRanges, key_of
+from actions.telemetry.log_reader import LogReader
+
+_REPLAY_BYTES = 4 << 20
+_LATEST_SECONDS = 86_400
+"""No line is younger than its file by more: the clocks of nodes differ, but not so much."""
+ALL_SOURCES = -1
+_ENCODER = msgspec.json.Encoder()
+
+SourceKey = tuple[str, str]
+"""Uid of the pod, name of the container."""
+
+
+class SpooledSource:
+    """One container: its number, and where its log is to be taken up."""
+
+    def __init__(self, line: SourceLine) -> None:
+        self.line = line
+        self.cursor: LogCursor = START
+        """Up to where its log has been read; behind it there may be lines that are in the spool already."""
+        self.offset = 0
+        """Of a source that is a file: the same in bytes."""
+        self.is_ended = False
+        self.is_introduced = False
+        """Whether its first line, and with it its name, stands in the file of lines."""
+        self.is_fresh = False
+        """The spool had no such source when it was opened."""
+        self.is_unnamed = False
+        """Nothing says whose lines these are."""
+        self.reader = LogReader(line.rank)
+        self.ranges = KeptRanges(())
+        self.second_reader = LogReader(line.rank)
+        """Of lines that were lost and are read again."""
+        self.is_read_again = False
+        """Whether there are such lines."""
+        self.line_count = 0
+        """Its lines in the spool."""
+        self.passed_count = 0
+        """Its lines that came, whether they were in the spool already or not."""
+        self.found: list[KeptRange] = []
+        """What is whole behind the first loss, while the spool is loaded."""
+        self.is_broken = False
+        self.uncounted = 0
+        """Its lines that are not kept, because there are too many."""
+
+    @property
+    def is_of_pod(self) -> bool:
+        """Whether there is, or was, a container that could be asked again."""
+        return bool(self.line.namespace)
+
+
+class Loader:
+    """Loads one spool, once.
+
+    Args:
+        sources: `sources.jsonl`.
+        lines: `lines.log`.
+        points: What is read in the lines.
+    """
+
+    def __init__(self, sources: AppendOnly, lines: AppendOnly, points: PointsBook) -> None:
+        self.sources_file = sources
+        self.lines_file = lines
+        self.by_number: dict[int, SpooledSource] = {}
+        self.by_key: dict[SourceKey, SpooledSource] = {}
+        self.gaps: dict[str, GapLine] = {}
+        self.repairs: list[str] = []
+        """What was mended, one sentence each."""
+        self.to_read_again: list[SpooledSource] = []
+        self._points = points
+        self._ends: dict[int, EndLine] = {}
+        self._recovered: list[SourceLine] = []
+        self._damage: list[tuple[int, int, bytes]] = []
+        self._latest = b""
+
+    def load(self) -> None:
+        """Load it.
+
+        Raises:
+            OSError: There is no room to mend what is damaged.
+        """
+        lost_points = self._points.load()
+        if lost_points:
+            self.repairs.append(f"{lost_points} damaged lines of the points were left out; they are made from the log.")
+        self._load_sources()
+        self._load_lines()
+        for source in self.by_number.values():
+            source.ranges = KeptRanges(source.found)
+        self._mend()
+        self._find_cut_logs()
+        for source in self.by_number.values():
+            if source.is_ended:
+                self._points.take(source.line.number, source.reader.flush())
+
+    def unclaimed(self) -> dict[bytes, SpooledSource]:
+        """Sources that nothing names, by what tells the first line of theirs that is kept."""
+        unnamed = (source for source in self.by_number.values() if source.is_unnamed and source.found)
+        return {source.found[0].first: source for source in unnamed}
+
+    def _load_sources(self) -> None:
+        good, damaged, offset = list[tuple[int, int]](), 0, 0
+        for raw in whole_lines(self.sources_file.path)[0]:
+            place, offset = (offset, offset + len(raw) + 1), offset + len(raw) + 1
+            if self._take_source_line(raw):
+                good.append(place)
+            else:
+                damaged += 1
+        if damaged:
+            replace_damaged(self.sources_file.path, good)
+            self.sources_file.close()
+            self.sources_file = AppendOnly(self.sources_file.path)
+            self.repairs.append(f"{damaged} damaged lines of the list of containers were left out.")
+
+    def _take_source_line(self, raw: bytes) -> bool:
+        line = source_line_in(raw)
+        match line:
+            case SourceLine() if line.number not in self.by_number:
+                self.name(line)
+            case EndLine() if line.number in self.by_number:
+                self._ends[line.number] = line
+                self.by_number[line.number].is_ended = True
+            case GapLine():
+                self.gaps[line.key] = line
+            case _:
+                return False
+        return True
+
+    def name(self, line: SourceLine) -> SpooledSource:
+        """Whose number it is. Two numbers may be one container's: then they are one log."""
+        source = self.by_key.get((line.uid, line.container))
+        if source is None:
+            source = self.by_key[(line.uid, line.container)] = SpooledSource(line)
+        self.by_number[line.number] = source
+        return source
+
+    def _load_lines(self) -> None:
+        path, offset = self.lines_file.path, 0
+        latest = max(int((self.lines_file.modified_at + _LATEST_SECONDS) * 1e9), 0)
+        self._latest = stamp_of(latest)
+        near = b""
+        while True:
+            raws, end = whole_lines(path, offset, _REPLAY_BYTES)
+            if end == offset:
+                return
+            found = scan(raws, offset, end, latest=self._latest)
+            offset = end
+            places = zip(found.records, pairwise([*found.begins, found.end]), strict=True)
+            for is_whole, group in groupby(places, key=lambda placed: placed[0] is not None):
+                if is_whole:
+                    near = self._replay([record for record, _ in group if record is not None])
+                else:
+                    for _, (begin, behind) in group:
+                        self._break(begin, behind, near)
+
+    def _replay(self, records: list[bytes]) -> bytes:
+        for number, group in groupby(records, key=source_in):
+            self._replay_one(number, list(group))
+        return records[-1]
+
+    def _replay_one(self, number: int, records: list[bytes]) -> None:
+        plain = []
+        for record in records:
+            introduced = introduced_in(record)
+            if introduced is None:
+                plain.append(record)
+                continue
+            if number not in self.by_number:
+                self.name(introduced)
+                self._recovered.append(introduced)
+            self.by_number[number].is_introduced = True
+        if plain:
+            source = self.by_number.get(number) or self._unnamed_source(number)
+            self._retake(source, number, plain)
+
+    def _unnamed_source(self, number: int) -> SpooledSource:
+        source = SpooledSource(SourceLine(number, "", f"container {number}", "unknown", f"unknown-{number}"))
+        source.is_unnamed = source.is_broken = True  # all of it is behind a loss: that of its name
+        self.by_number[number] = source
+        return source
+
+    def _retake(self, source: SpooledSource, number: int, records: Iterable[bytes]) -> None:
+        """Take lines that are kept."""
+        for _, group in groupby(map(without_place, records), key=lambda placed: tag_in(placed[0])):
+            placed = list(group)
+            batch = batch_of([record for record, _ in placed])
+            self._points.read(number, source.reader, batch)
+            if not batch.is_marker:
+                source.line_count += len(batch)
+                self._place(source, batch, begin=placed[0][1], end=placed[-1][1])
+
+    def _place(self, source: SpooledSource, batch: LogBatch, *, begin: int, end: int) -> None:
+        """Move the place where reading goes on; behind a loss it stays, and what is kept becomes a range.
+
+        Args:
+            source: Whose lines.
+            batch: The lines.
+            begin: Where in the file the first one ends, if it is of a file.
+            end: Where the last one does.
+        """
+        if source.is_broken and begin >= source.offset:
+            line = batch.lines[0]
+            source.found.append(KeptRange(key_of(line[STAMP_BYTES + 1 :], begin) if begin else line, begin=begin))
+        source.is_broken = False
+        if source.found and end >= source.found[-1].end:
+            source.found[-1].last, source.found[-1].end = batch.passed_by(source.found[-1].last), end
+        else:
+            source.found.clear()  # nothing was lost, or the file has begun anew since
+            source.cursor, source.offset = batch.passed_by(source.cursor), end
+
+    def _break(self, begin: int, end: int, near: bytes) -> None:
+        """Note damage: any log may have lost lines there."""
+        self._damage.append((begin, end, near))
+        for source in self.by_number.values():
+            source.is_broken = True
+
+    def _mend(self) -> None:
+        if self._recovered:
+            self.sources_file.append(b"".join(_ENCODER.encode(line) + b"\n" for line in self._recovered))
+            self.repairs.append(f"{len(self._recovered)} containers were named again, from the file of lines.")
+        for source in self.by_number.values():
+            if source.is_unnamed:
+                number, count = source.line.number, source.line_count
+                self.repairs.append(f"Nothing says whose the {count} lines of container {number} are.")
+        if not self._damage:
+            return
+        size = sum(end - begin for begin, end, _ in self._damage)
+        nearest = [ns_of(stamp_in(near)) for _, _, near in self._damage if near]
+        self._lose(f"damage-{self._damage[0][0]}-{size}", f"{size} bytes of it were damaged", min(nearest, default=0))
+        aside = replace_damaged(self.lines_file.path, self._pieces())
+        self.lines_file.close()
+        self.lines_file = AppendOnly(self.lines_file.path)
+        self.repairs.append(f"{size} damaged bytes of the log were left out; the file is kept as {aside.name}.")
+
+    def _pieces(self) -> Iterator[bytes | tuple[int, int]]:
+        """The mended file: what is whole, and a marker for each stretch that is not."""
+        offset = 0
+        for begin, end, near in self._damage:
+            yield (offset, begin)
+            yield damage_marker(near, end - begin) + b"\n"
+            offset = end
+        yield (offset, self.lines_file.size)
+
+    def _find_cut_logs(self) -> None:
+        """Have logs read again that are known to have had more lines than there are."""
+        cut = [
+            source
+            for number, end in self._ends.items()
+            if (source := self.by_number[number]).line_count < end.lines or (end.lines < 0 and self.lines_file.is_new)
+        ]
+        if cut and not self._damage:
+            self._lose("cut", "lines at its end were lost", 0)
+            self.repairs.append(f"{len(cut)} logs have fewer lines than they had.")
+        again = {id(source): source for source in (*cut, *(self.by_key.values() if self._damage else ()))}
+        self.to_read_again = list(again.values())
+        for source in self.to_read_again:
+            source.is_ended = source.is_ended and not source.is_of_pod
+
+    def _lose(self, key: str, why: str, since_ns: int) -> None:
+        """Note that lines of any log may be missing."""
+        known = self.gaps.get(key)
+        if known is None or known.is_closed:
+            gap = self.gaps[key] = GapLine(key, ALL_SOURCES, why, since_ns)
+            self.sources_file.append(_ENCODER.encode(gap) + b"\n")
+
+
+def clock_time(at_ns: int) -> str:
+    """A moment for sentences."""
+    return datetime.fromtimestamp(at_ns / 1e9, UTC).strftime("%H:%M:%S")
