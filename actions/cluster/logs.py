@@ -16,17 +16,17 @@ from datetime import UTC, datetime
 import msgspec
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
-from actions.base.errors import MissingError, UnreachableError
+from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.cluster.backoff import Backoff
 from actions.cluster.containerlook import ContainerEnd, ContainerLook, look_at
-from actions.cluster.errors import ApiRefusedError
+from actions.cluster.errors import ApiError, ApiMissingError, ApiRefusedError
 from actions.cluster.logbatch import LogBatch, batches_of, read_lines
 from actions.cluster.loglines import START, LineCutter, LogCursor, LogLine
 from actions.cluster.logpace import LogPace
 from actions.cluster.session import KubeSession, Lane
 from actions.cluster.transport import ByteStream
 
-__all__ = ["ContainerEnd", "LogCursor", "LogFollower", "LogLine", "LogSource", "follow", "read_log"]
+__all__ = ["ContainerEnd", "LogCursor", "LogFollower", "LogLine", "LogObserver", "LogSource", "follow", "read_log"]
 
 OnLines = Callable[[LogBatch], Awaitable[None] | None]
 
@@ -34,6 +34,9 @@ _SILENCE_SECONDS = 90.0
 _SLICE_LINES = 512
 _GAP_LOOKS = 3
 _MOST_LAST_READS = 5
+_MOST_REFUSALS = 6
+"""So often the log of an ended container may not be there, before it is given up: a kubelet may just be coming back."""
+_LONGEST_WISH_SECONDS = 60.0
 _MOST_COMPARED = 64
 _GAP_LOOK_SECONDS = 0.4
 _NANOSECONDS = 1_000_000_000
@@ -53,6 +56,19 @@ class LogSource(msgspec.Struct, frozen=True):
         return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
 
 
+class LogObserver:
+    """What a follower tells of itself besides the lines. Does nothing; override what is wanted."""
+
+    def reading(self) -> None:
+        """The log can be read at present: a stream is open, or there is none to open yet."""
+
+    def failing(self, error: ConsoleError) -> None:
+        """It cannot, and will be asked for again."""
+
+    def lost(self, why: str) -> None:
+        """Lines are gone that will not come any more; a marker tells of it, too."""
+
+
 class LogFollower:
     """Follows one container. `cursor` is where it is, also after an error: a new follower can go on from there.
 
@@ -64,6 +80,7 @@ class LogFollower:
         tail_lines: Begin with so many old lines; all of them if `None`. Ignored with `since`.
         clock: For waits.
         silence_seconds: A stream silent for so long is opened again.
+        observer: Told how it goes.
     """
 
     def __init__(
@@ -76,8 +93,11 @@ class LogFollower:
         tail_lines: int | None = None,
         clock: Clock | None = None,
         silence_seconds: float = _SILENCE_SECONDS,
+        observer: LogObserver | None = None,
     ) -> None:
         self.cursor = since or START
+        self._observer = observer or LogObserver()
+        self._refusals = 0
         self._session = session
         self._source = source
         self._on_lines = on_lines
@@ -98,24 +118,31 @@ class LogFollower:
             try:
                 look = await self._look()
                 await self._catch_up(look)
-            except MissingError:
-                return ContainerEnd(None, "gone")
-            except UnreachableError:
-                await self._backoff.wait()
+            except (MissingError, UnreachableError) as error:
+                if isinstance(error, MissingError) and not _is_of_a_proxy(error):
+                    return ContainerEnd(None, "gone")
+                self._observer.failing(error)
+                await self._backoff.wait(_wish_of(error))
                 continue
+            wish = 0.0
             try:
                 if look.end is not None:
                     await self._read_to_end()
                     return look.end
                 if look.has_started:
                     await self._read(follow=True)
-            except (MissingError, ApiRefusedError):
-                if look.end is not None:
-                    await self._mark("the log is not available any more")
+                else:
+                    self._observer.reading()
+            except (MissingError, ApiRefusedError) as error:
+                self._refusals += 1
+                if look.end is not None and self._refusals >= _MOST_REFUSALS:
+                    await self._lose("the log is not available any more")
                     return look.end
-            except UnreachableError:
-                pass  # throttled, cut or silent: the next look at the pod decides
-            await self._backoff.wait()
+                self._observer.failing(error)
+            except UnreachableError as error:  # throttled, cut or silent: the next look at the pod decides
+                self._observer.failing(error)
+                wish = _wish_of(error)
+            await self._backoff.wait(wish)
 
     async def _catch_up(self, look: ContainerLook) -> None:
         """After a restart, take what the container before it still had to say, then mark the restart."""
@@ -127,7 +154,7 @@ class LogFollower:
             try:
                 await self._read_to_end(previous=True)
             except (ApiRefusedError, MissingError):
-                await self._mark("the log of the container before the restart is gone")
+                await self._lose("the log of the container before the restart is gone")
             times = look.restarts - before
             exited = f" (exit {look.last_exit.exit_code}, {look.last_exit.reason})" if look.last_exit else ""
             await self._mark(f"container restarted{exited}" + (f", {times} times" if times > 1 else ""))
@@ -183,6 +210,8 @@ class LogFollower:
         cutter, resume = LineCutter(), _Resume(self.cursor, has_place=self._has_place and not previous)
         pace = LogPace(self._clock)
         async with self._open(query) as stream:
+            self._observer.reading()
+            self._refusals = 0
             async for chunk in stream:
                 await self._take(cutter.feed(chunk), resume)
                 await pace.rest(len(chunk))
@@ -222,7 +251,11 @@ class LogFollower:
                 raise _RestartedError(f"{self._source.container} has been restarted.")
             await self._clock.sleep(_GAP_LOOK_SECONDS)
         missing = (resumed_at_ns - self.cursor.at_ns) / _NANOSECONDS
-        await self._mark(f"the server no longer has the log of {missing:.1f} s before this line: lines may be missing")
+        await self._lose(f"the server no longer has the log of {missing:.1f} s before this line: lines may be missing")
+
+    async def _lose(self, text: str) -> None:
+        await self._mark(text)
+        self._observer.lost(text)
 
     async def _mark(self, text: str) -> None:
         for batch in batches_of([LogLine(self.cursor.at_ns, f"-- {text} --", is_marker=True)]):
@@ -340,6 +373,17 @@ class _Resume:
             self._to_skip -= 1
             return True
         return at_ns < self._cursor.at_ns
+
+
+def _is_of_a_proxy(error: MissingError) -> bool:
+    """Whether a 404 is not the API server's own: that says *why* in a Status."""
+    return isinstance(error, ApiMissingError) and not error.status.reason
+
+
+def _wish_of(error: ConsoleError) -> float:
+    """How long the server wants not to be asked."""
+    wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
+    return min(max(wish or 0.0, 0.0), _LONGEST_WISH_SECONDS)
 
 
 def _second_of(at_ns: int) -> str:

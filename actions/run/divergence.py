@@ -1,7 +1,8 @@
-"""A loss that has become no number, found in what a run has spooled of a stage."""
+"""What a stage that has ended well says against itself: a loss that has become no number, a log that is incomplete."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -43,3 +44,11 @@ def with_warning(done: Performed, folder: Path, stage: str) -> Performed:
     warning = Finding(CheckResult.FAILED, found.metric, found.detail, found.way_out)
     said = f"{done.message} But {found.metric} {found.detail}".strip()
     return replace(done, message=said, findings=(*done.findings, warning))
+
+
+def with_losses(done: Performed, losses: Sequence[str]) -> Performed:
+    """How a stage ended, and what is missing of its logs, one sentence each."""
+    if not losses:
+        return done
+    warning = Finding(CheckResult.UNKNOWN, "log", " ".join(losses), "Read what is left of it where it was written.")
+    return replace(done, message=" ".join([done.message, *losses]).strip(), findings=(*done.findings, warning))

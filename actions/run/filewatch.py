@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.blueprint.watching import UID
 from actions.cluster.filelines import FileCutter, FileLine
 from actions.cluster.loglines import LogLine
@@ -25,7 +25,10 @@ from actions.cluster.podfile import (
 )
 from actions.run.access import Connection
 from actions.run.spool import SpooledSource, SpoolWriter
+from actions.run.troubles import Troubles, sentence_of
 from actions.run.work import StageWork
+
+_TOPIC = "file"
 
 Pod = Mapping[str, Any]
 
@@ -36,7 +39,7 @@ class FileWatch:
     Args:
         work: The stage.
         writer: Its spool.
-        path: Of the file, or empty. Where it says `{uid}`, it is not known before `belong_to`.
+        path: Of the file as the blueprint has it, or empty. Where it says `{uid}`, it is not known before `belong_to`.
         argv: Prints the log from its beginning; empty if it is a file.
     """
 
@@ -44,35 +47,65 @@ class FileWatch:
         self._work = work
         self._writer = writer
         self._pattern = path
-        self._path = "" if UID in path else path
+        self._path = ""
         self._argv = argv
         self._source: SpooledSource | None = None
         self._cutter: FileCutter | None = None
         self._is_last = False
+        self._error: Exception | None = None
         self.is_read = False
         """Whether all is in the spool that was in the log after the stage's end."""
+        self.has_pod = False
+        """Whether there was a pod to read in at the last look."""
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether the log cannot be read, or kept, at present."""
+        return self._error is not None
 
     def belong_to(self, pod: Pod | None) -> None:
         """The log is that of this pod; of the one before if there is none: a pod may go before its log is read."""
         if pod is not None:
-            self._path = self._pattern.replace(UID, str(pod["metadata"]["uid"]))
+            self._path = self._work.text(self._pattern).replace(UID, str(pod["metadata"]["uid"]))
 
     def end_soon(self) -> None:
         """The stage has ended: read what is left, once, and be done."""
         self._is_last = True
 
-    async def follow(self, connection: Connection, pod: Pod, container: str) -> None:
-        """Read in one pod until the connection breaks, the file is silent, or another one has taken its place.
+    async def follow_in(self, connection: Connection, pod: Pod | None, container: str, troubles: Troubles) -> None:
+        """Read in the pod that there is for it, if there is one. What goes wrong is told, and tried again.
 
         Raises:
-            ConsoleError: The container cannot be asked.
+            ConsoleError, OSError: The log cannot be read, or kept, now.
         """
+        self.has_pod = pod is not None
+        if pod is None:
+            return
+        try:
+            await self._follow(connection, pod, container or pod["spec"]["containers"][0]["name"])
+        except (RefusedError, MissingError):  # no such file yet, or the container has not begun, or has ended
+            return
+        except (ConsoleError, OSError) as error:
+            self._error = error
+            does = "kept" if isinstance(error, OSError) else "read"
+            if not isinstance(error, UnreachableError):  # connections break all the time: it is read on
+                troubles.set(_TOPIC, f"Logs cannot be {does}: {sentence_of(error)}")
+            raise
+        finally:
+            if self._error is None:
+                troubles.clear(_TOPIC)
+
+    async def _follow(self, connection: Connection, pod: Pod, container: str) -> None:
+        """Read in one pod until the connection breaks, the file is silent, or another one has taken its place."""
+        if not self._path and UID not in self._pattern:
+            self._path = self._work.text(self._pattern)
         place = Place(pod["metadata"]["namespace"], pod["metadata"]["name"], container)
         if self._argv:
             await self._follow_program(connection, place, str(pod["metadata"]["uid"]))
             self.is_read = self._is_last
             return
         state = await find_file(connection.session, place, self._path) if self._path else None
+        self._error = None  # it lets us in
         if state is None:
             self.is_read = self._is_last
             return
@@ -99,12 +132,21 @@ class FileWatch:
         self._cutter = cutter
         async for chunk in chunks:
             self._keep(cutter.feed(chunk))
+            self._error = None
             if self._is_last and end is not None and cutter.position >= end:
                 self.is_read = True
                 return
 
     def finish(self) -> None:
-        """Keep the last line even if it has no newline: nobody writes to the file any more."""
+        """Keep the last line even if it has no newline: nobody writes to the file any more.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        if self._error is not None:
+            does = "kept" if isinstance(self._error, OSError) else "read"
+            why = f"{self._pattern or self._argv[0]} could not be {does} to its end: {sentence_of(self._error)}"
+            self._writer.open_gap(self._source, "unread-file", why.rstrip("."))
         if self._cutter is not None:
             self._keep(self._cutter.finish())
         if self._source is not None and not self._source.is_ended:
@@ -138,18 +180,6 @@ def newest_running(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
 def newest(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
     """The youngest of some pods."""
     return max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
-
-
-async def follow_once(watch: FileWatch, connection: Connection, pods: list[dict[str, Any]], container: str) -> bool:
-    """Follow in the pod to read in, if there is one. False if nothing could be read now."""
-    pod = newest_running(pods)
-    if pod is None:
-        return False
-    try:
-        await watch.follow(connection, pod, container or pod["spec"]["containers"][0]["name"])
-    except (ConsoleError, OSError):
-        return False
-    return True
 
 
 async def _behind(chunks: AsyncIterator[bytes], offset: int) -> AsyncIterator[bytes]:

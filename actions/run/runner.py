@@ -87,7 +87,7 @@ class Runner:
 
         async def work() -> Performed:
             handler = self._handler(view, stage, attempt)
-            async with self._workshop.watching(view, stage):
+            async with self._workshop.watching(view, stage, StageDesk(self._desk, stage.id, attempt)):
                 done = await handler.perform()
             return await self._workshop.considered(stage, done)
 
@@ -103,7 +103,7 @@ class Runner:
 
         async def work() -> Performed:
             handler = self._handler(view, stage, stage.attempt)
-            async with self._workshop.watching(view, stage):
+            async with self._workshop.watching(view, stage, StageDesk(self._desk, stage.id, stage.attempt)):
                 done = await handler.probe() or await handler.perform()
             return await self._workshop.considered(stage, done)
 
@@ -164,6 +164,7 @@ class Runner:
 
     async def _write_end(self, stage: StageView, attempt: int, outcome: Outcome) -> None:
         self._desk.note(stage.id, "")
+        self._desk.warn(stage.id, "")
         await self._desk.write(outcome, stage=stage.id, attempt=attempt)
         self._desk.flush_notes()
         self._log(f"{stage.id}: {outcome.action.value} {outcome.result.value} {outcome.message}")

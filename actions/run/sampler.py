@@ -5,14 +5,16 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from actions.base.errors import ConsoleError
+from actions.base.errors import AccessError, ConsoleError
 from actions.base.untrusted import clean_text
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import Accelerator, FileProgress, Watch
 from actions.cluster.exec import run_in_pod
 from actions.run.access import Connection
+from actions.run.patience import ONCE
 from actions.run.spool import SpoolWriter
 from actions.run.spoolformat import AcceleratorSample
+from actions.run.troubles import Troubles
 from actions.run.work import StageWork
 from actions.telemetry.points import Progress
 
@@ -20,8 +22,10 @@ SAMPLE_SECONDS = 5.0
 """How often a pod is asked."""
 MAX_SAMPLED_PODS = 64
 
-_LOOK_SECONDS = 0.7
 _EXEC_SECONDS = 20.0
+_LONGEST_REFUSED_SECONDS = 60.0
+_DEVICES = "accelerators"
+_FILES = "count of files"
 _AT_ONCE = 8
 _NEURON = "timeout 15 neuron-monitor | head -n 2 | tail -n 1"
 """One record of a program that prints one each five seconds; the first has nothing of the runtimes yet."""
@@ -34,59 +38,88 @@ _COMMANDS = {
 
 
 class Sampler:
-    """One stage's samples. Failures never reach the stage; a sample's age tells.
+    """One stage's samples. A sample's age tells how it goes; who may not ask at all is told.
 
     Args:
         work: The stage.
         watch: What it watches.
         writer: Its spool.
+        troubles: Told what goes on for long.
     """
 
-    def __init__(self, work: StageWork, watch: Watch, writer: SpoolWriter) -> None:
+    def __init__(self, work: StageWork, watch: Watch, writer: SpoolWriter, troubles: Troubles) -> None:
         self._work = work
         self._watch = watch
         self._writer = writer
+        self._troubles = troubles
         self._due: dict[str, float] = {}
+        self._refusals: dict[str, int] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
 
+    @property
+    def is_wanted(self) -> bool:
+        """Whether there is anything to ask for."""
+        return self._watch.accelerator in _COMMANDS or self._watch.progress is not None
+
     async def sample(self) -> None:
-        """Ask, endlessly; at once if there is nothing to ask for."""
+        """Ask whom it is time to ask.
+
+        Raises:
+            ConsoleError: The cluster does not answer.
+            OSError: There is no room for the answer.
+        """
+        connection = await self._work.connect(ONCE)
         command = _COMMANDS.get(self._watch.accelerator)
-        progress = self._watch.progress
-        while command or progress:
-            await self._work.clock.sleep(_LOOK_SECONDS)
-            try:
-                connection = await self._work.connect()
-                if command:
-                    await self._ask_devices(connection, command)
-                if progress:
-                    await self._count_files(connection, progress)
-            except (ConsoleError, OSError):
-                continue  # no cluster at present, or no room: the next round
+        if command:
+            await self._ask_devices(connection, command)
+        if self._watch.progress is not None:
+            await self._count_files(connection, self._watch.progress)
 
     async def _ask_devices(self, connection: Connection, command: tuple[str, ...]) -> None:
         logs = self._watch.logs
         selector = self._watch.devices or (logs.pods or logs.pod if logs else "")
         if not selector:
             return
-        pods = await self._due_pods(connection, selector, "devices")
+        pods = await self._due_pods(connection, selector, _DEVICES)
         container = logs.container if logs and not self._watch.devices else ""
-        await asyncio.gather(*(self._ask(connection, pod, container, command) for pod in pods))
+        asked = await asyncio.gather(*(self._ask(connection, pod, container, command) for pod in pods))
+        if pods:
+            self._note_refusal(_DEVICES, next((error for error in asked if isinstance(error, AccessError)), None))
 
-    async def _ask(self, connection: Connection, pod: dict[str, Any], container: str, command: tuple[str, ...]) -> None:
+    async def _ask(
+        self, connection: Connection, pod: dict[str, Any], container: str, command: tuple[str, ...]
+    ) -> ConsoleError | None:
+        """Ask one pod. Returns why there is no answer, if there is none."""
         async with self._turns:
             try:
                 text = await self._exec(connection, pod, container, command)
-            except ConsoleError:
-                return
+            except ConsoleError as error:
+                return error
         now = self._work.clock.now().timestamp()
         self._writer.write_sample(pod["metadata"]["name"], AcceleratorSample(now, clean_text(text)))
+        return None
+
+    def _note_refusal(self, purpose: str, error: AccessError | None) -> None:
+        """Ask less often, the longer a right is missing."""
+        if error is None:
+            self._refusals.pop(purpose, None)
+            self._troubles.clear(purpose)
+            return
+        self._refusals[purpose] = self._refusals.get(purpose, 0) + 1
+        wait = min(SAMPLE_SECONDS * 2.0 ** min(self._refusals[purpose], 8), _LONGEST_REFUSED_SECONDS)
+        self._due[purpose] = self._work.clock.monotonic() + wait
+        self._troubles.set(purpose, f"The {purpose} cannot be asked for: {error.message}")
 
     async def _count_files(self, connection: Connection, progress: FileProgress) -> None:
         command = ("find", *progress.folders, "-name", f"*{progress.suffix}")
-        for pod in (await self._due_pods(connection, progress.pod, "files"))[:1]:
+        for pod in (await self._due_pods(connection, progress.pod, _FILES))[:1]:
             metadata, name = pod["metadata"], pod["spec"]["containers"][0]["name"]
-            found = await self._exec(connection, pod, name, command)
+            try:
+                found = await self._exec(connection, pod, name, command)
+            except AccessError as error:
+                self._note_refusal(_FILES, error)
+                return
+            self._note_refusal(_FILES, None)
             total = self._work.text(progress.total)
             count = sum(1 for line in found.splitlines() if line.endswith(progress.suffix))
             source = self._writer.source(metadata["namespace"], metadata["name"], name, metadata["uid"])

@@ -16,13 +16,14 @@ from actions.blueprint.parameters import Binding, bind
 from actions.cloud.token import token_factory
 from actions.run.access import ClusterAccess
 from actions.run.auditing import audit_account, audit_cluster, kept_on_purpose
-from actions.run.divergence import with_warning
+from actions.run.divergence import with_losses, with_warning
 from actions.run.draining import drain_nodes
 from actions.run.errands import remove_errands
 from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
 from actions.run.handler import Performed, StageHandler, StageJournal
 from actions.run.patience import AWAY, TEARDOWN
+from actions.run.spoolgaps import spooled_losses
 from actions.run.stages.check import CheckHandler
 from actions.run.stages.helm import HelmHandler
 from actions.run.stages.image import ImageHandler
@@ -65,6 +66,7 @@ class Site:
         self._folder = folder
         self._clock = clock
         self._access: ClusterAccess | None = None
+        self._losses: tuple[str, ...] = ()
 
     def handler(self, view: RunView, stage: StageView, journal: StageJournal) -> StageHandler:
         make = HANDLERS.get(stage.kind)
@@ -81,17 +83,23 @@ class Site:
         return self.handler(view, stage, _Silent()).describe()
 
     @asynccontextmanager
-    async def watching(self, view: RunView, stage: StageView) -> AsyncIterator[None]:
-        work = self.work(view, stage, _Silent())
+    async def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AsyncIterator[None]:
+        self._losses = ()
+        work = self.work(view, stage, journal)
         watch = work.blueprint.stage(stage.id).watch
         if watch is None:
             yield
+            self._losses = spooled_losses(self._folder, stage.id)
             return
-        async with watching(work, watch):
+        async with watching(work, watch) as watcher:
             yield
+        self._losses = watcher.losses
 
     async def considered(self, stage: StageView, done: Performed) -> Performed:
-        if done.plan is not None or stage.kind != "job":
+        if done.plan is not None:
+            return done
+        done = with_losses(done, self._losses)
+        if stage.kind != "job":
             return done
         thread = Offload("curves")
         try:

@@ -36,7 +36,8 @@ from actions.run.spoolformat import (
     points_file,
     sources_file,
 )
-from actions.run.spoolload import ALL_SOURCES, Loader, SpooledSource, clock_time
+from actions.run.spoolgaps import ALL_SOURCES, losses_of
+from actions.run.spoolload import Loader, SpooledSource
 from actions.run.spoolpoints import PointsBook
 from actions.run.spoolranges import KeptRanges, key_of
 from actions.telemetry.points import Progress
@@ -193,8 +194,8 @@ class SpoolWriter:
         source.is_ended = True
         if loaded.to_read_again and all(again.is_ended and again.is_of_pod for again in loaded.to_read_again):
             loaded.to_read_again = []
-            for gap in [gap for gap in self._gaps.values() if gap.number == ALL_SOURCES and not gap.is_closed]:
-                self.close_gap(gap.key)
+            for key in loaded.opened_gaps:
+                self.close_gap(key)
         self._end()
 
     def write_sample(self, pod: str, sample: AcceleratorSample) -> None:
@@ -215,13 +216,16 @@ class SpoolWriter:
             scratch.unlink(missing_ok=True)
             raise
 
-    def open_gap(self, source: SpooledSource | None, key: str, why: str, *, until_ns: int = 0) -> None:
+    def open_gap(
+        self, source: SpooledSource | None, key: str, why: str, *, mark: str | None = None, until_ns: int = 0
+    ) -> None:
         """Note, and mark in the log, that lines are missing or cannot be read now. Once for each key; never raises.
 
         Args:
             source: Whose lines; `None` for all of the stage.
             key: Names it.
             why: For the end of a sentence.
+            mark: What the log says of it, if not `why`; empty for no mark.
             until_ns: Up to which moment, if that is known.
         """
         known = self._gaps.get(key)
@@ -229,7 +233,7 @@ class SpoolWriter:
             return
         number = source.line.number if source is not None else ALL_SOURCES
         since_ns = known.since_ns if known is not None and not known.is_closed else _now_of(source)
-        self._note(GapLine(key, number, why, since_ns, until_ns), f"-- {why} --", source)
+        self._note(GapLine(key, number, why, since_ns, until_ns), why if mark is None else mark, source)
 
     def close_gap(self, key: str, text: str = "", source: SpooledSource | None = None) -> None:
         """The lines have been read after all.
@@ -241,18 +245,12 @@ class SpoolWriter:
         """
         known = self._gaps.get(key)
         if known is not None and not known.is_closed:
-            self._note(
-                replace(known, is_closed=True, until_ns=_now_of(source)), f"-- {text} --" if text else "", source
-            )
+            self._note(replace(known, is_closed=True, until_ns=_now_of(source)), text, source)
 
     def losses(self) -> tuple[str, ...]:
         """What is missing of the stage's logs, one sentence each."""
-        pods: dict[str, list[str]] = {}
-        for gap in self._gaps.values():
-            if not gap.is_closed:
-                source = self._loaded.by_number.get(gap.number) if self._loaded is not None else None
-                pods.setdefault(gap.why + _span(gap), []).append(source.line.pod if source is not None else "")
-        return tuple(_sentence(why, names) for why, names in pods.items())
+        sources = self._loaded.by_number if self._loaded is not None else {}
+        return losses_of(self._gaps.values(), {number: source.line.pod for number, source in sources.items()})
 
     def close(self) -> None:
         """Close the files."""
@@ -365,7 +363,9 @@ class SpoolWriter:
 
     def _note(self, gap: GapLine, text: str, source: SpooledSource | None) -> None:
         self._gaps[gap.key] = gap
-        record = marker_of(text, source.line.number, _now_of(source)) + b"\n" if text and source is not None else b""
+        record = b""
+        if text and source is not None:
+            record = marker_of(f"-- {text} --", source.line.number, _now_of(source)) + b"\n"
         self._unwritten.append((gap, record))
         if self._loaded is not None:
             self._end()
@@ -373,19 +373,3 @@ class SpoolWriter:
 
 def _now_of(source: SpooledSource | None) -> int:
     return source.cursor.at_ns if source is not None else 0
-
-
-def _span(gap: GapLine) -> str:
-    if not gap.since_ns:
-        return ""
-    until = f" to {clock_time(gap.until_ns)}" if gap.until_ns else ""
-    return f", from {clock_time(gap.since_ns)}{until} UTC"
-
-
-def _sentence(why: str, pods: Sequence[str]) -> str:
-    named = sorted({pod for pod in pods if pod})
-    if not named:
-        return f"Log incomplete: {why}."
-    if len(named) == 1:
-        return f"Log of pod {named[0]}: incomplete, {why}."
-    return f"Logs of {len(named)} pods ({named[0]}, …): incomplete, {why}."

@@ -7,7 +7,6 @@ them; what the spool holds behind it is not taken twice.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from datetime import UTC, datetime
 from itertools import groupby, pairwise
 
 import msgspec
@@ -29,6 +28,7 @@ from actions.run.spoolformat import (
     whole_lines,
     without_place,
 )
+from actions.run.spoolgaps import ALL_SOURCES
 from actions.run.spoolpoints import PointsBook
 from actions.run.spoolranges import KeptRange, KeptRanges, key_of
 from actions.telemetry.log_reader import LogReader
@@ -36,7 +36,6 @@ from actions.telemetry.log_reader import LogReader
 _REPLAY_BYTES = 4 << 20
 _LATEST_SECONDS = 86_400
 """No line is younger than its file by more: the clocks of nodes differ, but not so much."""
-ALL_SOURCES = -1
 _ENCODER = msgspec.json.Encoder()
 
 SourceKey = tuple[str, str]
@@ -99,6 +98,8 @@ class Loader:
         self.repairs: list[str] = []
         """What was mended, one sentence each."""
         self.to_read_again: list[SpooledSource] = []
+        self.opened_gaps: list[str] = []
+        """Those that close when all of these have been read again."""
         self._points = points
         self._ends: dict[int, EndLine] = {}
         self._recovered: list[SourceLine] = []
@@ -146,7 +147,7 @@ class Loader:
     def _take_source_line(self, raw: bytes) -> bool:
         line = source_line_in(raw)
         match line:
-            case SourceLine() if line.number not in self.by_number:
+            case SourceLine() if line.number not in self.by_number or self.by_number[line.number].is_unnamed:
                 self.name(line)
             case EndLine() if line.number in self.by_number:
                 self._ends[line.number] = line
@@ -159,9 +160,11 @@ class Loader:
 
     def name(self, line: SourceLine) -> SpooledSource:
         """Whose number it is. Two numbers may be one container's: then they are one log."""
-        source = self.by_key.get((line.uid, line.container))
-        if source is None:
-            source = self.by_key[(line.uid, line.container)] = SpooledSource(line)
+        source = self.by_key.get((line.uid, line.container)) or SpooledSource(line)
+        if line.uid == _unknown(line.number):
+            source.is_unnamed = source.is_broken = True
+        else:
+            self.by_key[(line.uid, line.container)] = source
         self.by_number[line.number] = source
         return source
 
@@ -205,10 +208,10 @@ class Loader:
             self._retake(source, number, plain)
 
     def _unnamed_source(self, number: int) -> SpooledSource:
-        source = SpooledSource(SourceLine(number, "", f"container {number}", "unknown", f"unknown-{number}"))
-        source.is_unnamed = source.is_broken = True  # all of it is behind a loss: that of its name
-        self.by_number[number] = source
-        return source
+        line = SourceLine(number, "", f"container {number}", "unknown", _unknown(number))
+        self._recovered.append(line)
+        self.repairs.append(f"Nothing says whose the lines of container {number} are.")
+        return self.name(line)
 
     def _retake(self, source: SpooledSource, number: int, records: Iterable[bytes]) -> None:
         """Take lines that are kept."""
@@ -248,11 +251,7 @@ class Loader:
     def _mend(self) -> None:
         if self._recovered:
             self.sources_file.append(b"".join(_ENCODER.encode(line) + b"\n" for line in self._recovered))
-            self.repairs.append(f"{len(self._recovered)} containers were named again, from the file of lines.")
-        for source in self.by_number.values():
-            if source.is_unnamed:
-                number, count = source.line.number, source.line_count
-                self.repairs.append(f"Nothing says whose the {count} lines of container {number} are.")
+            self.repairs.append(f"{len(self._recovered)} containers were missing in the list of containers.")
         if not self._damage:
             return
         size = sum(end - begin for begin, end, _ in self._damage)
@@ -279,7 +278,8 @@ class Loader:
             for number, end in self._ends.items()
             if (source := self.by_number[number]).line_count < end.lines or (end.lines < 0 and self.lines_file.is_new)
         ]
-        if cut and not self._damage:
+        is_told = any(gap.number == ALL_SOURCES and not gap.is_closed for gap in self.gaps.values())
+        if cut and not is_told:
             self._lose("cut", "lines at its end were lost", 0)
             self.repairs.append(f"{len(cut)} logs have fewer lines than they had.")
         again = {id(source): source for source in (*cut, *(self.by_key.values() if self._damage else ()))}
@@ -293,8 +293,9 @@ class Loader:
         if known is None or known.is_closed:
             gap = self.gaps[key] = GapLine(key, ALL_SOURCES, why, since_ns)
             self.sources_file.append(_ENCODER.encode(gap) + b"\n")
+        self.opened_gaps.append(key)
 
 
-def clock_time(at_ns: int) -> str:
-    """A moment for sentences."""
-    return datetime.fromtimestamp(at_ns / 1e9, UTC).strftime("%H:%M:%S")
+def _unknown(number: int) -> str:
+    """The uid of a container that nothing names: all of its log is behind a loss, that of its name."""
+    return f"unknown-{number}"

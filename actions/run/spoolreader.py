@@ -16,7 +16,6 @@ from actions.run.spoolformat import (
     AcceleratorSample,
     EndLine,
     Finding,
-    GapLine,
     SourceLine,
     accelerators_file,
     are_records,
@@ -230,21 +229,6 @@ class SpoolReader:
         except OSError as error:
             raise _unreadable(path, error) from error
         return _Piece(raws, begin, end, is_anew)
-
-
-def read_gaps(folder: Path, stage: str) -> list[GapLine]:
-    """What is missing of a stage's logs, as its spool says.
-
-    Raises:
-        JournalError: The disk does not give it.
-    """
-    path = sources_file(folder, stage)
-    try:
-        raws, _ = whole_lines(path)
-    except OSError as error:
-        raise _unreadable(path, error) from error
-    newest = {line.key: line for line in map(source_line_in, raws) if isinstance(line, GapLine)}
-    return [gap for gap in newest.values() if not gap.is_closed]
 
 
 def _unreadable(path: Path, error: OSError) -> JournalError:

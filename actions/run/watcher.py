@@ -3,21 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
 from contextlib import asynccontextmanager, suppress
 from typing import Any
 
-from actions.base.errors import ConsoleError, UnreachableError
+from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import LogWatch, Watch
-from actions.cluster.logbatch import LogBatch
-from actions.cluster.loglines import LogLine
-from actions.cluster.logs import ContainerEnd, LogFollower, LogSource
+from actions.cluster.logs import LogSource
 from actions.run.access import Connection
-from actions.run.filewatch import FileWatch, follow_once, newest, newest_running
-from actions.run.patience import Pace
+from actions.run.filewatch import FileWatch, newest, newest_running
+from actions.run.patience import ONCE, Pace
+from actions.run.podfollow import PodFollower
 from actions.run.sampler import Sampler
-from actions.run.spool import SpooledSource, SpoolWriter
+from actions.run.spool import SpoolWriter
+from actions.run.troubles import Troubles, outcome_of, sentence_of
 from actions.run.work import StageWork
 
 LOOK_SECONDS = 0.7
@@ -25,162 +25,214 @@ LOOK_SECONDS = 0.7
 LAST_LINES_SECONDS = 8.0
 """How long the logs may be silent after the stage has ended, until the rest is given up."""
 LONGEST_LAST_LINES_SECONDS = 60.0
-"""How long they may go on: some containers of a stage that has ended never do."""
+"""How long they may go on: some containers of a stage that has ended never do. A right may be missing for so long."""
+UNREACHABLE_LOGS_SECONDS = 600.0
+"""How long a stage that has ended well waits for logs that nobody answers for, or that the disk does not take."""
 
 _RANK_LABELS = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
-_FULL_DISK_PAUSE_SECONDS = 5.0
+_LONGEST_SEARCH_PAUSE_SECONDS = 5.0
+_PODS, _FILE = "pods", "file"
 
 Pod = Mapping[str, Any]
 
 
 @asynccontextmanager
-async def watching(work: StageWork, watch: Watch) -> AsyncIterator[None]:
+async def watching(work: StageWork, watch: Watch) -> AsyncIterator[Watcher]:
     """Follow logs, accelerators and file counts while the context is open, and the logs a little longer.
 
-    Also when the context ends by an error: the last lines of what has failed say why.
+    Also when the context ends by an error: the last lines of what has failed say why. Nothing that goes wrong here
+    reaches the stage: it is told by `work.journal.warn`, and what is lost by the watcher's `losses`.
     """
-    writer = SpoolWriter(work.folder, work.stage.id)
-    watcher, sampler = _Watcher(work, watch, writer), Sampler(work, watch, writer)
-    sampling = asyncio.create_task(sampler.sample())
+    watcher = Watcher(work, watch)
     watcher.start()
     try:
         try:
-            yield
+            yield watcher
         except ConsoleError:
-            await watcher.settle()
+            await watcher.settle(LONGEST_LAST_LINES_SECONDS)
             raise
-        await watcher.settle()
+        await watcher.settle(UNREACHABLE_LOGS_SECONDS)
     finally:
-        sampling.cancel()
-        await asyncio.gather(sampling, return_exceptions=True)
         await watcher.stop()
-        writer.close()
 
 
-class _Watcher:
-    """One stage's followers. Failures of a follower never reach the stage."""
+class Watcher:
+    """One stage's followers, each in a task of its own: none of their failures reaches the stage.
 
-    def __init__(self, work: StageWork, watch: Watch, writer: SpoolWriter) -> None:
+    Args:
+        work: The stage.
+        watch: What it watches.
+    """
+
+    def __init__(self, work: StageWork, watch: Watch) -> None:
+        self.losses: tuple[str, ...] = ()
+        """What is missing of the stage's logs, one sentence each; complete when it has been stopped."""
         self._work = work
         self._logs = watch.logs or LogWatch()
-        self._writer = writer
-        self._followers: dict[tuple[str, str], asyncio.Task[None]] = {}
+        self._writer = SpoolWriter(work.folder, work.stage.id)
+        self._troubles = Troubles(work.journal.warn)
+        self._sampler = Sampler(work, watch, self._writer, self._troubles)
+        self._followers: dict[tuple[str, str], tuple[PodFollower, asyncio.Task[None]]] = {}
         self._searches: list[asyncio.Task[None]] = []
+        self._sampling: asyncio.Task[None] | None = None
         has_file = bool(self._logs.file or self._logs.exec)
-        path = work.text(self._logs.file)
-        self._file = FileWatch(work, writer, path=path, argv=self._logs.exec) if has_file else None
+        self._file = FileWatch(work, self._writer, path=self._logs.file, argv=self._logs.exec) if has_file else None
 
     def start(self) -> None:
         """Begin to look for pods."""
+        if self._sampler.is_wanted:
+            self._sampling = asyncio.create_task(self._endlessly(self._sampler.sample, "samples"))
         if self._logs.pods:
-            self._searches.append(asyncio.create_task(self._follow_pods()))
+            self._searches.append(asyncio.create_task(self._endlessly(self._find_pods, _PODS)))
         if self._file is not None:
-            self._searches.append(asyncio.create_task(self._follow_file()))
+            self._searches.append(asyncio.create_task(self._endlessly(self._read_file, _FILE)))
 
-    async def _follow_pods(self) -> None:
-        """Begin to follow every container that the stage's selector finds. Endless."""
-        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS)
-        while True:
-            await self._find_pods()
-            await pace.pause()
+    async def settle(self, longest_seconds: float) -> None:
+        """Wait for the logs of containers that have ended, for as long as lines come, but not for ever.
 
-    async def _find_pods(self) -> None:
-        try:
-            connection = await self._work.connect()
-            self._take(connection, await pods_of(self._work, connection, self._logs.pods))
-        except ConsoleError:
-            pass  # no cluster yet, or none at present: the stage itself says so
-
-    async def _follow_file(self) -> None:
-        """Read the file, or what the program prints, in whatever pod there is for it. Endless."""
-        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS)
-        while True:
-            await self._read_file()
-            await pace.pause()
-
-    async def settle(self) -> None:
-        """Wait for the logs of containers that have ended, for as long as lines come, but not for ever."""
-        if self._logs.pods:
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_LINES_SECONDS):
-                    await self._find_pods()  # a stage that is found done may have ended before its pods were looked for
-            await self._end_followers()
-        if self._file is not None:
-            await self._end_searches()  # two readers of one file would keep its lines twice
-            self._file.end_soon()
-            with suppress(TimeoutError):
-                async with asyncio.timeout(LAST_LINES_SECONDS):
-                    while await self._read_file() and not self._file.is_read:  # the pod may just have gone
-                        await self._work.clock.sleep(LOOK_SECONDS)
-            self._file.finish()
-
-    async def _end_followers(self) -> None:
-        known, end = -1, self._work.clock.monotonic() + LONGEST_LAST_LINES_SECONDS
-        while (count := sum(source.line_count for source in self._writer.sources())) > known:
-            known = count
-            left = min(LAST_LINES_SECONDS, end - self._work.clock.monotonic())
-            open_tasks = [task for task in self._followers.values() if not task.done()]
-            if open_tasks and left > 0:
-                await asyncio.wait(open_tasks, timeout=left)
+        Args:
+            longest_seconds: While nobody answers for them.
+        """
+        await self._told(self._settle(longest_seconds), "end")
 
     async def stop(self) -> None:
         """End all followers."""
-        await self._end_searches()
-        for task in self._followers.values():
+        followers = [task for _, task in self._followers.values()]
+        for task in [*self._searches, *followers, *([self._sampling] if self._sampling else [])]:
             task.cancel()
-        await asyncio.gather(*self._followers.values(), return_exceptions=True)
+        await asyncio.gather(*self._searches, *followers, return_exceptions=True)
+        if self._sampling is not None:
+            await asyncio.gather(self._sampling, return_exceptions=True)
+        for follower, task in self._followers.values():
+            if task.cancelled():
+                follower.give_up()
+        self.losses = self._writer.losses()
+        with suppress(OSError):
+            self._writer.close()
+        self._work.journal.warn("")
+
+    async def _endlessly(self, look: Callable[[], Coroutine[Any, Any, object]], topic: str) -> None:
+        """Look again and again; what goes wrong is told, and tried again."""
+        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS, longest_seconds=_LONGEST_SEARCH_PAUSE_SECONDS)
+        while True:
+            error = await self._told(look(), topic)
+            if error is None:
+                await pace.pause()
+            else:
+                await pace.pause_after(error if isinstance(error, ConsoleError) else None)
+
+    async def _told(self, work: Coroutine[Any, Any, object], topic: str) -> Exception | None:
+        """Why something did not work, if it did not. A cluster that does not answer is told by the stage itself."""
+        found = await outcome_of(work)
+        if not isinstance(found, Exception):
+            self._troubles.clear(topic)
+            return None
+        if isinstance(found, AccessError):
+            self._troubles.set(topic, f"Logs cannot be read: {sentence_of(found)}")
+        elif not isinstance(found, ConsoleError):
+            self._troubles.set(topic, f"Logs cannot be kept: {sentence_of(found)}")
+        return found
+
+    async def _find_pods(self) -> None:
+        """Begin to follow every container that the stage's selector finds."""
+        connection = await self._work.connect(ONCE)
+        for pod in await pods_of(self._work, connection, self._logs.pods):
+            self._follow(pod)
+
+    def _follow(self, pod: Pod) -> None:
+        metadata = pod["metadata"]
+        name = self._logs.container or pod["spec"]["containers"][0]["name"]
+        place = LogSource(metadata["namespace"], metadata["name"], name, metadata["uid"])
+        if (place.uid, name) in self._followers:
+            return
+        source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(metadata))
+        if not source.is_ended:
+            follower = PodFollower(self._work, self._writer, self._troubles, place, source)
+            self._followers[(place.uid, name)] = follower, asyncio.create_task(self._followed(follower))
+
+    async def _followed(self, follower: PodFollower) -> None:
+        """Follow one container to its end, whatever happens on the way."""
+        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS)
+        while (error := await outcome_of(follower.follow())) is not None:
+            follower.fail(error)
+            await pace.pause_after()
+
+    async def _settle(self, longest_seconds: float) -> None:
+        if self._logs.pods:
+            await self._find_last_pods(longest_seconds)
+            await self._end_followers(longest_seconds)
+        if self._file is not None:
+            await self._end_searches()  # two readers of one file would keep its lines twice
+            await self._end_file(self._file)
+
+    async def _find_last_pods(self, longest_seconds: float) -> None:
+        """A stage that is found done may have ended before its pods were looked for."""
+        error: Exception | None = None
+        began = self._work.clock.monotonic()
+        while self._work.clock.monotonic() - began < (
+            longest_seconds if self._followers or isinstance(error, OSError) else LAST_LINES_SECONDS
+        ):
+            try:
+                async with asyncio.timeout(LAST_LINES_SECONDS):
+                    error = await self._told(self._find_pods(), _PODS)
+            except TimeoutError:
+                error = UnreachableError("The cluster does not say which pods there are.")
+            if error is None:
+                return
+            await self._work.clock.sleep(LOOK_SECONDS)
+        if error is not None:
+            said = sentence_of(error).rstrip(".")
+            self._writer.open_gap(None, "unlisted", f"its pods could not be looked for at the end: {said}")
+
+    async def _end_followers(self, longest_seconds: float) -> None:
+        known, began = -1, self._work.clock.monotonic()
+        while open_tasks := [task for _, task in self._followers.values() if not task.done()]:
+            count = sum(source.passed_count for source in self._writer.sources())
+            passed = self._work.clock.monotonic() - began
+            left = max(self._left(longest_seconds), LONGEST_LAST_LINES_SECONDS if count > known else 0.0) - passed
+            if left <= 0:
+                return
+            known = count
+            await asyncio.wait(open_tasks, timeout=min(LAST_LINES_SECONDS, left))
+
+    def _left(self, longest_seconds: float) -> float:
+        """How long followers are waited for that are not let in, or not answered."""
+        failing = [one for one, task in self._followers.values() if one.is_failing and not task.done()]
+        if not failing:
+            return 0.0
+        self._work.journal.note("Waiting for the last lines of its logs.")
+        return LONGEST_LAST_LINES_SECONDS if all(one.is_forbidden for one in failing) else longest_seconds
+
+    async def _end_file(self, file: FileWatch) -> None:
+        file.end_soon()
+        began = self._work.clock.monotonic()
+        while not file.is_read:
+            passed = self._work.clock.monotonic() - began
+            left = (LONGEST_LAST_LINES_SECONDS if file.is_failing else LAST_LINES_SECONDS) - passed
+            if left <= 0:
+                break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    error = await self._told(self._read_file(), _FILE)
+                    if error is None and not file.has_pod:
+                        break  # the pod has gone, and its file with it
+            await self._work.clock.sleep(LOOK_SECONDS)
+        file.finish()
 
     async def _end_searches(self) -> None:
         for task in self._searches:
             task.cancel()
         await asyncio.gather(*self._searches, return_exceptions=True)
 
-    async def _read_file(self) -> bool:
-        """Read for a while. Returns whether there may be more: a pod to read in, or no cluster to ask at present."""
+    async def _read_file(self) -> None:
+        """Read the file, or what the program prints, in whatever pod there is for it."""
         if self._file is None:
-            return False
-        try:
-            connection = await self._work.connect()
-            if self._logs.uid_of:
-                self._file.belong_to(newest(await pods_of(self._work, connection, self._logs.uid_of)))
-            pods = await pods_of(self._work, connection, self._logs.pod)
-            await follow_once(self._file, connection, pods, self._logs.container)
-        except ConsoleError:
-            return True
-        return newest_running(pods) is not None
-
-    def _take(self, connection: Connection, pods: list[dict[str, Any]]) -> None:
-        for pod in pods:
-            metadata = pod["metadata"]
-            name = self._logs.container or pod["spec"]["containers"][0]["name"]
-            place = LogSource(metadata["namespace"], metadata["name"], name, metadata["uid"])
-            source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(metadata))
-            if not source.is_ended and (place.uid, name) not in self._followers:
-                follower = self._follow(connection, place, source)
-                self._followers[(place.uid, name)] = asyncio.create_task(follower)
-
-    async def _follow(self, connection: Connection, place: LogSource, source: SpooledSource) -> None:
-        def keep(batch: LogBatch) -> None:
-            self._writer.write(source, batch)
-
-        while True:
-            follower = LogFollower(
-                connection.session, place, on_lines=keep, since=source.cursor, clock=self._work.clock
-            )
-            try:
-                end = await follower.run()
-                self._end(source, end)
-                return
-            except UnreachableError:
-                await self._work.clock.sleep(LOOK_SECONDS)
-            except ConsoleError as error:
-                self._writer.write_lines(source, [LogLine(source.cursor.at_ns, f"-- {error.message} --", True)])
-                return
-            except OSError:
-                await self._work.clock.sleep(_FULL_DISK_PAUSE_SECONDS)
-
-    def _end(self, source: SpooledSource, end: ContainerEnd) -> None:
-        self._writer.write_end(source, end.exit_code, end.reason)
+            return
+        connection = await self._work.connect(ONCE)
+        if self._logs.uid_of:
+            self._file.belong_to(newest(await pods_of(self._work, connection, self._logs.uid_of)))
+        pods = await pods_of(self._work, connection, self._logs.pod)
+        await self._file.follow_in(connection, newest_running(pods), self._logs.container, self._troubles)
 
 
 async def pods_of(work: StageWork, connection: Connection, selector: str) -> list[dict[str, Any]]:
@@ -190,4 +242,5 @@ async def pods_of(work: StageWork, connection: Connection, selector: str) -> lis
 
 def _rank_of(metadata: Pod) -> int:
     labels = metadata.get("labels") or {}
-    return next((int(labels[name]) for name in _RANK_LABELS if str(labels.get(name, "")).isdigit()), 0)
+    ranks = (str(labels.get(name, "")) for name in _RANK_LABELS)
+    return next((int(rank) for rank in ranks if rank.isascii() and rank.isdigit() and len(rank) < 9), 0)

@@ -31,8 +31,11 @@ class Workshop(Protocol):
         """
         ...
 
-    def watching(self, view: RunView, stage: StageView) -> AbstractAsyncContextManager[None]:
-        """While it is entered, logs and accelerators that the stage asks to watch are spooled."""
+    def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AbstractAsyncContextManager[None]:
+        """While it is entered, logs and accelerators that the stage asks to watch are spooled.
+
+        None of what goes wrong with that leaves it: `journal` is warned, and `considered` knows what is lost.
+        """
         ...
 
     async def considered(self, stage: StageView, done: Performed) -> Performed:

@@ -13,7 +13,7 @@ from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import LOGGED, WORK, a_run
-from tests.support.smallrun import carry_out, torn_down
+from tests.support.smallrun import Unheard, carry_out, torn_down
 
 SANDBOX_SPEED = 20.0
 
@@ -36,7 +36,7 @@ async def test_a_runner_that_finds_its_stage_done_still_keeps_the_log(tmp_path: 
     shutil.rmtree(logs_path(folder, "work"))  # as if its runner had died with the first line
     view = load_run(folder)
     site = Site(folder, SystemClock())
-    async with site.watching(view, view.stage("work")):
+    async with site.watching(view, view.stage("work"), Unheard()):
         pass
     await site.aclose()
     assert [line.text for line in SpoolReader(folder, "work").lines()[0]] == ["one", "two", "three"]

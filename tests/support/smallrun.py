@@ -18,7 +18,7 @@ from actions.run.lease import take_lease
 from actions.run.records import WishKind
 from actions.run.runner import Runner
 from actions.run.site import Site
-from actions.run.view import RunView
+from actions.run.view import OwnedObject, RunView
 
 _CLOCK = SystemClock()
 
@@ -58,6 +58,29 @@ def a_small_run(
 def own_name(tmp_path: Path) -> str:
     """A name for objects of the test, which no other test of its sandbox uses."""
     return tmp_path.name.replace("_", "-")[:40].strip("-")
+
+
+class Unheard:
+    """A stage's journal for nobody: it keeps in mind what was said."""
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+        self.warnings: list[str] = []
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def warn(self, text: str) -> None:
+        self.warnings.append(text)
+
+    def owned(self) -> tuple[OwnedObject, ...]:
+        return ()
+
+    def own(self, item: OwnedObject) -> None:
+        raise AssertionError("nothing is made")
+
+    def deleted(self, item: OwnedObject) -> None:
+        raise AssertionError("nothing is deleted")
 
 
 async def carry_out(folder: Path) -> RunView:

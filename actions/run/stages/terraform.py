@@ -10,12 +10,11 @@ from actions.base.errors import ConflictError, RefusedError
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.roots import root_folder
 from actions.blueprint.stages import TerraformStage
-from actions.cluster.loglines import LogLine
 from actions.run.creation import load_environment
 from actions.run.folder import terraform_path
 from actions.run.handler import Performed
 from actions.run.records import PlanOffer
-from actions.run.spool import SpooledSource, SpoolWriter
+from actions.run.toollog import ProgramLog
 from actions.run.work import StageWork
 from actions.terraform.events import TerraformEvent
 from actions.terraform.program import open_terraform
@@ -157,35 +156,17 @@ class _EventLog:
 
     def __init__(self, work: StageWork, terraform: Terraform, operation: str) -> None:
         self._work = work
-        self._operation = operation
-        self._is_adopted = terraform.running() == operation
-        self._writer: SpoolWriter | None = None
+        self._log = ProgramLog(work, "terraform", operation, is_adopted=terraform.running() == operation)
 
     async def __aenter__(self) -> OnEvent:
-        writer = self._writer = SpoolWriter(self._work.folder, self._work.stage.id)
-        source, skipped = self._source(writer)
-
         def take(event: TerraformEvent) -> None:
-            nonlocal skipped
-            if skipped:
-                skipped -= 1
-                return
             self._work.journal.note(event.message)
-            now = int(self._work.clock.now().timestamp() * 1e9)
-            writer.write_lines(source, [LogLine(now, event.message)])
+            self._log.take(event.message)
 
         return take
 
     async def __aexit__(self, *_: object) -> None:
-        if self._writer is not None:
-            self._writer.close()
-
-    def _source(self, writer: SpoolWriter) -> tuple[SpooledSource, int]:
-        earlier = [source for source in writer.sources() if source.line.container == self._operation]
-        if self._is_adopted and earlier:
-            return earlier[-1], earlier[-1].line_count
-        uid = f"{self._operation}-{len(earlier)}"
-        return writer.source("", "terraform", self._operation, uid), 0
+        self._log.close()
 
 
 def _offer_of(plan: PlanSummary) -> PlanOffer:

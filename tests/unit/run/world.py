@@ -144,7 +144,7 @@ class FakeWorkshop:
         return FakeStage(self.world, stage, journal)
 
     @asynccontextmanager
-    async def watching(self, view: RunView, stage: StageView) -> AsyncIterator[None]:
+    async def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AsyncIterator[None]:
         yield
 
     async def considered(self, stage: StageView, done: Performed) -> Performed:

@@ -1,0 +1,246 @@
+"""Any damage to a spool's files: opening mends it, keeps what is whole, and reading the logs again doubles nothing."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from actions.cluster.loglines import LogCursor, LogLine
+from actions.run.spool import SpooledSource, SpoolWriter
+from actions.run.spoolfile import MOST_SET_ASIDE, set_aside
+from actions.run.spoolformat import lines_file, points_file, sources_file
+from actions.run.spoolreader import SpoolReader
+from tests.unit.run.test_spool import losses
+
+STAGE = "train"
+PODS = ("worker-0", "worker-1")
+BASE_NS = 1_700_000_000_000_000_000
+LINES = 24
+
+
+def line(pod: int, step: int) -> LogLine:
+    at_ns = BASE_NS + step * 1_000_000_000 + pod  # two pods never print at the same nanosecond
+    return LogLine(at_ns, f"Epoch 0: 3%|▎ | {step}/300 [00:10<01:00, 1.73it/s, reduced_train_loss={pod}.{step:03d}]")
+
+
+def log(pod: int, until: int = LINES) -> list[LogLine]:
+    """What a pod has printed."""
+    return [line(pod, step) for step in range(until)]
+
+
+def follow(writer: SpoolWriter, pod: int, until: int) -> SpooledSource:
+    """Read a pod's log on from where the spool is, as a follower does."""
+    source = writer.source("default", PODS[pod], "pytorch", f"uid-{pod}", rank=pod)
+    for piece in _pieces(_behind(source.cursor, log(pod, until)), 5):
+        writer.write_lines(source, piece)
+    return source
+
+
+def _behind(cursor: LogCursor, lines: Sequence[LogLine]) -> list[LogLine]:
+    skipped = sum(one.at_ns < cursor.at_ns for one in lines) + cursor.seen
+    return list(lines[skipped:] if cursor.at_ns else lines)
+
+
+def _pieces(lines: Sequence[LogLine], size: int) -> list[Sequence[LogLine]]:
+    return [lines[start : start + size] for start in range(0, len(lines), size)]
+
+
+def a_spool(folder: Path, *, is_ended: bool) -> None:
+    writer = SpoolWriter(folder, STAGE)
+    for until in range(4, LINES + 1, 4):
+        for pod in range(len(PODS)):
+            source = follow(writer, pod, until)
+    if is_ended:
+        for source in writer.sources():
+            writer.write_end(source, 0, "Completed")
+    writer.close()
+
+
+def kept(folder: Path) -> dict[str, list[str]]:
+    """Texts by pod, without markers, in the order of the file."""
+    found: dict[str, list[str]] = {}
+    reader, offset = SpoolReader(folder, STAGE), 0
+    while True:
+        lines, end = reader.lines(offset)
+        for one in lines:
+            if not one.is_marker:
+                found.setdefault(one.pod, []).append(one.text)
+        if end == offset:
+            return found
+        offset = end
+
+
+def is_subsequence(part: Sequence[str], whole: Sequence[str]) -> bool:
+    rest = iter(whole)
+    return all(text in rest for text in part)
+
+
+Damage = tuple[Callable[[Path, str], Path], str, float, bytes]
+"""Which file, how, where in it (from 0 to 1), and with what."""
+FILES = (sources_file, lines_file, points_file)
+GARBAGE = st.one_of(
+    st.binary(min_size=1, max_size=80).map(lambda data: data + b"\xff"),
+    st.just(bytes(64)),
+    st.just(b"garbage\n"),
+    st.just(b'{"type":"end","number":99,"exit_code":0,"reason":""}\n'),
+    st.just(b"L000099\t2023-11-14T22:13:21.000000000Z of nobody\n"),
+)
+DAMAGE = st.lists(
+    st.tuples(st.sampled_from(FILES), st.sampled_from(["cut", "over", "into", "gone"]), st.floats(0, 1), GARBAGE),
+    min_size=1,
+    max_size=3,
+)
+
+
+@settings(max_examples=150, deadline=None)
+@given(damage=DAMAGE, is_ended=st.booleans())
+def test_whatever_is_damaged_nothing_fails_and_no_line_is_doubled(damage: list[Damage], is_ended: bool) -> None:
+    folder = Path(tempfile.mkdtemp())
+    try:
+        a_spool(folder, is_ended=is_ended)
+        for path_of, kind, where, garbage in damage:
+            spoil(path_of(folder, STAGE), kind, where, garbage)
+        kept(folder)  # reading goes around it
+        SpoolReader(folder, STAGE).findings()
+        SpoolReader(folder, STAGE).exit_codes()
+
+        writer = SpoolWriter(folder, STAGE)
+        writer.open()
+        originals = [[one.text for one in log(pod)] for pod in range(len(PODS))]
+        for texts in kept(folder).values():
+            true = [text for text in texts if any(text in whole for whole in originals)]
+            assert any(is_subsequence(true, whole) for whole in originals)
+
+        for pod in range(len(PODS)):
+            follow(writer, pod, LINES + 6)
+        writer.close()
+        found = [text for texts in kept(folder).values() for text in texts]
+        for pod in range(len(PODS)):
+            for one in log(pod, LINES + 6):
+                assert found.count(one.text) <= 1, one.text
+                assert found.count(one.text) == 1 or is_touched(damage), one.text
+
+        again = SpoolWriter(folder, STAGE)
+        again.open()
+        assert again.repairs == ()
+        again.close()
+    finally:
+        shutil.rmtree(folder)
+
+
+def is_touched(damage: list[Damage]) -> bool:
+    """Whether text may have been changed in a way that nobody can see: bytes put into a line, or taken out of it."""
+    return any(path_of is lines_file and kind in ("into", "over") for path_of, kind, _, _ in damage)
+
+
+def spoil(path: Path, kind: str, where: float, garbage: bytes) -> None:
+    if not path.exists():
+        return
+    data = path.read_bytes()
+    at = int(where * len(data))
+    match kind:
+        case "cut":
+            path.write_bytes(data[:at])
+        case "over":
+            path.write_bytes(data[:at] + garbage + data[at + len(garbage) :])
+        case "into":
+            path.write_bytes(data[:at] + garbage + data[at:])
+        case "gone":
+            path.unlink()
+
+
+def zero_block(path: Path) -> None:
+    data = path.read_bytes()
+    middle = len(data) // 2
+    path.write_bytes(data[:middle] + bytes(300) + data[middle + 300 :])
+
+
+def garbage_line(path: Path) -> None:
+    with path.open("ab") as file:
+        file.write(b"\x00\xff garbage\n")
+
+
+def lines_of_another_shape(path: Path) -> None:
+    path.write_bytes(path.read_bytes() + b"{}\n[1]\n" + b"9" * 6000 + b"\n")
+
+
+@pytest.mark.parametrize("is_ended", [False, True])
+@pytest.mark.parametrize("path_of", FILES)
+@pytest.mark.parametrize("spoiled", [zero_block, garbage_line, lines_of_another_shape, Path.unlink])
+def test_what_pods_still_have_is_whole_again(
+    tmp_path: Path, spoiled: Callable[[Path], None], path_of: Callable[[Path, str], Path], is_ended: bool
+) -> None:
+    a_spool(tmp_path, is_ended=is_ended)
+    before = losses(tmp_path)
+    spoiled(path_of(tmp_path, STAGE))
+
+    writer = SpoolWriter(tmp_path, STAGE)
+    for pod in range(len(PODS)):
+        source = follow(writer, pod, LINES)
+        if not source.is_ended:
+            writer.write_end(source, 0, "Completed")
+    assert writer.losses() == ()
+    writer.close()
+    found = sorted(text for texts in kept(tmp_path).values() for text in texts)
+    assert found == sorted(one.text for pod in range(len(PODS)) for one in log(pod))
+    assert sorted(losses(tmp_path), key=str) == sorted(before, key=str)
+
+
+def test_what_was_lost_of_pods_that_are_gone_is_told(tmp_path: Path) -> None:
+    a_spool(tmp_path, is_ended=True)
+    zero_block(lines_file(tmp_path, STAGE))
+    writer = SpoolWriter(tmp_path, STAGE)
+    writer.open()
+    (told,) = writer.losses()
+    assert "bytes of it were damaged" in told
+    writer.close()
+    markers = [one.text for one in SpoolReader(tmp_path, STAGE).lines()[0] if one.is_marker]
+    assert len(markers) == 1
+    assert "lines are missing here" in markers[0]
+    again = SpoolWriter(tmp_path, STAGE)
+    again.open()
+    assert (again.repairs, again.losses()) == ((), (told,))
+    again.close()
+
+
+def test_damaged_files_are_kept_but_not_without_end(tmp_path: Path) -> None:
+    a_spool(tmp_path, is_ended=False)
+    for _ in range(MOST_SET_ASIDE + 3):
+        garbage_line(lines_file(tmp_path, STAGE))
+        writer = SpoolWriter(tmp_path, STAGE)
+        writer.open()
+        writer.close()
+    assert len(set_aside(lines_file(tmp_path, STAGE))) == MOST_SET_ASIDE
+
+
+def test_a_reader_that_follows_sees_a_mended_spool_from_its_beginning(tmp_path: Path) -> None:
+    a_spool(tmp_path, is_ended=False)
+    garbage_line(lines_file(tmp_path, STAGE))
+    reader = SpoolReader(tmp_path, STAGE)
+    _, offset = reader.lines()
+    writer = SpoolWriter(tmp_path, STAGE)
+    follow(writer, 0, LINES + 1)
+    writer.close()
+    lines, _ = reader.lines(offset)
+    assert "has been mended" in lines[0].text
+    assert lines[1].text == line(0, 0).text
+    assert line(0, LINES).text in [one.text for one in lines]
+
+
+def test_a_stamp_of_the_future_is_damage(tmp_path: Path) -> None:
+    a_spool(tmp_path, is_ended=False)
+    path = lines_file(tmp_path, STAGE)
+    path.write_bytes(path.read_bytes().replace(b"\t2023-11-14T22:13:25", b"\t9023-11-14T22:13:25"))
+    writer = SpoolWriter(tmp_path, STAGE)
+    for pod in range(len(PODS)):
+        follow(writer, pod, LINES + 3)
+    writer.close()
+    assert {pod: sorted(texts) for pod, texts in kept(tmp_path).items()} == {
+        PODS[pod]: sorted(one.text for one in log(pod, LINES + 3)) for pod in range(len(PODS))
+    }
