@@ -76,10 +76,10 @@ class Unheard:
     def owned(self) -> tuple[OwnedObject, ...]:
         return ()
 
-    def own(self, item: OwnedObject) -> None:
+    async def own(self, item: OwnedObject) -> None:
         raise AssertionError("nothing is made")
 
-    def deleted(self, item: OwnedObject) -> None:
+    async def deleted(self, item: OwnedObject) -> None:
         raise AssertionError("nothing is deleted")
 
 

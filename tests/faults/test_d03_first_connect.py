@@ -1,0 +1,168 @@
+"""D3, F24: a stage that is resumed while its cluster does not answer waits for it, and is not failed by it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from actions.base.process import is_alive
+from actions.cluster.kubeconfig import ClusterTarget, load_context
+from actions.run.client import load_run, resume_interrupted, wish
+from actions.run.records import WishKind
+from actions.run.view import RunState, RunView, StageState
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import begin, kill, wait_for_run
+from tests.faults.small import BLUEPRINT, CONFIG_MAP, a_run
+from tests.faults.watched import (
+    a_logged_run,
+    begun,
+    fault,
+    printed,
+    printing,
+    resumed_after_a_kill,
+    texts,
+    wait_for_note,
+)
+from tests.schedules.partition import Relay
+from tests.support.polling import wait
+from tests.support.smallrun import torn_down
+
+SANDBOX_SPEED = 1.0
+LINES = 14
+NEVER_READY = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: NAME}
+spec:
+  selector: {matchLabels: {app: NAME}}
+  template:
+    metadata: {labels: {app: NAME}}
+    spec: {containers: [{name: main, image: "example.com/work:missing"}]}
+"""
+Outage = Callable[[RunningSandbox], AbstractContextManager[None]]
+
+
+def succeeded(view: RunView) -> bool:
+    assert view.state is not RunState.FAILED, [stage.message for stage in view.stages]
+    return view.state is RunState.SUCCEEDED
+
+
+@pytest.mark.parametrize(
+    "kind", ["kind=broken", "kind=throttled", "kind=unauthorized", "kind=bad-gateway", "kind=forbidden"]
+)
+async def test_d03_a_job_is_waited_for_while_the_api_server_does_not_serve(
+    tmp_path: Path, sandbox: RunningSandbox, kind: str
+) -> None:
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES))
+    runner = begun(folder)
+    with fault(sandbox, kind):
+        again = resumed_after_a_kill(folder, runner)
+        view = wait_for_note(folder, "Waiting since ")
+        assert "UTC, asking again: " in view.message
+        assert is_alive(again)
+    wait_for_run(folder, succeeded, "the end of the run")
+    assert texts(folder) == printed(LINES)
+    await torn_down(folder)
+
+
+@contextmanager
+def relayed(kubeconfig: Path, target: Path) -> Iterator[Relay]:
+    """A way to the cluster that can be closed, and a kubeconfig that leads along it."""
+    server = load_context(ClusterTarget(kubeconfig)).server
+    port = urlsplit(server).port
+    assert port is not None
+    relay = Relay(port)
+    target.write_text(kubeconfig.read_text().replace(f":{port}", f":{relay.port}"))
+    target.chmod(0o600)
+    try:
+        yield relay
+    finally:
+        relay.end()
+
+
+@pytest.mark.parametrize("how", ["refuse", "reset"])
+async def test_d03_a_job_is_waited_for_while_nobody_listens(tmp_path: Path, sandbox: RunningSandbox, how: str) -> None:
+    with relayed(sandbox.kubeconfig, tmp_path / "relayed.yaml") as relay:
+        folder = a_logged_run(
+            tmp_path, _Way(sandbox.name, sandbox.folder, sandbox.process, tmp_path / "relayed.yaml"), printing(LINES)
+        )
+        runner = begun(folder)
+        kill(runner)
+        relay.refuse() if how == "refuse" else relay.reset()
+        assert begin(folder) is not None
+        wait_for_note(folder, "Waiting since ")
+        relay.accept()
+        wait_for_run(folder, succeeded, "the end of the run")
+        assert texts(folder) == printed(LINES)
+        await torn_down(folder)
+
+
+class _Way(RunningSandbox, frozen=True):
+    """The sandbox by another way."""
+
+    way: Path
+
+    @property
+    def kubeconfig(self) -> Path:
+        return self.way
+
+
+async def test_d03_what_a_console_resumes_by_itself_waits_too(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES))
+    kill(begun(folder))
+    with fault(sandbox, "kind=broken"):
+        assert resume_interrupted(home=folder.parent) != []
+        wait_for_note(folder, "Waiting since ")
+    wait_for_run(folder, succeeded, "the end of the run")
+    await torn_down(folder)
+
+
+async def test_d03_objects_that_are_not_ready_are_waited_for_too(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    blueprint = (
+        BLUEPRINT.rstrip().removesuffix("}") + ", ready: [{api_version: apps/v1, kind: Deployment, name: NAME}]}\n"
+    )
+    folder = a_run(tmp_path, sandbox, objects=NEVER_READY, blueprint=blueprint)
+    runner = begin(folder)
+    assert runner is not None
+    wait_for_note(folder, "Deployment default/", stage="objects")
+    with fault(sandbox, "kind=broken"):
+        resumed_after_a_kill(folder, runner)
+        wait_for_note(folder, "Waiting since ", stage="objects")
+    wait_for_note(folder, "Deployment default/", stage="objects")
+    wish(folder, WishKind.TEARDOWN)
+    wait_for_run(folder, lambda view: view.state is RunState.TORN_DOWN, "the teardown")
+
+
+async def test_d03_a_teardown_waits_and_says_so(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    folder = a_run(tmp_path, sandbox, objects=CONFIG_MAP)
+    assert begin(folder) is not None
+    wait_for_run(folder, succeeded, "the run")
+    with fault(sandbox, "kind=unauthorized"):
+        wish(folder, WishKind.TEARDOWN)
+
+        def waits() -> bool:
+            view = load_run(folder)
+            assert view.state is RunState.TEARING_DOWN, [step.message for step in view.teardown]
+            return any("Waiting since " in step.message for step in view.teardown)
+
+        wait(waits, "the teardown to wait")
+    view = wait_for_run(folder, lambda view: view.state is not RunState.TEARING_DOWN, "the teardown")
+    assert view.state is RunState.TORN_DOWN
+    assert view.audit is not None
+    assert view.audit.leftovers == ()
+
+
+async def test_d03_a_wish_interrupts_the_waiting(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES))
+    runner = begun(folder)
+    with fault(sandbox, "kind=broken"):
+        resumed_after_a_kill(folder, runner)
+        wait_for_note(folder, "Waiting since ")
+        wish(folder, WishKind.CANCEL)
+        wait_for_run(folder, lambda view: view.stage("work").state is StageState.CANCELLED, "the end of the waiting")
+    wait_for_run(folder, lambda view: view.state is RunState.CANCELLED, "the cancellation")
+    await torn_down(folder)

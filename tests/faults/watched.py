@@ -1,0 +1,116 @@
+"""A small run whose job prints numbered lines, with runners that die and faults that come and go."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from actions.base.process import ProcessIdentity
+from actions.run.client import load_run
+from actions.run.spoolreader import SpooledLine, SpoolReader
+from actions.run.view import StageState, StageView
+from actions.sandbox.faults.remote import ask
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import begin, kill
+from tests.faults.small import LOGGED, WORK, a_run
+from tests.support.polling import wait
+
+_OVER = frozenset({StageState.SUCCEEDED, StageState.FAILED, StageState.CANCELLED, StageState.UNDONE})
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: NAME}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: main, image: example.com/work, command: [sh, -c, "COMMAND"]}]
+"""
+
+
+def printing(count: int, *, pause: float = 0.3, behind: str = "") -> str:
+    """A shell command that prints so many lines, each a point of a curve, and takes its time."""
+    lines = f"; sleep {pause}; ".join(f"echo {text}" for text in printed(count))
+    return f"{lines}{behind}"
+
+
+def printed(count: int) -> list[str]:
+    """What it prints."""
+    return [f"step={number} loss={9 - number / 100:.2f}" for number in range(count)]
+
+
+def a_logged_run(tmp_path: Path, sandbox: RunningSandbox, command: str) -> Path:
+    """A run whose last stage is a job with a log; nothing is started."""
+    return a_run(tmp_path, sandbox, WORK + LOGGED, job=JOB.replace("COMMAND", command))
+
+
+def spooled(folder: Path) -> list[SpooledLine]:
+    """All lines of the job, in the order of the file."""
+    reader, offset, found = SpoolReader(folder, "work"), 0, list[SpooledLine]()
+    while True:
+        lines, end = reader.lines(offset)
+        found += lines
+        if end == offset:
+            return found
+        offset = end
+
+
+def texts(folder: Path) -> list[str]:
+    """Its lines without markers."""
+    return [line.text for line in spooled(folder) if not line.is_marker]
+
+
+def markers(folder: Path) -> list[str]:
+    """The markers in it."""
+    return [line.text for line in spooled(folder) if line.is_marker]
+
+
+def points(folder: Path) -> int:
+    """How many findings there are in its curves."""
+    return len(SpoolReader(folder, "work").findings(limit_bytes=1 << 26)[0])
+
+
+def work_of(folder: Path) -> StageView:
+    """The stage of the job."""
+    return load_run(folder).stage("work")
+
+
+def begun(folder: Path, *, lines: int = 3) -> ProcessIdentity:
+    """A runner that has kept so many lines of the job."""
+    runner = begin(folder)
+    assert runner is not None
+    wait(lambda: len(texts(folder)) >= lines, f"{lines} lines of the job")
+    return runner
+
+
+def resumed_after_a_kill(folder: Path, runner: ProcessIdentity) -> ProcessIdentity:
+    """The runner is killed, and another one takes over."""
+    kill(runner)
+    again = begin(folder)
+    assert again is not None
+    return again
+
+
+def wait_for_note(folder: Path, words: str, *, stage: str = "work") -> StageView:
+    """Wait until a stage that runs says something."""
+
+    def says() -> bool:
+        view = load_run(folder).stage(stage)
+        assert view.state not in _OVER, f"{view.state}: {view.message}"
+        return words in view.message
+
+    wait(says, f"{stage} to say {words!r}")
+    return load_run(folder).stage(stage)
+
+
+@contextmanager
+def fault(sandbox: RunningSandbox, *words: str) -> Iterator[None]:
+    """A fault of the cluster, as long as the context is open."""
+    ask(sandbox.kubeconfig, [*words, "name=test"])
+    try:
+        yield
+    finally:
+        ask(sandbox.kubeconfig, ["clear", "test"])
