@@ -40,6 +40,7 @@ def a_run(
     job: str = "",
     objects: str = CONFIG_MAP,
     blueprint: str = BLUEPRINT,
+    name: str = "",
 ) -> Path:
     """A run of a small blueprint; nothing is started.
 
@@ -50,7 +51,8 @@ def a_run(
         job: The manifest of the stage `WORK`, if that is among them.
         objects: The manifest of the stage `objects`.
         blueprint: The beginning.
+        name: Of its objects; the test's own one if not given.
     """
     files = {"blueprint.yaml": blueprint + stages, "objects.yaml": objects, "work.yaml": job}
-    named = {path: text.replace("NAME", own_name(tmp_path)) for path, text in files.items() if text}
+    named = {path: text.replace("NAME", name or own_name(tmp_path)) for path, text in files.items() if text}
     return a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig)

@@ -1,0 +1,70 @@
+"""Runs of a small blueprint in the state folder of a real program, whose job lasts as long as a test wants it to."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from actions.base.process import ProcessIdentity
+from actions.run.client import load_run, start_runner
+from actions.run.view import RunView
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.small import WORK, a_run
+from tests.support.polling import wait
+from tests.support.program import Program
+from tests.support.smallrun import own_name
+
+JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: NAME}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - {name: main, image: example.com/work, command: [sh, -c, "COMMAND"]}
+"""
+FOR_EVER = "echo begun; sleep 1000000"
+CLUSTER = "bionemo-on-eks"
+
+
+def a_long_run(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, *, command: str = FOR_EVER
+) -> Path:
+    """A run in the program's state folder, with its runner at work on its job.
+
+    Args:
+        program: Whose state folder it is.
+        sandbox: Its cluster.
+        monkeypatch: Points this process to the same state folder.
+        command: What the job's container does.
+    """
+    monkeypatch.setenv("XDG_STATE_HOME", str(program.state.parent))
+    program.state.mkdir(mode=0o700, parents=True, exist_ok=True)
+    folder = a_run(program.state, sandbox, WORK, job=JOB.replace("COMMAND", command), name=own_name(program.home))
+    start_runner(folder)
+    until_view(folder, lambda view: "1 of 1 pods run" in view.stage("work").message, "the job to run")
+    return folder
+
+
+def until_view(folder: Path, holds: Callable[[RunView], object], what: str) -> RunView:
+    """Wait until the run is as wanted, and return it."""
+    wait(lambda: holds(load_run(folder)), what)
+    return load_run(folder)
+
+
+def runner_of(program: Program, folder: Path) -> ProcessIdentity:
+    """The process that holds the lease."""
+    runner = program.runner(folder)
+    assert runner is not None
+    return runner
+
+
+def signal(process: ProcessIdentity, number: int) -> None:
+    """Signal exactly this process."""
+    os.kill(process.pid, number)
