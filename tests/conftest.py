@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from actions.base.known_secrets import KNOWN
 from tests.support.program import Program
 
 
@@ -15,6 +16,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("KUBECONFIG", "NO_COLOR", "AWS_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_ENDPOINT_URL"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
+    KNOWN.forget()
 
 
 @pytest.fixture

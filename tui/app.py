@@ -19,7 +19,7 @@ from actions.base.untrusted import one_line, redact
 from actions.command.model import Call
 from actions.command.parse import parse_line
 from actions.command.registry import Launch
-from tui.host import ConsoleHost
+from tui.host import ConsoleHost, WriteFile, write_file
 from tui.keymap import take_keymap
 from tui.live.desk import Desk
 from tui.live.settings import ConsoleSettings
@@ -58,7 +58,14 @@ class ConsoleApp(PatientApp[Any]):
     BINDINGS: ClassVar = []
     COMMANDS: ClassVar = {lambda: ConsoleCommands}
 
-    def __init__(self, settings: ConsoleSettings, *, clock: Clock | None = None, play: Play | None = None) -> None:
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        *,
+        clock: Clock | None = None,
+        play: Play | None = None,
+        write: WriteFile = write_file,
+    ) -> None:
         super().__init__()
         self._drawn_through = (ControlFilter(), AsciiFilter()) if settings.is_ascii else (ControlFilter(),)
         self._play = play
@@ -73,7 +80,7 @@ class ConsoleApp(PatientApp[Any]):
             doubt=questioner.question_of,
             vouch=questioner.vouch,
         )
-        self.host = ConsoleHost(self, self.desk, self.carrier, self.workspace)
+        self.host = ConsoleHost(self, self.desk, self.carrier, self.workspace, write)
         self.register_theme(console_theme())
         self.set_reactive(ConsoleApp.theme, NAME)  # assigned, it would have all styles parsed a second time
 

@@ -5,16 +5,18 @@ from __future__ import annotations
 import asyncio
 import re
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual import events
 
 from actions.base.errors import ConfigError
+from actions.base.untrusted import redact
 from actions.command.model import Call
 from tui.live.desk import Desk
 from tui.live.stage_diagnosis import explain_stage
+from tui.picture import without_secrets
 from tui.screens.carrier import Carrier
 from tui.screens.hints import header_facts
 from tui.screens.workspace import Workspace
@@ -24,6 +26,9 @@ if TYPE_CHECKING:
     from actions.cluster.diagnose.finding import Finding
     from actions.cluster.state import ClusterSnapshot
     from tui.typeahead import PatientApp
+
+WriteFile = Callable[[Path, bytes], None]
+"""Writes a file, or raises a `ConfigError`."""
 
 FRAME_SECONDS = 0.1
 SHOW_SECONDS = 1.0
@@ -43,6 +48,19 @@ _NAMES = {
 }
 
 
+def write_file(file: Path, data: bytes) -> None:
+    """Write a file that the operator has named.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Name another file.") from error
+
+
 class ConsoleHost:
     """Implements `actions.script.host.Host` over a running app. Used on its loop only.
 
@@ -51,9 +69,13 @@ class ConsoleHost:
         desk: What its panes look at.
         carrier: Who carries calls out.
         workspace: The panes.
+        write: Writes the files of pictures.
     """
 
-    def __init__(self, app: PatientApp[Any], desk: Desk, carrier: Carrier, workspace: Workspace) -> None:
+    def __init__(
+        self, app: PatientApp[Any], desk: Desk, carrier: Carrier, workspace: Workspace, write: WriteFile
+    ) -> None:
+        self._write = write
         self._workspace = workspace
         self._app = app
         self._desk = desk
@@ -139,21 +161,17 @@ class ConsoleHost:
         return screen_text(self._app)
 
     def save_screen(self, file: Path) -> None:
-        """Write the screen, as SVG or, for a name ending in `.txt`, as text.
+        """Write the screen, as SVG or, for a name ending in `.txt`, as text. Known secrets on it are hidden.
 
         Raises:
-            ConfigError: The file cannot be written.
+            ConfigError: The file cannot be written, or not by a script.
         """
-        text = self.screen_text() + "\n" if file.suffix == ".txt" else self._picture()
-        try:
-            file.parent.mkdir(parents=True, exist_ok=True)
-            file.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Name another file.") from error
+        text = redact(self.screen_text()) + "\n" if file.suffix == ".txt" else self._picture()
+        self._write(file, text.encode())
 
     def _picture(self) -> str:
         """The screen as SVG that needs nothing from elsewhere: the font is the viewer's own monospace."""
-        return _FONT_FACE.sub("", self._app.export_screenshot(title="eksml-tui"))
+        return without_secrets(_FONT_FACE.sub("", self._app.export_screenshot(title="eksml-tui")))
 
     async def _drain(self) -> None:
         widgets = [self._app, *self._app.screen.walk_children(with_self=True)]

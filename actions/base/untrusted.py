@@ -2,7 +2,7 @@
 
 `clean_text` leaves SGR colours, `\\r`, `\\n` and `\\t` and removes every other control: CSI, OSC, DCS, APC, PM and
 SOS sequences however they end, lone escapes, C0, DEL, C1, bidirectional and invisible format characters.
-`redact` replaces what looks like a credential.
+`redact` replaces what looks like a credential, and what this process knows to be one.
 
 Source: CVE-2021-25743 (kubectl), GHSA-c38g-469g-cmgx (helm), CVE-2019-11250 (client-go); ECMA-48 for the sequences.
 """
@@ -10,6 +10,8 @@ Source: CVE-2021-25743 (kubectl), GHSA-c38g-469g-cmgx (helm), CVE-2019-11250 (cl
 from __future__ import annotations
 
 import re
+
+from actions.base.known_secrets import KNOWN
 
 _CONTROL = re.compile(
     r"""
@@ -75,5 +77,5 @@ def one_line(text: str, *, limit: int = 400) -> str:
 
 
 def redact(text: str) -> str:
-    """Replace what looks like a credential by `«redacted»`."""
-    return _SECRET.sub(REDACTED, text)
+    """Replace known secrets by how the operator wrote them, and what looks like a credential by `«redacted»`."""
+    return _SECRET.sub(REDACTED, KNOWN.hide(text))

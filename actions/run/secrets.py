@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from actions.base.errors import ConfigError, ConsoleError
+from actions.base.known_secrets import KNOWN
 from actions.cloud.secrets import fetch_secret
 from actions.cloud.session import AwsSession
 
@@ -48,13 +49,17 @@ def resolve_secret(reference: str) -> str:
         raise ConfigError(f"{reference} cannot be read here.", hint="Use env:NAME or file:/PATH.")
     if not value:
         raise ConfigError(f"{reference} holds no secret.", hint="Set it, then resume the run from where it is set.")
+    KNOWN.add(value, reference)
     return value
 
 
 def referenced_environment(values: Iterable[object]) -> dict[str, str]:
     """Of this process's environment, what parameters of the form `env:NAME` refer to. For a child that will need it."""
     names = [str(value)[4:] for value in values if isinstance(value, str) and value.startswith("env:")]
-    return {name: os.environ[name] for name in names if name in os.environ}
+    found = {name: os.environ[name] for name in names if name in os.environ}
+    for name, value in found.items():
+        KNOWN.add(value, f"env:{name}")
+    return found
 
 
 async def _fetched(reference: str, region: str) -> str:
@@ -64,11 +69,13 @@ async def _fetched(reference: str, region: str) -> str:
     fields = name.split(":")
     session = AwsSession(region=fields[3] if fields[0] == "arn" and len(fields) > 3 else region, threads=1)
     try:
-        return await fetch_secret(session, name)
+        value = await fetch_secret(session, name)
     except ConsoleError as error:
         raise type(error)(f"{reference}: {error.message}", hint=error.hint) from error
     finally:
         session.close()
+    KNOWN.add(value, reference)
+    return value
 
 
 def _read(path: Path, reference: str) -> str:

@@ -59,9 +59,9 @@ class Host(Protocol):
         ...
 
     def save_screen(self, file: Path) -> None:
-        """Write the settled screen, as SVG or, for a name ending in `.txt`, as text.
+        """Write the settled screen, as SVG or, for a name ending in `.txt`, as text; secrets on it are hidden.
 
         Raises:
-            ConfigError: The file cannot be written.
+            ConfigError: The file cannot be written, or not by a script.
         """
         ...

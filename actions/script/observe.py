@@ -14,6 +14,7 @@ from actions.fleet.cost import CostModel
 from actions.run.reader import RunReader
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunView
+from actions.script.artifacts import Artifacts
 from actions.script.host import Host
 from actions.script.model import Script
 from actions.script.play import Player, Tell
@@ -130,6 +131,6 @@ class HostWorld:
                 yield self._spools.setdefault(known.id, _StageSpool(self._folder, known.id))
 
 
-def player_of(script: Script, host: Host, *, clock: Clock, tell: Tell, artifacts: Path) -> Player:
+def player_of(script: Script, host: Host, *, clock: Clock, tell: Tell, artifacts: Artifacts) -> Player:
     """A player whose conditions look at what `host` shows."""
     return Player(script, host, HostWorld(host, clock), clock=clock, tell=tell, artifacts=artifacts)

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
 import msgspec
 
 from actions.base.errors import ConsoleError, ScriptError
+from actions.base.known_secrets import KNOWN
+from actions.base.untrusted import redact
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.cluster.diagnose.vocabulary import Code
 from actions.command.model import Call
 from actions.command.parse import decode, plain
-from actions.command.registry import COMMANDS, Teardown, command_of, nearest_hint
+from actions.command.registry import COMMANDS, Screenshot, Teardown, command_of, nearest_hint
 from actions.run.view import RunState, StageState
 from actions.script.amounts import parse_comparison, parse_duration
 from actions.script.keynames import is_key
@@ -36,25 +38,40 @@ VERSION = 1
 _TOP = ("eksml-script", "vars", "deadline", "size", "steps", "always")
 _WORDS = ("wait", "expect", "press")
 _VARIABLE = re.compile(r"\$\{(env:)?([A-Za-z_][A-Za-z0-9_]*)\}")
+CheckPlace = Callable[[Path], None]
+"""Raises a `ConfigError` for a file that the script may not write."""
 _SIZE = re.compile(r"(\d{2,3})x(\d{2,3})")
 
 
-def load_script(file: Path, *, environment: Mapping[str, str] | None = None) -> Script:
-    """Read and check a script.
+def load_script(
+    file: Path, *, environment: Mapping[str, str] | None = None, check_place: CheckPlace | None = None
+) -> Script:
+    """Read and check a script. What it takes from the environment is a secret from here on, see `redact`.
 
     Args:
         file: The script.
         environment: Where `${env:NAME}` looks; the process's own by default.
+        check_place: Whether a file may be written; all may without it.
 
     Raises:
         ScriptError: With file, line, column and what to write instead.
     """
     data = read_input(file, kind=ScriptError)
-    return parse_script(data, file=str(file), environment=os.environ if environment is None else environment)
+    variables = os.environ if environment is None else environment
+    return parse_script(data, file=str(file), environment=variables, check_place=check_place)
 
 
-def parse_script(data: bytes, *, file: str, environment: Mapping[str, str]) -> Script:
+def parse_script(
+    data: bytes, *, file: str, environment: Mapping[str, str], check_place: CheckPlace | None = None
+) -> Script:
     """Like `load_script`, from bytes."""
+    try:
+        return _parsed(data, file, environment, check_place)
+    except ScriptError as error:  # what it quotes may be a value of the environment; so may what it came from
+        raise ScriptError(redact(error.message), hint=redact(error.hint)) from None
+
+
+def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place: CheckPlace | None) -> Script:
     document = load_document(data, file=file, kind=ScriptError)
     top = document.value
     if not isinstance(top, dict):
@@ -66,7 +83,7 @@ def parse_script(data: bytes, *, file: str, environment: Mapping[str, str]) -> S
         raise document.error(
             ScriptError, f"'eksml-script: {VERSION}' expected.", "eksml-script", hint="It names the language's version."
         )
-    parser = _Parser(document, environment, _variables(document))
+    parser = _Parser(document, environment, _variables(document), check_place)
     steps = parser.steps("steps")
     if not steps:
         raise document.error(ScriptError, "there are no steps.", "steps", hint="Add a list under 'steps:'.")
@@ -100,10 +117,17 @@ def _size(document: Document) -> tuple[int, int]:
 
 
 class _Parser:
-    def __init__(self, document: Document, environment: Mapping[str, str], variables: Mapping[str, Any]) -> None:
+    def __init__(
+        self,
+        document: Document,
+        environment: Mapping[str, str],
+        variables: Mapping[str, Any],
+        check_place: CheckPlace | None,
+    ) -> None:
         self._document = document
         self._environment = environment
         self._variables = variables
+        self._check_place = check_place
 
     def steps(self, key: str) -> tuple[Step, ...]:
         listed = self._document.value.get(key) or []
@@ -158,6 +182,8 @@ class _Parser:
         command = command_of(verb)
         try:
             call = Call(command, decode(command, value))
+            if isinstance(call.arguments, Screenshot) and self._check_place is not None:
+                self._check_place(Path(call.arguments.file))
         except ConsoleError as error:
             raise self._document.error(ScriptError, error.message, *where, hint=error.hint) from error
         if isinstance(call.arguments, Teardown) and not call.arguments.confirm:
@@ -226,6 +252,8 @@ class _Parser:
             raise self._document.error(
                 ScriptError, f"{match[0]} is not in {place}.", *path, hint=f"Set {match[2]} in {place}."
             )
+        if match[1]:
+            KNOWN.add(known[match[2]], match[0])
         return known[match[2]]
 
 

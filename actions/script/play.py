@@ -13,10 +13,20 @@ from actions.base.untrusted import one_line, redact
 from actions.command.model import Call
 from actions.command.registry import Approve, Screenshot
 from actions.run.view import RunState, RunView, StageState
+from actions.script.artifacts import Artifacts
 from actions.script.host import Host
 from actions.script.judge import Seen, World, judge
 from actions.script.model import Conditions, Press, Script, Step
-from actions.script.report import SCHEMA, Report, StepReport, StepResult, exit_code_of, result_of, run_report
+from actions.script.report import (
+    SCHEMA,
+    Report,
+    StepReport,
+    StepResult,
+    exit_code_of,
+    result_of,
+    run_report,
+    without_secrets,
+)
 
 Section = Literal["steps", "always"]
 Tell = Callable[[str], None]
@@ -45,15 +55,17 @@ class Player:
         world: What conditions look at.
         clock: For time limits.
         tell: Gets one line for each step and each change of a stage.
-        artifacts: Folder for screenshots with relative names, and for what is saved when a step fails.
+        artifacts: Where screenshots go, and what is saved when a step fails.
     """
 
-    def __init__(self, script: Script, host: Host, world: World, *, clock: Clock, tell: Tell, artifacts: Path) -> None:
+    def __init__(
+        self, script: Script, host: Host, world: World, *, clock: Clock, tell: Tell, artifacts: Artifacts
+    ) -> None:
         self._script = script
         self._host = host
         self._world = world
         self._clock = clock
-        self._tell = tell
+        self._out = tell
         self._artifacts = artifacts
         self._done: list[StepReport] = []
         self._files: list[str] = []
@@ -76,7 +88,7 @@ class Player:
         run = run_report(view) if view else None
         steps = tuple(self._done)
         code = exit_code_of(steps, run, is_interrupted=is_interrupted)
-        return Report(
+        report = Report(
             schema=SCHEMA,
             script=self._script.file,
             result=result_of(code),
@@ -87,6 +99,10 @@ class Player:
             run=run,
             artifacts=tuple(self._files),
         )
+        return without_secrets(report)
+
+    def _tell(self, line: str) -> None:
+        self._out(redact(line))
 
     async def _play_steps(self, deadline: float) -> None:
         failed = False
@@ -216,7 +232,7 @@ class Player:
         self._tell(f"{result.value:<8} {seconds:6.1f} s  {step.text}{detail}")
 
     def _save(self, file: Path) -> str:
-        path = file if file.is_absolute() else self._artifacts / file
+        path = self._artifacts.place(file)
         self._host.save_screen(path)
         self._files.append(str(path))
         return str(path)

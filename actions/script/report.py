@@ -8,10 +8,11 @@ from typing import Literal
 from xml.etree import ElementTree
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import format_rfc3339, parse_rfc3339
 from actions.base.errors import ConfigError
-from actions.base.untrusted import plain_text
+from actions.base.untrusted import plain_text, redact
 from actions.run.view import RunView, StageState, StageView
 
 SCHEMA = "eksml-report/1"
@@ -116,6 +117,30 @@ def run_report(view: RunView) -> RunReport:
         leftovers=view.audit.leftovers if view.audit else None,
         retained=view.audit.retained if view.audit else (),
     )
+
+
+def without_secrets(report: Report) -> Report:
+    """The report with every text in it redacted; names, states and times stay as they are."""
+    run = report.run
+    return replace(
+        report,
+        script=redact(report.script),
+        steps=tuple(replace(step, text=redact(step.text), seen=redact(step.seen)) for step in report.steps),
+        run=None
+        if run is None
+        else replace(
+            run,
+            stages=_redacted_stages(run.stages),
+            teardown=_redacted_stages(run.teardown),
+            leftovers=None if run.leftovers is None else tuple(map(redact, run.leftovers)),
+            retained=tuple(map(redact, run.retained)),
+        ),
+        artifacts=tuple(map(redact, report.artifacts)),
+    )
+
+
+def _redacted_stages(stages: tuple[StageReport, ...]) -> tuple[StageReport, ...]:
+    return tuple(replace(stage, message=redact(stage.message)) for stage in stages)
 
 
 def report_json(report: Report) -> bytes:

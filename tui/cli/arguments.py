@@ -29,7 +29,7 @@ exit codes: 0 done or passed, 1 failed, 2 bad usage or bad script, 3 a teardown 
 """
 
 
-_SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts")
+_SCRIPT_ONLY = ("script_check", "visible", "report", "junit", "artifacts", "allow_write")
 
 
 def parse_arguments(argv: Sequence[str] | None = None) -> argparse.Namespace:
@@ -123,6 +123,10 @@ def _console_options(top: argparse.ArgumentParser) -> None:
     script.add_argument("--report", type=Path, metavar="FILE", help="write a JSON report")
     script.add_argument("--junit", type=Path, metavar="FILE", help="write a JUnit report")
     script.add_argument("--artifacts", type=Path, metavar="DIR", help="where screenshots and failures go (default: .)")
+    script.add_argument(
+        "--allow-write", type=Path, action="append", default=[], metavar="DIR",
+        help="let the script write below DIR, too; repeatable",
+    )  # fmt: skip
 
 
 def _nodes(commands: Commands, cluster: _Options) -> None:

@@ -19,24 +19,26 @@ from tui.cli.streams import Teller, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target
 
 if TYPE_CHECKING:
+    from actions.script.artifacts import Artifacts
     from actions.script.model import Script
     from tui.live.settings import ConsoleSettings
 
 
 def run(options: Namespace) -> int:
     """Open the console, or play a script."""
-    script = _script_of(options)
+    artifacts = _artifacts_of(options)
+    script = _script_of(options, artifacts)
     if script is not None and options.script_check:
         sys.stdout.write(f"{script.file}: {len(script.steps)} steps, {len(script.always)} always.\n")
         return 0
-    if script is None:
+    if script is None or artifacts is None:
         _need_terminal()
     else:
         _need_places(options)
     run_id = _run_id_of(options)
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
-    if script is None:
+    if script is None or artifacts is None:
         return _open(options, chosen, run_id)
     require_usable(chosen.target)  # on a terminal the console does this and the next after its first frame
     if not options.readonly:
@@ -44,15 +46,23 @@ def run(options: Namespace) -> int:
 
         for sentence in resume_interrupted(environment=chosen.environment):
             sys.stderr.write(f"eksml-tui: {sentence}\n")
-    return _play(options, chosen, script, run_id)
+    return _play(options, chosen, script, artifacts, run_id)
 
 
-def _script_of(options: Namespace) -> Script | None:
+def _artifacts_of(options: Namespace) -> Artifacts | None:
     if not options.script:
+        return None
+    from actions.script.artifacts import Artifacts
+
+    return Artifacts(options.artifacts or Path.cwd(), options.allow_write)
+
+
+def _script_of(options: Namespace, artifacts: Artifacts | None) -> Script | None:
+    if artifacts is None:
         return None
     from actions.script.parse import load_script
 
-    return load_script(options.script)
+    return load_script(options.script, check_place=artifacts.check)
 
 
 def _run_id_of(options: Namespace) -> str | None:
@@ -96,11 +106,10 @@ def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch
     return app.return_code or 0
 
 
-def _play(options: Namespace, chosen: ChosenTarget, script: Script, run_id: str | None) -> int:
+def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: Artifacts, run_id: str | None) -> int:
     from actions.script.report import Report, report_json, write_junit, write_report
     from tui.app import ConsoleApp
 
-    artifacts = options.artifacts or Path.cwd()
     to_stdout = options.report == Path("-")
     teller = Teller(sys.stderr if to_stdout else sys.stdout)
 
@@ -114,6 +123,7 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, run_id: str 
         app = ConsoleApp(
             _settings(options, chosen, run_id),
             play=lambda host: player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play(),
+            write=artifacts.write,
         )
         _stop_on_signals(app.stop_playing)
         if options.visible:

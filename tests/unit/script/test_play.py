@@ -20,6 +20,7 @@ from actions.command.model import Call
 from actions.fleet.cost import CostModel
 from actions.run.records import ClusterName
 from actions.run.view import Audit, Goal, RunState, RunView, StageState, StageView
+from actions.script.artifacts import Artifacts
 from actions.script.parse import parse_script
 from actions.script.play import Player
 from actions.script.report import Report, StepResult, write_junit
@@ -141,6 +142,7 @@ class FakeWorld:
         return None
 
     def save_screen(self, file: Path) -> None:
+        file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(self.screen)
 
 
@@ -154,7 +156,7 @@ def stage_is(state: StageState) -> Callable[[FakeWorld], None]:
 async def played(text: str, world: FakeWorld, artifacts: Path) -> tuple[Report, list[str]]:
     told: list[str] = []
     script = parse_script(f"eksml-script: 1\n{text}".encode(), file="s.yaml", environment={})
-    player = Player(script, world, world, clock=world.clock, tell=told.append, artifacts=artifacts)
+    player = Player(script, world, world, clock=world.clock, tell=told.append, artifacts=Artifacts(artifacts))
     return await player.play(), told
 
 
