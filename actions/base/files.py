@@ -45,7 +45,9 @@ def private_directory(path: Path) -> Path:
         ConfigError: Somebody else owns it, or it cannot be made.
     """
     try:
-        path.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        for missing in reversed([folder for folder in (path, *path.parents) if not folder.exists()]):
+            missing.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)  # by itself it makes parents as the umask lets it
+        path.mkdir(mode=PRIVATE_DIRECTORY, exist_ok=True)
         status = path.stat()
     except OSError as error:
         raise ConfigError(f"{path}: {os.strerror(error.errno or errno.EIO)}.", hint="Set XDG_STATE_HOME.") from error

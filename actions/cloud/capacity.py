@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from datetime import datetime
+
 import msgspec
 
 from actions.base.errors import MissingError
@@ -19,6 +22,8 @@ class Reservation(msgspec.Struct, frozen=True):
     zone: str
     total: int
     available: int
+    ends_at: float | None = None
+    """Of a capacity block: seconds since the epoch. `None` for others, whose instances go on after their end."""
 
 
 async def fetch_reservation(session: AwsSession, reservation_id: str) -> Reservation:
@@ -38,5 +43,12 @@ async def fetch_reservation(session: AwsSession, reservation_id: str) -> Reserva
             zone=one_line(str(entry.get("AvailabilityZone", ""))),
             total=int(entry.get("TotalInstanceCount") or 0),
             available=int(entry.get("AvailableInstanceCount") or 0),
+            ends_at=_end_of_block(entry),
         )
     raise MissingError(f"There is no capacity reservation {reservation_id}.")
+
+
+def _end_of_block(entry: Mapping[str, object]) -> float | None:
+    end = entry.get("EndDate")
+    is_block = entry.get("ReservationType") == "capacity-block"
+    return end.timestamp() if is_block and isinstance(end, datetime) else None

@@ -100,7 +100,7 @@ def names_of(operation: ast.expr) -> Iterator[str]:
         yield str(operation.value)
         return
     assert isinstance(operation, ast.JoinedStr), ast.dump(operation)
-    (stem,) = [part.value for part in operation.values if isinstance(part, ast.Constant)]
+    (stem,) = [str(part.value) for part in operation.values if isinstance(part, ast.Constant)]
     yield from (f"{stem}{direction}" for direction in DIRECTIONS)
 
 

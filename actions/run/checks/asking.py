@@ -77,6 +77,7 @@ async def _ask_account(work: StageWork, check: checks.QuotaCheck | checks.Capaci
         reservation_id=work.text(check.reservation),
         instance_type=work.text(check.instance_type),
         count=work.whole(check.count),
+        now=work.clock.now(),
     )
 
 

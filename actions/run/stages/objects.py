@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
@@ -38,11 +39,14 @@ async def apply_objects(work: StageWork, connection: Connection, manifests: Iter
         What is there now, applied or found.
 
     Raises:
+        MissingError: The cluster lacks the kind of an object; nothing was applied.
         ConflictError: Somebody else owns a field.
         RefusedError: The server does not accept an object.
     """
     refs = []
-    for manifest in sorted(manifests, key=_rank):
+    ordered = sorted(manifests, key=_rank)
+    await _require_kinds(work, connection, ordered)
+    for manifest in ordered:
         refs.append(await _apply_one(work, connection, manifest))
         if manifest["kind"] == "CustomResourceDefinition":
             await wait_ready(work, connection, refs[-1:], deadline_seconds=ESTABLISHED_SECONDS)
@@ -120,6 +124,20 @@ def owned_of(work: StageWork, ref: ObjectRef, *, uid: str = "", existed: bool = 
 def ref_of_owned(item: OwnedObject) -> ObjectRef:
     """What a record names."""
     return ObjectRef(item.api_version, item.kind, item.namespace, item.name)
+
+
+async def _require_kinds(work: StageWork, connection: Connection, manifests: Sequence[Manifest]) -> None:
+    """Make sure that the cluster knows every kind that the objects do not bring themselves, before any is applied."""
+    brought = {
+        (f"{manifest['spec']['group']}/{version['name']}", manifest["spec"]["names"]["kind"])
+        for manifest in manifests
+        if manifest["kind"] == "CustomResourceDefinition"
+        for version in manifest["spec"]["versions"]
+    }
+    for api_version, kind in dict.fromkeys((str(each["apiVersion"]), str(each["kind"])) for each in manifests):
+        if (api_version, kind) not in brought:
+            ask = partial(connection.discovery.resolve, api_version, kind)
+            await patiently(ask, clock=work.clock, note=work.journal.note)
 
 
 async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest) -> ObjectRef:

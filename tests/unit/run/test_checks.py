@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -50,6 +51,9 @@ def test_no_node_at_all_is_said_in_other_words() -> None:
     assert nodes_seen([], resource="", at_least=2, amount="0").detail == "No node matches, 2 wanted."
 
 
+NOW = datetime(2026, 11, 21, tzinfo=UTC)
+
+
 @pytest.mark.parametrize(
     ("version", "result"),
     [
@@ -73,13 +77,13 @@ def test_a_version_is_compared_by_its_numbers(version: str, result: CheckResult)
     ],
 )
 def test_a_reservation_must_be_open_for_the_nodes(found: Reservation, words: str) -> None:
-    seen = reservation_seen(found, instance_type="p5.48xlarge", count=2)
+    seen = reservation_seen(found, instance_type="p5.48xlarge", count=2, now=NOW)
     assert words in seen.detail
     assert (seen.result is PASSED) == ("in us-west-2b" in words)
 
 
 async def test_a_capacity_block_without_its_reservation_fails_without_asking() -> None:
-    given = {"region": "us-west-2", "reservation_id": "", "instance_type": "p5.48xlarge", "count": 1}
+    given = {"region": "us-west-2", "reservation_id": "", "instance_type": "p5.48xlarge", "count": 1, "now": NOW}
     assert (await see_capacity(capacity_type="CAPACITY_BLOCK", **given)).result is FAILED  # type: ignore[arg-type]
     assert (await see_capacity(capacity_type="ON_DEMAND", **given)).result is PASSED  # type: ignore[arg-type]
 
