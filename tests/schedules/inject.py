@@ -69,17 +69,11 @@ class Injector:
     def __init__(self, machine: Machine, folder: Path) -> None:
         self._machine = machine
         self._folder = folder
-        self._runner: ProcessIdentity | None = None
+        self.runner: ProcessIdentity | None = None
+        """Who carries the run out, as far as is known."""
         self._stopped: list[ProcessIdentity] = []
         self._consoles: list[Console] = []
         self.foreign: list[Foreign] = []
-
-    def look(self) -> None:
-        """Remember who the runner is, as long as the journal can be read."""
-        try:
-            self._runner = self._machine.program.runner(self._folder) or self._runner
-        except Exception:  # noqa: BLE001 - a full disk, a folder that is just being made: the last one known stands
-            return
 
     def terraform(self) -> ProcessIdentity | None:
         """The Terraform process that makes or destroys."""
@@ -91,7 +85,7 @@ class Injector:
         """Inject it. Returns what came of it, for the protocol."""
         kind = fault.kind
         if kind in _SIGNALS:
-            return self._signal(self._runner, _SIGNALS[kind])
+            return self._signal(self.runner, _SIGNALS[kind])
         if kind in _SANDBOX:
             self._machine.history.fault(name=_name(fault, number), **_SANDBOX[kind])
             return "on"
@@ -158,12 +152,12 @@ class Injector:
 
     def _kill_both(self) -> str:
         terraform = self.terraform()
-        return f"{self._signal(self._runner, signal.SIGKILL)}; {self._signal(terraform, signal.SIGKILL)}"
+        return f"{self._signal(self.runner, signal.SIGKILL)}; {self._signal(terraform, signal.SIGKILL)}"
 
     def _stop(self) -> str:
-        if self._runner is not None:
-            self._stopped.append(self._runner)
-        return self._signal(self._runner, signal.SIGSTOP)
+        if self.runner is not None:
+            self._stopped.append(self.runner)
+        return self._signal(self.runner, signal.SIGSTOP)
 
     def _open_console(self) -> str:
         self._consoles.append(self._machine.open_console(self._folder.name))

@@ -100,7 +100,6 @@ class Life:
             for injected in self._injected:
                 self._end(injected)
             self._look()
-            self._reader.close()
         return Story(
             schedule=self._schedule,
             folder=self._folder,
@@ -114,9 +113,9 @@ class Life:
         )
 
     def _look(self) -> None:
-        self._injector.look()
         try:
             self._view = self._reader.poll() or self._view
+            self._injector.runner = self._reader.holder or self._injector.runner
             for record in self._reader.records()[len(self._seen_at) :]:
                 self._seen_at[record.seq] = time.time()
         except JournalError as error:
@@ -180,6 +179,8 @@ class Life:
             return lambda: self._command("approve")
         if view.state is RunState.SUCCEEDED:
             return lambda: self._command("teardown", "--confirm", "bionemo-on-eks")
+        if view.state is RunState.STALLED:
+            return lambda: self._command("resume")
         if not is_alone:
             return None
         if view.state in _TO_RECOVER or (view.state is RunState.TORN_DOWN and is_something_left(view)):

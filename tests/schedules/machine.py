@@ -21,7 +21,8 @@ from tests.schedules.partition import Relay
 from tests.support.polling import wait
 from tests.support.program import Program
 
-CREDENTIALS = {"AWS_ACCESS_KEY_ID": "sandbox", "AWS_SECRET_ACCESS_KEY": "sandbox"}
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "", "AWS_SECRET_ACCESS_KEY": ""}
+"""None of the machine's: the sandbox's own are in a file."""
 SPEED = 20.0
 _DISK_BYTES = 24 << 20
 _CLOCK_HOOK = """\
@@ -69,6 +70,7 @@ class Machine:
         return {
             "AWS_ENDPOINT_URL": self.sandbox.process.aws_endpoint_url,
             "AWS_REGION": "us-west-2",
+            "AWS_SHARED_CREDENTIALS_FILE": str(self.sandbox.credentials),
             "PYTHONPATH": str(self.program.home / "hook"),
             "EKSML_TEST_CLOCK": str(self.clock),
         }
@@ -169,6 +171,7 @@ def a_machine(home: Path) -> Iterator[Machine]:
             sandbox = find_or_start("schedules", speed=SPEED)
         stack.callback(_end, sandbox.process.identity())
         stack.enter_context(_variables(XDG_STATE_HOME=str(home / "state"), **CREDENTIALS))
+        stack.enter_context(_variables(AWS_SHARED_CREDENTIALS_FILE=str(sandbox.credentials)))
         has_small_disk = stack.enter_context(_small_disk(home / "state"))
         port = urlsplit(sandbox.process.url).port or 0
         relay = Relay(port)
