@@ -90,3 +90,10 @@ def test_state_is_readable_by_its_owner_only(played: tuple[Program, dict[str, An
         if not path.is_symlink() and path.stat().st_mode & 0o077 and "providers" not in path.parts
     ]
     assert open_to_others == []
+
+
+def test_s14_no_token_of_a_cluster_is_on_disk(played: tuple[Program, dict[str, Any], str]) -> None:
+    program, _, _ = played
+    files = [path for path in program.home.rglob("*") if path.is_file() and not path.is_symlink()]
+    assert any(path.name == "journal.db" for path in files)
+    assert [str(path) for path in files if b"k8s-aws-v1." in path.read_bytes()] == []

@@ -144,8 +144,8 @@ def schedule_of(seed: int, *, without: frozenset[FaultKind] = frozenset()) -> Sc
     rng = random.Random(f"schedule {seed}")
     turn = (*PARTITIONS, FaultKind.FULL_DISK, *WISHES, *FOREIGN, *CLOCKS, FaultKind.FULL_DISK, FaultKind.KILL_CONSOLE)
     kinds = [_kill(rng), turn[seed % len(turn)]]
-    others = (*PARTITIONS, *WISHES, *KILLS, *KILLS, FaultKind.FULL_DISK, FaultKind.FULL_DISK, *FOREIGN, *CLOCKS)
-    kinds += rng.choices(others, k=rng.choice((0, 1, 1, 2)))
+    others = (*PARTITIONS, *WISHES, *KILLS, *KILLS, *[FaultKind.FULL_DISK] * 5, *FOREIGN, *CLOCKS)
+    kinds += rng.choices(others, k=rng.choice((0, 1, 1, 2, 2)))
     faults = tuple(_fault(rng, kind) for kind in kinds)
     return Schedule(
         seed,

@@ -1,0 +1,175 @@
+"""The invariants hold for a life in which nothing goes wrong, and each of them sees what breaks it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+from msgspec.structs import replace
+
+from actions.run.records import Action, Deleted, Outcome, Owned, Record, Result
+from actions.run.spoolformat import lines_file, points_file
+from tests.schedules.blueprint import NAMESPACE
+from tests.schedules.history import Seen
+from tests.schedules.inject import FOREIGN_DATA, Foreign
+from tests.schedules.invariants import Broken, violations_of
+from tests.schedules.life import Life, Story
+from tests.schedules.machine import Machine, a_machine
+from tests.schedules.schedule import Schedule, schedule_of
+
+Played = tuple[Story, Machine]
+
+
+@pytest.fixture(scope="module")
+def quiet_life(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Played]:
+    with a_machine(tmp_path_factory.mktemp("quiet")) as machine:
+        yield Life(Schedule(-1, ()), machine).play(), machine
+
+
+@pytest.fixture
+def played(quiet_life: Played) -> Iterator[Played]:
+    """The same life, whole again after each test."""
+    story, machine = quiet_life
+    files = [machine.ledger, *(make(story.folder, "train") for make in (lines_file, points_file))]
+    before = [file.read_bytes() if file.exists() else None for file in files]
+    objects = dict(machine.history.objects)
+    yield replace(story, foreign=list(story.foreign)), machine
+    machine.history.objects = objects
+    for file, data in zip(files, before, strict=True):
+        if data is None:
+            file.unlink(missing_ok=True)
+        else:
+            file.write_bytes(data)
+
+
+def broken(played: Played) -> set[Broken]:
+    return {violation.broken for violation in violations_of(*played)}
+
+
+def test_nothing_is_broken_where_nothing_goes_wrong(quiet_life: Played) -> None:
+    story, machine = quiet_life
+    assert [str(violation) for violation in violations_of(story, machine)] == []
+    assert {seen.kind for seen in machine.history.objects.values() if seen.namespace == NAMESPACE} >= {"Job", "Pod"}
+
+
+def test_a_life_without_an_end_is_told(played: Played) -> None:
+    story, machine = played
+    assert broken((replace(story, is_over=False), machine)) == {Broken.END}
+
+
+def without_line(data: bytes) -> bytes:
+    lines = data.splitlines(keepends=True)
+    return b"".join(lines[:10] + lines[11:])
+
+
+def with_line_twice(data: bytes) -> bytes:
+    lines = data.splitlines(keepends=True)
+    return b"".join(lines[:10] + lines[9:])
+
+
+@pytest.mark.parametrize("change", [without_line, with_line_twice])
+def test_a_line_that_is_lost_or_doubled_is_told(played: Played, change: Callable[[bytes], bytes]) -> None:
+    file = lines_file(played[0].folder, "train")
+    file.write_bytes(change(file.read_bytes()))
+    assert broken(played) == {Broken.LOG, Broken.CURVE}
+
+
+@pytest.mark.parametrize("change", [without_line, with_line_twice])
+def test_a_point_that_is_lost_or_doubled_is_told(played: Played, change: Callable[[bytes], bytes]) -> None:
+    file = points_file(played[0].folder, "train")
+    points = b"".join(line for line in file.read_bytes().splitlines(keepends=True) if b'"point"' in line)
+    file.write_bytes(change(points))
+    assert broken(played) == {Broken.CURVE}
+
+
+def test_a_resource_that_terraform_makes_twice_or_forgets_is_told(played: Played) -> None:
+    ledger = played[1].ledger
+    if not ledger.exists():
+        pytest.skip("terraform is not on PATH")
+    lines = ledger.read_text().splitlines()
+    ledger.write_text("\n".join(lines[:1] + lines) + "\n")
+    assert broken(played) == {Broken.TERRAFORM}
+    ledger.write_text("\n".join(lines[:-1]) + "\n")
+    assert broken(played) == {Broken.TERRAFORM}
+
+
+def a_copy(machine: Machine, kind: str, **changes: object) -> Seen:
+    """Another object of the kind that the run made."""
+    seen = next(seen for seen in machine.history.objects.values() if seen.kind == kind and seen.namespace == NAMESPACE)
+    copy = replace(seen, uid=f"another-{kind}", **changes)
+    machine.history.objects[copy.uid] = copy
+    return copy
+
+
+def test_an_object_that_is_made_twice_is_told(played: Played) -> None:
+    story, machine = played
+    a_copy(machine, "Job")
+    records = tuple(record for record in story.records if not isinstance(record.body, Deleted))
+    assert broken((replace(story, records=records), machine)) == {Broken.TWICE, Broken.UNJOURNALLED}
+
+
+def test_an_object_without_a_record_is_told(played: Played) -> None:
+    story, machine = played
+    a_copy(machine, "ConfigMap", name="unknown")
+    assert broken(played) == {Broken.UNJOURNALLED}
+
+
+def test_what_is_left_without_a_word_is_told(played: Played) -> None:
+    story, machine = played
+    seen = next(seen for seen in machine.history.objects.values() if seen.name == "settings")
+    machine.history.objects[seen.uid] = replace(seen, gone_at=0.0)
+    assert broken(played) == {Broken.AUDIT}
+
+
+@pytest.mark.parametrize(("data", "gone_at"), [({"of": "run"}, 0.0), (FOREIGN_DATA, 1.0)])
+def test_a_foreign_object_that_is_changed_or_deleted_is_told(played: Played, data: object, gone_at: float) -> None:
+    story, machine = played
+    copy = a_copy(machine, "ConfigMap", name="theirs", labels={}, data=data, gone_at=gone_at)
+    foreign = Foreign(None, "theirs", copy.uid)  # type: ignore[arg-type] - it is not asked for
+    assert broken((replace(story, foreign=[foreign]), machine)) == {Broken.FOREIGN}
+
+
+def test_a_failure_that_nothing_explains_is_told(played: Played) -> None:
+    story, machine = played
+    records = tuple(
+        replace(record, body=Outcome(Action.PERFORM, Result.FAILED, "it failed"))
+        if isinstance(record.body, Outcome) and record.stage == "objects" and record.body.action is Action.PERFORM
+        else record
+        for record in story.records
+    )
+    assert broken((replace(story, records=records), machine)) == {Broken.FAILURE}
+
+
+def test_two_runners_at_a_time_are_told(played: Played) -> None:
+    story, machine = played
+    writers = [record.writer for record in story.records if record.writer != "operator"]
+    late = Record(99, time.time(), writers[0], "train", 1, Owned("v1", "train", "Job", NAMESPACE, "x"))
+    records = (*story.records, replace(late, writer="another"), late)
+    assert Broken.WRITERS in broken((replace(story, records=records), machine))
+
+
+def test_a_traceback_is_told(played: Played) -> None:
+    story, machine = played
+    steps = ["operator: resume: 1 Traceback (most recent call last): …"]
+    assert broken((replace(story, steps=steps), machine)) == {Broken.TRACEBACK}
+
+
+def test_a_seed_is_the_same_schedule_everywhere() -> None:
+    assert schedule_of(7).lines() == PINNED
+    assert [schedule_of(seed) for seed in range(50)] == [schedule_of(seed) for seed in range(50)]
+
+
+PINNED = [
+    "seed 7: approval automatic, operator comes after 0.3 s",
+    "  1. SIGKILL runner while train runs, after 3 lines",
+    "  2. streams cut at record 11, for 3.3 s",
+]
+
+
+def test_a_fault_that_is_left_out_moves_no_other() -> None:
+    for seed in range(200):
+        schedule = schedule_of(seed)
+        kinds = frozenset({fault.kind for fault in schedule.faults[:1]})
+        rest = tuple(fault for fault in schedule.faults if fault.kind not in kinds)
+        assert schedule_of(seed, without=kinds) == replace(schedule, faults=rest)
