@@ -46,6 +46,7 @@ class Desk:
         self._version = -1
         self._notes: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
+        self._was_locked = False
 
     async def view(self) -> RunView:
         """The run as the newest record leaves it."""
@@ -112,9 +113,18 @@ class Desk:
             extend_log(self._folder)
         else:
             self._heartbeat.waits_for(NoticeKind.DISK_FULL)
+        self._tell_lock(is_locked=self._journal.is_locked())
         self._heartbeat.beat()
         with suppress(JournalUnwritableError):
             self._journal.require_lease()
+
+    def _tell_lock(self, *, is_locked: bool) -> None:
+        """Somebody who is still there at the second look does more than write a record."""
+        if not is_locked:
+            self._heartbeat.waits_no_more(NoticeKind.LOCKED)
+        elif self._was_locked:
+            self._heartbeat.waits_for(NoticeKind.LOCKED)
+        self._was_locked = is_locked
 
     def _read(self) -> None:
         seen = self._records[-1].seq if self._records else 0

@@ -201,6 +201,18 @@ class Journal:
         with translated(self.path, self._lock_seconds):
             return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
+    def is_locked(self) -> bool:
+        """Whether another process holds the lock that writing needs, at this moment."""
+        self.connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            self.connection.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout = {round(self._lock_seconds * 1000)}")
+        return False
+
     def require_lease(self) -> None:
         """Make sure that the lease is still the one that this process writes under.
 
@@ -306,7 +318,7 @@ def translated(path: Path, lock_seconds: float = 0.0) -> Iterator[None]:
         yield
     except sqlite3.OperationalError as error:
         raise _unwritable(path, error, lock_seconds) from error
-    except sqlite3.DatabaseError as error:
+    except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:  # its texts and numbers may be anything
         raise damaged(path, str(error)) from error
 
 

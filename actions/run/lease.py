@@ -130,6 +130,8 @@ def _lease_of(row: tuple[int, int, str, str, float, str] | None) -> Lease | None
     if row is None:
         return None
     pid, start_ticks, boot, token, taken_at, notes = row
-    return Lease(
-        ProcessIdentity(pid, start_ticks, boot), token, taken_at, msgspec.json.decode(notes, type=dict[str, str])
-    )
+    try:
+        told = msgspec.json.decode(notes, type=dict[str, str])
+    except msgspec.MsgspecError:
+        told = {}
+    return Lease(ProcessIdentity(pid, start_ticks, boot), token, taken_at, told)

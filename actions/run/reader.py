@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import stat
 import threading
 from collections.abc import Mapping
 from contextlib import closing
@@ -25,6 +26,8 @@ from actions.run.order import known_numbers
 from actions.run.records import Created, Record
 from actions.run.snapshot import SnapshotReader
 from actions.run.view import Notice, NoticeKind, RunState, RunView, StageState, StageView
+
+_LONGEST_PATH = 5000
 
 
 class RunReader:
@@ -205,10 +208,14 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None) -> RunSummary:
     )
 
 
+def printable(path: Path | str) -> str:
+    """A path, or a text that names one, as it may be printed: names of files are bytes, and not always text."""
+    return one_line(os.fsencode(path).decode(errors="backslashreplace"), limit=_LONGEST_PATH)
+
+
 def _unreadable(folder: Path, reason: str, number: int) -> RunSummary:
-    name = one_line(os.fsencode(folder.name).decode(errors="backslashreplace"))
     return RunSummary(
-        name,
+        printable(folder.name),
         folder,
         "",
         "",
@@ -218,7 +225,7 @@ def _unreadable(folder: Path, reason: str, number: int) -> RunSummary:
         "",
         0,
         is_interrupted=False,
-        error=one_line(os.fsencode(reason).decode(errors="backslashreplace")),
+        error=printable(reason),
         number=number,
     )
 
@@ -230,10 +237,10 @@ def _require_folder(folder: Path) -> None:
         JournalError: With the reason.
     """
     try:
-        if not os.access(folder, os.X_OK | os.R_OK) and folder.stat():
-            raise JournalError(f"{folder} may not be entered.", hint="Check whose it is: `sudo` leaves such folders.")
-        if not folder.is_dir():
+        if not stat.S_ISDIR(folder.stat().st_mode):
             raise JournalError(f"{folder} is no folder.", hint="Move it away.")
+        if not os.access(folder, os.X_OK | os.R_OK):
+            raise JournalError(f"{folder} may not be entered.", hint="Check whose it is: `sudo` leaves such folders.")
     except OSError as error:
         raise JournalError(f"{folder} cannot be looked at: {error.strerror}.", hint="Move it away.") from error
 

@@ -10,7 +10,7 @@ import msgspec
 from actions.base.clock import format_rfc3339
 from actions.run.naming import short_ids
 from actions.run.noticewords import notice_line
-from actions.run.reader import RunSummary
+from actions.run.reader import RunSummary, printable
 from actions.run.view import Notice, NoticeKind, RunState, RunView, StageState, StageView
 
 _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
@@ -53,7 +53,7 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
         [
             {
                 "id": run.id,
-                "folder": str(run.folder),
+                "folder": printable(run.folder),
                 "state": run.state.value,
                 "stage": run.stage,
                 "blueprint": run.blueprint_id,

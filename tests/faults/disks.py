@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import errno
+import os
+import shutil
 import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
+
+from tests.support.program import Program
 
 _CHUNKS = (1 << 20, 1 << 16, 1 << 12, 1 << 9, 1)
 
@@ -57,6 +61,26 @@ def takes_nothing(folder: Path) -> bool:
         with suppress(OSError):
             probe.unlink()
     return False
+
+
+def as_an_ordinary_user(program: Program, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """The program, with no more right to files than their modes give it: root has more."""
+    argv = program.argv(*arguments)
+    if os.geteuid() == 0:
+        setpriv = shutil.which("setpriv")
+        if setpriv is None:
+            pytest.skip("setpriv is not there, and root ignores the modes of files")
+        argv = [setpriv, "--bounding-set", "-dac_override,-dac_read_search", *argv]
+    return subprocess.run(
+        argv,
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+        env=dict(program.environment),
+        cwd=program.home,
+    )
 
 
 def _mount(*arguments: str, program: str = "mount") -> None:

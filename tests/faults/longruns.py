@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.process import ProcessIdentity
-from actions.run.client import load_run, start_runner
+from actions.run.client import RunReader, load_run, start_runner
 from actions.run.view import RunView
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import WORK, a_run
@@ -63,6 +63,13 @@ def runner_of(program: Program, folder: Path) -> ProcessIdentity:
     runner = program.runner(folder)
     assert runner is not None
     return runner
+
+
+def started_last(folder: Path) -> ProcessIdentity | None:
+    """The runner that is alive."""
+    reader = RunReader(folder)
+    reader.poll()
+    return reader.holder if reader.runner_alive else None
 
 
 def signal(process: ProcessIdentity, number: int) -> None:

@@ -61,10 +61,17 @@ class Program:
         return Path(json.loads((self.state / "sandbox" / name / "process.json").read_text())["kubeconfig"])
 
     def runner(self, folder: Path) -> ProcessIdentity | None:
-        """Who carries the run out."""
-        with sqlite3.connect(f"file:{folder / 'journal.db'}?mode=ro", uri=True) as connection:
+        """Who carries the run out; none if its journal cannot be read."""
+        path = folder / "journal.db"
+        if not path.is_file() or not path.stat().st_size:
+            return None
+        connection = sqlite3.connect(f"file:{path}?mode=ro", uri=True)
+        try:
             row = connection.execute("SELECT pid, start_ticks, boot_id FROM lease WHERE id = 1").fetchone()
-        connection.close()
+        except sqlite3.Error:
+            return None
+        finally:
+            connection.close()
         return ProcessIdentity(*row) if row else None
 
     def processes(self) -> Iterator[ProcessIdentity]:
@@ -73,7 +80,7 @@ class Program:
             data = json.loads(file.read_text())
             yield ProcessIdentity(data["pid"], data["start_ticks"], data["boot_id"])
         for folder in self.run_folders():
-            runner = self.runner(folder) if (folder / "journal.db").exists() else None
+            runner = self.runner(folder)
             if runner:
                 yield runner
 
