@@ -19,7 +19,7 @@ from actions.base.untrusted import one_line, redact
 from actions.command.model import Call
 from actions.command.parse import parse_line
 from actions.command.registry import Launch
-from tui.host import ConsoleHost, WriteFile, write_file
+from tui.host import ConsoleHost
 from tui.keymap import take_keymap
 from tui.live.desk import Desk
 from tui.live.settings import ConsoleSettings
@@ -58,14 +58,7 @@ class ConsoleApp(PatientApp[Any]):
     BINDINGS: ClassVar = []
     COMMANDS: ClassVar = {lambda: ConsoleCommands}
 
-    def __init__(
-        self,
-        settings: ConsoleSettings,
-        *,
-        clock: Clock | None = None,
-        play: Play | None = None,
-        write: WriteFile = write_file,
-    ) -> None:
+    def __init__(self, settings: ConsoleSettings, *, clock: Clock | None = None, play: Play | None = None) -> None:
         super().__init__()
         self._drawn_through = (ControlFilter(), AsciiFilter()) if settings.is_ascii else (ControlFilter(),)
         self._play = play
@@ -80,7 +73,7 @@ class ConsoleApp(PatientApp[Any]):
             doubt=questioner.question_of,
             vouch=questioner.vouch,
         )
-        self.host = ConsoleHost(self, self.desk, self.carrier, self.workspace, write)
+        self.host = ConsoleHost(self, self.desk, self.carrier, self.workspace)
         self.register_theme(console_theme())
         self.set_reactive(ConsoleApp.theme, NAME)  # assigned, it would have all styles parsed a second time
 
@@ -178,7 +171,9 @@ class ConsoleApp(PatientApp[Any]):
             try:
                 await self.desk.require_target()
             except ConfigError as error:
-                self.exit(error)
+                from tui.hands import settle
+
+                self.run_worker(settle(self, error, self._start), exit_on_error=True)
                 return
         self.desk.start()
         if self.desk.settings.open_run:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import TYPE_CHECKING
 
+from actions.base.errors import ConfigError
+from tui.modals.confirm import ConfirmModal
 from tui.screens.hands import ScreenHands
+from tui.screens.questions import plugin_question
 from tui.screens.shell import ShellScreen
 
 if TYPE_CHECKING:
@@ -28,4 +33,29 @@ def hands_of(app: ConsoleApp) -> ScreenHands:
     def open_shell(pod: PodFacts, container: str) -> None:
         app.push_screen(ShellScreen(app.desk, pod, container))
 
-    return ScreenHands(show, app.say, app.host.save_screen, app.exit, leave_front, open_shell)
+    return ScreenHands(
+        show, app.say, app.host.save_screen, app.exit, leave_front, open_shell, partial(allow_plugin, app)
+    )
+
+
+async def settle(app: ConsoleApp, error: ConfigError, begin: Callable[[], Awaitable[None]]) -> None:
+    """Begin once the operator has allowed the exec plugin that is wanted; end with any other error, or a no."""
+    if await allow_plugin(app, error):
+        await begin()
+    else:
+        app.exit(error)
+
+
+async def allow_plugin(app: ConsoleApp, error: ConfigError) -> bool:
+    """Ask whether a kubeconfig's exec plugin may be started, if that is what is wrong. A script asks nobody.
+
+    To be called in a worker.
+    """
+    from actions.cluster.plugins import PluginUnconfirmedError, confirm
+
+    if not isinstance(error, PluginUnconfirmedError) or not app.desk.settings.has_operator:
+        return False
+    if not await app.put_in_front(ConfirmModal(plugin_question(error.request))):
+        return False
+    confirm(error.request)
+    return True

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from textual import events
 
-from actions.base.errors import ConfigError
 from actions.base.untrusted import redact
 from actions.command.model import Call
 from tui.live.desk import Desk
@@ -26,9 +25,6 @@ if TYPE_CHECKING:
     from actions.cluster.diagnose.finding import Finding
     from actions.cluster.state import ClusterSnapshot
     from tui.typeahead import PatientApp
-
-WriteFile = Callable[[Path, bytes], None]
-"""Writes a file, or raises a `ConfigError`."""
 
 FRAME_SECONDS = 0.1
 SHOW_SECONDS = 1.0
@@ -48,19 +44,6 @@ _NAMES = {
 }
 
 
-def write_file(file: Path, data: bytes) -> None:
-    """Write a file that the operator has named.
-
-    Raises:
-        ConfigError: It cannot be written.
-    """
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_bytes(data)
-    except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Name another file.") from error
-
-
 class ConsoleHost:
     """Implements `actions.script.host.Host` over a running app. Used on its loop only.
 
@@ -69,13 +52,9 @@ class ConsoleHost:
         desk: What its panes look at.
         carrier: Who carries calls out.
         workspace: The panes.
-        write: Writes the files of pictures.
     """
 
-    def __init__(
-        self, app: PatientApp[Any], desk: Desk, carrier: Carrier, workspace: Workspace, write: WriteFile
-    ) -> None:
-        self._write = write
+    def __init__(self, app: PatientApp[Any], desk: Desk, carrier: Carrier, workspace: Workspace) -> None:
         self._workspace = workspace
         self._app = app
         self._desk = desk
@@ -167,7 +146,7 @@ class ConsoleHost:
             ConfigError: The file cannot be written, or not by a script.
         """
         text = redact(self.screen_text()) + "\n" if file.suffix == ".txt" else self._picture()
-        self._write(file, text.encode())
+        self._desk.settings.write_file(file, text.encode())
 
     def _picture(self) -> str:
         """The screen as SVG that needs nothing from elsewhere: the font is the viewer's own monospace."""

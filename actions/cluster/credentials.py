@@ -6,6 +6,7 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -13,8 +14,10 @@ import msgspec
 
 from actions.base.clock import Clock, parse_rfc3339
 from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
+from actions.base.offload import Offload
 from actions.base.process import run_tool
 from actions.cluster.kubeconfig import ChosenContext, ExecPlugin
+from actions.cluster.plugins import allowed_command, not_there
 
 _PLUGIN_SECONDS = 30.0
 _FILE_LIFE = timedelta(minutes=1)
@@ -82,6 +85,7 @@ class Credentials:
         clock: For the life of tokens.
         token_factory: Makes tokens in process for exec plugins that it knows.
         show_certificate: Takes the client certificate that an exec plugin gives, for handshakes from then on.
+        is_vouched_for: Whether the plugin may be started without asking: it was allowed when the file was made.
     """
 
     def __init__(
@@ -91,7 +95,9 @@ class Credentials:
         clock: Clock,
         token_factory: TokenFactory | None = None,
         show_certificate: Callable[[ClientCertificate], None] = lambda _: None,
+        is_vouched_for: bool = False,
     ) -> None:
+        self._is_vouched_for = is_vouched_for
         self._show_certificate = show_certificate
         self._chosen = chosen
         self._clock = clock
@@ -188,15 +194,20 @@ class Credentials:
             spec["cluster"] = msgspec.Raw(plugin.cluster_info)
         info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
         environment = dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+        argv = await self._allowed(plugin)
         try:
-            return await run_tool(plugin.argv, deadline_seconds=_PLUGIN_SECONDS, extra_environment=environment)
+            return await run_tool(argv, deadline_seconds=_PLUGIN_SECONDS, extra_environment=environment)
         except ToolError as error:
             if error.exit_code == 127:
-                raise ConfigError(
-                    f"The kubeconfig {self._chosen.file} needs {plugin.argv[0]}, which cannot be started.",
-                    hint=plugin.install_hint or "Install it, or put it on PATH.",
-                ) from error
+                raise not_there(self._chosen, plugin) from error
             raise AccessError(f"No token for {self._chosen.context}: {error.message}.", hint="Log in again.") from error
+
+    async def _allowed(self, plugin: ExecPlugin) -> tuple[str, ...]:
+        disk = Offload("plugin")
+        try:
+            return await disk.call(partial(allowed_command, self._chosen, plugin, is_vouched_for=self._is_vouched_for))
+        finally:
+            disk.close()
 
 
 def _bearer(token: str, *, of: str) -> str:

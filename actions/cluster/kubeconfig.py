@@ -80,6 +80,8 @@ class ChosenContext(msgspec.Struct, frozen=True):
     username: str = ""
     password: str = ""
     plugin: ExecPlugin | None = None
+    user_file: str = ""
+    """Where the user is written, which may be another file than the context's."""
     impersonation: Impersonation = Impersonation()
 
 
@@ -114,20 +116,6 @@ def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = 
     for path in paths:
         merged.add(path, _document(path))
     return merged.choose(target)
-
-
-def require_usable(target: ClusterTarget) -> None:
-    """Refuse a kubeconfig or a context that cannot be used. Having none is fine: a run may make its cluster first.
-
-    Blocking disk I/O; no network.
-
-    Raises:
-        ConfigError: As of `load_context`, but for no kubeconfig at all.
-    """
-    try:
-        load_context(target)
-    except NoKubeconfigError:
-        return
 
 
 def contexts_of(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
@@ -273,6 +261,7 @@ class _Merged:
             token_file=_path(user, "tokenFile", user_path),
             username=_text(user, "username"),
             password=_text(user, "password"),
+            user_file=str(user_path),
             plugin=_plugin(user, user_path, user_name, cluster=cluster, authority=authority),
             impersonation=read_impersonation(user, where=f"{user_path}: the user {user_name}"),
         )

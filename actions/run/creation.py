@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
+from actions.cluster.plugins import allowances
 from actions.run.block import make_block
 from actions.run.folder import (
     blueprint_path,
@@ -109,7 +110,8 @@ def load_environment(folder: Path) -> dict[str, str]:
 
 
 def _stored(environment: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in environment.items() if not value or name not in _NEVER_STORED}
+    stated = {**allowances(os.environ), **environment}
+    kept = {name: value for name, value in stated.items() if not value or name not in _NEVER_STORED}
     endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
     return {ENDPOINT_VARIABLE: endpoint} | kept if endpoint else kept
 

@@ -14,7 +14,9 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding
 from actions.blueprint.roots import root_folder, shared_roots
 from actions.blueprint.skipping import skipped_stages
+from actions.cloud.token import request_of
 from actions.cluster.kubeconfig import ClusterTarget, load_context
+from actions.cluster.plugins import require_allowed
 from actions.run.creation import create_folder
 from actions.run.graph import KNOWN_KINDS, order_of
 from actions.run.preconditions import require_preconditions
@@ -84,7 +86,9 @@ def create_run(
 
 def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
     """The context and the kubeconfig by their names, and what finds them: the current one may be another tomorrow."""
-    context = load_context(target).context
+    chosen = load_context(target)
+    require_allowed(chosen, replaces=request_of)
+    context = chosen.context
     if target.kubeconfig is not None:
         return context, str(target.kubeconfig.expanduser().absolute()), {}
     listed = [str(Path(part).expanduser().absolute()) for part in os.environ.get("KUBECONFIG", "").split(":") if part]

@@ -95,6 +95,10 @@ def _cluster_options() -> _Options:
         (("--context",), {"default": "", "metavar": "NAME", "help": "context of the kubeconfig"}),
         (("-n", "--namespace"), {"default": "", "metavar": "NAME", "help": "namespace to begin with"}),
         (("--profile",), {"default": "", "metavar": "NAME", "help": "AWS profile"}),
+        (
+            ("--allow-plugin",),
+            {"action": "append", "default": [], "metavar": "NAME", "help": "start this exec plugin of the kubeconfig"},
+        ),
         (("--region",), {"default": "", "metavar": "REGION", "help": "AWS region, where the cluster does not say"}),
     ]
 

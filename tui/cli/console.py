@@ -14,9 +14,8 @@ from typing import TYPE_CHECKING
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError
 from actions.base.files import require_folder, require_writable
-from actions.cluster.kubeconfig import require_usable
 from tui.cli.streams import Teller, speaks_unicode
-from tui.cli.target import ChosenTarget, chosen_target
+from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
     from actions.script.artifacts import Artifacts
@@ -40,7 +39,9 @@ def run(options: Namespace) -> int:
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
     if script is None or artifacts is None:
         return _open(options, chosen, run_id)
-    require_usable(chosen.target)  # on a terminal the console does this and the next after its first frame
+    require_target(
+        chosen.target, may_ask=False
+    )  # on a terminal the console does this and the next after its first frame
     if not options.readonly:
         from actions.run.client import resume_interrupted
 
@@ -107,6 +108,8 @@ def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch
 
 
 def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: Artifacts, run_id: str | None) -> int:
+    from msgspec.structs import replace
+
     from actions.script.report import Report, report_json, write_junit, write_report
     from tui.app import ConsoleApp
 
@@ -121,9 +124,8 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
         from actions.script.observe import player_of
 
         app = ConsoleApp(
-            _settings(options, chosen, run_id),
+            replace(_settings(options, chosen, run_id), has_operator=False, write_file=artifacts.write),
             play=lambda host: player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play(),
-            write=artifacts.write,
         )
         _stop_on_signals(app.stop_playing)
         if options.visible:

@@ -77,4 +77,6 @@ def _complain(error: ConsoleError, *, debug: bool) -> int:
 
         sys.stderr.write(plain_text(redact("".join(traceback.format_exception(error)))))
     sys.stderr.write(f"eksml-tui: {plain_text(redact(error.sentence()))}\n")
-    return BAD_USAGE if isinstance(error, ScriptError | UnreadableError) else FAILED
+    from actions.cluster.plugins import PluginRefusedError
+
+    return BAD_USAGE if isinstance(error, ScriptError | UnreadableError | PluginRefusedError) else FAILED

@@ -13,7 +13,7 @@ from actions.cluster.session import KubeSession
 from actions.fleet.cost import CostModel
 from actions.fleet.report import nodes_table
 from actions.fleet.report_json import nodes_json
-from tui.cli.target import ChosenTarget, chosen_target
+from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 
 def run(options: Namespace) -> int:
@@ -30,6 +30,7 @@ def run(options: Namespace) -> int:
 
 
 async def _ask(chosen: ChosenTarget) -> tuple[Census, str]:
+    require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:
         identity = await session.identity()

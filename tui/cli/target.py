@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from argparse import Namespace
 
 import msgspec
@@ -30,6 +31,10 @@ class ChosenTarget(msgspec.Struct, frozen=True):
 
 def chosen_target(options: Namespace) -> ChosenTarget:
     """Follow the options; starts the embedded cluster for `--demo`."""
+    if options.allow_plugin:
+        from actions.cluster.plugins import allow
+
+        allow(options.allow_plugin)
     if options.demo:
         return _demo(options)
     environment = {"AWS_PROFILE": options.profile} if options.profile else {}
@@ -38,6 +43,31 @@ def chosen_target(options: Namespace) -> ChosenTarget:
     target = ClusterTarget(kubeconfig=options.kubeconfig, context=options.context, namespace=options.namespace)
     region = options.region or os.environ.get("AWS_REGION", "") or os.environ.get("AWS_DEFAULT_REGION", "")
     return ChosenTarget(target, environment, region, options.profile or os.environ.get("AWS_PROFILE", ""))
+
+
+def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
+    """Refuse a kubeconfig that cannot be used, or whose exec plugin nobody has allowed.
+
+    Args:
+        target: The cluster.
+        may_ask: Whether somebody on the terminal, if there is one, may allow it now.
+
+    Raises:
+        ConfigError: Why it cannot be used.
+    """
+    from actions.cloud.token import request_of
+    from actions.cluster.plugins import PluginUnconfirmedError, confirm, require_usable
+
+    try:
+        require_usable(target, replaces=request_of)
+    except PluginUnconfirmedError as error:
+        if not (may_ask and sys.stdin.isatty() and sys.stderr.isatty()):
+            raise
+        sys.stderr.write("\n".join([*error.request.lines(), "", "Start it, now and from now on? [y/N] "]))
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in {"y", "yes"}:
+            raise
+        confirm(error.request)
 
 
 def _demo(options: Namespace) -> ChosenTarget:

@@ -20,7 +20,7 @@ from actions.cluster.members import WATCHABLE, JobRef, Member, job_named
 from actions.cluster.session import KubeSession
 from actions.cluster.snapshot import ClusterSnapshot
 from actions.cluster.state import ClusterState
-from tui.cli.target import ChosenTarget, chosen_target
+from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.live.log_feeds import SourceNames
 from tui.live.time_order import TimeOrder
 from tui.present.subject import parse_subject
@@ -49,6 +49,7 @@ def run(options: Namespace) -> int:
 
 
 async def _print_log(chosen: ChosenTarget, typed: str) -> JobEnd:
+    require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     state = ClusterState(session)
     following = asyncio.create_task(state.run())

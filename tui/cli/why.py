@@ -18,7 +18,7 @@ from actions.cluster.diagnose.narrow import Question, narrowed
 from actions.cluster.diagnose.report import findings_json, findings_text
 from actions.cluster.session import KubeSession
 from actions.telemetry.saved.source import pieces_of
-from tui.cli.target import ChosenTarget, chosen_target
+from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.present.subject import parse_subject
 
 _STDIN = Path("-")
@@ -63,6 +63,7 @@ def _ask(options: Namespace) -> list[Finding]:
 
 
 async def _explained(chosen: ChosenTarget, text: str) -> list[Finding]:
+    require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:
         return await explain(session, _question(text, session.namespace or "default") if text else None)

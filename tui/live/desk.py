@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.offload import Offload
-from actions.cluster.kubeconfig import require_usable
 from actions.fleet.cost import CostModel, FleetCost
 from tui.live.blueprint_feed import BlueprintFeed
 from tui.live.cluster_feed import ClusterFeed
@@ -19,6 +18,7 @@ from tui.live.supervisor import Supervisor
 from tui.live.ticker import Ticker
 
 if TYPE_CHECKING:
+    from actions.cluster.kubeconfig import ClusterTarget
     from actions.cluster.members import JobRef
     from tui.live.job_feed import JobFeed
 
@@ -65,14 +65,29 @@ class Desk:
         """The job that log, accelerators and curves are of; `None` while they go along with the run."""
 
     async def require_target(self) -> None:
-        """Refuse a kubeconfig, or a context, that cannot be used. Having none is fine: a run may make its cluster.
+        """Refuse a kubeconfig, context or exec plugin that cannot be used. Having none is fine: a run may make one.
 
         Raises:
             ConfigError: Which, and why.
         """
+        await self.require_usable(self.settings.target)
+
+    async def require_usable(self, target: ClusterTarget) -> None:
+        """Refuse another cluster than the one that the console began with, as `require_target` does.
+
+        Raises:
+            ConfigError: What of it cannot be used, and why.
+        """
+
+        def look() -> None:
+            from actions.cloud.token import request_of
+            from actions.cluster.plugins import require_usable
+
+            require_usable(target, replaces=request_of)
+
         disk = Offload("kubeconfig")
         try:
-            await disk.call(require_usable, self.settings.target)
+            await disk.call(look)
         finally:
             disk.close()
 

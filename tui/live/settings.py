@@ -2,18 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from actions.base.errors import ConfigError
 from tui.live.keymap import Keymap
 
 if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
     from actions.cluster.session import ClusterTarget
 
+WriteFile = Callable[[Path, bytes], None]
 REHEARSAL = "rehearsal"
+
+
+def write_file(file: Path, data: bytes) -> None:
+    """Write a file that the operator has named.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Name another file.") from error
 
 
 class DemoBadge(msgspec.Struct, frozen=True):
@@ -45,6 +60,8 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         keymap: Keys of the operator's own.
         is_ascii: The terminal, or its locale, has no other signs.
         watch: A job of the cluster to watch first, as it is typed; empty for none.
+        has_operator: Somebody can be asked; nobody can while a script plays.
+        write_file: Writes the pictures that are saved; raises a `ConfigError` if it cannot, or may not.
     """
 
     target: ClusterTarget
@@ -58,6 +75,8 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     watch: str = ""
     keymap: Keymap = msgspec.field(default_factory=Keymap)
     is_ascii: bool = False
+    has_operator: bool = True
+    write_file: WriteFile = write_file
 
     def preferred_preset(self, known: Iterable[str]) -> str:
         """The preset that a launch form begins with: on the embedded cluster the one made for it, else none."""

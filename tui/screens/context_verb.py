@@ -35,7 +35,7 @@ class ContextVerb:
         return {"context": self._context}
 
     async def _context(self, arguments: registry.Context) -> None:
-        from actions.cluster.kubeconfig import ClusterTarget, load_context
+        from actions.cluster.kubeconfig import ClusterTarget
 
         if not arguments.name:
             self._hands.show(Viewer("context", self._page()))
@@ -44,7 +44,11 @@ class ContextVerb:
             other = self._of_run()
         else:
             other = ClusterTarget(self._desk.settings.target.kubeconfig, arguments.name, "")
-        load_context(other)
+        try:
+            await self._desk.require_usable(other)
+        except ConfigError as error:
+            if not await self._hands.allow_plugin(error):
+                raise
         self._desk.unwatch()
         self._desk.cluster.target = other
         self._desk.connect()

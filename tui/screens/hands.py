@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
 
+from actions.base.errors import ConfigError
 from actions.fleet.facts import PodFacts
 from tui.modals.viewer import Viewer
 
@@ -21,6 +22,7 @@ class ScreenHands(msgspec.Struct, frozen=True):
         leave: End the console.
         leave_front: Close what is in front of the console; `False` if nothing is.
         open_shell: Put a shell in a container in front.
+        allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
     """
 
     show: Callable[[Viewer], None]
@@ -29,3 +31,4 @@ class ScreenHands(msgspec.Struct, frozen=True):
     leave: Callable[[], None]
     leave_front: Callable[[], bool]
     open_shell: Callable[[PodFacts, str], None]
+    allow_plugin: Callable[[ConfigError], Awaitable[bool]]

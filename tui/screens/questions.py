@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from typing import assert_never
+from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
@@ -16,6 +16,9 @@ from tui.live.waiting import waiting_stage
 from tui.modals.confirm import Question
 from tui.present.cells import Cells, Span, Tone
 from tui.present.run import holders_of
+
+if TYPE_CHECKING:
+    from actions.cluster.plugins import PluginRequest
 
 _PLAN_LINES = 14
 _WIDTH = 66
@@ -83,6 +86,17 @@ class Questioner:
             word=view.cluster.name,
             word_is="the cluster's name",
         )
+
+
+def plugin_question(request: PluginRequest) -> Question:
+    """Whether a program that a kubeconfig names may be started."""
+    folded = [textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [""] for line in request.lines()]
+    lines: list[Cells] = [(Span(part),) for parts in folded for part in parts]
+    lines += [
+        (Span(""),),
+        (Span("It runs as you. It is asked again if the program or its arguments change.", Tone.WARN),),
+    ]
+    return Question("Start this program for a token?", lines)
 
 
 def _named(what: str, titles: list[str]) -> list[Cells]:

@@ -13,7 +13,9 @@ from actions.blueprint.parts import REFERENCE
 from actions.blueprint.stages import KubeconfigStage
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for
 from actions.cloud.session import AwsSession
+from actions.cloud.token import request_of
 from actions.cluster.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
+from actions.cluster.plugins import require_allowed
 from actions.cluster.session import ClusterIdentity
 from actions.run.folder import kubeconfig_path
 from actions.run.handler import Performed, StageFailedError
@@ -41,7 +43,7 @@ class KubeconfigHandler:
 
     async def perform(self) -> Performed:
         target = self._chosen()
-        data = copy_of(load_context(target)) if target else await self._from_eks()
+        data = copy_of(_allowed_context(target)) if target else await self._from_eks()
         write_private(kubeconfig_path(self._work.folder), data)
         await self._work.access.aclose()
         identity = await self._identity()
@@ -111,6 +113,13 @@ class KubeconfigHandler:
                 hint="Ask for the right to get namespaces.",
             )
         return identity
+
+
+def _allowed_context(target: ClusterTarget) -> ChosenContext:
+    """The context, if the run may start its exec plugin: from here on that is not asked again."""
+    chosen = load_context(target)
+    require_allowed(chosen, replaces=request_of)
+    return chosen
 
 
 def copy_of(chosen: ChosenContext) -> bytes:

@@ -48,7 +48,7 @@ async def _session(
 ) -> AsyncIterator[KubeSession]:
     async with serving(_refuse if refuses else _echo) as address:
         target = ClusterTarget(kubeconfig=write_kubeconfig(folder, address, user))
-        session = await KubeSession.connect(target, clock=clock)
+        session = await KubeSession.connect(target, clock=clock, is_vouched_for=True)
         try:
             yield session
         finally:

@@ -48,7 +48,10 @@ class Hands:
         def show(viewer: Viewer) -> None:
             self.shown.append("\n".join(viewer._view._lines))
 
-        return ScreenHands(show, self.said.append, lambda _: None, lambda: None, lambda: False, lambda *_: None)
+        async def allow(_: ConfigError) -> bool:
+            return False
+
+        return ScreenHands(show, self.said.append, lambda _: None, lambda: None, lambda: False, lambda *_: None, allow)
 
 
 def with_kubeconfig(folder: Path) -> Desk:
