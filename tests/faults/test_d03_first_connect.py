@@ -24,12 +24,12 @@ from tests.faults.watched import (
     printed,
     printing,
     resumed_after_a_kill,
+    taken_down,
     texts,
     wait_for_note,
 )
 from tests.schedules.partition import Relay
 from tests.support.polling import wait
-from tests.support.smallrun import torn_down
 
 SANDBOX_SPEED = 1.0
 LINES = 14
@@ -66,7 +66,7 @@ async def test_d03_a_job_is_waited_for_while_the_api_server_does_not_serve(
         assert is_alive(again)
     wait_for_run(folder, succeeded, "the end of the run")
     assert texts(folder) == printed(LINES)
-    await torn_down(folder)
+    taken_down(folder)
 
 
 @contextmanager
@@ -98,7 +98,7 @@ async def test_d03_a_job_is_waited_for_while_nobody_listens(tmp_path: Path, sand
         relay.accept()
         wait_for_run(folder, succeeded, "the end of the run")
         assert texts(folder) == printed(LINES)
-        await torn_down(folder)
+        taken_down(folder)
 
 
 class _Way(RunningSandbox, frozen=True):
@@ -118,7 +118,7 @@ async def test_d03_what_a_console_resumes_by_itself_waits_too(tmp_path: Path, sa
         assert resume_interrupted(home=folder.parent) != []
         wait_for_note(folder, "Waiting since ")
     wait_for_run(folder, succeeded, "the end of the run")
-    await torn_down(folder)
+    taken_down(folder)
 
 
 async def test_d03_objects_that_are_not_ready_are_waited_for_too(tmp_path: Path, sandbox: RunningSandbox) -> None:
@@ -133,8 +133,7 @@ async def test_d03_objects_that_are_not_ready_are_waited_for_too(tmp_path: Path,
         resumed_after_a_kill(folder, runner)
         wait_for_note(folder, "Waiting since ", stage="objects")
     wait_for_note(folder, "Deployment default/", stage="objects")
-    wish(folder, WishKind.TEARDOWN)
-    wait_for_run(folder, lambda view: view.state is RunState.TORN_DOWN, "the teardown")
+    taken_down(folder)
 
 
 async def test_d03_a_teardown_waits_and_says_so(tmp_path: Path, sandbox: RunningSandbox) -> None:
@@ -165,4 +164,4 @@ async def test_d03_a_wish_interrupts_the_waiting(tmp_path: Path, sandbox: Runnin
         wish(folder, WishKind.CANCEL)
         wait_for_run(folder, lambda view: view.stage("work").state is StageState.CANCELLED, "the end of the waiting")
     wait_for_run(folder, lambda view: view.state is RunState.CANCELLED, "the cancellation")
-    await torn_down(folder)
+    taken_down(folder)

@@ -7,12 +7,13 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actions.base.process import ProcessIdentity
-from actions.run.client import load_run
+from actions.run.client import load_run, wish
+from actions.run.records import WishKind
 from actions.run.spoolreader import SpooledLine, SpoolReader
-from actions.run.view import StageState, StageView
+from actions.run.view import RunState, RunView, StageState, StageView
 from actions.sandbox.faults.remote import ask
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.rehearsal import begin, kill
+from tests.faults.rehearsal import begin, kill, wait_for_run
 from tests.faults.small import LOGGED, WORK, a_run
 from tests.support.polling import wait
 
@@ -104,6 +105,12 @@ def wait_for_note(folder: Path, words: str, *, stage: str = "work") -> StageView
 
     wait(says, f"{stage} to say {words!r}")
     return load_run(folder).stage(stage)
+
+
+def taken_down(folder: Path) -> RunView:
+    """Tear the run down, by whichever runner there is."""
+    wish(folder, WishKind.TEARDOWN)
+    return wait_for_run(folder, lambda view: view.state is RunState.TORN_DOWN, "the teardown")
 
 
 @contextmanager

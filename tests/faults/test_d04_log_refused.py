@@ -1,0 +1,143 @@
+"""D4, F20, F25: a log that is refused is asked for again; what is missing in the end is said in the stage's outcome."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+
+from actions.run import watcher
+from actions.run.records import CheckResult
+from actions.run.view import RunState, StageState
+from actions.sandbox.faults.remote import ask
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.rehearsal import wait_for_run
+from tests.faults.small import WORK, a_run
+from tests.faults.watched import (
+    JOB,
+    a_logged_run,
+    begun,
+    fault,
+    markers,
+    points,
+    printed,
+    printing,
+    resumed_after_a_kill,
+    taken_down,
+    texts,
+    wait_for_note,
+    work_of,
+)
+from tests.support.polling import until
+from tests.support.smallrun import carry_out
+
+SANDBOX_SPEED = 1.0
+LINES = 40
+OF_A_FILE = "    watch: {logs: {file: /data/log, pod: batch.kubernetes.io/job-name=NAME}}\n"
+COUNTED = "    watch: {accelerator: nvidia-smi, logs: {pods: batch.kubernetes.io/job-name=NAME}}\n"
+
+
+@contextmanager
+def refused_streams(sandbox: RunningSandbox, kind: str) -> Iterator[None]:
+    """Logs are refused from now on, and those that are open break."""
+    with fault(sandbox, kind, "verbs=log"):
+        ask(sandbox.kubeconfig, ["kind=cut", "verbs=log", "after-bytes=0", "name=cut"])
+        ask(sandbox.kubeconfig, ["clear", "cut"])
+        yield
+
+
+@pytest.mark.parametrize("kind", ["kind=forbidden", "kind=unauthorized"])
+async def test_d04_a_log_is_followed_again_after_a_refusal(tmp_path: Path, sandbox: RunningSandbox, kind: str) -> None:
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES))
+    begun(folder)
+    with refused_streams(sandbox, kind):
+        wait_for_note(folder, "Logs cannot be read: ")
+    await until(lambda: "Logs cannot be read" not in work_of(folder).message, "the end of the warning")
+    assert work_of(folder).state is StageState.RUNNING
+    view = wait_for_run(folder, lambda view: view.state is not RunState.RUNNING, "the end of the run")
+    assert view.state is RunState.SUCCEEDED
+    assert texts(folder) == printed(LINES)
+    assert points(folder) == LINES
+    first, second = markers(folder)
+    assert "the log cannot be read: " in first
+    assert "the log goes on from where it stopped" in second
+    assert "incomplete" not in view.stage("work").message
+    taken_down(folder)
+
+
+@pytest.mark.parametrize("kind", ["kind=broken", "kind=throttled"])
+async def test_d04_a_log_is_followed_again_after_an_error_of_the_server(
+    tmp_path: Path, sandbox: RunningSandbox, kind: str
+) -> None:
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES))
+    begun(folder)
+    with refused_streams(sandbox, kind):
+        known = len(texts(folder))
+        await asyncio.sleep(2)  # of errors that pass soon, nothing is said: only the missing lines would tell
+        assert len(texts(folder)) == known
+    view = wait_for_run(folder, lambda view: view.state is not RunState.RUNNING, "the end of the run")
+    assert view.state is RunState.SUCCEEDED
+    assert texts(folder) == printed(LINES)
+    taken_down(folder)
+
+
+async def test_d04_a_refusal_outlives_a_runner(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    folder = a_logged_run(tmp_path, sandbox, printing(LINES))
+    runner = begun(folder)
+    with refused_streams(sandbox, "kind=forbidden"):
+        wait_for_note(folder, "Logs cannot be read: ")
+        resumed_after_a_kill(folder, runner)
+        wait_for_note(folder, "Logs cannot be read: ")
+    view = wait_for_run(folder, lambda view: view.state is not RunState.RUNNING, "the end of the run")
+    assert view.state is RunState.SUCCEEDED
+    assert texts(folder) == printed(LINES)
+    assert "incomplete" not in view.stage("work").message
+    taken_down(folder)
+
+
+async def test_d04_a_log_that_stays_refused_is_said_in_the_outcome(
+    tmp_path: Path, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(watcher, "LONGEST_LAST_LINES_SECONDS", 3.0)
+    folder = a_logged_run(tmp_path, sandbox, printing(8))
+    runner = asyncio.create_task(carry_out(folder))
+    await until(lambda: len(texts(folder)) >= 2, "two lines")
+    with refused_streams(sandbox, "kind=forbidden"):
+        view = await runner
+    assert view.state is RunState.SUCCEEDED
+    stage = view.stage("work")
+    assert "Log of pod " in stage.message
+    assert "incomplete, it could not be read: Not allowed: " in stage.message
+    assert [(one.result, one.subject) for one in stage.findings] == [(CheckResult.UNKNOWN, "log")]
+    assert "the log cannot be read: Not allowed" in markers(folder)[-1]
+    taken_down(folder)
+
+
+async def test_d04_a_log_file_is_read_on_after_a_refusal(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    command = f"{'; sleep 0.4; '.join(f'echo {line} >> /data/log' for line in printed(20))}; sleep 6"
+    job = JOB.replace("COMMAND", command).replace(
+        "command:", "volumeMounts: [{name: data, mountPath: /data}], command:"
+    )
+    job = job.rstrip() + "\n      volumes: [{name: data, emptyDir: {}}]\n"
+    folder = a_run(tmp_path, sandbox, WORK + OF_A_FILE, job=job)
+    begun(folder)
+    with fault(sandbox, "kind=forbidden", "verbs=exec"):
+        ask(sandbox.kubeconfig, ["kind=cut", "verbs=exec", "after-bytes=0", "name=cut"])
+        ask(sandbox.kubeconfig, ["clear", "cut"])
+        wait_for_note(folder, "Logs cannot be read: ")
+    view = wait_for_run(folder, lambda view: view.state is not RunState.RUNNING, "the end of the run")
+    assert view.state is RunState.SUCCEEDED
+    assert texts(folder) == printed(20)
+    taken_down(folder)
+
+
+async def test_d04_who_may_not_ask_for_accelerators_is_told(tmp_path: Path, sandbox: RunningSandbox) -> None:
+    folder = a_run(tmp_path, sandbox, WORK + COUNTED, job=JOB.replace("COMMAND", printing(LINES)))
+    with fault(sandbox, "kind=forbidden", "verbs=exec"):
+        begun(folder)
+        wait_for_note(folder, "The accelerators cannot be asked for: ")
+    await until(lambda: "cannot be asked" not in work_of(folder).message, "the end of the warning")
+    taken_down(folder)
