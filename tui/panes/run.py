@@ -24,6 +24,7 @@ class RunPane(Pane):
     CONTEXT = Context.RUN
     BINDINGS: ClassVar = bindings_of(Context.RUN)
     DEFAULT_CSS = """
+    RunPane > .totals { height: auto; min-height: 2; max-height: 6; }
     RunPane > StageRail { height: auto; max-height: 60%; }
     RunPane > .stage-detail { height: 1fr; min-height: 3; padding: 0 1; border-top: solid $foreground 15%; }
     """

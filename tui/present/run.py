@@ -69,9 +69,11 @@ def rail_of(view: RunView, *, now: float, approve_key: str = "a") -> list[StageL
         approve_key: What is to be pressed where a plan waits.
     """
     asks = f"press {approve_key} to approve"
-    stages = [_line(stage, stage.id, _LOOKS[stage.state], now, asks=asks) for stage in view.stages]
+    looks = {**_LOOKS, StageState.RUNNING: StageLook.UNKNOWN} if view.state is RunState.STALLED else _LOOKS
+    stages = [_line(stage, stage.id, looks[stage.state], now, asks=asks) for stage in view.stages]
     for step in view.teardown:
-        look = StageLook.UNDOING if step.state is StageState.RUNNING else _LOOKS[step.state]
+        look = looks[step.state]
+        look = StageLook.UNDOING if look is StageLook.RUNNING else look
         stages.append(_line(step, f"{TEARDOWN_PREFIX}{step.id}", look, now))
     return stages
 

@@ -148,7 +148,8 @@ def hints_line(
     is_zoomed: bool = False,
     keymap: Keymap = NO_CHANGES,
 ) -> Cells:
-    """Keys that work in the focused pane, as the run at hand is; a plan that waits is told in every other pane.
+    """Keys that work in the focused pane, as the run at hand is. A plan that waits, and a runner that is stalled, are
+    told in every other pane.
 
     Args:
         context: Of the focused pane.
@@ -166,6 +167,9 @@ def hints_line(
     if run is not None and run.state is RunState.AWAITING_APPROVAL and not is_told:
         go_there = name_of(Context.EVERYWHERE, "open run", keymap)
         spans += [Span(go_there, Tone.ACCENT), Span(" ◆ a plan waits  ", Tone.WARN)]
+    if run is not None and run.state is RunState.STALLED and context not in (Context.RUN, Context.RUNS):
+        go_there = name_of(Context.EVERYWHERE, "open run", keymap)
+        spans += [Span(go_there, Tone.ACCENT), Span(" ▲ runner stalled  ", Tone.BAD)]
     for name, label in footer(context, keymap):
         if not (is_readonly and label in _MUTATIONS) and _is_worth_it(label, at_hand):
             spans += [Span(name, Tone.ACCENT), Span(f" {label}  ", Tone.MUTED)]

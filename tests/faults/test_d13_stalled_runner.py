@@ -1,0 +1,248 @@
+"""D13: a runner that has stopped is told within ten seconds; one that has ended is started again by whoever sees it."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from actions.base.clock import SystemClock
+from actions.base.process import ProcessIdentity, is_alive, own_identity
+from actions.run.block import BLOCK_BYTES, read_block, write_block
+from actions.run.client import load_run, resume_interrupted, wish
+from actions.run.folder import heartbeat_path, journal_path
+from actions.run.heartbeat import STALLED_SECONDS, START_SECONDS, Beat, Heartbeat, announce, read_beat
+from actions.run.journal import Journal
+from actions.run.lease import take_lease
+from actions.run.process import CRASH_VARIABLE
+from actions.run.records import Action, Intent, WishKind
+from actions.run.starts import MOST_STARTS, forget_starts, has_crashed_too_often, may_start_now, note_start
+from actions.run.view import NoticeKind, RunState
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
+from tests.faults.rehearsal import uids_by_object
+from tests.support.polling import wait
+from tests.support.program import Program
+from tests.support.terminal import Terminal, needs_tmux
+from tests.unit.run.world import make_run
+
+SANDBOX_SPEED = 100.0
+CLOCK = SystemClock()
+
+
+class SetClock(SystemClock):
+    """A clock that a test sets."""
+
+    seconds = 1000.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+def test_a_stopped_runner_is_told_within_ten_seconds_and_taken_over_when_it_is_named(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    stopped = runner_of(program, folder)
+    os.kill(stopped.pid, signal.SIGSTOP)
+    began = time.monotonic()
+    until_view(folder, lambda view: view.state is RunState.STALLED, "the runner to be called stalled")
+    assert time.monotonic() - began < 10.0
+
+    shown = program.run("runs", "show", "latest").stdout
+    assert "stalled" in shown
+    assert f"process {stopped.pid}, gives no sign of life. (since " in shown
+    listed = json.loads(program.run("runs", "list", "--output", "json").stdout)
+    assert (listed[0]["state"], listed[0]["notices"][0]["kind"]) == ("stalled", "stalled")
+
+    asked = program.run("runs", "cancel", "latest")
+    assert asked.returncode == 0
+    assert f"--takeover {stopped.pid}" in asked.stderr
+    for words in ((), ("--takeover", "1")):
+        refused = program.run("runs", "resume", "latest", *words)
+        assert refused.returncode == 1
+        assert str(stopped.pid) in refused.stderr
+        assert is_alive(stopped)
+    taken = program.run("runs", "resume", "latest", "--takeover", str(stopped.pid))
+    assert (taken.returncode, "goes on as process" in taken.stdout) == (0, True), taken.stderr
+    assert not is_alive(stopped)  # so that it cannot wake up in the middle of what the other one does
+    until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
+    assert all(len(uids) == 1 for uids in uids_by_object(folder).values())
+
+
+def test_a_runner_that_wakes_up_is_stalled_no_more_and_follows(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    runner = runner_of(program, folder)
+    os.kill(runner.pid, signal.SIGSTOP)
+    until_view(folder, lambda view: view.state is RunState.STALLED, "the runner to be called stalled")
+    assert "gives no sign of life" in wish(folder, WishKind.CANCEL)
+    os.kill(runner.pid, signal.SIGCONT)
+    view = until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
+    assert view.notices == ()
+
+
+def test_whoever_has_lost_the_lease_writes_nothing_and_ends(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    runner = runner_of(program, folder)
+    before = load_run(folder).last_seq
+    journal = Journal(journal_path(folder), CLOCK)
+    journal.connection.execute("UPDATE lease SET token = 'of another runner'")
+    journal.close()
+    wait(lambda: not is_alive(runner), "the end of the runner that was fenced")
+    assert load_run(folder).last_seq == before
+    assert "another runner has taken over" in (folder / "runner.log").read_text()
+
+
+@needs_tmux
+@pytest.mark.terminal
+def test_an_open_console_tells_of_a_stopped_runner_and_starts_a_dead_one_again(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    argv = program.argv("--kubeconfig", str(sandbox.kubeconfig), "--run", "latest")
+    console = Terminal(argv, environment=program.environment, size=(120, 30), directory=program.home)
+    try:
+        console.wait("▶ Work")
+        runner = runner_of(program, folder)
+        os.kill(runner.pid, signal.SIGSTOP)
+        console.press("2")
+        console.wait("4 ▲ runner stalled")
+        console.press("4")
+        console.wait(r"stalled since \d\d:\d\d:\d\d UTC")
+        console.wait("▲ Its runner, process .* gives no sign of life")
+        console.wait(r"\? Work")
+        console.press("R")
+        console.wait(rf"takeover={runner.pid}")
+        os.kill(runner.pid, signal.SIGCONT)
+        console.wait_gone("gives no sign of life")
+        console.wait("▶ Work")
+        os.kill(runner.pid, signal.SIGKILL)
+        console.wait("was interrupted and goes on")
+        wait(lambda: started_last(folder) not in (None, runner), "another runner")
+        console.wait("▶ Work")
+    finally:
+        console.close()
+    assert all(len(uids) == 1 for uids in uids_by_object(folder).values())
+
+
+def test_a_runner_that_dies_again_and_again_is_left_and_said(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    first = runner_of(program, folder)
+    os.kill(first.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(first), "the end of the runner")
+    assert "No runner is at work on it. Resume it with" in program.run("runs", "show", "latest").stdout
+    assert "No runner is at work on it." in program.run("runs", "list").stdout
+    monkeypatch.setenv(CRASH_VARIABLE, f"{load_run(folder).last_seq + 1}:before")
+    started: set[ProcessIdentity] = set()
+
+    def is_left() -> bool:
+        resume_interrupted()
+        holder = started_last(folder)
+        started.update({holder} - {None})  # type: ignore[arg-type]
+        return not holder and has_crashed_too_often(folder, CLOCK)
+
+    wait(is_left, "the runner to be left")
+    assert 1 <= len(started) <= MOST_STARTS - 1
+    assert resume_interrupted() == []
+    assert "died five times in ten minutes" in program.run("runs", "show", "latest").stdout
+    monkeypatch.delenv(CRASH_VARIABLE)
+    assert "goes on as process" in program.run("runs", "resume", "latest").stdout  # by hand it always is
+    wish(folder, WishKind.CANCEL)
+    until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
+    wait(lambda: not has_crashed_too_often(folder, CLOCK), "the deaths to be forgotten")
+
+
+def test_reading_starts_no_runner(program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    runner = runner_of(program, folder)
+    os.kill(runner.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(runner), "the end of the runner")
+    for words in (("runs", "list"), ("runs", "show", "latest"), ("runs", "logs", "latest")):
+        assert program.run("--readonly", *words).returncode == 0
+        assert program.run(*words).returncode == 0
+    assert started_last(folder) is None
+
+
+def test_silence_is_counted_by_a_clock_that_nobody_sets(tmp_path: Path) -> None:
+    clock, holder = SetClock(), own_identity()
+    folder = make_run(tmp_path, CLOCK)
+    heartbeat = Heartbeat(folder, holder, clock)
+    heartbeat.beat()
+    beat = read_beat(folder, holder)
+    assert beat is not None
+    assert not beat.is_stalled(clock.seconds + STALLED_SECONDS)
+    assert beat.is_stalled(clock.seconds + STALLED_SECONDS + 0.1)
+    assert STALLED_SECONDS + 2.0 < 10.0
+    assert read_beat(folder, replace(holder, pid=1)) is None
+    announce(folder, holder, clock)
+    first = read_beat(folder, holder)
+    assert first is not None
+    assert not first.is_stalled(clock.seconds + START_SECONDS)
+    assert first.is_stalled(clock.seconds + START_SECONDS + 1)
+
+
+def test_a_runner_of_an_earlier_version_leaves_no_sign_and_is_not_called_stalled(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    lease = take_lease(journal_path(folder), CLOCK)
+    Journal(journal_path(folder), CLOCK, fence=lease.token).append(Intent(Action.PERFORM), stage="provision")
+    heartbeat_path(folder).unlink()
+    assert load_run(folder).state is RunState.RUNNING
+    heartbeat_path(folder).write_bytes(os.urandom(BLOCK_BYTES))
+    assert load_run(folder).state is RunState.RUNNING
+
+
+def test_notes_that_are_too_long_are_cut_and_the_sign_of_life_is_left(tmp_path: Path) -> None:
+    folder = make_run(tmp_path, CLOCK)
+    heartbeat = Heartbeat(folder, own_identity(), CLOCK)
+    for number in range(90):
+        heartbeat.note(f"stage-{number}", "x" * 390)
+    heartbeat.waits_for(NoticeKind.LOCKED)
+    beat = read_beat(folder, own_identity())
+    assert isinstance(beat, Beat)
+    assert len(beat.notes) == 90
+    assert list(beat.waits) == ["locked"]
+
+
+def test_a_block_is_whole_or_not_there(tmp_path: Path) -> None:
+    path = tmp_path / "block"
+    assert read_block(path) == b""
+    assert write_block(path, b"first")
+    assert path.stat().st_size == BLOCK_BYTES
+    assert write_block(path, b"2nd")
+    assert read_block(path) == b"2nd"
+    assert not write_block(path, bytes(BLOCK_BYTES))
+    assert read_block(path) == b"2nd"
+    with path.open("r+b") as file:
+        file.seek(13)
+        file.write(b"X")
+    assert read_block(path) == b""
+
+
+def test_the_pauses_between_starts_grow_until_there_are_no_more(tmp_path: Path) -> None:
+    clock = SetClock()
+    pauses: list[float] = []
+    for _ in range(MOST_STARTS):
+        assert may_start_now(tmp_path, clock) == (len(pauses) < MOST_STARTS)
+        note_start(tmp_path, clock)
+        began = clock.seconds
+        while not may_start_now(tmp_path, clock) and clock.seconds < began + 100:
+            clock.seconds += 0.5
+        pauses.append(clock.seconds - began)
+    assert pauses == [1.0, 2.0, 4.0, 8.0, 100.0]
+    assert has_crashed_too_often(tmp_path, clock)
+    clock.seconds += 600
+    assert may_start_now(tmp_path, clock)
+    note_start(tmp_path, clock)
+    forget_starts(tmp_path)
+    assert may_start_now(tmp_path, clock)
