@@ -27,6 +27,9 @@ _LOGGED_OUT = frozenset(
         "UnrecognizedClientException",
     }
 )
+_SKEWED = frozenset({"RequestTimeTooSkewed", "RequestInTheFuture"})
+_SKEWED_WORDS = ("Signature not yet current", "Signature expired")
+"""How SigV4 services say it whose code is that of any bad signature."""
 _FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedException"})
 _MISSING = frozenset({"ResourceNotFoundException", "NoSuchEntity", "NoSuchEntityException", "FileSystemNotFound"})
 _CONFLICT = frozenset(
@@ -104,6 +107,11 @@ def _refusal(response: dict[str, dict[str, str]], action: str) -> ConsoleError:
     said = f"AWS refused {action} ({code}): {text}"
     if code in _FORBIDDEN:
         return AccessError(said, hint=f"Ask for the permission {action}.")
+    if code in _SKEWED or any(words in text for words in _SKEWED_WORDS):
+        return AccessError(
+            f"The clock of this machine is not that of AWS ({code}): {text}",
+            hint="Set it, for example by: timedatectl set-ntp true.",
+        )
     if code in _LOGGED_OUT:
         return AccessError(f"The AWS credentials are not valid any more ({code}): {text}", hint=_LOG_IN)
     if code in _MISSING or code.endswith((".NotFound", "NotFoundException")):

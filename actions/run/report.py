@@ -237,7 +237,7 @@ def _audit(view: RunView) -> str:
 def _took(stage: StageView) -> float | None:
     if stage.started_at is None or stage.ended_at is None:
         return None
-    return stage.ended_at - stage.started_at
+    return max(0.0, stage.ended_at - stage.started_at)  # somebody may have set the clock back meanwhile
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,12 @@ CLUSTER = "bionemo-on-eks"
 
 
 def a_long_run(
-    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch, *, command: str = FOR_EVER
+    program: Program,
+    sandbox: RunningSandbox,
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    command: str = FOR_EVER,
+    environment: Mapping[str, str] | None = None,
 ) -> Path:
     """A run in the program's state folder, with its runner at work on its job.
 
@@ -43,11 +48,12 @@ def a_long_run(
         sandbox: Its cluster.
         monkeypatch: Points this process to the same state folder.
         command: What the job's container does.
+        environment: Given to the runner.
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(program.state.parent))
     program.state.mkdir(mode=0o700, parents=True, exist_ok=True)
     folder = a_run(program.state, sandbox, WORK, job=JOB.replace("COMMAND", command), name=own_name(program.home))
-    start_runner(folder)
+    start_runner(folder, environment=environment)
     until_view(folder, lambda view: "1 of 1 pods run" in view.stage("work").message, "the job to run")
     return folder
 

@@ -1,0 +1,76 @@
+"""F3, F4, F10: a runner that is killed, a machine that is started again, two operators."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sqlite3
+import threading
+
+import pytest
+
+from actions.base.process import ProcessIdentity, is_alive
+from actions.run.client import load_run, resume_interrupted, start_runner, wish
+from actions.run.records import WishKind
+from actions.run.view import RunState
+from actions.sandbox.locate import RunningSandbox
+from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
+from tests.faults.rehearsal import uids_by_object
+from tests.support.polling import wait
+from tests.support.program import Program
+
+SANDBOX_SPEED = 100.0
+
+
+def test_f03_a_killed_runner_leaves_unknown_and_the_next_one_goes_on(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    runner = runner_of(program, folder)
+    before = uids_by_object(folder)
+    os.kill(runner.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(runner), "the end of the runner")
+    assert load_run(folder).state is RunState.UNKNOWN
+    wait(lambda: resume_interrupted() or started_last(folder), "another runner")
+    view = until_view(folder, lambda view: view.state is RunState.RUNNING, "the run to go on")
+    assert view.stage("work").attempt == 1
+    assert uids_by_object(folder) == before
+
+
+def test_f04_after_a_reboot_no_process_id_is_trusted(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    runner = runner_of(program, folder)
+    before = uids_by_object(folder)
+    os.kill(runner.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(runner), "the end of the runner")
+    connection = sqlite3.connect(folder / "journal.db")
+    with connection:  # something else has its number now
+        connection.execute("UPDATE lease SET pid = ?, boot_id = 'of an earlier boot' WHERE id = 1", (os.getpid(),))
+    connection.close()
+    assert load_run(folder).state is RunState.UNKNOWN
+    assert start_runner(folder) is not None
+    until_view(folder, lambda view: view.state is RunState.RUNNING, "the run to go on")
+    assert uids_by_object(folder) == before
+
+
+def test_f10_of_two_operators_one_starts_the_runner_and_both_are_heard(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    runner = runner_of(program, folder)
+    os.kill(runner.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(runner), "the end of the runner")
+    started: list[ProcessIdentity | None] = []
+    operators = [threading.Thread(target=lambda: started.append(start_runner(folder))) for _ in range(6)]
+    for operator in operators:
+        operator.start()
+    for operator in operators:
+        operator.join()
+    assert len([one for one in started if one is not None]) == 1
+    for kind in (WishKind.PAUSE, WishKind.CANCEL):
+        wish(folder, kind)
+    view = until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
+    assert [one.kind for one in view.wishes] == [WishKind.PAUSE, WishKind.CANCEL]
+    assert all(len(uids) == 1 for uids in uids_by_object(folder).values())
