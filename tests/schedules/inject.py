@@ -29,7 +29,7 @@ _SANDBOX: Mapping[FaultKind, Mapping[str, Any]] = {
     FaultKind.UNAUTHORIZED: {"kind": "unauthorized"},
     FaultKind.FORBIDDEN: {"kind": "forbidden"},
     FaultKind.THROTTLED: {"kind": "throttled"},
-    FaultKind.EXPIRED: {"kind": "expired", "verbs": ["list", "watch"]},
+    FaultKind.EXPIRED: {"kind": "expired", "verbs": ["watch"]},
     FaultKind.CUT: {"kind": "cut", "verbs": ["watch", "log"], "after_bytes": 300},
     FaultKind.SHORT_LOG: {"kind": "short-log", "verbs": ["log"], "after_bytes": 500},
 }

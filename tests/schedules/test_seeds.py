@@ -1,0 +1,25 @@
+"""Some seeds of `make schedules` in every run of the tests; all of them hold when all 200 are played."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.schedules.playing import impossible_here, play
+from tests.schedules.schedule import FOREIGN, PARTITIONS, WISHES, FaultKind, schedule_of
+
+pytestmark = pytest.mark.kill
+
+SEEDS = [1, 9, 17, 22, 55, 60]
+"""Together: kills, partitions, full disks, a second operator, foreign objects."""
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_life_under_faults_breaks_no_invariant(seed: int) -> None:
+    went = play(schedule_of(seed, without=frozenset(impossible_here())))
+    assert not went.violations, went.report()
+
+
+def test_the_seeds_have_something_of_everything() -> None:
+    kinds = {fault.kind for seed in SEEDS for fault in schedule_of(seed).faults}
+    for group in (PARTITIONS, WISHES, FOREIGN, (FaultKind.FULL_DISK,), (FaultKind.KILL_RUNNER,)):
+        assert kinds & set(group), group
