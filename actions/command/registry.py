@@ -133,6 +133,24 @@ class Teardown(Arguments, frozen=True):
     delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
 
 
+class Import(Arguments, frozen=True):
+    """Say under which id a resource exists that Terraform may have made."""
+
+    address: Annotated[str, Meta(description="The resource, as Terraform writes it.")]
+    id: Annotated[str, Meta(description="As the provider's terraform import takes it.")]
+    stage: Annotated[str, Meta(description="Where several stages have it open.")] = ""
+    run: str = ""
+
+
+class Waive(Arguments, frozen=True):
+    """Say that a resource is not there that Terraform may have made."""
+
+    address: Annotated[str, Meta(description="The resource, or errored.tfstate.")]
+    confirm: Annotated[str, Meta(description="The same, letter by letter.")] = ""
+    stage: Annotated[str, Meta(description="Where several stages have it open.")] = ""
+    run: str = ""
+
+
 class Screenshot(Arguments, frozen=True):
     """Save the screen."""
 
@@ -165,6 +183,11 @@ COMMANDS: tuple[Command, ...] = (
         True,
     ),
     Command("resume", "Resume the run", "Start its runner again, after it died.", Resume, is_mutation=True),
+    Command("terraform", "What Terraform left open", "States, running processes, what may exist outside.", OnRun),
+    Command(
+        "import", "Import a resource", "It exists: Terraform takes it into its state.", Import, Danger.CONFIRM, True
+    ),
+    Command("waive", "Waive a resource", "Nobody looks for it any more.", Waive, Danger.TYPE_NAME, True),
     Command("results", "List the results", "What the run has made, on its file system.", OnRun),
     Command("export", "Export the results", "Copy what the run has made to S3.", Export, Danger.CONFIRM, True),
     Command("describe", "Describe", "What the cluster says about the object, with its events.", OnObject),

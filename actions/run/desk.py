@@ -11,10 +11,10 @@ from actions.run.fold import fold
 from actions.run.heartbeat import Heartbeat
 from actions.run.journal import DiskFullError, Journal, JournalUnwritableError
 from actions.run.lease import Lease, release_lease
-from actions.run.records import Body, Deleted, Owned, Record
+from actions.run.records import Body, Deleted, Owned, Record, TerraformBody
 from actions.run.room import RESERVE_BYTES, extend_log, has_room, keep_reserve, release_reserve
 from actions.run.starts import forget_starts
-from actions.run.view import Goal, NoticeKind, OwnedObject, RunView
+from actions.run.view import Goal, NoticeKind, OwnedObject, RunView, TerraformMemory
 
 T = TypeVar("T")
 
@@ -187,4 +187,10 @@ class StageDesk:
 
     async def deleted(self, item: OwnedObject) -> None:
         body = Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
+        await self._desk.write(body, stage=self._stage, attempt=self._attempt)
+
+    async def terraform(self) -> TerraformMemory:
+        return (await self._desk.view()).stage(self._stage).terraform
+
+    async def remember(self, body: TerraformBody) -> None:
         await self._desk.write(body, stage=self._stage, attempt=self._attempt)

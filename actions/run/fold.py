@@ -17,18 +17,22 @@ from actions.run.records import (
     Deleted,
     Finding,
     Intent,
+    Interrupted,
+    OperationEnded,
     Outcome,
     Output,
     Owned,
     PlanOffer,
     Record,
+    Resolved,
     Result,
     StageOutline,
     Wish,
     WishKind,
 )
 from actions.run.state import run_state_of
-from actions.run.view import Audit, Goal, OwnedObject, RunView, StageState, StageView, WishView
+from actions.run.terraform_memory import remembered
+from actions.run.view import Audit, Goal, OwnedObject, RunView, StageState, StageView, TerraformMemory, WishView
 
 _STEP_TITLES = {Action.DRAIN: "Let the nodes go", Action.AUDIT: "Look for what is left"}
 _ENDED = {
@@ -77,6 +81,7 @@ class _Step(msgspec.Struct):
     approved_hash: str = ""
     wished_hash: str = ""
     findings: tuple[Finding, ...] = ()
+    terraform: TerraformMemory = TerraformMemory()
 
     def begin(self, record: Record) -> None:
         self.state = StageState.RUNNING
@@ -117,6 +122,7 @@ class _Step(msgspec.Struct):
             is_approved=self.plan is not None and self.plan.plan_hash == self.approved_hash,
             is_approval_wished=self.plan is not None and self.plan.plan_hash == self.wished_hash,
             findings=self.findings,
+            terraform=self.terraform,
         )
 
 
@@ -157,6 +163,9 @@ class _Folding:
                 self._take_object(record.stage, record.body)
             case Output(values=values):
                 self._stage(record.stage).outputs.update(values)
+            case Interrupted() | OperationEnded() | Resolved():
+                stage = self._stage(record.stage)
+                stage.terraform = remembered(stage.terraform, record.body, record.at)
             case Created():
                 raise JournalError(f"record {record.seq} creates the run a second time.")
             case _ as never:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import msgspec
 
 from actions.base.errors import ConsoleError
-from actions.run.records import Finding, PlanOffer
-from actions.run.view import OwnedObject
+from actions.run.records import Finding, PlanOffer, TerraformBody
+from actions.run.view import OwnedObject, TerraformMemory
 
 
 class StageFailedError(ConsoleError):
@@ -74,6 +74,19 @@ class StageHandler(Protocol):
         ...
 
 
+@runtime_checkable
+class Stoppable(Protocol):
+    """A handler whose work is a process of its own, which goes on when its runner dies."""
+
+    async def stop(self) -> None:
+        """Ask what still runs to stop, and wait for its end. Safe to call twice, and when nothing runs.
+
+        Raises:
+            ConsoleError: It has not stopped.
+        """
+        ...
+
+
 class StageJournal(Protocol):
     """What a handler may tell of its work. All but `note` and `warn` is on disk when the call returns.
 
@@ -99,4 +112,12 @@ class StageJournal(Protocol):
 
     async def deleted(self, item: OwnedObject) -> None:
         """Record that an owned object is gone."""
+        ...
+
+    async def terraform(self) -> TerraformMemory:
+        """What is remembered of the stage's Terraform processes, as the newest record leaves it."""
+        ...
+
+    async def remember(self, body: TerraformBody) -> None:
+        """Record something of a Terraform process. Waits as long as the disk is full."""
         ...

@@ -188,7 +188,60 @@ class Output(_Body, frozen=True, tag="output"):
     values: dict[str, str]
 
 
-Body = Created | Wish | Intent | Outcome | Approval | Owned | Deleted | Output
+class Interrupted(_Body, frozen=True, tag="interrupted"):
+    """A Terraform process is asked to stop. Written before the signal is sent, and again when it was.
+
+    A second signal would make Terraform forget what it is making: whoever comes later has to know of the first.
+    """
+
+    operation: str
+    pid: int
+    start_ticks: int
+    boot_id: str
+    is_sent: bool = False
+
+
+class PendingResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """A resource of which nobody knows whether it was made."""
+
+    address: str
+    action: str
+    resource_type: str = ""
+    resource_id: str = ""
+    """What its provider calls it, if that was told."""
+
+
+class OperationEnded(_Body, frozen=True, tag="operation_ended"):
+    """A Terraform operation ended without having come to its end. Written once for each such process."""
+
+    operation: str
+    process: str
+    pending: tuple[PendingResource, ...] = ()
+    """What it may have made outside of the state."""
+
+
+class Resolution(StrEnum):
+    """What became of a pending resource."""
+
+    IMPORT = "import"
+    """It exists, a person says, and is to be imported by the id given."""
+    IMPORTED = "imported"
+    TRACKED = "tracked"
+    """It is in the state."""
+    WAIVED = "waived"
+    """A person says that it is not there, or is none of the run's any more."""
+
+
+class Resolved(_Body, frozen=True, tag="resolved"):
+    """A pending resource, or a state that could not be saved, was dealt with."""
+
+    address: str
+    how: Resolution
+    resource_id: str = ""
+
+
+TerraformBody = Interrupted | OperationEnded | Resolved
+Body = Created | Wish | Intent | Outcome | Approval | Owned | Deleted | Output | TerraformBody
 
 
 class Record(msgspec.Struct, frozen=True):

@@ -90,6 +90,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
     plans = [stage for stage in view.stages if stage.plan and stage.state.value == "awaiting_approval"]
     parts += [_plan(stage) for stage in plans]
     parts += [_findings(stage) for stage in view.stages if stage.findings]
+    parts += [_open_questions(view)] if any(_open_items(stage) for stage in view.stages) else []
     parts += [_audit(view)] if view.audit else []
     return "\n".join(parts)
 
@@ -177,6 +178,7 @@ def _stage_fields(stage: StageView) -> dict[str, object]:
         "outputs": dict(stage.outputs or {}),
         "plan": stage.plan and msgspec.to_builtins(stage.plan),
         "findings": [msgspec.to_builtins(finding) for finding in stage.findings],
+        "pending": _open_items(stage),
     }
 
 
@@ -221,7 +223,18 @@ def _plan(stage: StageView) -> str:
 
 def _findings(stage: StageView) -> str:
     rows = [(f"  {item.result.value}", item.subject, item.detail, item.fix) for item in stage.findings]
-    return f"Checks of {stage.id}:\n{_columns(rows)}"
+    what = "Resources" if stage.kind == "terraform" else "Checks"
+    return f"{what} of {stage.id}:\n{_columns(rows)}"
+
+
+def _open_items(stage: StageView) -> list[str]:
+    return [item.address for item in stage.terraform.pending if item.is_open]
+
+
+def _open_questions(view: RunView) -> str:
+    lines = [f"  {stage.id}: {address}\n" for stage in view.stages for address in _open_items(stage)]
+    more = f"See: eksml-tui runs terraform {view.id}\n"
+    return f"May exist outside of Terraform's state:\n{''.join(lines)}{more}"
 
 
 def _audit(view: RunView) -> str:

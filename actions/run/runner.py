@@ -13,7 +13,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line, redact
 from actions.run.desk import Desk, StageDesk
-from actions.run.handler import Performed, StageFailedError, StageHandler
+from actions.run.handler import Performed, StageFailedError, StageHandler, Stoppable
 from actions.run.moves import Approve, Begin, Finish, Settle, Wait, next_move
 from actions.run.records import Action, Approval, Finding, Intent, Outcome, Output, Result
 from actions.run.view import Goal, RunView, StageState, StageView
@@ -97,7 +97,7 @@ class Runner:
         """The stage was under way when an earlier runner died: ask the world, and begin again only if it says no."""
         self._log(f"{stage.id}: was under way when its runner died; looking how far it came")
         if view.goal is not Goal.FORWARD:
-            await self._write_end(stage, stage.attempt, Outcome(Action.PERFORM, Result.CANCELLED, "Interrupted."))
+            await self._settle_cancelled(view, stage)
             return
         await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=stage.attempt)
 
@@ -108,6 +108,20 @@ class Runner:
             return await self._workshop.considered(stage, done)
 
         await self._close(stage, stage.attempt, work)
+
+    async def _settle_cancelled(self, view: RunView, stage: StageView) -> None:
+        """The stage is not wanted any more: what of it outlived its runner is asked to stop."""
+
+        async def work() -> None:
+            handler = self._handler(view, stage, stage.attempt)
+            if isinstance(handler, Stoppable):
+                await handler.stop()
+
+        stopped = await self._guarded(self._attended(work))
+        outcome = Outcome(Action.PERFORM, Result.CANCELLED, "Interrupted.")
+        await self._write_end(
+            stage, stage.attempt, stopped.outcome(Action.PERFORM) if isinstance(stopped, _Failure) else outcome
+        )
 
     async def _close(self, stage: StageView, attempt: int, work: Callable[[], Awaitable[Performed]]) -> None:
         """Run `work`, interrupted if the goal changes, and write how it ended."""
@@ -184,12 +198,13 @@ class Runner:
     async def _interruptible(self, work: Callable[[], Awaitable[T]]) -> T | None:
         """`work`'s result; `None` if the goal of the run changed and it was cancelled."""
         task = asyncio.ensure_future(work())
+        is_cancelled = False  # once: what it does to end in good order is not to be broken off by the next wish
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=POLL_SECONDS)
                 self._desk.flush_notes()
-                if self._desk.has_news() and self._desk.glance().goal is not Goal.FORWARD and task.cancel():
-                    await asyncio.wait({task})
+                if not is_cancelled and self._desk.has_news() and self._desk.glance().goal is not Goal.FORWARD:
+                    is_cancelled = task.cancel()
             return None if task.cancelled() else task.result()
         finally:
             task.cancel()

@@ -23,6 +23,7 @@ from actions.run.folder import blueprint_path, kubeconfig_path
 from actions.run.graph import kept_stages
 from actions.run.handler import Performed, StageHandler, StageJournal
 from actions.run.patience import AWAY, TEARDOWN
+from actions.run.records import Resolution, TerraformBody
 from actions.run.spoolgaps import spooled_losses
 from actions.run.stages.check import CheckHandler
 from actions.run.stages.helm import HelmHandler
@@ -32,7 +33,7 @@ from actions.run.stages.kubeconfig import KubeconfigHandler
 from actions.run.stages.manifests import ManifestsHandler
 from actions.run.stages.network import NetworkHandler
 from actions.run.stages.terraform import TerraformHandler
-from actions.run.view import OwnedObject, RunView, StageView
+from actions.run.view import OwnedObject, RunView, StageView, TerraformMemory
 from actions.run.watcher import watching
 from actions.run.work import StageWork
 from actions.run.workshop import AuditReport
@@ -80,7 +81,7 @@ class Site:
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
         """
-        return self.handler(view, stage, _Silent()).describe()
+        return self.handler(view, stage, _Silent(stage)).describe()
 
     @asynccontextmanager
     async def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AsyncIterator[None]:
@@ -121,6 +122,7 @@ class Site:
             if stage.kind == "terraform" and stage.attempt:
                 lines = await self._terraform_lines(view, stage)
                 (retained if stage.id in kept else leftovers).extend(lines)
+                retained.extend(_waived(stage))
             elif stage.kind == "helm" and stage.attempt:
                 handler = HelmHandler(self.work(view, stage, journal))
                 leftovers.extend(await handler.leftovers(patience))
@@ -145,7 +147,7 @@ class Site:
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
         """
-        return self.work(view, view.stages[0], _Silent())
+        return self.work(view, view.stages[0], _Silent(view.stages[0]))
 
     def work(self, view: RunView, stage: StageView, journal: StageJournal) -> StageWork:
         """What a handler of this stage works with.
@@ -186,14 +188,23 @@ class Site:
 
     async def _terraform_lines(self, view: RunView, stage: StageView) -> list[str]:
         try:
-            addresses = await TerraformHandler(self.work(view, stage, _Silent())).state()
+            lines = await TerraformHandler(self.work(view, stage, _Silent(stage))).leftovers()
         except ConsoleError as error:
             return [f"The Terraform state of {stage.id} could not be read: {error.message}"]
-        return [f"Terraform {stage.id}: {address}" for address in addresses]
+        return [f"Terraform {stage.id}: {line}" for line in lines]
+
+
+def _waived(stage: StageView) -> list[str]:
+    """What a person has said not to look for any more."""
+    items = [item for item in stage.terraform.pending if item.how is Resolution.WAIVED]
+    return [f"Terraform {stage.id}: {item.address} was waived; nobody knows whether it exists" for item in items]
 
 
 class _Silent:
     """A journal for looking: it records nothing."""
+
+    def __init__(self, stage: StageView) -> None:
+        self._stage = stage
 
     def note(self, text: str) -> None:
         return
@@ -209,3 +220,9 @@ class _Silent:
 
     async def deleted(self, item: OwnedObject) -> None:
         raise AssertionError("nothing is deleted while looking")
+
+    async def terraform(self) -> TerraformMemory:
+        return self._stage.terraform
+
+    async def remember(self, body: TerraformBody) -> None:
+        raise AssertionError("nothing happens while looking")

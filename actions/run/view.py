@@ -7,7 +7,8 @@ from enum import StrEnum
 
 import msgspec
 
-from actions.run.records import Action, ClusterName, Finding, PlanOffer, Scalar, WishKind
+from actions.base.process import ProcessIdentity
+from actions.run.records import Action, ClusterName, Finding, PlanOffer, Resolution, Scalar, WishKind
 
 
 class Goal(StrEnum):
@@ -53,6 +54,40 @@ class RunState(StrEnum):
     TORN_DOWN = "torn down"
 
 
+class Interruption(msgspec.Struct, frozen=True):
+    """An interrupt that a Terraform process was sent, or was to be sent when the runner died."""
+
+    process: ProcessIdentity
+    at: float
+    is_sent: bool
+
+
+class PendingChange(msgspec.Struct, frozen=True):
+    """A resource that Terraform may have made outside of its state, and what became of that question."""
+
+    address: str
+    action: str
+    resource_type: str
+    resource_id: str
+    """What its provider calls it, as Terraform or a person told; empty if nobody knows."""
+    at: float
+    how: Resolution | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is still unknown: the stage does not go on."""
+        return self.how in (None, Resolution.IMPORT)
+
+
+class TerraformMemory(msgspec.Struct, frozen=True):
+    """What a stage's Terraform processes were told, and what they may have done, whoever the runner was."""
+
+    interrupts: tuple[Interruption, ...] = ()
+    pending: tuple[PendingChange, ...] = ()
+    ended: tuple[str, ...] = ()
+    """Processes whose unfinished end was looked at."""
+
+
 class StageView(msgspec.Struct, frozen=True, eq=False):
     """One stage, or one step of a teardown."""
 
@@ -85,6 +120,7 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     is_approval_wished: bool = False
     """Somebody approved `plan`; the runner has not taken note yet."""
     findings: tuple[Finding, ...] = ()
+    terraform: TerraformMemory = TerraformMemory()
 
 
 class WishView(msgspec.Struct, frozen=True):

@@ -216,7 +216,15 @@ class TerraformDriver:
         if identity is None or progress.ended_by_itself:
             return None
         process = f"{identity.boot_id}:{identity.pid}:{identity.start_ticks}"
-        return Ended(name, process, progress.pending((await self._state()).addresses))
+        return Ended(name, process, progress.pending(await self.tracked()))
+
+    async def tracked(self) -> frozenset[str]:
+        """Addresses in the state, without objects that only wait for their end.
+
+        Raises:
+            ConsoleError: The state cannot be read.
+        """
+        return frozenset((await self._state()).addresses)
 
     def unsaved(self) -> tuple[str, ...] | None:
         """Addresses in `errored.tfstate`; `None` if there is none.
@@ -263,7 +271,7 @@ class TerraformDriver:
         if not _RESOURCE_ID.fullmatch(resource_id):
             raise RefusedError(f"{resource_id!r} is no id of a resource.", hint="Give it as the provider's pages say.")
         self._require_idle()
-        if address in (await self._state()).addresses:
+        if address in await self.tracked():
             return
         self._workspace.write_variables(variables)
         argv = arguments.import_arguments(self._program, address, resource_id)

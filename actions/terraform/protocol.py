@@ -123,6 +123,10 @@ class Terraform(Protocol):
         """The newest apply or destroy, if it ended without having come to its end."""
         ...
 
+    async def tracked(self) -> frozenset[str]:
+        """Addresses in the state, without objects that only wait for their end."""
+        ...
+
     def unsaved(self) -> tuple[str, ...] | None:
         """Addresses in a state that could not be saved where it belongs; `None` if there is none."""
         ...

@@ -159,6 +159,10 @@ class SimulatedTerraform:
         """Nothing is made, so nothing is left pending."""
         return None
 
+    async def tracked(self) -> frozenset[str]:
+        """Addresses in the pretended state."""
+        return frozenset(self._state().resources)
+
     def unsaved(self) -> tuple[str, ...] | None:
         """The pretended state is saved where it belongs."""
         return None

@@ -236,12 +236,27 @@ def _runs(commands: Commands) -> None:
     export.add_argument("--to", required=True, metavar="s3://BUCKET/PREFIX")
     export.add_argument("--service-account", default="", metavar="NAME", help="of the Job's pod (default: default)")
     export.add_argument("--detach", action="store_true", help="begin the copy, and do not wait for it")
+    _runs_terraform(verbs)
     retry = verbs.add_parser("retry", help="try its failed stage again")
     retry.add_argument("run")
     teardown = verbs.add_parser("teardown", help="remove what it made, then audit")
     teardown.add_argument("run")
     teardown.add_argument("--confirm", default="", metavar="CLUSTER", help="the cluster's name, letter by letter")
     teardown.add_argument("--delete-data", action="store_true", help="also storage that holds data of the run")
+
+
+def _runs_terraform(verbs: Commands) -> None:
+    terraform = verbs.add_parser("terraform", help="what Terraform holds, and what it left open")
+    terraform.add_argument("run")
+    terraform.add_argument("--output", "-o", choices=("table", "json"), default="table")
+    taken = verbs.add_parser("import", help="say under which id a resource exists that Terraform may have made")
+    waived = verbs.add_parser("waive", help="say that a resource is not there that Terraform may have made")
+    for verb in (taken, waived):
+        verb.add_argument("run")
+        verb.add_argument("address", metavar="ADDRESS", help="as Terraform writes it; with waive also errored.tfstate")
+        verb.add_argument("--stage", default="", help="where several stages have it open")
+    taken.add_argument("id", metavar="ID", help="as the provider's terraform import takes it")
+    waived.add_argument("--confirm", default="", metavar="ADDRESS", help="the same, letter by letter")
 
 
 def _sandbox(commands: Commands) -> None:

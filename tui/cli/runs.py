@@ -24,10 +24,12 @@ from actions.run.results import list_results
 from actions.run.resultsreport import results_json, results_table
 from actions.run.runbook import runbook
 from actions.run.spoolreader import SpooledLine, SpoolReader
+from actions.run.terraform_report import terraform_json, terraform_report, terraform_table
+from actions.run.terraform_wishes import waive, wish_import
 from actions.run.view import RunState, RunView, StageState
 
 _FOLLOW_SECONDS = 0.25
-_LOOKING = ("list", "show", "logs")
+_LOOKING = ("list", "show", "logs", "terraform")
 _OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
 
 
@@ -49,6 +51,9 @@ def run(options: Namespace) -> int:
         "export": _export,
         "approve": _approve,
         "teardown": _teardown,
+        "terraform": _terraform,
+        "import": _import,
+        "waive": _waive,
         "cancel": lambda chosen: _wish(chosen, WishKind.CANCEL),
         "park": lambda chosen: _wish(chosen, WishKind.PARK),
         "retry": lambda chosen: _wish(chosen, WishKind.RETRY),
@@ -173,6 +178,27 @@ def _teardown(options: Namespace) -> int:
     in_the_way = wish(folder, WishKind.TEARDOWN, delete_data=options.delete_data, environment=_environment(options))
     _say(f"Asked run {folder.name} to tear down what it made; watch it with: eksml-tui runs show {folder.name}")
     _warn(in_the_way)
+    return 0
+
+
+def _terraform(options: Namespace) -> int:
+    folder = find_run(options.run)
+    report = terraform_report(folder, load_run(folder))
+    sys.stdout.write(terraform_json(report) if options.output == "json" else terraform_table(report, folder.name))
+    return 0
+
+
+def _import(options: Namespace) -> int:
+    folder = find_run(options.run)
+    stage = wish_import(folder, options.address, options.id, stage=options.stage).stage
+    _say(f"{options.address} of {stage} is imported by the next step; go on with: eksml-tui runs retry {folder.name}")
+    return 0
+
+
+def _waive(options: Namespace) -> int:
+    folder = find_run(options.run)
+    stage = waive(folder, options.address, confirm=options.confirm, stage=options.stage).stage
+    _say(f"Waived {options.address} of {stage}; go on with: eksml-tui runs retry {folder.name}")
     return 0
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.offload import Offload
-from actions.run.client import resume_interrupted, stalled_runner, start_runner, take_over, wish
+from actions.run.client import load_run, resume_interrupted, stalled_runner, start_runner, take_over, wish
 from actions.run.records import WishKind
 from actions.run.view import RunView
 from tui.live.run_feed import RunFeed
@@ -119,6 +119,45 @@ class RunActions:
         if started is None:
             raise RefusedError(f"Run {folder.name} is at work, or has nothing left to do.")
         return folder.name
+
+    async def terraform(self, run_id: str) -> str:
+        """What Terraform holds and left open in a run, as text."""
+
+        def read(folder: Path) -> str:
+            from actions.run.terraform_report import terraform_report, terraform_table
+
+            return terraform_table(terraform_report(folder, load_run(folder)), folder.name)
+
+        return await self._disk.call(read, self._runs.find(run_id).folder)
+
+    async def import_resource(self, run_id: str, address: str, resource_id: str, *, stage: str) -> str:
+        """Say by which id a resource is to be imported that Terraform may have made.
+
+        Returns:
+            Its stage.
+
+        Raises:
+            MissingError: It is not open.
+        """
+        from actions.run.terraform_wishes import wish_import
+
+        folder = self._runs.find(run_id).folder
+        return (await self._disk.call(wish_import, folder, address, resource_id, stage=stage, clock=self._clock)).stage
+
+    async def waive(self, run_id: str, address: str, *, confirm: str, stage: str) -> str:
+        """Say that such a resource is not there.
+
+        Returns:
+            Its stage.
+
+        Raises:
+            ConfigError: It was not confirmed.
+            MissingError: It is not open.
+        """
+        from actions.run.terraform_wishes import waive
+
+        folder = self._runs.find(run_id).folder
+        return (await self._disk.call(waive, folder, address, confirm=confirm, stage=stage, clock=self._clock)).stage
 
     def close(self) -> None:
         """Take no more wishes."""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec.structs import replace
 
 from actions.command.model import Arguments, Call, Danger
-from actions.command.registry import Export, Launch, Teardown
+from actions.command.registry import Export, Launch, Teardown, Waive
 from actions.run.graph import kept_stages
 from actions.run.view import RunView, StageState
 from tui.live.run_feed import RunFeed
@@ -63,6 +63,8 @@ class Questioner:
         """The arguments after a yes: a typed name counts as the confirmation."""
         if isinstance(call.arguments, Teardown) and self._runs.view is not None:
             return replace(call.arguments, confirm=self._runs.view.cluster.name)
+        if isinstance(call.arguments, Waive):
+            return replace(call.arguments, confirm=call.arguments.address)
         return call.arguments
 
     def _yes_or_no(self, call: Call, view: RunView) -> Question:
@@ -78,8 +80,13 @@ class Questioner:
         return Question(f"{call.command.title}: {view.id}?", lines)
 
     def _typed(self, call: Call, view: RunView) -> Question | None:
-        if isinstance(call.arguments, Teardown) and call.arguments.confirm:
+        if getattr(call.arguments, "confirm", ""):
             return None  # whoever wrote the name has confirmed; a wrong one is refused
+        if isinstance(call.arguments, Waive):
+            said = "It may exist and cost money. The run forgets it: neither a teardown nor the audit looks for it."
+            lines = [(Span(line),) for line in textwrap.wrap(said, _WIDTH)]
+            address = call.arguments.address
+            return Question(f"Waive {address}", lines, word=address, word_is="the resource's address")
         return Question(
             f"Tear down {view.id}",
             teardown_lines(view, deletes_data=getattr(call.arguments, "delete_data", False)),

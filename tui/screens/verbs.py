@@ -11,6 +11,7 @@ from tui.screens.hands import ScreenHands
 from tui.screens.object_verbs import ObjectVerbs
 from tui.screens.results_verbs import ResultsVerbs
 from tui.screens.run_verbs import RunVerbs
+from tui.screens.terraform_verbs import TerraformVerbs
 from tui.screens.view_verbs import ViewVerbs
 from tui.screens.watch_verb import WatchVerb
 from tui.screens.workspace import Workspace
@@ -26,6 +27,7 @@ def verbs_of(workspace: Workspace, desk: Desk, actions: RunActions, hands: Scree
         **ContextVerb(desk, hands).verbs(),
         **ForwardVerb(desk, hands).verbs(),
         **ResultsVerbs(desk, hands).verbs(),
+        **TerraformVerbs(desk, actions, hands).verbs(),
         **WatchVerb(workspace, desk).verbs(),
         **RunVerbs(workspace, desk, actions, say=hands.say).verbs(),
     }

@@ -3,30 +3,36 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import TypeVar
 
-from actions.base.errors import ConflictError, RefusedError
+from actions.base.errors import ConsoleError, ToolError
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.roots import root_folder
 from actions.blueprint.stages import TerraformStage
 from actions.run.creation import load_environment
 from actions.run.folder import terraform_path
-from actions.run.handler import Performed
-from actions.run.records import PlanOffer
-from actions.run.toollog import ProgramLog
+from actions.run.handler import Performed, StageFailedError
+from actions.run.records import CheckResult, Finding, PlanOffer
+from actions.run.stages.reconcile import Reconciliation, unknown_error
+from actions.run.toollog import ProgramLog, ToolLog
 from actions.run.work import StageWork
 from actions.terraform.events import TerraformEvent
+from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UnknownEndError
 from actions.terraform.program import open_terraform
+from actions.terraform.progress import Change, Step
 from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
 
 T = TypeVar("T")
 
-INTERRUPT_SECONDS = 600.0
-"""How long Terraform may take to finish what it is making and to save its state."""
-_LOOK_SECONDS = 0.2
+LOCK_SECONDS = 600.0
+"""How long a state that somebody else holds is waited for."""
+_LOCK_LOOK_SECONDS = 5.0
 _SHOWN_CHANGES = 500
+_SHOWN_FINDINGS = 200
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "replace": "-/+", "read": "<=", "forget": "."}
+_DONE_WORDS = {"create": "made", "update": "changed", "delete": "destroyed"}
+_RESULTS = {Step.DONE: CheckResult.PASSED, Step.FAILED: CheckResult.FAILED}
 
 
 class TerraformHandler:
@@ -53,77 +59,161 @@ class TerraformHandler:
     async def perform(self) -> Performed:
         terraform = self._open()
         if terraform.running() == "apply":
-            return await self._applied(terraform, "")
-        self._work.journal.note("Installing providers.")
-        await terraform.init()
+            try:
+                return await self._applied(terraform, "")
+            except UnknownEndError as error:
+                self._work.journal.note(error.message)
+        await self._prepared(terraform)
         if self._work.stage.is_approved and self._work.stage.plan is not None:
             try:
                 return await self._applied(terraform, self._work.stage.plan.plan_hash)
-            except (RefusedError, ConflictError):
+            except (NoPlanError, StalePlanError, UnknownEndError):
                 self._work.journal.note("The approved plan is out of date: planning again.")
         return await self._planned(terraform)
 
-    async def state(self) -> tuple[str, ...]:
-        """Addresses of what is in the stage's state; empty if it never began.
+    async def stop(self) -> None:
+        if terraform_path(self._work.folder, self._work.stage.id).is_dir():
+            await self._reconciliation(self._open()).stop()
+
+    async def leftovers(self) -> list[str]:
+        """What is in the stage's state, and what may exist outside of it, one line each; empty if it never began.
 
         Raises:
-            ConsoleError: It cannot be read.
+            ConsoleError: The state cannot be read.
         """
         if not terraform_path(self._work.folder, self._work.stage.id).is_dir():
-            return ()
-        return await self._open().state_list()
+            return []
+        terraform = self._open()
+        unsaved = terraform.unsaved()
+        ended = await terraform.ended()
+        memory = await self._work.journal.terraform()
+        unknown = [item.address for item in memory.pending if item.is_open]
+        if ended is not None and ended.process not in memory.ended:
+            unknown += [item.address for item in ended.pending]
+        lines = list(await terraform.state_list())
+        if unsaved is not None:
+            lines += [f"{address} (in errored.tfstate, which was not pushed)" for address in unsaved or ("unknown",)]
+        return lines + [f"{address} may exist outside the state" for address in unknown]
 
     async def undo(self) -> str:
         if not terraform_path(self._work.folder, self._work.stage.id).is_dir():
             return "Nothing was made."
         terraform = self._open()
         if terraform.running() in ("plan", "apply"):
-            await self._stopped(terraform)
-        if terraform.running() != "destroy" and not await terraform.state_list():
+            await self._reconciliation(terraform).stop()
+        if terraform.running() == "destroy":
+            try:
+                return await self._destroyed(terraform)
+            except UnknownEndError as error:
+                self._work.journal.note(error.message)
+        await self._known(terraform)
+        if not await terraform.state_list():
             return "Nothing is in its state."
         await terraform.init()
-        async with _EventLog(self._work, terraform, "destroy") as on_event:
-            await terraform.destroy(self._variables(), on_event=on_event)
-        return "Destroyed." + _simulated(terraform)
+        return await self._destroyed(terraform)
+
+    async def _prepared(self, terraform: Terraform) -> None:
+        """Providers installed, and everything known that happened before."""
+        await self._known(terraform)
+        self._work.journal.note("Installing providers.")
+        told = await terraform.init()
+        if told:
+            self._say(told)
+
+    async def _known(self, terraform: Terraform) -> None:
+        reconciliation = self._reconciliation(terraform)
+        await self._patiently(terraform, reconciliation.save_state)
+        await self._patiently(terraform, lambda: reconciliation.settle(self._variables))
 
     async def _planned(self, terraform: Terraform) -> Performed:
         self._work.journal.note("Planning.")
-        async with _EventLog(self._work, terraform, "plan") as on_event:
-            plan = await self._interruptible(terraform, lambda: terraform.plan(self._variables(), on_event=on_event))
-        if plan.is_empty:
+
+        async def plan() -> PlanSummary:
+            async with _EventLog(self._work, terraform, "plan") as on_event:
+                return await terraform.plan(self._variables(), on_event=on_event)
+
+        found = await self._interruptible(terraform, lambda: self._patiently(terraform, plan))
+        if found.is_empty:
             return Performed("Nothing to change." + _simulated(terraform), outputs=await terraform.outputs())
-        if self._is_approved(plan):
-            return await self._applied(terraform, plan.plan_hash)
+        if self._is_approved(found):
+            return await self._applied(terraform, found.plan_hash)
         return Performed(
-            f"{plan.add} to add, {plan.change} to change, {plan.destroy} to destroy." + _simulated(terraform),
-            plan=_offer_of(plan),
+            f"{found.add} to add, {found.change} to change, {found.destroy} to destroy." + _simulated(terraform),
+            plan=_offer_of(found),
         )
 
     async def _applied(self, terraform: Terraform, plan_hash: str) -> Performed:
-        async with _EventLog(self._work, terraform, "apply") as on_event:
-            outputs = await self._interruptible(terraform, lambda: terraform.apply(plan_hash, on_event=on_event))
+        async def apply() -> Mapping[str, str]:
+            async with _EventLog(self._work, terraform, "apply") as on_event:
+                return await terraform.apply(plan_hash, on_event=on_event)
+
+        try:
+            outputs = await self._interruptible(terraform, lambda: self._patiently(terraform, apply))
+        except ToolError as error:
+            raise await self._explained(terraform, error) from error
         return Performed("Applied." + _simulated(terraform), outputs=outputs)
+
+    async def _destroyed(self, terraform: Terraform) -> str:
+        async def destroy() -> None:
+            async with _EventLog(self._work, terraform, "destroy") as on_event:
+                await terraform.destroy(self._variables(), on_event=on_event)
+
+        try:
+            await self._patiently(terraform, destroy)
+        except ToolError as error:
+            raise await self._explained(terraform, error) from error
+        return "Destroyed." + _simulated(terraform)
+
+    async def _explained(self, terraform: Terraform, error: ToolError) -> StageFailedError:
+        """The failure of an operation with what became of each resource, and what may exist outside of the state."""
+        findings = _findings_of(terraform.changes())
+        message = error.message
+        try:
+            await self._reconciliation(terraform).remember()
+        except ConsoleError as unread:
+            message = f"{message}. {unread.message}"
+        open_items = [item for item in (await self._work.journal.terraform()).pending if item.is_open]
+        if not open_items:
+            return StageFailedError(message, findings=findings, hint=error.hint)
+        unknown = unknown_error(self._work.view.id, open_items)
+        return StageFailedError(f"{message}. {unknown.message}", findings=findings, hint=unknown.hint)
 
     async def _interruptible(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
         """When the stage is cancelled, Terraform is asked once to stop, and waited for: it saves its state then."""
         try:
             return await call()
         except asyncio.CancelledError:
-            await self._stopped(terraform)
+            reconciliation = self._reconciliation(terraform)
+            await reconciliation.stop()
+            await reconciliation.remember()
             raise
 
-    async def _stopped(self, terraform: Terraform) -> None:
-        terraform.interrupt()
-        self._work.journal.note("Waiting until Terraform has finished what it is making.")
-        try:
-            async with asyncio.timeout(INTERRUPT_SECONDS):
-                while terraform.running():
-                    await self._work.clock.sleep(_LOOK_SECONDS)
-        except TimeoutError as error:
-            raise RefusedError(
-                f"Terraform has not stopped within {INTERRUPT_SECONDS:.0f} s of being asked to.",
-                hint="Wait for its end, then retry.",
-            ) from error
+    async def _patiently(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
+        """The result of `call`; a state that somebody else holds is waited for, one that a dead process holds is freed.
+
+        Raises:
+            StateLockedError: It is still held.
+        """
+        end = self._work.clock.monotonic() + LOCK_SECONDS
+        while True:
+            try:
+                return await call()
+            except StateLockedError as error:
+                if await terraform.unlock_if_dead(error.lock):
+                    self._say(f"{error.message} That process is dead: unlocked.")
+                    continue
+                if self._work.clock.monotonic() >= end:
+                    raise
+                self._work.journal.note(f"{error.message} Waiting.")
+            await self._work.clock.sleep(_LOCK_LOOK_SECONDS)
+
+    def _reconciliation(self, terraform: Terraform) -> Reconciliation:
+        work = self._work
+        return Reconciliation(work.view.id, terraform, work.journal, work.clock, say=self._say)
+
+    def _say(self, sentence: str) -> None:
+        with ToolLog(self._work, "terraform", "state") as log:
+            log.take(sentence)
 
     def _is_approved(self, plan: PlanSummary) -> bool:
         stage = self._work.stage
@@ -167,6 +257,26 @@ class _EventLog:
 
     async def __aexit__(self, *_: object) -> None:
         self._log.close()
+
+
+def _findings_of(changes: Sequence[Change]) -> tuple[Finding, ...]:
+    """What became of each resource, one line each."""
+    return tuple(
+        Finding(_RESULTS.get(change.step, CheckResult.UNKNOWN), change.address, _became(change))
+        for change in changes[:_SHOWN_FINDINGS]
+    )
+
+
+def _became(change: Change) -> str:
+    match change.step:
+        case Step.DONE:
+            return _DONE_WORDS.get(change.action, change.action)
+        case Step.FAILED:
+            return change.error or f"{change.action} failed"
+        case Step.STARTED:
+            return f"{change.action} was under way"
+        case Step.PLANNED:
+            return f"{change.action} was not begun"
 
 
 def _offer_of(plan: PlanSummary) -> PlanOffer:
