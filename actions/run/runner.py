@@ -115,13 +115,13 @@ class Runner:
         async def work() -> None:
             handler = self._handler(view, stage, stage.attempt)
             if isinstance(handler, Stoppable):
+                await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=stage.attempt)
                 await handler.stop()
 
         stopped = await self._guarded(self._attended(work))
-        outcome = Outcome(Action.PERFORM, Result.CANCELLED, "Interrupted.")
-        await self._write_end(
-            stage, stage.attempt, stopped.outcome(Action.PERFORM) if isinstance(stopped, _Failure) else outcome
-        )
+        cancelled = Outcome(Action.PERFORM, Result.CANCELLED, "Interrupted.")
+        outcome = stopped.outcome(Action.PERFORM) if isinstance(stopped, _Failure) else cancelled
+        await self._write_end(stage, stage.attempt, outcome)
 
     async def _close(self, stage: StageView, attempt: int, work: Callable[[], Awaitable[Performed]]) -> None:
         """Run `work`, interrupted if the goal changes, and write how it ended."""

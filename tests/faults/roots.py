@@ -1,0 +1,136 @@
+"""Runs of one Terraform root and nothing else, with the real program or one that a test can hold."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import stat
+import sys
+from pathlib import Path
+
+import pytest
+
+from actions.base.clock import SystemClock
+from actions.base.process import ProcessIdentity, is_alive
+from actions.blueprint.load import load_blueprint
+from actions.blueprint.parameters import bind
+from actions.cluster.kubeconfig import ClusterTarget
+from actions.run.client import start_runner
+from actions.run.folder import terraform_path
+from actions.run.launch import create_run
+from actions.terraform.detached import DetachedOperation
+from tests.faults.rehearsal import CREDENTIALS
+from tests.support import standin_terraform
+from tests.support.polling import wait
+
+BLUEPRINT = """
+schema: eksml/v1
+id: root
+title: A root
+summary: For tests.
+cluster: {name: bionemo-on-eks, region: us-west-2, namespace: default}
+stages:
+  - {id: net, kind: terraform, title: Net, expect: 1s..5s, root: terraform/net, own_cluster_only: true}
+"""
+
+needs_terraform = pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not on PATH")
+
+
+def a_root_run(
+    tmp_path: Path, source: str, *, endpoint: str = "", auto_approve: bool = True, keeps_data: bool = False
+) -> Path:
+    """A run of a root; nothing is started.
+
+    Args:
+        tmp_path: The test's folder.
+        source: The root's `main.tf`.
+        endpoint: Where AWS is looked for.
+        auto_approve: Whether plans are carried out without being asked about.
+        keeps_data: Whether its stage holds data.
+    """
+    folder = tmp_path / "blueprint"
+    (folder / "terraform" / "net").mkdir(parents=True)
+    (folder / "terraform" / "net" / "main.tf").write_text(source)
+    text = BLUEPRINT.replace("own_cluster_only: true", "own_cluster_only: true, keeps_data: true")
+    (folder / "blueprint.yaml").write_text(text if keeps_data else BLUEPRINT)
+    blueprint = load_blueprint(folder)
+    return create_run(
+        blueprint,
+        bind(blueprint, {}),
+        target=ClusterTarget(),
+        environment={"AWS_ENDPOINT_URL": endpoint or "http://127.0.0.1:9", "AWS_REGION": "us-west-2"},
+        clock=SystemClock(),
+        auto_approve=auto_approve,
+        home=tmp_path / "runs",
+    )
+
+
+def work_folder(folder: Path) -> Path:
+    """Where the root's program works."""
+    return terraform_path(folder, "net")
+
+
+def begin(folder: Path) -> ProcessIdentity:
+    """Start a runner."""
+    runner = start_runner(folder, environment=CREDENTIALS)
+    assert runner is not None
+    return runner
+
+
+def running(folder: Path, operation: str = "apply") -> ProcessIdentity | None:
+    """Who carries an operation of the root out."""
+    return DetachedOperation(work_folder(folder), operation, clock=SystemClock()).identity()
+
+
+def kill(process: ProcessIdentity | None, number: signal.Signals = signal.SIGKILL) -> None:
+    """Signal a process of the test, and wait until it is gone."""
+    assert process is not None
+    if is_alive(process):
+        os.kill(process.pid, number)
+    wait(lambda: not is_alive(process), "a process to end")
+
+
+def kill_group(process: ProcessIdentity | None) -> None:
+    """Kill Terraform with what it has started, and wait until it is gone."""
+    assert process is not None
+    os.killpg(process.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(process), "a process to end")
+
+
+def is_running(folder: Path, kind: str) -> bool:
+    """Whether the apply's stream holds an event of that kind."""
+    path = work_folder(folder) / "apply.jsonl"
+    return path.exists() and f'"type": "{kind}"'.replace(" ", "") in path.read_text().replace(" ", "")
+
+
+def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str = "") -> Path:
+    """Put the stand-in on PATH instead of Terraform; returns the file that says how it behaves."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    program = folder / "terraform"
+    text = Path(standin_terraform.__file__).read_text()
+    program.write_text(f"#!{sys.executable} -S\n{text}")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    (folder / "mode").write_text(mode)
+    monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+    return folder / "mode"
+
+
+def a_state(*names: str, lineage: str = "l", serial: int = 1) -> str:
+    """A state of `terraform_data` resources, as Terraform writes it."""
+    attributes = {"id": "an-id", "input": None, "output": None, "triggers_replace": None}
+    instance = {"schema_version": 0, "attributes": attributes, "sensitive_attributes": []}
+    resources = [
+        {
+            "mode": "managed",
+            "type": "terraform_data",
+            "name": name,
+            "provider": 'provider["terraform.io/builtin/terraform"]',
+            "instances": [instance],
+        }
+        for name in names
+    ]
+    head = {"version": 4, "terraform_version": "1.11.4", "serial": serial, "lineage": lineage, "outputs": {}}
+    return json.dumps({**head, "resources": resources, "check_results": None})
