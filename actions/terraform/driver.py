@@ -290,7 +290,7 @@ class TerraformDriver:
         return self._workspace.local_state()
 
     def _dead_holders(self) -> list[DeadHolder]:
-        found = []
+        found = self._workspace.dead_holders()
         for name, item in self._operations.items():
             progress = item.progress()
             if item.recorded() is None or progress.ended_by_itself or item.identity() is not None:
@@ -329,6 +329,7 @@ class TerraformDriver:
         raise failure_of(argv, list(recent), exit_code=exit_code, interrupted=progress.has_heard, progress=progress)
 
     def _start(self, operation: DetachedOperation, argv: Sequence[str]) -> None:
+        self._workspace.record_dead_holders(self._dead_holders())
         if operation.name in _CHANGING:  # at most one of them is the newest, whatever the clocks say
             for name in _CHANGING:
                 self._operations[name].forget()

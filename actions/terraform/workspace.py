@@ -15,6 +15,7 @@ from actions.base.files import private_directory, write_private
 from actions.base.untrusted import one_line
 from actions.terraform.failure import NoPlanError, UnsavedStateError
 from actions.terraform.statefile import StateFile, read_state
+from actions.terraform.statelock import DeadHolder
 
 PLAN_FILE = "run.tfplan"
 PLAN_RECORD = "run.tfplan.json"
@@ -24,10 +25,12 @@ STATE_FILE = "terraform.tfstate"
 UNSAVED_STATE = "errored.tfstate"
 PUSHED_STATE = "errored.tfstate.pushed"
 WAIVED_STATE = "errored.tfstate.waived"
+HOLDERS_FILE = "dead.json"
 BACKEND_FILE = ".terraform/terraform.tfstate"
 """Says which backend holds the state; there is none for the local one."""
 
 _SHOWN = 5
+_KEPT_HOLDERS = 20
 _LOCKED = re.compile(r'^provider "[^"/]+/([^"]+)" \{\s+version\s+= "([^"]+)"', re.M)
 _COPIED = (".tf", ".tf.json", ".tftpl", ".json", LOCK_FILE)
 
@@ -153,6 +156,20 @@ class Workspace:
             return read_state((self.folder / STATE_FILE).read_bytes())
         except FileNotFoundError:
             return read_state(b"")
+
+    def dead_holders(self) -> list[DeadHolder]:
+        """Processes of this folder that died at work, as far as they were recorded."""
+        try:
+            return msgspec.json.decode((self.folder / HOLDERS_FILE).read_bytes(), type=list[DeadHolder])
+        except (OSError, msgspec.DecodeError):
+            return []
+
+    def record_dead_holders(self, holders: Sequence[DeadHolder]) -> None:
+        """Record processes that died at work, before what they wrote is overwritten."""
+        known = self.dead_holders()
+        found = [*known, *(holder for holder in holders if holder not in known)][-_KEPT_HOLDERS:]
+        if found != known:
+            write_private(self.folder / HOLDERS_FILE, msgspec.json.encode(found))
 
     @property
     def has_lock_file(self) -> bool:

@@ -17,7 +17,7 @@ from actions.base.process import ProcessIdentity, is_alive
 from actions.blueprint.load import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.kubeconfig import ClusterTarget
-from actions.run.client import start_runner
+from actions.run.client import load_run, start_runner
 from actions.run.folder import terraform_path
 from actions.run.launch import create_run
 from actions.terraform.detached import DetachedOperation
@@ -103,6 +103,11 @@ def is_running(folder: Path, kind: str) -> bool:
     """Whether the apply's stream holds an event of that kind."""
     path = work_folder(folder) / "apply.jsonl"
     return path.exists() and f'"type": "{kind}"'.replace(" ", "") in path.read_text().replace(" ", "")
+
+
+def note_of(folder: Path, stage: str) -> str:
+    """What the stage says at present."""
+    return load_run(folder).stage(stage).message
 
 
 def stand_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: str = "") -> Path:
