@@ -112,16 +112,17 @@ def failure_of(
 
 def _known(text: str) -> ConsoleError | None:
     """The errors after which something else has to be done than after others."""
+    flat = " ".join(text.replace("│", " ").split())  # plain output is wrapped and framed
     if "Error acquiring the state lock" in text:
         return StateLockedError(read_lock(text))
-    if "Saved plan is stale" in text:
+    if "Saved plan is stale" in flat:
         return StalePlanError("The state has changed since the plan was made.", hint="Plan and approve again.")
-    if any(words in text for words in _OTHER_PROVIDERS):
+    if any(words in flat for words in _OTHER_PROVIDERS):
         return RefusedError(
             "The providers are not those that the root's lock file records.",
             hint="Correct .terraform.lock.hcl with `terraform providers lock`, or the mirror that they come from.",
         )
-    if any(words in text for words in _NO_PROVIDERS):
+    if any(words in flat for words in _NO_PROVIDERS):
         return UnreachableError(
             "Terraform cannot download its providers or modules.",
             hint="Open the way to the registry, or set TF_CLI_CONFIG_FILE to a mirror.",
