@@ -7,7 +7,7 @@ import pytest
 from actions.base.errors import RefusedError
 from actions.command.model import Arguments, Call
 from actions.command.parse import parse_line
-from actions.command.registry import COMMANDS, Teardown
+from actions.command.registry import COMMANDS, Teardown, Waive
 from actions.run.view import StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage
 from tui.live.run_feed import RunFeed
@@ -125,3 +125,14 @@ def test_a_call_keeps_its_arguments() -> None:
 
     assert isinstance(call, Call)
     assert dict(call.values()) == {"pane": "pods", "of": "node-1"}
+
+
+def test_a_waiver_asks_for_the_address_and_a_yes_counts_as_typed() -> None:
+    questioner = Questioner(feed_with())
+    question = questioner.question_of(parse_line("waive aws_vpc.main"))
+
+    assert question is not None
+    assert question.word == "aws_vpc.main"
+    arguments = questioner.vouch(parse_line("waive aws_vpc.main"))
+    assert isinstance(arguments, Waive)
+    assert arguments.confirm == "aws_vpc.main"
