@@ -21,10 +21,11 @@ from actions.run.client import load_run, start_runner
 from actions.run.folder import terraform_path
 from actions.run.launch import create_run
 from actions.terraform.detached import DetachedOperation
-from tests.faults.rehearsal import CREDENTIALS
 from tests.support import standin_terraform
 from tests.support.polling import wait
 
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests"}
+"""Of the account that the tests serve, which asks nobody for a right one."""
 BLUEPRINT = """
 schema: eksml/v1
 id: root

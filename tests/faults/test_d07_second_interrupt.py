@@ -22,7 +22,7 @@ from actions.run.stages.reconcile import UNHEARD_SECONDS, may_interrupt
 from actions.run.view import Interruption, RunState, TerraformMemory
 from actions.terraform.protocol import RunningOperation
 from tests.faults import roots
-from tests.faults.rehearsal import CREDENTIALS, records_of, wait_for_run
+from tests.faults.rehearsal import records_of, wait_for_run
 from tests.support.account import an_account
 from tests.support.polling import until, wait
 from tests.support.smallrun import carry_out
@@ -41,7 +41,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> Ite
     """A run whose apply waits for its end."""
     roots.stand_in(tmp_path, monkeypatch)
     monkeypatch.setenv("AWS_ENDPOINT_URL", account)
-    for name, value in {**CREDENTIALS, "AWS_DEFAULT_REGION": "us-west-2"}.items():
+    for name, value in {**roots.CREDENTIALS, "AWS_DEFAULT_REGION": "us-west-2"}.items():
         monkeypatch.setenv(name, value)
     run = roots.a_root_run(tmp_path, 'resource "aws_eks_node_group" "x" {}\n', endpoint=account)
     yield run
@@ -73,11 +73,11 @@ def is_waiting(folder: Path) -> bool:
 
 def test_a_teardown_after_a_killed_cancel_does_not_ask_a_second_time(folder: Path) -> None:
     runner = at_work(folder)
-    wish(folder, WishKind.CANCEL, environment=CREDENTIALS)
+    wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
     wait(lambda: signals(folder), "the interrupt")
     roots.kill(runner)
 
-    wish(folder, WishKind.TEARDOWN, environment=CREDENTIALS)
+    wish(folder, WishKind.TEARDOWN, environment=roots.CREDENTIALS)
     wait(lambda: is_waiting(folder), "the teardown to wait for Terraform")
     assert len(signals(folder)) == 1
     finish(folder)
@@ -90,14 +90,14 @@ def test_a_teardown_after_a_killed_cancel_does_not_ask_a_second_time(folder: Pat
 
 def test_cancelled_twice_it_is_asked_once(folder: Path) -> None:
     runner = at_work(folder)
-    wish(folder, WishKind.CANCEL, environment=CREDENTIALS)
+    wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
     with pytest.raises(RefusedError):
-        wish(folder, WishKind.CANCEL, environment=CREDENTIALS)
+        wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
     wait(lambda: signals(folder), "the interrupt")
-    wish(folder, WishKind.TEARDOWN, environment=CREDENTIALS)  # the same runner, which is still waiting
+    wish(folder, WishKind.TEARDOWN, environment=roots.CREDENTIALS)  # the same runner, which is still waiting
     roots.kill(runner)
     for _ in range(2):
-        again = start_runner(folder, environment=CREDENTIALS)
+        again = start_runner(folder, environment=roots.CREDENTIALS)
         assert again is not None
         wait(lambda: is_waiting(folder), "a runner to wait for Terraform")
         roots.kill(again)
@@ -109,7 +109,7 @@ def test_cancelled_twice_it_is_asked_once(folder: Path) -> None:
 
 def test_a_cancel_after_the_runner_died_stops_the_apply_that_outlived_it(folder: Path) -> None:
     roots.kill(at_work(folder))
-    wish(folder, WishKind.CANCEL, environment=CREDENTIALS)
+    wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
     wait(lambda: signals(folder), "the interrupt")
     finish(folder)
     wait_for_run(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
@@ -173,7 +173,7 @@ def test_an_interrupt_that_a_halted_terraform_has_not_taken_yet_counts(folder: P
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        wish(folder, WishKind.CANCEL, environment=CREDENTIALS)
+        wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
         wait(lambda: is_sent(folder), "the record")
         wait(lambda: is_waiting(folder), "the runner to wait")
         roots.kill(runner)

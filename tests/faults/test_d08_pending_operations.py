@@ -20,7 +20,6 @@ from actions.run.terraform_report import terraform_report, terraform_table
 from actions.run.terraform_wishes import waive, wish_import
 from actions.run.view import RunState, RunView, StageState
 from tests.faults import roots
-from tests.faults.rehearsal import CREDENTIALS
 from tests.support.account import an_account
 from tests.support.polling import until, wait
 from tests.support.smallrun import carry_out, torn_down
@@ -81,7 +80,7 @@ def root(tmp_path: Path) -> Root:
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str, root: Root) -> Iterator[Callable[..., Path]]:
     """Makes a run of the root; its processes are ended with the test."""
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": account, "AWS_DEFAULT_REGION": "us-west-2"}.items():
+    for name, value in {**roots.CREDENTIALS, "AWS_ENDPOINT_URL": account, "AWS_DEFAULT_REGION": "us-west-2"}.items():
         monkeypatch.setenv(name, value)
     made: list[Path] = []
 

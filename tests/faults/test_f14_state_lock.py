@@ -18,7 +18,6 @@ from actions.run.terraform_wishes import waive
 from actions.run.view import RunState, RunView
 from actions.terraform import arguments
 from tests.faults import roots
-from tests.faults.rehearsal import CREDENTIALS
 from tests.support.account import an_account, client
 from tests.support.polling import until, wait
 from tests.support.smallrun import carry_out
@@ -59,7 +58,7 @@ def account() -> Iterator[str]:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> Iterator[Path]:
-    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": account, "AWS_DEFAULT_REGION": "us-west-2"}.items():
+    for name, value in {**roots.CREDENTIALS, "AWS_ENDPOINT_URL": account, "AWS_DEFAULT_REGION": "us-west-2"}.items():
         monkeypatch.setenv(name, value)
     monkeypatch.setattr(arguments, "LOCK_PATIENCE", "0s")
     monkeypatch.setattr(stage_module, "_LOCK_LOOK_SECONDS", 0.2)

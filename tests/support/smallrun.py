@@ -15,10 +15,10 @@ from actions.run.folder import journal_path
 from actions.run.journal import Journal
 from actions.run.launch import create_run
 from actions.run.lease import take_lease
-from actions.run.records import WishKind
+from actions.run.records import TerraformBody, WishKind
 from actions.run.runner import Runner
 from actions.run.site import Site
-from actions.run.view import OwnedObject, RunView
+from actions.run.view import OwnedObject, RunView, TerraformMemory
 
 _CLOCK = SystemClock()
 
@@ -81,6 +81,12 @@ class Unheard:
 
     async def deleted(self, item: OwnedObject) -> None:
         raise AssertionError("nothing is deleted")
+
+    async def terraform(self) -> TerraformMemory:
+        return TerraformMemory()
+
+    async def remember(self, body: TerraformBody) -> None:
+        raise AssertionError("no Terraform is at work")
 
 
 async def carry_out(folder: Path) -> RunView:
