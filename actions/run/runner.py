@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import traceback
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -21,6 +22,9 @@ from actions.run.workshop import Workshop
 
 POLL_SECONDS = 0.2
 """How often the runner looks for wishes."""
+ROOM_SECONDS = 2.0
+"""How long it waits before it tries again to write a file for which there was no room."""
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 T = TypeVar("T")
 Log = Callable[[str], None]
@@ -125,7 +129,7 @@ class Runner:
 
     async def _close(self, stage: StageView, attempt: int, work: Callable[[], Awaitable[Performed]]) -> None:
         """Run `work`, interrupted if the goal changes, and write how it ended."""
-        done = await self._guarded(self._interruptible(work))
+        done = await self._guarded(self._interruptible(self._with_room(stage.id, work)))
         if isinstance(done, _Failure):
             await self._write_end(stage, attempt, done.outcome(Action.PERFORM))
             return
@@ -146,7 +150,7 @@ class Runner:
         async def work() -> str:
             return await self._handler(view, stage, attempt).undo()
 
-        said = await self._guarded(self._attended(work))
+        said = await self._guarded(self._attended(self._with_room(stage.id, work)))
         if isinstance(said, _Failure):
             outcome = said.outcome(Action.UNDO)
         else:
@@ -182,6 +186,21 @@ class Runner:
         await self._desk.write(outcome, stage=stage.id, attempt=attempt)
         self._desk.flush_notes()
         self._log(f"{stage.id}: {outcome.action.value} {outcome.result.value} {outcome.message}")
+
+    def _with_room(self, stage: str, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """`work`, done again once there is room: a file for which the disk had none is no failure of the stage."""
+
+        async def done() -> T:
+            while True:
+                try:
+                    return await work()
+                except OSError as error:
+                    if error.errno not in _NO_ROOM:
+                        raise
+                    self._desk.note(stage, f"Waiting for room on the disk: {error}.")
+                await self._clock.sleep(ROOM_SECONDS)
+
+        return done
 
     async def _guarded(self, work: Awaitable[T]) -> T | _Failure:
         """The result of `work`, or why there is none. Nothing but cancellation passes."""
