@@ -28,7 +28,7 @@ LOCK_SECONDS = 10.0
 _CHECKPOINT_PAGES = 64
 """After so many pages in the log they are brought into the database, so that the room set aside in the log is free."""
 
-_TABLES = """
+TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE record (
     seq INTEGER PRIMARY KEY, at REAL NOT NULL, writer TEXT NOT NULL, kind TEXT NOT NULL,
@@ -96,7 +96,7 @@ def create_journal(path: Path, created: Created, clock: Clock) -> None:
         raise JournalError(f"{path} cannot be made: {error.strerror}.") from error
     with translated(path):
         connection = _connect(path, LOCK_SECONDS)
-        connection.executescript("BEGIN;" + _TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        connection.executescript("BEGIN;" + TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
         connection.execute("INSERT INTO meta VALUES ('run', ?)", (created.run_id,))
         connection.close()
     journal = Journal(path, clock)
@@ -323,6 +323,8 @@ def translated(path: Path, lock_seconds: float = 0.0) -> Iterator[None]:
 
 
 def _unwritable(path: Path, error: sqlite3.OperationalError, lock_seconds: float) -> JournalError:
+    if not hasattr(error, "sqlite_errorcode"):  # of the module itself, not of SQLite: a text that is no UTF-8
+        return damaged(path, str(error))
     code = error.sqlite_errorcode & 0xFF
     if code == sqlite3.SQLITE_FULL:
         return DiskFullError(path)

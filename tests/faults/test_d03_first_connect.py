@@ -13,7 +13,7 @@ from actions.base.process import is_alive
 from actions.cluster.kubeconfig import ClusterTarget, load_context
 from actions.run.client import load_run, resume_interrupted, wish
 from actions.run.records import WishKind
-from actions.run.view import RunState, RunView, StageState
+from actions.run.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
 from tests.faults.small import BLUEPRINT, CONFIG_MAP, a_run
@@ -21,6 +21,7 @@ from tests.faults.watched import (
     a_logged_run,
     begun,
     fault,
+    has_succeeded,
     printed,
     printing,
     resumed_after_a_kill,
@@ -46,11 +47,6 @@ spec:
 Outage = Callable[[RunningSandbox], AbstractContextManager[None]]
 
 
-def succeeded(view: RunView) -> bool:
-    assert view.state is not RunState.FAILED, [stage.message for stage in view.stages]
-    return view.state is RunState.SUCCEEDED
-
-
 @pytest.mark.parametrize(
     "kind", ["kind=broken", "kind=throttled", "kind=unauthorized", "kind=bad-gateway", "kind=forbidden"]
 )
@@ -64,7 +60,7 @@ async def test_d03_a_job_is_waited_for_while_the_api_server_does_not_serve(
         view = wait_for_note(folder, "Waiting since ")
         assert "UTC, asking again: " in view.message
         assert is_alive(again)
-    wait_for_run(folder, succeeded, "the end of the run")
+    has_succeeded(folder)
     assert texts(folder) == printed(LINES)
     taken_down(folder)
 
@@ -96,7 +92,7 @@ async def test_d03_a_job_is_waited_for_while_nobody_listens(tmp_path: Path, sand
         assert begin(folder) is not None
         wait_for_note(folder, "Waiting since ")
         relay.accept()
-        wait_for_run(folder, succeeded, "the end of the run")
+        has_succeeded(folder)
         assert texts(folder) == printed(LINES)
         taken_down(folder)
 
@@ -117,7 +113,7 @@ async def test_d03_what_a_console_resumes_by_itself_waits_too(tmp_path: Path, sa
     with fault(sandbox, "kind=broken"):
         assert resume_interrupted(home=folder.parent) != []
         wait_for_note(folder, "Waiting since ")
-    wait_for_run(folder, succeeded, "the end of the run")
+    has_succeeded(folder)
     taken_down(folder)
 
 
@@ -139,7 +135,7 @@ async def test_d03_objects_that_are_not_ready_are_waited_for_too(tmp_path: Path,
 async def test_d03_a_teardown_waits_and_says_so(tmp_path: Path, sandbox: RunningSandbox) -> None:
     folder = a_run(tmp_path, sandbox, objects=CONFIG_MAP)
     assert begin(folder) is not None
-    wait_for_run(folder, succeeded, "the run")
+    has_succeeded(folder)
     with fault(sandbox, "kind=unauthorized"):
         wish(folder, WishKind.TEARDOWN)
 

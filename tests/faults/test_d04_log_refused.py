@@ -14,13 +14,13 @@ from actions.run.records import CheckResult
 from actions.run.view import RunState, StageState
 from actions.sandbox.faults.remote import ask
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.rehearsal import wait_for_run
 from tests.faults.small import WORK, a_run
 from tests.faults.watched import (
     JOB,
     a_logged_run,
     begun,
     fault,
+    has_succeeded,
     markers,
     points,
     printed,
@@ -57,8 +57,7 @@ async def test_d04_a_log_is_followed_again_after_a_refusal(tmp_path: Path, sandb
         wait_for_note(folder, "Logs cannot be read: ")
     await until(lambda: "Logs cannot be read" not in work_of(folder).message, "the end of the warning")
     assert work_of(folder).state is StageState.RUNNING
-    view = wait_for_run(folder, lambda view: view.state is not RunState.RUNNING, "the end of the run")
-    assert view.state is RunState.SUCCEEDED
+    view = has_succeeded(folder)
     assert texts(folder) == printed(LINES)
     assert points(folder) == LINES
     first, second = markers(folder)
@@ -78,8 +77,7 @@ async def test_d04_a_log_is_followed_again_after_an_error_of_the_server(
         known = len(texts(folder))
         await asyncio.sleep(2)  # of errors that pass soon, nothing is said: only the missing lines would tell
         assert len(texts(folder)) == known
-    view = wait_for_run(folder, lambda view: view.state is not RunState.RUNNING, "the end of the run")
-    assert view.state is RunState.SUCCEEDED
+    has_succeeded(folder)
     assert texts(folder) == printed(LINES)
     taken_down(folder)
 
@@ -91,8 +89,7 @@ async def test_d04_a_refusal_outlives_a_runner(tmp_path: Path, sandbox: RunningS
         wait_for_note(folder, "Logs cannot be read: ")
         resumed_after_a_kill(folder, runner)
         wait_for_note(folder, "Logs cannot be read: ")
-    view = wait_for_run(folder, lambda view: view.state is not RunState.RUNNING, "the end of the run")
-    assert view.state is RunState.SUCCEEDED
+    view = has_succeeded(folder)
     assert texts(folder) == printed(LINES)
     assert "incomplete" not in view.stage("work").message
     taken_down(folder)
@@ -128,8 +125,7 @@ async def test_d04_a_log_file_is_read_on_after_a_refusal(tmp_path: Path, sandbox
         ask(sandbox.kubeconfig, ["kind=cut", "verbs=exec", "after-bytes=0", "name=cut"])
         ask(sandbox.kubeconfig, ["clear", "cut"])
         wait_for_note(folder, "Logs cannot be read: ")
-    view = wait_for_run(folder, lambda view: view.state is not RunState.RUNNING, "the end of the run")
-    assert view.state is RunState.SUCCEEDED
+    has_succeeded(folder)
     assert texts(folder) == printed(20)
     taken_down(folder)
 

@@ -18,6 +18,7 @@ from tests.faults.small import LOGGED, WORK, a_run
 from tests.support.polling import wait
 
 _OVER = frozenset({StageState.SUCCEEDED, StageState.FAILED, StageState.CANCELLED, StageState.UNDONE})
+_ENDED = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
 
 JOB = """
 apiVersion: batch/v1
@@ -105,6 +106,13 @@ def wait_for_note(folder: Path, words: str, *, stage: str = "work") -> StageView
 
     wait(says, f"{stage} to say {words!r}")
     return load_run(folder).stage(stage)
+
+
+def has_succeeded(folder: Path) -> RunView:
+    """The run as it ended: well."""
+    view = wait_for_run(folder, lambda view: view.state in _ENDED, "the end of the run")
+    assert view.state is RunState.SUCCEEDED, [stage.message for stage in view.stages]
+    return view
 
 
 def taken_down(folder: Path) -> RunView:

@@ -19,6 +19,7 @@ from actions.run.creation import load_environment
 from actions.run.exporting import Copy, export_results
 from actions.run.reader import RunReader
 from actions.run.records import WishKind
+from actions.run.repair import repair_json, repair_run, repair_text
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.results import list_results
 from actions.run.resultsreport import results_json, results_table
@@ -49,6 +50,7 @@ def run(options: Namespace) -> int:
         "runbook": _runbook,
         "results": _results,
         "export": _export,
+        "repair": _repair,
         "approve": _approve,
         "teardown": _teardown,
         "terraform": _terraform,
@@ -78,6 +80,12 @@ def _show(options: Namespace) -> int:
 def _runbook(options: Namespace) -> int:
     sys.stdout.write(runbook(find_run(options.run)))
     return 0
+
+
+def _repair(options: Namespace) -> int:
+    done = repair_run(find_run(options.run))
+    sys.stdout.write(repair_json(done) if options.output == "json" else repair_text(done))
+    return 0 if done.is_whole else 1
 
 
 def _results(options: Namespace) -> int:
