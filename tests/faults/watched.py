@@ -40,8 +40,8 @@ def printing(count: int, *, pause: float = 0.3, behind: str = "") -> str:
 
 
 def printed(count: int) -> list[str]:
-    """What it prints."""
-    return [f"step={number} loss={9 - number / 100:.2f}" for number in range(count)]
+    """What it prints: long enough that some lines need a page of the disk of their own."""
+    return [f"step={number} loss={9 - number / 100:.2f} {'x' * 200}" for number in range(count)]
 
 
 def a_logged_run(tmp_path: Path, sandbox: RunningSandbox, command: str) -> Path:
