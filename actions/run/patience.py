@@ -88,11 +88,11 @@ async def patiently(
         try:
             return await call()
         except ConsoleError as error:
-            wait = max(pause, wished_seconds(error))
-            if not patience.bears(error) or clock.monotonic() + pause > deadline:
+            wait, left = max(pause, wished_seconds(error)), deadline - clock.monotonic()
+            if not patience.bears(error) or left <= 0:
                 raise
             note(f"Waiting since {began:%H:%M:%S} UTC, asking again: {error.message}")
-        await clock.sleep(min(wait, max(deadline - clock.monotonic(), 0.0)))
+        await clock.sleep(min(wait, left))
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
 
