@@ -29,6 +29,7 @@ from actions.run.troubles import Troubles, sentence_of
 from actions.run.work import StageWork
 
 _TOPIC = "file"
+_GAP = "unread-file"
 
 Pod = Mapping[str, Any]
 
@@ -133,6 +134,7 @@ class FileWatch:
         async for chunk in chunks:
             self._keep(cutter.feed(chunk))
             self._error = None
+            self._writer.close_gap(_GAP)
             if self._is_last and end is not None and cutter.position >= end:
                 self.is_read = True
                 return
@@ -146,7 +148,7 @@ class FileWatch:
         if self._error is not None:
             does = "kept" if isinstance(self._error, OSError) else "read"
             why = f"{self._pattern or self._argv[0]} could not be {does} to its end: {sentence_of(self._error)}"
-            self._writer.open_gap(self._source, "unread-file", why.rstrip("."))
+            self._writer.open_gap(self._source, _GAP, why.rstrip("."))
         if self._cutter is not None:
             self._keep(self._cutter.finish())
         if self._source is not None and not self._source.is_ended:

@@ -131,10 +131,10 @@ class PodFollower(LogObserver):
         self._writer.open_gap(self._source, self._key, f"it could not be {does}: {said}", mark=mark)
 
     def _heal(self) -> None:
-        if self._error is None:
-            return
-        self._error, self._pace = None, self._new_pace()
-        self._troubles.clear(self._topic)
+        if self._error is not None:
+            self._error, self._pace = None, self._new_pace()
+            self._troubles.clear(self._topic)
+        # also one that an earlier runner has left open
         self._writer.close_gap(self._key, "the log goes on from where it stopped", self._source)
 
     def _new_pace(self) -> Pace:

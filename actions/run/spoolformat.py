@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from itertools import accumulate
 from operator import itemgetter
 from pathlib import Path
-from typing import NamedTuple
+from typing import NamedTuple, cast
 
 import msgspec
 
@@ -156,6 +156,8 @@ class Scan(NamedTuple):
     begins: list[int]
     """Where in the file each of them begins; it goes to where the next one begins."""
     end: int
+    is_whole: bool
+    """Whether nothing was looked at more closely; then all of it is records."""
 
 
 def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Scan:
@@ -169,9 +171,9 @@ def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Sca
     """
     is_timely = not latest or not raws or max(map(stamp_in, raws)) <= latest
     if is_timely and are_records(raws):
-        begins = [begin + length + index for index, length in enumerate(accumulate(map(len, raws[:-1]), initial=0))]
-        return Scan(list(raws), begins if raws else [], end)
-    found = Scan([], [], end)
+        begins = list(accumulate(map((1).__add__, map(len, raws[:-1])), initial=begin)) if raws else []
+        return Scan(cast(list[bytes | None], raws), begins, end, is_whole=True)
+    found = Scan([], [], end, is_whole=False)
     for raw in raws:
         _look_into(raw, begin, latest, found)
         begin += len(raw) + 1
@@ -180,9 +182,9 @@ def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Sca
 
 def readable(found: Scan) -> list[bytes]:
     """Records, with one marker for each stretch that is none."""
+    if found.is_whole:
+        return cast(list[bytes], found.records)
     whole = [record for record in found.records if record is not None]
-    if len(whole) == len(found.records):
-        return whole
     near = whole[0] if whole else b""
     shown = []
     for record, begin, end in zip(found.records, found.begins, [*found.begins[1:], found.end], strict=True):
@@ -243,6 +245,11 @@ def _look_into(raw: bytes, begin: int, latest: bytes, found: Scan) -> None:
     if is_record(raw[skipped:], latest):
         found.records.append(raw[skipped:])
         found.begins.append(begin + skipped)
+
+
+def letters_in(records: Sequence[bytes]) -> frozenset[bytes]:
+    """The letters that some records begin with."""
+    return frozenset(bytes((letter,)) for letter in set(map(_letter_in, records)))
 
 
 def introduction(line: SourceLine, stamp: bytes) -> bytes:

@@ -22,6 +22,7 @@ from actions.run.spoolformat import (
     SourceLine,
     damage_marker,
     introduced_in,
+    letters_in,
     scan,
     source_in,
     source_line_in,
@@ -179,6 +180,9 @@ class Loader:
                 return
             found = scan(raws, offset, end, latest=self._latest)
             offset = end
+            if found.is_whole:
+                near = self._replay(raws)
+                continue
             places = zip(found.records, pairwise([*found.begins, found.end]), strict=True)
             for is_whole, group in groupby(places, key=lambda placed: placed[0] is not None):
                 if is_whole:
@@ -193,19 +197,22 @@ class Loader:
         return records[-1]
 
     def _replay_one(self, number: int, records: list[bytes]) -> None:
-        plain = []
-        for record in records:
-            introduced = introduced_in(record)
-            if introduced is None:
-                plain.append(record)
-                continue
-            if number not in self.by_number:
-                self.name(introduced)
-                self._recovered.append(introduced)
-            self.by_number[number].is_introduced = True
-        if plain:
-            source = self.by_number.get(number) or self._unnamed_source(number)
-            self._retake(source, number, plain)
+        letters = letters_in(records)
+        if b"S" in letters:
+            for introduced in filter(None, map(introduced_in, records)):
+                if number not in self.by_number:
+                    self.name(introduced)
+                    self._recovered.append(introduced)
+                self.by_number[number].is_introduced = True
+            records = [record for record in records if record[:1] != b"S"]
+        if not records:
+            return
+        source = self.by_number.get(number) or self._unnamed_source(number)
+        if b"F" in letters:
+            self._take_file(source, number, records)
+        else:
+            for _, group in groupby(records, key=tag_in):
+                self._take(source, number, batch_of(group))
 
     def _unnamed_source(self, number: int) -> SpooledSource:
         line = SourceLine(number, "", f"container {number}", "unknown", _unknown(number))
@@ -213,25 +220,21 @@ class Loader:
         self.repairs.append(f"Nothing says whose the lines of container {number} are.")
         return self.name(line)
 
-    def _retake(self, source: SpooledSource, number: int, records: Iterable[bytes]) -> None:
-        """Take lines that are kept."""
+    def _take_file(self, source: SpooledSource, number: int, records: Iterable[bytes]) -> None:
         for _, group in groupby(map(without_place, records), key=lambda placed: tag_in(placed[0])):
             placed = list(group)
             batch = batch_of([record for record, _ in placed])
-            self._points.read(number, source.reader, batch)
-            if not batch.is_marker:
-                source.line_count += len(batch)
-                self._place(source, batch, begin=placed[0][1], end=placed[-1][1])
+            self._take(source, number, batch, begin=placed[0][1], end=placed[-1][1])
+
+    def _take(self, source: SpooledSource, number: int, batch: LogBatch, *, begin: int = 0, end: int = 0) -> None:
+        """Take lines that are kept; of a file, `begin` and `end` are where in it the first and the last one end."""
+        self._points.read(number, source.reader, batch)
+        if not batch.is_marker:
+            source.line_count += len(batch)
+            self._place(source, batch, begin=begin, end=end)
 
     def _place(self, source: SpooledSource, batch: LogBatch, *, begin: int, end: int) -> None:
-        """Move the place where reading goes on; behind a loss it stays, and what is kept becomes a range.
-
-        Args:
-            source: Whose lines.
-            batch: The lines.
-            begin: Where in the file the first one ends, if it is of a file.
-            end: Where the last one does.
-        """
+        """Move the place where reading goes on; behind a loss it stays, and what is kept becomes a range."""
         if source.is_broken and begin >= source.offset:
             line = batch.lines[0]
             source.found.append(KeptRange(key_of(line[STAMP_BYTES + 1 :], begin) if begin else line, begin=begin))

@@ -18,6 +18,7 @@ from actions.run.podfollow import PodFollower
 from actions.run.sampler import Sampler
 from actions.run.spool import SpoolWriter
 from actions.run.troubles import Troubles, outcome_of, sentence_of
+from actions.run.view import StageState
 from actions.run.work import StageWork
 
 LOOK_SECONDS = 0.7
@@ -31,7 +32,7 @@ UNREACHABLE_LOGS_SECONDS = 600.0
 
 _RANK_LABELS = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
 _LONGEST_SEARCH_PAUSE_SECONDS = 5.0
-_PODS, _FILE = "pods", "file"
+_PODS, _FILE, _UNLISTED = "pods", "file", "unlisted"
 
 Pod = Mapping[str, Any]
 
@@ -53,7 +54,7 @@ async def watching(work: StageWork, watch: Watch) -> AsyncIterator[Watcher]:
             raise
         await watcher.settle(UNREACHABLE_LOGS_SECONDS)
     finally:
-        await watcher.stop()
+        await outcome_of(watcher.stop())
 
 
 class Watcher:
@@ -138,6 +139,7 @@ class Watcher:
         connection = await self._work.connect(ONCE)
         for pod in await pods_of(self._work, connection, self._logs.pods):
             self._follow(pod)
+        self._writer.close_gap(_UNLISTED)
 
     def _follow(self, pod: Pod) -> None:
         metadata = pod["metadata"]
@@ -161,6 +163,7 @@ class Watcher:
         if self._logs.pods:
             await self._find_last_pods(longest_seconds)
             await self._end_followers(longest_seconds)
+            self._tell_of_pods_that_were_gone()
         if self._file is not None:
             await self._end_searches()  # two readers of one file would keep its lines twice
             await self._end_file(self._file)
@@ -182,7 +185,17 @@ class Watcher:
             await self._work.clock.sleep(LOOK_SECONDS)
         if error is not None:
             said = sentence_of(error).rstrip(".")
-            self._writer.open_gap(None, "unlisted", f"its pods could not be looked for at the end: {said}")
+            self._writer.open_gap(None, _UNLISTED, f"its pods could not be looked for at the end: {said}")
+
+    def _tell_of_pods_that_were_gone(self) -> None:
+        """While no runner was at work, pods may have ended that nobody read to the end."""
+        if self._work.stage.state is not StageState.UNKNOWN:
+            return
+        for source in self._writer.sources():
+            is_followed = (source.line.uid, source.line.container) in self._followers
+            if source.is_of_pod and source.line_count and not source.is_ended and not is_followed:
+                why = "its pod was gone before its log was read to the end"
+                self._writer.open_gap(source, f"unread-{source.line.number}", why)
 
     async def _end_followers(self, longest_seconds: float) -> None:
         known, began = -1, self._work.clock.monotonic()

@@ -30,6 +30,10 @@ class SmallDisk:
         """Give the room back."""
         self._ballast.unlink()
 
+    def make_read_only(self) -> None:
+        """Take no more writes."""
+        subprocess.run(["mount", "-o", "remount,ro", str(self.path)], capture_output=True, check=True)
+
 
 @contextmanager
 def a_small_disk(path: Path, *, megabytes: int = 12) -> Iterator[SmallDisk]:

@@ -190,6 +190,32 @@ def test_what_pods_still_have_is_whole_again(
     found = sorted(text for texts in kept(tmp_path).values() for text in texts)
     assert found == sorted(one.text for pod in range(len(PODS)) for one in log(pod))
     assert sorted(losses(tmp_path), key=str) == sorted(before, key=str)
+    again = SpoolWriter(tmp_path, STAGE)
+    again.open()
+    again.close()
+    assert (again.repairs, again.losses()) == ((), ())
+    assert sorted(losses(tmp_path), key=str) == sorted(before, key=str)
+
+
+def without_names(folder: Path) -> None:
+    """As an earlier version left it: nothing in the lines says whose they are."""
+    sources_file(folder, STAGE).unlink()
+    path = lines_file(folder, STAGE)
+    path.write_bytes(b"".join(line for line in path.read_bytes().splitlines(keepends=True) if line[:1] != b"S"))
+
+
+def test_lines_that_nothing_names_are_found_to_be_whose_they_are(tmp_path: Path) -> None:
+    a_spool(tmp_path, is_ended=False)
+    before = losses(tmp_path)
+    without_names(tmp_path)
+    assert sorted(kept(tmp_path)) == ["container 0", "container 1"]
+    for _ in range(2):
+        writer = SpoolWriter(tmp_path, STAGE)
+        for pod in range(len(PODS)):
+            follow(writer, pod, LINES)
+        writer.close()
+        assert kept(tmp_path) == {PODS[pod]: [one.text for one in log(pod)] for pod in range(len(PODS))}
+        assert sorted(losses(tmp_path), key=str) == sorted(before, key=str)
 
 
 def test_what_was_lost_of_pods_that_are_gone_is_told(tmp_path: Path) -> None:
