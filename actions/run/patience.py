@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import errno
 import math
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
@@ -23,8 +22,6 @@ _LONGEST_WISH_SECONDS = 60.0
 _YOUNG_SECONDS = 180.0
 _GENTLE_SECONDS = 5.0
 _FORBIDDEN = 403
-_FULL = frozenset({errno.ENOSPC, errno.EDQUOT})
-_ROOM_PAUSE_SECONDS = 2.0
 
 
 class Patience(msgspec.Struct, frozen=True):
@@ -103,28 +100,6 @@ def wished_seconds(error: ConsoleError) -> float:
     """How long the server wants not to be asked, at most a minute; 0 if it has not said."""
     wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
     return min(max(wish or 0.0, 0.0), _LONGEST_WISH_SECONDS)
-
-
-async def with_room(write: Callable[[], None], *, clock: Clock, note: Callable[[str], None]) -> None:
-    """Write a file that a stage needs; a disk without room is waited for.
-
-    Args:
-        write: Leaves nothing behind when it fails.
-        clock: For the pauses.
-        note: Told what it waits for.
-
-    Raises:
-        OSError: It cannot be written for another reason.
-    """
-    while True:
-        try:
-            write()
-            return
-        except OSError as error:
-            if error.errno not in _FULL:
-                raise
-            note(f"Waiting for room on the disk: {error.strerror}.")
-        await clock.sleep(_ROOM_PAUSE_SECONDS)
 
 
 async def wait_until(

@@ -19,7 +19,7 @@ from actions.cluster.plugins import require_allowed
 from actions.cluster.session import ClusterIdentity
 from actions.run.folder import kubeconfig_path
 from actions.run.handler import Performed, StageFailedError
-from actions.run.patience import REQUEST, STAGE, patiently, with_room
+from actions.run.patience import REQUEST, STAGE, patiently
 from actions.run.work import CLUSTER_UID, StageWork, known_cluster_uid
 
 
@@ -44,8 +44,7 @@ class KubeconfigHandler:
     async def perform(self) -> Performed:
         target = self._chosen()
         data = copy_of(_allowed_context(target)) if target else await self._from_eks()
-        path = kubeconfig_path(self._work.folder)
-        await with_room(lambda: write_private(path, data), clock=self._work.clock, note=self._work.journal.note)
+        write_private(kubeconfig_path(self._work.folder), data)
         await self._work.access.aclose()
         identity = await self._identity()
         known = known_cluster_uid(self._work.view)
