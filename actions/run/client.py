@@ -75,7 +75,11 @@ def find_run(run_id: str, *, home: Path | None = None) -> Path:
 
 
 def start_runner(
-    folder: Path, *, environment: Mapping[str, str] | None = None, module: str = RUNNER_MODULE
+    folder: Path,
+    *,
+    environment: Mapping[str, str] | None = None,
+    module: str = RUNNER_MODULE,
+    is_asked_for: bool = True,
 ) -> ProcessIdentity | None:
     """Start the run's runner, unless one is at work.
 
@@ -84,6 +88,7 @@ def start_runner(
         environment: Given to the process and not stored, e.g. credentials. Our own `AWS_` variables are passed on,
             too. Neither is if it is for another AWS endpoint than the run's.
         module: What to run; with the folder as its only argument.
+        is_asked_for: By a person; else because the one before has died, which is counted.
 
     Returns:
         The new process, or `None` if there was nothing to start.
@@ -110,7 +115,9 @@ def start_runner(
             without_aws=without_aws,
         )
 
-    return with_reserve(folder, lambda: grant_lease(journal_path(folder), SystemClock(), start))
+    return with_reserve(
+        folder, lambda: grant_lease(journal_path(folder), SystemClock(), start, is_asked_for=is_asked_for)
+    )
 
 
 def take_over(folder: Path, pid: int, *, environment: Mapping[str, str] | None = None) -> ProcessIdentity | None:
@@ -175,7 +182,7 @@ def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Pa
         try:
             if load_environment(run.folder).get(ENDPOINT_VARIABLE, "") != endpoint:
                 continue
-            if start_runner(run.folder, environment=environment) is not None:
+            if start_runner(run.folder, environment=environment, is_asked_for=False) is not None:
                 told.append(f"Run {run.id} was interrupted and goes on.")
         except ConsoleError as error:
             told.append(f"Run {run.id} was interrupted and cannot go on: {error.sentence()}")

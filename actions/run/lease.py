@@ -45,7 +45,9 @@ def read_lease(connection: sqlite3.Connection) -> Lease | None:
     )
 
 
-def grant_lease(path: Path, clock: Clock, start: Callable[[], ProcessIdentity]) -> ProcessIdentity | None:
+def grant_lease(
+    path: Path, clock: Clock, start: Callable[[], ProcessIdentity], *, is_asked_for: bool = True
+) -> ProcessIdentity | None:
     """Start the run's runner with the lease in its name, unless somebody alive holds it.
 
     Whoever asks next, even before the new process has come to its own first line, finds the run in good hands.
@@ -54,6 +56,7 @@ def grant_lease(path: Path, clock: Clock, start: Callable[[], ProcessIdentity]) 
         path: The run's journal.
         clock: Stamps the lease.
         start: Starts the process that is going to call `take_lease`.
+        is_asked_for: See `note_start`.
 
     Returns:
         Who was started, or `None`.
@@ -67,7 +70,7 @@ def grant_lease(path: Path, clock: Clock, start: Callable[[], ProcessIdentity]) 
             holder = start()
             _write(connection, Lease(holder, _GRANTED, clock.now().timestamp()))
             announce(path.parent, holder, clock)
-            note_start(path.parent, clock)
+            note_start(path.parent, clock, is_asked_for=is_asked_for)
     finally:
         journal.close()
     return holder
@@ -93,8 +96,8 @@ def take_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SECONDS) 
                     hint="Watch it with `eksml-tui runs show`.",
                 )
             _write(connection, lease)
-            if not is_ours:  # started by hand, or again by systemd
-                note_start(path.parent, clock)
+            if not is_ours:  # systemd has started it again
+                note_start(path.parent, clock, is_asked_for=False)
     finally:
         journal.close()
     return lease

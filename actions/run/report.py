@@ -16,11 +16,17 @@ from actions.run.view import Notice, NoticeKind, RunState, RunView, StageState, 
 _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
 
 
-def runs_table(runs: Sequence[RunSummary]) -> str:
-    """One line a run, with a heading."""
+def runs_table(runs: Sequence[RunSummary], *, is_short: bool = False) -> str:
+    """One line a run, with a heading.
+
+    Args:
+        runs: Newest first.
+        is_short: For people on a terminal: of each id as much as tells it from the others.
+    """
     if not runs:
         return "There are no runs on this machine.\n"
-    names = short_ids([run.id for run in runs])
+    ids = [run.id for run in runs]
+    names = short_ids(ids) if is_short else dict(zip(ids, ids, strict=True))
     rows = [
         (
             names[run.id],

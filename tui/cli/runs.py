@@ -65,7 +65,8 @@ def run(options: Namespace) -> int:
 
 def _list(options: Namespace) -> int:
     runs = list_runs()
-    sys.stdout.write(runs_json(runs) if options.output == "json" else runs_table(runs))
+    is_short = sys.stdout.isatty()
+    sys.stdout.write(runs_json(runs) if options.output == "json" else runs_table(runs, is_short=is_short))
     return 0
 
 

@@ -161,9 +161,9 @@ class RunFeed:
             self._changed()  # its spool may have grown, and its clock goes on
 
     def _choose_first(self) -> None:
-        ended = (RunState.TORN_DOWN, RunState.UNKNOWN)
         for summary in self.summaries:
-            if self._wanted == summary.id or (self._wanted is None and summary.state not in ended):
+            is_to_be_seen = not summary.error and summary.state is not RunState.TORN_DOWN
+            if self._wanted == summary.id or (self._wanted is None and is_to_be_seen):
                 self.choose(summary.folder)
                 return
 

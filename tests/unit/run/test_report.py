@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.run.client import list_runs
@@ -21,6 +22,15 @@ def test_a_list_names_each_run_with_its_state(tmp_path: Path) -> None:
     assert lines[0].split() == ["RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED"]
     assert lines[1].split()[:4] == [folder.name, "waiting", "fake", "pretend"]
     assert json.loads(runs_json(list_runs(tmp_path / "runs")))[0]["state"] == "waiting"
+
+
+def test_a_list_on_a_terminal_names_runs_as_far_as_they_differ(tmp_path: Path) -> None:
+    (run,) = list_runs((make_run(tmp_path, SystemClock())).parent)
+    tails = ("a3f9a7pqrstuv", "a3f9b7pqrstuv", "zzzzz7pqrstuv")
+    runs = [replace(run, id=f"bionemo-esm1nv-1121-{tail}") for tail in tails]
+    first = [line.split()[0] for line in runs_table(runs, is_short=True).splitlines()[1:]]
+    assert first == ["bionemo-esm1nv-1121-a3f9a", "bionemo-esm1nv-1121-a3f9b", "bionemo-esm1nv-1121-zzzz"]
+    assert [line.split()[0] for line in runs_table(runs).splitlines()[1:]] == [run.id for run in runs]
 
 
 def test_an_empty_list_says_so() -> None:
