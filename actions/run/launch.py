@@ -117,7 +117,7 @@ def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[Stag
 
 
 def new_run_id(blueprint_id: str, clock: Clock) -> str:
-    """An id that is a valid label value and says what and when, with 64 random bits: `bionemo-esm1nv-1121-a3f9…`.
+    """An id that is a valid label value and says what and when, with 64 random bits: `bionemo-esm1nv-1121-a3f2…`.
 
     Its beginning names it, as far as no other run begins so.
     """

@@ -26,10 +26,10 @@ def test_a_list_names_each_run_with_its_state(tmp_path: Path) -> None:
 
 def test_a_list_on_a_terminal_names_runs_as_far_as_they_differ(tmp_path: Path) -> None:
     (run,) = list_runs((make_run(tmp_path, SystemClock())).parent)
-    tails = ("a3f9a7pqrstuv", "a3f9b7pqrstuv", "zzzzz7pqrstuv")
+    tails = ("a3f2a7pqrstuv", "a3f2b7pqrstuv", "zzzzz7pqrstuv")
     runs = [replace(run, id=f"bionemo-esm1nv-1121-{tail}") for tail in tails]
     first = [line.split()[0] for line in runs_table(runs, is_short=True).splitlines()[1:]]
-    assert first == ["bionemo-esm1nv-1121-a3f9a", "bionemo-esm1nv-1121-a3f9b", "bionemo-esm1nv-1121-zzzz"]
+    assert first == ["bionemo-esm1nv-1121-a3f2a", "bionemo-esm1nv-1121-a3f2b", "bionemo-esm1nv-1121-zzzz"]
     assert [line.split()[0] for line in runs_table(runs).splitlines()[1:]] == [run.id for run in runs]
 
 
