@@ -13,6 +13,7 @@ from actions.run.client import RunReader
 from actions.run.moves import Finish, next_move
 from actions.run.records import Record
 from actions.run.spoolformat import lines_file
+from actions.run.terraform_report import terraform_report
 from actions.run.view import Goal, RunState, RunView, StageState
 from tests.schedules.inject import Foreign, Injector
 from tests.schedules.machine import Machine
@@ -195,11 +196,23 @@ class Life:
         if view.goal is Goal.TEARDOWN:
             removed = self._injector.withdraw()
             self._tell(f"somebody removes {', '.join(removed)}") if removed else None
+        self._answer_for_terraform(view)
         self._retries += 1
         if view.state is RunState.TORN_DOWN:
             self._command("teardown", "--confirm", "bionemo-on-eks")
         else:
             self._command("retry")
+
+    def _answer_for_terraform(self, view: RunView) -> None:
+        """Look whether what a killed Terraform may have made is there, and say so."""
+        ledger = self._machine.ledger
+        lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
+        for address in (address for stage in terraform_report(self._folder, view) for address in stage.blocks):
+            name = address.rpartition(".")[2]
+            if lines.count(f"made {name}") > lines.count(f"gone {name}"):
+                self._command("import", address, f"found-{name}")
+            else:
+                self._command("waive", address, "--confirm", address)
 
     def _unpause(self) -> None:
         self._tell("operator unpauses")
