@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
-import signal
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -19,8 +17,10 @@ from actions.base.untrusted import one_line, redact
 from actions.command.model import Call
 from actions.command.parse import parse_line
 from actions.command.registry import Launch
+from tui.ending import Ending
 from tui.host import ConsoleHost
 from tui.keymap import take_keymap
+from tui.leaving import LeavingApp
 from tui.live.desk import Desk
 from tui.live.settings import ConsoleSettings
 from tui.live.ticker import Ticker
@@ -32,8 +32,8 @@ from tui.screens.console import ConsoleScreen
 from tui.screens.pulling import PullingScreen
 from tui.screens.questions import Questioner
 from tui.screens.workspace import Workspace
+from tui.seams import release_closed_widgets
 from tui.theme import NAME, console_theme
-from tui.typeahead import PatientApp
 from tui.widgets.ascii_filter import AsciiFilter
 from tui.widgets.sanitise import ControlFilter
 
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 Play = Callable[[ConsoleHost], Awaitable[Any]]
 
 
-class ConsoleApp(PatientApp[Any]):
+class ConsoleApp(LeavingApp[Any]):
     """The console on a terminal, or headless under a script.
 
     Args:
@@ -51,6 +51,7 @@ class ConsoleApp(PatientApp[Any]):
         clock: Time.
         play: Plays a script on the host; the app ends with its result. Without one, it ends with the error if its
             kubeconfig cannot be used.
+        ending: Ends the process if the app does not.
     """
 
     CSS_PATH = str(asset("styles/console.tcss"))
@@ -58,8 +59,16 @@ class ConsoleApp(PatientApp[Any]):
     BINDINGS: ClassVar = []
     COMMANDS: ClassVar = {lambda: ConsoleCommands}
 
-    def __init__(self, settings: ConsoleSettings, *, clock: Clock | None = None, play: Play | None = None) -> None:
-        super().__init__()
+    def __init__(
+        self,
+        settings: ConsoleSettings,
+        *,
+        clock: Clock | None = None,
+        play: Play | None = None,
+        ending: Ending | None = None,
+    ) -> None:
+        release_closed_widgets()
+        super().__init__(ending)
         self._drawn_through = (ControlFilter(), AsciiFilter()) if settings.is_ascii else (ControlFilter(),)
         self._play = play
         self._playing: Worker[None] | None = None
@@ -88,9 +97,7 @@ class ConsoleApp(PatientApp[Any]):
     def on_mount(self) -> None:
         """Leave on signals; follow the world only after the first frame."""
         take_keymap(self, self.desk.settings.keymap)
-        if self._play is None:
-            for number in (signal.SIGTERM, signal.SIGHUP):
-                asyncio.get_running_loop().add_signal_handler(number, partial(self.exit, return_code=128 + number))
+        self.leave_on_signals()
         self.call_after_refresh(self._start)
 
     def post_display_hook(self) -> None:

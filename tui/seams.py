@@ -7,10 +7,15 @@ a class of its own, is in `tui.compositing`.
 from __future__ import annotations
 
 import traceback
+from functools import lru_cache
 from typing import TYPE_CHECKING, TypeVar
 
+from rich.console import RenderableType
 from rich.text import Text
+from textual._styles_cache import StylesCache
 from textual.app import App
+from textual.color import Color
+from textual.style import Style
 
 from actions.base.untrusted import one_line, plain_text, redact
 
@@ -42,11 +47,40 @@ def forget_arrangement(container: Widget) -> None:
     container._clear_arrangement_cache()  # noqa: SLF001 - see above
 
 
+def release_closed_widgets() -> None:
+    """Have no cache of Textual keep the drawn lines of widgets that are gone.
+
+    `StylesCache.get_inner_outer` is an `lru_cache` on a method, so its 1,024 entries keep as many widgets' lines alive:
+    up to 100 KB for each screen that was ever shown. The answer depends on the two colours alone.
+    """
+    setattr(StylesCache, "get_inner_outer", _inner_and_outer)  # noqa: B010 - a method, which mypy lets nobody assign
+
+
+def _inner_and_outer(cache: StylesCache, base_background: Color, background: Color) -> tuple[Style, Style]:
+    del cache
+    return _grounds(base_background, background)
+
+
+@lru_cache(maxsize=1024)
+def _grounds(base_background: Color, background: Color) -> tuple[Style, Style]:
+    """The styles inside and outside a border."""
+    return Style(background=base_background + background), Style(background=base_background)
+
+
 class DiscreetApp(App[ResultT]):
     """An app whose messages show no credentials, and whose crash report no local variables.
 
     Textual prints the locals of every frame, and among those of a console are tokens.
     """
+
+    def ends_badly(self, report: str) -> None:
+        """Called when the app closes because of a defect, with what will be printed."""
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """End the app with a report; its return code is never 0."""
+        self._return_code = self._return_code or 1
+        self.ends_badly(" ".join(str(one) for one in renderables if isinstance(one, str)))
+        super().panic(*renderables)
 
     def notify_plainly(self, text: str) -> None:
         """Tell one sentence; markup in it means nothing."""
@@ -54,6 +88,8 @@ class DiscreetApp(App[ResultT]):
         self.notify(said, markup=False, timeout=max(self.NOTIFICATION_TIMEOUT, len(said) / _READ_PER_SECOND))
 
     def _fatal_error(self) -> None:
+        self._return_code = self._return_code or 1
         report = redact(plain_text(traceback.format_exc()))
         self._exit_renderables.append(Text(report))
+        self.ends_badly(report)
         self._close_messages_no_wait()

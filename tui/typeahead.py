@@ -40,6 +40,11 @@ class TypeAhead:
         self._quiet = asyncio.Event()
         self._quiet.set()
 
+    @property
+    def kept(self) -> int:
+        """How many keys wait."""
+        return len(self._kept)
+
     def keeps(self, key: events.Key) -> bool:
         """Whether `key` has to wait; one that was handed over does not."""
         if key is self._passing:

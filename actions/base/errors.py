@@ -28,6 +28,10 @@ class ConfigError(ConsoleError):
     """A setting, a flag or a kubeconfig is wrong: fix it."""
 
 
+class UsageError(ConfigError):
+    """The program cannot be used in this way, or here: call it otherwise. The program ends with exit code 2."""
+
+
 class InputError(ConsoleError):
     """A file that a person wrote is wrong.
 

@@ -54,7 +54,7 @@ def main() -> int:
     """Run the program under the watch."""
     Watch(Path(sys.argv[1])).install()
     sys.argv[1:] = sys.argv[2:]
-    from tui.cli import main as program
+    from tui.cli import program
 
     return program()
 

@@ -1,5 +1,5 @@
 """The command line. Importing it is cheap: `--help` loads no library."""
 
-from tui.cli.main import main
+from tui.cli.main import main, program
 
-__all__ = ["main"]
+__all__ = ["main", "program"]

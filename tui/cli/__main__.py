@@ -2,7 +2,7 @@
 
 import sys
 
-from tui.cli.main import main
+from tui.cli.main import program
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(program())

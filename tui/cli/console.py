@@ -12,10 +12,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConfigError, ConsoleError
+from actions.base.errors import ConfigError, ConsoleError, UsageError
 from actions.base.files import require_folder, require_writable
 from tui.cli.streams import Teller, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target, require_target
+
+FAILED = 1
+_NO_TERMINALS = ("", "dumb", "unknown")
+"""What TERM says of what can only be written to line by line."""
 
 if TYPE_CHECKING:
     from actions.script.artifacts import Artifacts
@@ -77,6 +81,12 @@ def _run_id_of(options: Namespace) -> str | None:
 def _need_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("The console needs a terminal.", hint="Play a script with --script FILE instead.")
+    name = os.environ.get("TERM", "")
+    if name.lower() in _NO_TERMINALS:
+        raise UsageError(
+            f"The console needs a terminal that can place text, and TERM is {f'“{name}”' if name else 'not set'}.",
+            hint="Set TERM to what it is, xterm-256color for instance, or play a script with --script FILE.",
+        )
 
 
 def _need_places(options: Namespace) -> None:
@@ -99,12 +109,14 @@ def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch
 
     rest()
     from tui.app import ConsoleApp
+    from tui.ending import Ending
+    from tui.running import run_to_the_end
 
-    app = ConsoleApp(_settings(options, chosen, run_id, watch=watch))
-    outcome = app.run(mouse=not options.no_mouse)
+    app = ConsoleApp(_settings(options, chosen, run_id, watch=watch), ending=Ending())
+    outcome = run_to_the_end(app.run_async(mouse=not options.no_mouse))
     if isinstance(outcome, ConsoleError):
         raise outcome
-    return app.return_code or 0
+    return FAILED if app.return_code is None else app.return_code
 
 
 def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: Artifacts, run_id: str | None) -> int:
@@ -112,6 +124,7 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
 
     from actions.script.report import Report, report_json, write_junit, write_report
     from tui.app import ConsoleApp
+    from tui.running import run_to_the_end
 
     to_stdout = options.report == Path("-")
     teller = Teller(sys.stderr if to_stdout else sys.stdout)
@@ -132,7 +145,7 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
             return await app.run_async()
         return await app.run_async(headless=True, size=script.size)
 
-    report = asyncio.run(session())
+    report = run_to_the_end(session())
     if report is None:
         raise ConfigError("The console ended before the script did.", hint="Run it again with --debug.")
     if to_stdout:

@@ -8,9 +8,10 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from actions.base.errors import ConfigError, ConsoleError, ScriptError, UnreadableError
+from actions.base.errors import ConfigError, ConsoleError, ScriptError, UnreadableError, UsageError
 from tui.cli.arguments import parse_arguments
 from tui.cli.streams import abandon, prepare_streams
+from tui.ending import leave
 
 FAILED = 1
 BAD_USAGE = 2
@@ -29,6 +30,11 @@ _COMMANDS = {
     "sandbox": "tui.cli.sandbox",
 }
 """Module of each command, imported when it is called; it has `run(options) -> exit code`."""
+
+
+def program() -> int:
+    """Run the program as the whole of a process, which ends when `main` has, whatever threads still do."""
+    return leave(main())
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -79,4 +85,4 @@ def _complain(error: ConsoleError, *, debug: bool) -> int:
     sys.stderr.write(f"eksml-tui: {plain_text(redact(error.sentence()))}\n")
     from actions.cluster.plugins import PluginRefusedError
 
-    return BAD_USAGE if isinstance(error, ScriptError | UnreadableError | PluginRefusedError) else FAILED
+    return BAD_USAGE if isinstance(error, ScriptError | UnreadableError | UsageError | PluginRefusedError) else FAILED

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from actions.base.clock import Clock
 from actions.base.errors import UnreachableError
 from actions.base.offload import Offload
-from tui.live.collector import keep_what_is
+from tui.live.collector import keep_what_is, let_go
 from tui.live.health import FeedHealth, FeedState
 from tui.live.ticker import PAINT_INTERVAL_SECONDS
 
@@ -119,7 +119,9 @@ class ClusterFeed:
 
     async def _follow(self, live: Callable[[], None]) -> None:
         await _import_in_thread()
-        keep_what_is()
+        is_first = self._state is None
+        if is_first:
+            keep_what_is()
         from actions.cluster.session import KubeSession
         from actions.cluster.state import ClusterState
 
@@ -129,7 +131,7 @@ class ClusterFeed:
         self._session = session
         self._connected.set()
         self._state = state = ClusterState(session, clock=self._clock)
-        painter = asyncio.create_task(self._tell_changes(state), name="feed painter")
+        painter = asyncio.create_task(self._tell_changes(state, is_first=is_first), name="feed painter")
         try:
             live()
             self._changed()
@@ -168,7 +170,7 @@ class ClusterFeed:
 
         return token_factory(exec_argv, profile=self._profile, region=self._region, clock=self._clock)
 
-    async def _tell_changes(self, state: ClusterState) -> None:
+    async def _tell_changes(self, state: ClusterState, *, is_first: bool) -> None:
         """Have changes painted, in batches; asleep while there is none. The first whole picture waits for no batch."""
         while not state.snapshot().is_complete:
             self._changed()
@@ -176,6 +178,9 @@ class ClusterFeed:
             await self._clock.sleep(_LOADING_SECONDS)
         self._settled.set()
         self._completed()
+        if not is_first:
+            await asyncio.sleep(PAINT_INTERVAL_SECONDS)  # until nothing on screen is of the picture before
+            let_go()
         keep_what_is()
         while True:
             await state.wait_changed()

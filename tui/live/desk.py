@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
@@ -30,6 +32,9 @@ CATALOGUE = "blueprints"
 WATCH = "watch"
 _HEAD_START_SECONDS = 10.0
 """For the cluster, before the catalogue is read and AWS is asked: who opens the console wants to see nodes first."""
+
+_CLOSING_SECONDS = 0.7
+"""For connections to close."""
 
 
 class Desk:
@@ -141,9 +146,11 @@ class Desk:
         return None if snapshot is None or not snapshot.is_complete else self.fleet.total(snapshot)
 
     async def aclose(self) -> None:
-        """End everything."""
+        """End everything, and wait for what ends soon: a server that does not answer must not hold up the end."""
         self.ticker.stop()
-        await self.supervisor.aclose()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_CLOSING_SECONDS):
+                await self.supervisor.aclose()
         self.runs.close()
         self.blueprints.close()
 

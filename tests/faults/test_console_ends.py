@@ -1,0 +1,139 @@
+"""Rule 8: a console that has ended is gone, soon, with the terminal as it was, whatever its threads and servers do."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+
+from tests.support.bare import a_bare_console, ends_by_its_key, is_alive_and_well
+from tests.support.program import Program
+from tests.support.ptys import RESTORED, OnPty
+
+SOON_SECONDS = 15.0
+"""Two are promised; a busy machine gets more. What hangs does so for minutes."""
+
+HANGING_THREAD = """
+import threading
+threading.Thread(target=threading.Event().wait, name="hangs").start()
+"""
+HANGING_POOL = """
+from concurrent.futures import ThreadPoolExecutor
+from threading import Event
+pool = ThreadPoolExecutor(1)
+pool.submit(Event().wait)
+"""
+KUBECONFIG = """
+current-context: hostile
+contexts: [{{name: hostile, context: {{cluster: c, user: u}}}}]
+clusters: [{{name: c, cluster: {{server: "{server}", insecure-skip-tls-verify: true}}}}]
+users: [{{name: u, user: {{token: t}}}}]
+"""
+
+
+@pytest.fixture
+def silent_server() -> Iterator[int]:
+    """A port where every connection is taken and nothing is ever said."""
+    with socket.create_server(("127.0.0.1", 0), backlog=128) as listening:
+        yield listening.getsockname()[1]
+
+
+def environment_with(program: Program, code: str) -> dict[str, str]:
+    """The program's environment, in which Python runs `code` before the program."""
+    folder = program.home / "before"
+    folder.mkdir()
+    (folder / "sitecustomize.py").write_text(code)
+    path = os.pathsep.join(filter(None, [str(folder), program.environment.get("PYTHONPATH", "")]))
+    return {"PYTHONPATH": path}
+
+
+def stop_reading(console: OnPty) -> None:
+    """Have it write more than the terminal and all queues take, until it can write no more."""
+    for turn in range(60):
+        console.resize(100 + turn % 2 * 100, 40)
+        console.type_unread(b"12"[turn % 2 : turn % 2 + 1])
+        time.sleep(0.02)
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+@pytest.mark.parametrize("end", ["q", "hang-up", "SIGTERM", "SIGHUP"])
+def test_rule_8_a_console_on_a_server_that_says_nothing_is_gone_soon(
+    program: Program, silent_server: int, scheme: str, end: str
+) -> None:
+    kubeconfig = program.home / "kubeconfig"
+    kubeconfig.write_text(KUBECONFIG.format(server=f"{scheme}://127.0.0.1:{silent_server}"))
+    variables = {**program.environment, "KUBECONFIG": str(kubeconfig)}
+    with OnPty(program.argv(), variables) as console:
+        console.wait(r"\[1 nodes\]")
+        console.wait(r"hostile")
+        if end == "q":
+            console.type(b"q")
+        elif end == "hang-up":
+            console.hang_up()
+        else:
+            console.signal(signal.Signals[end])
+        code = console.wait_ended(seconds=SOON_SECONDS)
+
+        assert code == {"q": 0, "SIGTERM": 143}.get(end, 129)
+        if end != "hang-up":
+            assert all(sequence in console.raw for sequence in RESTORED)
+            assert console.is_echoing()
+
+
+@pytest.mark.parametrize("hanging", [HANGING_THREAD, HANGING_POOL], ids=["thread", "pool"])
+def test_rule_8_a_thread_that_hangs_does_not_keep_a_console(program: Program, hanging: str) -> None:
+    with a_bare_console(program, environment=environment_with(program, hanging)) as console:
+        console.type(b"q")
+        assert console.wait_ended(seconds=SOON_SECONDS) == 0
+        assert all(sequence in console.raw for sequence in RESTORED)
+
+
+def test_rule_8_a_thread_that_hangs_takes_nothing_from_what_a_script_reports(program: Program) -> None:
+    script, report = program.home / "script.yaml", program.home / "report.json"
+    script.write_text("eksml-script: 1\nsteps:\n  - open: events\n")
+    argv = program.argv("--script", str(script), "--report", str(report), "--artifacts", str(program.home))
+    variables = {**program.environment, **environment_with(program, HANGING_THREAD)}
+    began = time.monotonic()
+    done = subprocess.run(argv, env=variables, capture_output=True, text=True, timeout=60, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "")
+    assert "passed after" in done.stdout
+    assert json.loads(report.read_text())["result"] == "passed"
+    assert time.monotonic() - began < 60
+
+
+def test_rule_8_a_closed_terminal_ends_a_console_that_gets_no_signal(program: Program) -> None:
+    in_a_session_without_terminal = ["sh", "-c", 'trap "" HUP; exec setsid --wait "$@"', "sh"]
+    with OnPty([*in_a_session_without_terminal, *program.argv()], dict(program.environment)) as console:
+        console.wait(r"\[1 nodes\]")
+        (child,) = Path(f"/proc/{console.pid}/task/{console.pid}/children").read_text().split()
+        console.hang_up()
+        try:
+            assert console.wait_ended(seconds=SOON_SECONDS) == 129
+        finally:
+            with suppress(ProcessLookupError):
+                os.kill(int(child), signal.SIGKILL)
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+def test_rule_8_a_terminal_that_nobody_reads_does_not_keep_a_console(program: Program, number: signal.Signals) -> None:
+    with a_bare_console(program) as console:
+        stop_reading(console)
+        console.signal(number)
+        assert console.wait_ended(seconds=SOON_SECONDS, is_read=False) == 128 + number
+        assert console.is_echoing()
+
+
+def test_rule_8_a_terminal_that_is_read_again_gets_all_that_was_drawn(program: Program) -> None:
+    with a_bare_console(program) as console:
+        stop_reading(console)
+        is_alive_and_well(console)
+        ends_by_its_key(console)
