@@ -162,6 +162,11 @@ class OnPty:
         fields = Path(f"/proc/{self.pid}/stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS
 
+    def megabytes(self) -> float:
+        """Resident memory."""
+        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmRSS:")) / 1024
+
     def threads(self) -> int:
         """How many threads the program has."""
         return len(list(Path(f"/proc/{self.pid}/task").iterdir()))

@@ -13,10 +13,10 @@ from __future__ import annotations
 import gc
 from typing import Literal
 
-_THRESHOLDS = (5_000, 10, 5)
+_THRESHOLDS = (5_000, 8, 4)
 """Objects made and not freed until the youngest are looked at; how many of those looks until one at the middle
-generation; how many of those until one at all. So a full collection follows on at most 250,000 objects, some 25 MB.
-With 10,000 × 20 × 50, as it was, garbage could grow to ten million objects first."""
+generation; how many of those until one at all: a full collection after some 225,000 objects, 20 MB. With 10,000 × 20 ×
+50, as it was, ten million objects could be garbage first."""
 _FREEZES = 2
 """So many full collections freeze what survives them: what was loaded after the start (verbs, the AWS library) is part
 of the program from then on. 84,000 objects, 50 ms a collection, become 19,000 and 7 ms."""
