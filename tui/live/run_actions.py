@@ -18,6 +18,8 @@ from tui.live.waiting import waiting_stage
 
 LOOK_SECONDS = 2.0
 """Between two looks for a runner that has died."""
+LONGEST_PAUSE_SECONDS = 16.0
+"""Between two attempts to start those that were not started at the last one."""
 
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint
@@ -187,11 +189,15 @@ class RunActions:
         Args:
             say: Gets a sentence for each.
         """
+        pause = LOOK_SECONDS
         while True:
-            for sentence in await self.resume_interrupted():
+            told = await self.resume_interrupted()
+            for sentence in told:
                 say(sentence)
+            if told:
                 await self._runs.refresh_list()
-            await self._clock.sleep(LOOK_SECONDS)
+            pause = LOOK_SECONDS if told else min(2 * pause, LONGEST_PAUSE_SECONDS)  # some are not ours to start
+            await self._clock.sleep(pause)
             while not (self._runs.is_interrupted or any(run.is_interrupted for run in self._runs.summaries)):
                 await self._clock.sleep(LOOK_SECONDS)
 

@@ -1,4 +1,4 @@
-"""F3, F4, F10: a runner that is killed, a machine that is started again, two operators."""
+"""F4, F10: a machine that is started again, two operators."""
 
 from __future__ import annotations
 
@@ -10,31 +10,16 @@ import threading
 import pytest
 
 from actions.base.process import ProcessIdentity, is_alive
-from actions.run.client import load_run, resume_interrupted, start_runner, wish
+from actions.run.client import load_run, start_runner, wish
 from actions.run.records import WishKind
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
+from tests.faults.longruns import a_long_run, runner_of, until_view
 from tests.faults.rehearsal import uids_by_object
 from tests.support.polling import wait
 from tests.support.program import Program
 
 SANDBOX_SPEED = 100.0
-
-
-def test_f03_a_killed_runner_leaves_unknown_and_the_next_one_goes_on(
-    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    folder = a_long_run(program, sandbox, monkeypatch)
-    runner = runner_of(program, folder)
-    before = uids_by_object(folder)
-    os.kill(runner.pid, signal.SIGKILL)
-    wait(lambda: not is_alive(runner), "the end of the runner")
-    assert load_run(folder).state is RunState.UNKNOWN
-    wait(lambda: resume_interrupted() or started_last(folder), "another runner")
-    view = until_view(folder, lambda view: view.state is RunState.RUNNING, "the run to go on")
-    assert view.stage("work").attempt == 1
-    assert uids_by_object(folder) == before
 
 
 def test_f04_after_a_reboot_no_process_id_is_trusted(
