@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,7 +14,6 @@ from actions.run.client import RunReader
 from actions.run.moves import Finish, next_move
 from actions.run.records import Record
 from actions.run.spoolformat import lines_file
-from actions.run.terraform_report import terraform_report
 from actions.run.view import Goal, RunState, RunView, StageState
 from tests.schedules.inject import Foreign, Injector
 from tests.schedules.machine import Machine
@@ -23,6 +23,7 @@ LIMIT_SECONDS = 240.0
 MOST_RETRIES = 8
 _LOOK_SECONDS = 0.03
 _ACT_SECONDS = 0.5
+_ORPHAN_SECONDS = 3.0
 _TO_RECOVER = frozenset({RunState.FAILED, RunState.CANCELLED, RunState.PARKED})
 _MISSED = "its moment never came"
 
@@ -180,23 +181,34 @@ class Life:
             return lambda: self._command("approve")
         if view.state is RunState.SUCCEEDED:
             return lambda: self._command("teardown", "--confirm", "bionemo-on-eks")
-        if view.state is RunState.STALLED:
-            return lambda: self._command("resume")
+        if view.state is RunState.STALLED and self._reader.holder is not None:
+            pid = self._reader.holder.pid
+            return lambda: self._command("resume", "--takeover", str(pid))
         if not is_alone:
+            return None
+        if self._is_terraform_fresh_dead():
             return None
         if view.state in _TO_RECOVER or (view.state is RunState.TORN_DOWN and is_something_left(view)):
             return None if any(injected.is_open for injected in self._injected) else self._recover
         return None if isinstance(next_move(view), Finish) and view.last_seq > 1 else lambda: self._command("resume")
+
+    def _is_terraform_fresh_dead(self) -> bool:
+        """It was killed so lately that what it had started may still be making something."""
+        return any(
+            time.time() < item.begun_at + _ORPHAN_SECONDS
+            for item in self._injected
+            if item.fault.kind in ONLY_WITH_TERRAFORM
+        )
 
     def _recover(self) -> None:
         view = self._view
         assert view is not None
         failed = [f"{step.id}: {step.message}" for step in (*view.stages, *view.ending.values()) if _is_failed(step)]
         self._tell(f"{view.state.value}: {'; '.join(failed)}")
+        self._answer_for_terraform(view)
         if view.goal is Goal.TEARDOWN:
             removed = self._injector.withdraw()
             self._tell(f"somebody removes {', '.join(removed)}") if removed else None
-        self._answer_for_terraform(view)
         self._retries += 1
         if view.state is RunState.TORN_DOWN:
             self._command("teardown", "--confirm", "bionemo-on-eks")
@@ -204,15 +216,14 @@ class Life:
             self._command("retry")
 
     def _answer_for_terraform(self, view: RunView) -> None:
-        """Look whether what a killed Terraform may have made is there, and say so."""
-        ledger = self._machine.ledger
-        lines = ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else []
-        for address in (address for stage in terraform_report(self._folder, view) for address in stage.blocks):
-            name = address.rpartition(".")[2]
-            if lines.count(f"made {name}") > lines.count(f"gone {name}"):
-                self._command("import", address, f"found-{name}")
-            else:
-                self._command("waive", address, "--confirm", address)
+        """Look into the world for what Terraform may have made, and say what is there and what is not."""
+        there = made_by_terraform(self._machine.ledger)
+        for stage in view.stages:
+            for item in (item for item in stage.terraform.pending if item.how is None):
+                if there[item.address.rpartition(".")[2]]:
+                    self._command("import", item.address, f"found-{item.address}")
+                else:
+                    self._command("waive", item.address, "--confirm", item.address)
 
     def _unpause(self) -> None:
         self._tell("operator unpauses")
@@ -228,6 +239,15 @@ class Life:
     def _tell(self, text: str) -> None:
         if not self._steps or not self._steps[-1].endswith(text):
             self._steps.append(f"{time.monotonic() - self._began:6.2f} {text}")
+
+
+def made_by_terraform(ledger: Path) -> Counter[str]:
+    """How many of each resource there are, as their provisioners wrote it down."""
+    there: Counter[str] = Counter()
+    for line in ledger.read_text(encoding="utf-8").splitlines() if ledger.exists() else ():
+        verb, _, name = line.partition(" ")
+        there[name] = there[name] + 1 if verb == "made" else 0  # a destroy that was killed is done again
+    return there
 
 
 def is_something_left(view: RunView) -> bool:
