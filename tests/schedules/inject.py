@@ -31,7 +31,7 @@ _SANDBOX: Mapping[FaultKind, Mapping[str, Any]] = {
     FaultKind.THROTTLED: {"kind": "throttled"},
     FaultKind.EXPIRED: {"kind": "expired", "verbs": ["watch"]},
     FaultKind.CUT: {"kind": "cut", "verbs": ["watch", "log"], "after_bytes": 300},
-    FaultKind.SHORT_LOG: {"kind": "short-log", "verbs": ["log"], "after_bytes": 500},
+    FaultKind.SHORT_LOG: {"kind": "short-log", "verbs": ["log"], "after_bytes": 500, "count": 4},
 }
 _VERBS: Mapping[FaultKind, tuple[str, ...]] = {
     FaultKind.CANCEL: ("cancel",),
