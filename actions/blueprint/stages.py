@@ -165,7 +165,8 @@ class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     ready: tuple[ObjectName, ...] = ()
     """Objects that must be ready before the stage has succeeded."""
     makes: tuple[ObjectName, ...] = ()
-    """What an operator makes by itself once it runs: no reason to keep its definitions on teardown."""
+    """What an operator makes by itself once it runs and nothing owns: no reason to keep its namespace and its
+    definitions on teardown."""
 
     @property
     def files(self) -> tuple[str, ...]:
@@ -187,6 +188,8 @@ class HelmStage(Stage, frozen=True, kw_only=True, tag="helm"):
     """Single values that win over the file; texts with `${name}` and `${stage.output}`."""
     ready: tuple[ObjectName, ...] = ()
     """Objects that must be ready before the stage has succeeded."""
+    makes: tuple[ObjectName, ...] = ()
+    """What its programs make by themselves and nothing owns: no reason to keep the namespace on teardown."""
 
 
 class CheckStage(Stage, frozen=True, kw_only=True, tag="check"):

@@ -19,7 +19,14 @@ _FRESH_SECONDS = 30.0
 
 
 async def may_watch(session: KubeSession, group: str, resource: str, namespace: str = "") -> bool | None:
-    """Whether a resource may be watched, in one namespace or (empty) in all.
+    """Whether a resource may be watched; see `may`."""
+    return await may(session, "watch", group, resource, namespace)
+
+
+async def may(
+    session: KubeSession, verb: str, group: str, resource: str, namespace: str = "", *, name: str = ""
+) -> bool | None:
+    """Whether the session's user has a right, in one namespace or (empty) in all, on one object or (empty) on all.
 
     Returns:
         `None` where the cluster does not answer such questions: only the attempt can tell.
@@ -27,7 +34,7 @@ async def may_watch(session: KubeSession, group: str, resource: str, namespace: 
     Raises:
         UnreachableError: It does not answer.
     """
-    attributes = {"verb": "watch", "group": group, "resource": resource, "namespace": namespace}
+    attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name}
     review = {
         "apiVersion": "authorization.k8s.io/v1",
         "kind": "SelfSubjectAccessReview",

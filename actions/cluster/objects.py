@@ -12,8 +12,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, InputError, MissingError
 from actions.cluster.errors import ApiMissingError
-from actions.cluster.limits import DOCUMENTS
-from actions.cluster.paging import PageCount
+from actions.cluster.listing import list_pages
 from actions.cluster.session import KubeSession, decode_document
 from actions.cluster.versions import other_versions
 
@@ -22,7 +21,6 @@ Document = dict[str, Any]
 
 _CATALOGUE_SECONDS = 600.0
 _ASK_AGAIN_SECONDS = 2.0
-_PAGE = 500
 
 
 class ObjectRef(msgspec.Struct, frozen=True):
@@ -149,7 +147,7 @@ async def list_objects(
     label_selector: str = "",
     field_selector: str = "",
 ) -> list[Document]:
-    """Every object of a kind, of one snapshot, in pages.
+    """Every object of a kind, of one snapshot, in pages; anew where the snapshot has grown too old meanwhile.
 
     Args:
         session: The session.
@@ -170,19 +168,8 @@ async def list_objects(
     found_as = await discovery.find(api_version, kind)
     path = found_as.path(namespace)
     selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-    query = {name: value for name, value in selectors.items() if value} | {"limit": str(_PAGE)}
-    found: list[Document] = []
-    pages, uids = PageCount(path, size=_PAGE, most=DOCUMENTS), set[str]()
-    while True:
-        page = await session.get(path, query)
-        few = page.get("items") or ()
-        found += ({"apiVersion": found_as.api_version, "kind": kind} | item for item in few)
-        following = (page.get("metadata") or {}).get("continue")
-        if not following:
-            return found
-        uids.update(str((item.get("metadata") or {}).get("uid")) for item in few)
-        await pages.turn(following, held=len(few), known=len(uids))
-        query["continue"] = following
+    items = await list_pages(session, path, {name: value for name, value in selectors.items() if value})
+    return [{"apiVersion": found_as.api_version, "kind": kind} | item for item in items]
 
 
 async def create(session: KubeSession, discovery: Discovery, manifest: Document) -> Document:
@@ -222,7 +209,13 @@ async def merge_patch(
 
 
 async def delete(
-    session: KubeSession, discovery: Discovery, ref: ObjectRef, *, propagation: str = "Background", uid: str = ""
+    session: KubeSession,
+    discovery: Discovery,
+    ref: ObjectRef,
+    *,
+    propagation: str = "Background",
+    uid: str = "",
+    version: str = "",
 ) -> bool:
     """Ask for an object to be deleted. It may stay for a while, with a deletion timestamp.
 
@@ -232,16 +225,18 @@ async def delete(
         ref: The object.
         propagation: Background, Foreground or Orphan.
         uid: If given, only the object with this uid is deleted; another one of the same name is a conflict.
+        version: If given, only the object as it was in this resource version; one that was changed since is a conflict.
 
     Returns:
         Whether there was such an object.
 
     Raises:
-        ConflictError: The object of that name has another uid.
+        ConflictError: The object of that name has another uid, or has been changed.
     """
     options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
-    if uid:
-        options["preconditions"] = {"uid": uid}
+    conditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
+    if conditions:
+        options["preconditions"] = conditions
     try:
         await session.request("DELETE", await _path(session, discovery, ref), body=msgspec.json.encode(options))
     except MissingError:

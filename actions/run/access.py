@@ -67,9 +67,9 @@ class Connection(msgspec.Struct, frozen=True):
         """Make an object, or change it to be as the manifest says."""
         return await apply(self.session, self.discovery, manifest)
 
-    async def delete(self, ref: ObjectRef, *, uid: str = "") -> bool:
-        """Ask for an object to be deleted. Returns whether there was one."""
-        return await objects.delete(self.session, self.discovery, ref, uid=uid)
+    async def delete(self, ref: ObjectRef, *, uid: str, version: str) -> bool:
+        """Ask for an object to be deleted, as it was seen. Returns whether there was one."""
+        return await objects.delete(self.session, self.discovery, ref, uid=uid, version=version)
 
 
 class ClusterAccess:

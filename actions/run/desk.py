@@ -182,6 +182,8 @@ class StageDesk:
             name=item.name,
             uid=item.uid,
             existed=item.existed,
+            was_absent=item.was_absent,
+            is_adopted=item.is_adopted,
         )
         await self._desk.write(body, stage=self._stage, attempt=self._attempt)
 

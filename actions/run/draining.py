@@ -4,19 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
-from actions.base.errors import MissingError
+from actions.base.errors import ConflictError, MissingError
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
+from actions.run.contents import SETTLE_SECONDS, Judge
 from actions.run.handler import StageFailedError
+from actions.run.inventory import inventory_of
+from actions.run.judgement import HARMLESS, Entry, Standing, entry_of
 from actions.run.patience import TEARDOWN, wait_until
-from actions.run.stages.claims import NODE_CLAIM_VERSION, list_claims
-from actions.run.stages.objects import NODE_CLAIM, is_of_run, ref_of_owned, uid_of
+from actions.run.stages.claims import NODE_CLAIM, NODE_CLAIM_VERSION, list_claims
+from actions.run.survey import Seen
 from actions.run.view import OwnedObject, RunView
 from actions.run.work import StageWork
 
 DRAIN_SECONDS = 1800.0
 _LOOK_SECONDS = 1.0
+_OF_EVERY_NODE = frozenset({"DaemonSet", "Node"})
 
 Claim = dict[str, Any]
 
@@ -55,15 +59,20 @@ async def drain_nodes(work: StageWork, *, is_own_cluster: bool) -> str:
 
 
 class _Drain:
-    """The run's NodeClaims on their way out. `let_go` and `kept` are names, of all that have been seen."""
+    """The run's NodeClaims on their way out.
+
+    `let_go` are the names of those that were deleted, `kept` of those that carried others' pods at the last look.
+    """
 
     def __init__(self, work: StageWork, connection: Connection, *, is_own_cluster: bool) -> None:
         self.let_go: set[str] = set()
         self.kept: set[str] = set()
-        self._work = work
         self._connection = connection
         self._is_own_cluster = is_own_cluster
-        self._wanted = _claims_of(work.view)
+        self._wanted = {item.uid for item in _owned_claims(work.view) if not item.existed}
+        self._judge = Judge(work, connection, inventory_of(work))
+        self._clock = work.clock
+        self._patient_until = work.clock.monotonic() + SETTLE_SECONDS
 
     async def look(self) -> str:
         """Delete what may go. Returns what is still there, in words; empty when all have gone."""
@@ -71,23 +80,55 @@ class _Drain:
             claims = await list_claims(self._connection)
         except MissingError:
             return ""
-        going = []
+        words, self.kept = [], set()
         for claim in claims:
-            if not self._is_own_cluster and uid_of(claim) not in self._wanted:
-                continue
-            name = claim["metadata"]["name"]
-            if await _is_used_by_others(self._work, self._connection, claim):
-                self.kept.add(name)
-                continue
-            self.let_go.add(name)
-            going.append(name)
-            if not claim["metadata"].get("deletionTimestamp"):
-                await self._connection.delete(ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", name), uid=uid_of(claim))
-        return f"{len(going)} node claims are left: {', '.join(going)}." if going else ""
+            entry = entry_of(claim, "karpenter.sh", NODE_CLAIM)
+            if self._is_own_cluster or entry.uid in self._wanted:
+                words += await self._let_go(claim, entry)
+        return f"{len(words)} node claims are left: {', '.join(words)}." if words else ""
 
+    async def _let_go(self, claim: Claim, entry: Entry) -> list[str]:
+        """Delete a claim unless others use its node. Returns its name if it is waited for."""
+        if entry.is_going:
+            self.let_go.add(entry.name)
+            return [entry.name]
+        standings = await self._standings_on(str((claim.get("status") or {}).get("nodeName") or ""))
+        if Standing.FOREIGN in standings or (Standing.ORPHAN in standings and not self._is_patient()):
+            self.kept.add(entry.name)
+            return []
+        if Standing.ORPHAN not in standings:
+            ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", entry.name)
+            try:
+                await self._connection.delete(ref, uid=entry.uid, version=entry.version)
+            except ConflictError:
+                return [entry.name]  # it was changed since it was looked at: look again
+            self.let_go.add(entry.name)
+        return [entry.name]
 
-def _claims_of(view: RunView) -> set[str]:
-    return {item.uid for item in _owned_claims(view) if not item.existed}
+    def _is_patient(self) -> bool:
+        """Whether pods whose owners are gone are still expected to follow them."""
+        return self._clock.monotonic() < self._patient_until
+
+    async def _standings_on(self, node: str) -> set[Standing]:
+        """What the pods of a node are to the run, without those that are part of every node and those that have ended.
+
+        Raises:
+            StageFailedError: It cannot be told.
+        """
+        if not node:
+            return set()
+        pods = await self._connection.list_objects("v1", "Pod", field_selector=f"spec.nodeName={node}")
+        working = [
+            pod for pod in pods if not _is_of_every_node(pod) and verdict_of(pod).state is not WorkState.FINISHED
+        ]
+        contents = await self._judge.judged(Seen(tuple(entry_of(pod, "", "Pod") for pod in working)))
+        if contents.unasked:
+            said = ", ".join(one.clause() for one in contents.unasked)
+            raise StageFailedError(
+                f"It cannot be told whose pods are on {node}, as this user {said}.",
+                hint="Ask for the rights of assets/rbac.yaml, then retry.",
+            )
+        return {one.standing for one in contents.judged if one.standing not in HARMLESS}
 
 
 def _owned_claims(view: RunView) -> list[OwnedObject]:
@@ -96,20 +137,9 @@ def _owned_claims(view: RunView) -> list[OwnedObject]:
 
 async def _record(work: StageWork, kept: set[str]) -> None:
     for item in _owned_claims(work.view):
-        if ref_of_owned(item).name not in kept and not item.existed:
+        if item.name not in kept and not item.existed:
             await work.journal.deleted(item)
 
 
-async def _is_used_by_others(work: StageWork, connection: Connection, claim: Claim) -> bool:
-    """Whether pods run there that are neither the run's nor part of every node."""
-    node = str((claim.get("status") or {}).get("nodeName") or "")
-    if not node:
-        return False
-    pods = await connection.list_objects("v1", "Pod", field_selector=f"spec.nodeName={node}")
-    return any(_is_foreign(pod, work.view.id) for pod in pods)
-
-
-def _is_foreign(pod: dict[str, Any], run_id: str) -> bool:
-    owners = {owner.get("kind") for owner in pod["metadata"].get("ownerReferences") or ()}
-    is_over = verdict_of(pod).state is WorkState.FINISHED
-    return not (is_of_run(pod, run_id) or is_over or owners & {"DaemonSet", "Node"})
+def _is_of_every_node(pod: dict[str, Any]) -> bool:
+    return any(owner.get("kind") in _OF_EVERY_NODE for owner in pod["metadata"].get("ownerReferences") or ())

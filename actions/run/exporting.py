@@ -10,18 +10,32 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock
-from actions.base.errors import ConfigError, RefusedError
+from actions.base.errors import ConfigError, ConflictError, RefusedError
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.logbatch import LogBatch
 from actions.cluster.logs import LogFollower, LogSource
-from actions.cluster.objects import Document, ObjectRef
+from actions.cluster.objects import Document, ObjectRef, ref_of
 from actions.run.access import Connection
 from actions.run.exportjob import CONTAINER, EXPORT_STAGE, copying
+from actions.run.inventory import is_runs
+from actions.run.judgement import entry_of, group_of
 from actions.run.patience import ONCE
 from actions.run.results import OpenResults
-from actions.run.volumejob import API_VERSION, has_ended, pods_of, volume_job
+from actions.run.volumejob import (
+    API_VERSION,
+    EXPORT_PREFIX,
+    FolderLedger,
+    Ledger,
+    Made,
+    has_ended,
+    make,
+    pods_of,
+    unmake,
+    volume_job,
+)
+from actions.run.work import StageWork
 
 _TARGET = re.compile(r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[A-Za-z0-9!_.*'()/-]*)?$")
 _LOOK_SECONDS = 1.0
@@ -87,7 +101,8 @@ async def export_results(
         connection, labels = await opened.work.connect(ONCE), labels_of(opened.work.view.id, EXPORT_STAGE)
         errand = copying(opened.place, target, region=opened.work.view.cluster.region, service_account=service_account)
         job = volume_job(_name_of(opened.work.view.id, target), opened.volume, errand, labels)
-        copy = await _begun(connection, job)
+        ledger = FolderLedger(folder, clock)
+        copy = await _begun(opened.work, connection, job, ledger)
         if on_begin is not None:
             on_begin(copy, copy.sentence(opened.place, target))
         if is_detached:
@@ -95,27 +110,38 @@ async def export_results(
         try:
             told = await _followed(connection, copy, target, clock, on_line)
         except RefusedError:
-            await connection.delete(copy.ref)
+            await unmake(connection, Made(copy.ref, copy.uid), ledger, clock)
             raise
-        await connection.delete(copy.ref)
+        await unmake(connection, Made(copy.ref, copy.uid), ledger, clock)
         return told
 
 
 def _name_of(run_id: str, target: str) -> str:
     """The same for the same copy, so that it is found again and never made twice."""
     identity = f"{run_id} {target.rstrip('/')}"
-    return f"eksml-export-{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
+    return f"{EXPORT_PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
 
 
-async def _begun(connection: Connection, job: Document) -> Copy:
-    """The copy that is under way already, else a new one."""
-    ref = ObjectRef(API_VERSION, "Job", job["metadata"]["namespace"], job["metadata"]["name"])
+async def _begun(work: StageWork, connection: Connection, job: Document, ledger: Ledger) -> Copy:
+    """The copy that is under way already, else a new one.
+
+    Raises:
+        ConflictError: There is a Job of that name, and the run never recorded making it.
+    """
+    ref = ref_of(job)
     found = await connection.find(ref)
-    if found is not None and not has_ended(found):
-        return Copy(ref, found["metadata"]["uid"], was_there=True)
-    if found is not None:
-        await connection.delete(ref)
-    return Copy(ref, (await connection.create(job))["metadata"]["uid"], was_there=False)
+    if found is None:
+        return Copy(ref, (await make(connection, job, ledger)).uid, was_there=False)
+    entry = entry_of(found, group_of(API_VERSION), "Job")
+    if not is_runs(work, entry, ref):
+        raise ConflictError(
+            f"{ref.describe()} is there, and the run never recorded making it.",
+            hint="Look what it does; a copy removes itself some minutes after its end.",
+        )
+    if not has_ended(found):
+        return Copy(ref, entry.uid, was_there=True)
+    await unmake(connection, Made(ref, entry.uid), ledger, work.clock)
+    return Copy(ref, (await make(connection, job, ledger)).uid, was_there=False)
 
 
 async def _followed(

@@ -137,6 +137,7 @@ class _Folding:
         self._deletes_data = False
         self._wishes: list[WishView] = []
         self._owned: dict[tuple[str, str, str, str], OwnedObject] = {}
+        self._made_uids: set[str] = set()
         self._audit: Audit | None = None
         self._stages = {
             outline.id: _Step(
@@ -160,7 +161,7 @@ class _Folding:
             case Approval(plan_hash=plan_hash):
                 self._stage(record.stage).approved_hash = plan_hash
             case Owned() | Deleted():
-                self._take_object(record.stage, record.body)
+                self._take_object(record, record.body)
             case Output(values=values):
                 self._stage(record.stage).outputs.update(values)
             case Interrupted() | OperationEnded() | Resolved():
@@ -206,6 +207,7 @@ class _Folding:
             owned=tuple(self._owned.values()),
             audit=self._audit,
             last_seq=last_seq,
+            made_uids=frozenset(self._made_uids),
         )
 
     def _teardown(self, stages: tuple[StageView, ...], holder: str) -> tuple[StageView, ...]:
@@ -274,22 +276,22 @@ class _Folding:
             stage.state = StageState.CANCELLED if self._goal is Goal.CANCEL else StageState.UNDONE
             stage.message = outcome.message
         elif outcome.action is Action.AUDIT:
-            self._audit = Audit(record.at, outcome.leftovers, outcome.retained)
+            self._audit = Audit(record.at, outcome.leftovers, outcome.retained, outcome.unknown)
 
-    def _take_object(self, stage: str, body: Owned | Deleted) -> None:
+    def _take_object(self, record: Record, body: Owned | Deleted) -> None:
         key = (body.api_version, body.object_kind, body.namespace, body.name)
         known = self._owned.get(key)
-        is_new = known is None or known.is_deleted
-        self._owned[key] = OwnedObject(
-            stage=stage if known is None or is_new else known.stage,
-            api_version=body.api_version,
-            kind=body.object_kind,
-            namespace=body.namespace,
-            name=body.name,
-            uid=body.uid if isinstance(body, Owned) else known.uid if known else "",
-            existed=body.existed if isinstance(body, Owned) and is_new else bool(known and known.existed),
-            is_deleted=isinstance(body, Deleted),
-        )
+        if known is not None and known.is_deleted:
+            known = None
+        stage = known.stage if known is not None else record.stage
+        if isinstance(body, Deleted):
+            uid, existed = (known.uid, known.existed) if known is not None else ("", False)
+            self._owned[key] = OwnedObject(stage, *key, uid, existed=existed, is_deleted=True)
+            return
+        item = _owned_after(known, body, stage, at=record.at)
+        if item.uid and not item.existed:
+            self._made_uids.add(item.uid)
+        self._owned[key] = item
 
     def _stage(self, stage_id: str) -> _Step:
         step = self._stages.get(stage_id)
@@ -306,3 +308,25 @@ class _Folding:
             kind = self._stage(stage_id).kind if stage_id else action.value
             known = self._ending[(action, stage_id)] = _Step(title, kind)
         return known
+
+
+def _owned_after(known: OwnedObject | None, body: Owned, stage: str, *, at: float) -> OwnedObject:
+    """An object after one more record of it; `known` is what earlier ones made of it, unless it is gone since.
+
+    An announcement, which has no uid, leaves the uid that is known. What was there before the run stays so for as long
+    as it has its uid; under another uid it is another object.
+    """
+    is_same = known is not None and (not body.uid or body.uid == known.uid)
+    return OwnedObject(
+        stage,
+        body.api_version,
+        body.object_kind,
+        body.namespace,
+        body.name,
+        body.uid or (known.uid if known is not None else ""),
+        existed=known.existed if known is not None and is_same else body.existed,
+        is_deleted=False,
+        intended_at=0.0 if body.uid or body.existed else at,
+        was_absent=body.was_absent,
+        is_adopted=body.is_adopted,
+    )

@@ -1,48 +1,57 @@
-"""Everything in a cluster, kind by kind, for questions that no single list answers."""
+"""A run's inventory: what the journal says that it has made or adopted, with uids."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
-from typing import Any
+from collections.abc import Iterator
 
-from actions.base.errors import AccessError, MissingError, RefusedError
-from actions.cluster.objects import ResourceType
-from actions.run.access import Connection
+from actions.blueprint.stages import HelmStage, ManifestsStage
+from actions.cluster.objects import ObjectRef
+from actions.run.judgement import Entry, Expected, Inventory, doubt_about, group_of
+from actions.run.stages.names import ref_of_name
+from actions.run.view import OwnedObject
+from actions.run.work import StageWork
 
-_NOT_OURS = frozenset({"Event"})
-_OLD_GROUPS = frozenset({"extensions", "events.k8s.io", "metrics.k8s.io"})
-
-
-async def listable_kinds(connection: Connection) -> AsyncIterator[ResourceType]:
-    """Every kind of the cluster that can be listed, each group in its preferred version."""
-    versions = ["v1"]
-    groups = (await connection.session.get("/apis")).get("groups") or ()
-    versions += [group["preferredVersion"]["groupVersion"] for group in groups if group.get("name") not in _OLD_GROUPS]
-    for version in versions:
-        root = f"/apis/{version}" if "/" in version else f"/api/{version}"
-        try:
-            listed = await connection.session.get(root)
-        except (MissingError, AccessError):
-            continue
-        for resource in listed.get("resources") or ():
-            is_plain = "/" not in resource["name"] and "list" in (resource.get("verbs") or ())
-            if is_plain and resource["kind"] not in _NOT_OURS:
-                yield ResourceType(version, resource["kind"], resource["name"], bool(resource.get("namespaced")))
+RELEASE_VERSION = "helm.sh/v3"
+"""Stands for the API version of a Helm release, which is no object but is owned like one."""
 
 
-async def list_kind(
-    connection: Connection, kind: ResourceType, *, selector: str = "", namespace: str = ""
-) -> list[dict[str, Any]]:
-    """All objects of a kind; none of a kind that may not be listed.
+def inventory_of(work: StageWork) -> Inventory:
+    """What the run has made so far, also what the stage at hand has recorded since its view was made."""
+    fresh = [item for item in work.journal.owned() if not item.existed]
+    made = {item: None for item in (*work.view.owned, *fresh) if not item.existed}
+    uids = work.view.made_uids.union(item.uid for item in fresh if item.uid)
+    return Inventory(work.view.id, uids, tuple(made), frozenset(_expected(work)))
 
-    Args:
-        connection: The cluster.
-        kind: As `listable_kinds` gives it.
-        selector: Label selector.
-        namespace: Empty for all.
-    """
-    query = {"labelSelector": selector} if selector else None
-    try:
-        return (await connection.session.get(kind.path(namespace), query)).get("items") or []
-    except (MissingError, AccessError, RefusedError):
-        return []  # a kind that went meanwhile, or one that this user may not list: nothing of ours was made with it
+
+def ref_of_owned(item: OwnedObject) -> ObjectRef:
+    """What a record names."""
+    return ObjectRef(item.api_version, item.kind, item.namespace, item.name)
+
+
+def owned_of(work: StageWork, ref: ObjectRef, *, uid: str = "", existed: bool = False) -> OwnedObject:
+    """A record's content for an object of the stage."""
+    return OwnedObject(
+        work.stage.id, ref.api_version, ref.kind, ref.namespace, ref.name, uid, existed=existed, is_deleted=False
+    )
+
+
+def known_as(work: StageWork, ref: ObjectRef) -> OwnedObject | None:
+    """What the journal holds of an object that is not gone, whichever stage has recorded it."""
+    live = [item for item in (*work.journal.owned(), *work.view.owned) if not item.is_deleted]
+    return next((item for item in live if ref_of_owned(item) == ref), None)
+
+
+def is_runs(work: StageWork, entry: Entry, ref: ObjectRef) -> bool:
+    """Whether an object is the run's own: by its uid, or by evidence for an announcement whose runner died."""
+    known = known_as(work, ref)
+    return entry.uid in inventory_of(work).uids or (known is not None and not doubt_about(entry, known, work.view.id))
+
+
+def _expected(work: StageWork) -> Iterator[Expected]:
+    """What the operators make by themselves that stages of the run have begun to install."""
+    begun = {stage.id for stage in work.view.stages if stage.attempt}
+    for stage in work.blueprint.stages:
+        if isinstance(stage, ManifestsStage | HelmStage) and stage.id in begun:
+            for name in stage.makes:
+                ref = ref_of_name(name, work.namespace)
+                yield Expected(group_of(ref.api_version), ref.kind, ref.namespace, ref.name)

@@ -14,9 +14,9 @@ from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, labels_of
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.exec import run_in_pod
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects import Document, ObjectRef
 from actions.run.access import Connection
-from actions.run.volumejob import Errand, Volume, has_ended, made, pods_of, volume_job
+from actions.run.volumejob import LOOK_PREFIX, Errand, Ledger, Volume, has_ended, made, pods_of, volume_job
 
 IMAGE = "public.ecr.aws/docker/library/busybox:1.36"
 JOB_SECONDS = 180
@@ -38,7 +38,9 @@ class _Place(msgspec.Struct, frozen=True):
     mount: str
 
 
-async def run_on_volume(connection: Connection, volume: Volume, script: Script, *, run_id: str, clock: Clock) -> str:
+async def run_on_volume(
+    connection: Connection, volume: Volume, script: Script, *, run_id: str, clock: Clock, ledger: Ledger
+) -> str:
     """Run a shell script where the volume is mounted, and return what it wrote to stdout.
 
     Args:
@@ -47,6 +49,7 @@ async def run_on_volume(connection: Connection, volume: Volume, script: Script, 
         script: Must be quick, and may only look.
         run_id: Its pods are looked at first; a Job carries its label.
         clock: For waiting.
+        ledger: Where a Job is recorded.
 
     Raises:
         ConsoleError: It cannot be run, or the script failed.
@@ -62,7 +65,9 @@ async def run_on_volume(connection: Connection, volume: Volume, script: Script, 
             continue  # it ended meanwhile, or its image has no shell
         if result.exit_code == 0:
             return result.stdout.decode("utf-8", "replace")
-    return await _run_job(connection, volume, script(volume.mount), run_id=run_id, clock=clock)
+    name, labels = f"{LOOK_PREFIX}{secrets.token_hex(4)}", labels_of(run_id, LOOK_STAGE)
+    job = volume_job(name, volume, _looking(script(volume.mount)), labels)
+    return await _run_job(connection, job, volume, clock=clock, ledger=ledger)
 
 
 def below(path: str, mount: str, actual_mount: str) -> str:
@@ -93,9 +98,8 @@ def _mounts(pod: Mapping[str, Any], claim: str) -> Iterator[_Place]:
                 yield _Place(pod["metadata"]["name"], container["name"], str(mount["mountPath"]))
 
 
-async def _run_job(connection: Connection, volume: Volume, script: str, *, run_id: str, clock: Clock) -> str:
-    name, labels = f"eksml-look-{secrets.token_hex(4)}", labels_of(run_id, LOOK_STAGE)
-    async with made(connection, volume_job(name, volume, _looking(script), labels)) as ref:
+async def _run_job(connection: Connection, job: Document, volume: Volume, *, clock: Clock, ledger: Ledger) -> str:
+    async with made(connection, job, ledger, clock) as ref:
         state = await _ended(connection, ref, clock)
         said = await _log_of(connection, ref)
         if state is WorkState.FAILED:

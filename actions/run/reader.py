@@ -158,6 +158,8 @@ class RunSummary(msgspec.Struct, frozen=True):
     """Its place in the order of creation; 0 if nobody knows, as of runs of earlier versions."""
     notices: tuple[Notice, ...] = ()
     """See `RunView.notices`."""
+    unknown: int = 0
+    """How many things the audit could not ask."""
 
 
 def list_runs(home: Path | None = None) -> list[RunSummary]:
@@ -205,6 +207,7 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None) -> RunSummary:
         error="",
         number=own_number if numbers is None else known,
         notices=view.notices,
+        unknown=len(view.audit.unknown) if view.audit else 0,
     )
 
 

@@ -151,6 +151,8 @@ class Outcome(_Body, frozen=True, tag="outcome"):
     """Of an audit: what is still there, one object each."""
     retained: tuple[str, ...] = ()
     """Of an audit: what is still there on purpose, with the reason."""
+    unknown: tuple[str, ...] = ()
+    """Of an audit: what could not be asked, one sentence each: then nobody knows that nothing is left."""
 
 
 class Approval(_Body, frozen=True, tag="approval"):
@@ -171,6 +173,10 @@ class Owned(_Body, frozen=True, tag="owned"):
     """Empty while it is only intended."""
     existed: bool = False
     """It was there before the run: it is never deleted."""
+    was_absent: bool = False
+    """Without a uid: the cluster was asked just before this was written, and had no such object."""
+    is_adopted: bool = False
+    """With a uid: the runner that applied it did not live to record it; another one has found evidence that it did."""
 
 
 class Deleted(_Body, frozen=True, tag="deleted"):

@@ -30,7 +30,7 @@ def runs_table(runs: Sequence[RunSummary], *, is_short: bool = False) -> str:
     rows = [
         (
             names[run.id],
-            "unreadable" if run.error else run.state.value,
+            "unreadable" if run.error else _state(run),
             run.stage,
             run.blueprint_id,
             run.cluster,
@@ -67,6 +67,7 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
                 "cluster": run.cluster,
                 "created_at": _moment(run.created_at or None),
                 "leftovers": run.leftovers,
+                "unknown": run.unknown,
                 "error": run.error,
                 "notices": _notice_fields(run.notices),
             }
@@ -86,7 +87,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
         ("Run", view.id),
         ("Blueprint", f"{view.blueprint_id}{f' ({view.preset})' if view.preset else ''}: {view.title}"),
         ("Cluster", f"{view.cluster.name} {view.cluster.region}"),
-        ("State", view.state.value + (", paused" if view.is_paused else "")),
+        ("State", view.state.value + (", paused" if view.is_paused else "") + _doubt(view)),
     ]
     parts = [_columns(head), *_noticed(view), _stages("STAGE", view.stages, now)]
     if view.teardown:
@@ -132,7 +133,12 @@ def run_json(view: RunView) -> str:
                 for item in view.owned
             ],
             "audit": audit
-            and {"at": _moment(audit.at), "leftovers": list(audit.leftovers), "retained": list(audit.retained)},
+            and {
+                "at": _moment(audit.at),
+                "leftovers": list(audit.leftovers),
+                "retained": list(audit.retained),
+                "unknown": list(audit.unknown),
+            },
         }
     )
 
@@ -247,10 +253,27 @@ def _audit(view: RunView) -> str:
     audit = view.audit
     if audit is None:
         return ""
-    left = [f"  {line}\n" for line in audit.leftovers]
-    kept = [f"  {line}\n" for line in audit.retained]
-    text = "Nothing is left.\n" if not left else f"Still there, {len(left)}:\n{''.join(left)}"
-    return text + (f"Kept on purpose:\n{''.join(kept)}" if kept else "")
+    parts = (
+        (f"Still there, {len(audit.leftovers)}", audit.leftovers),
+        (f"Could not be asked, so that more may be left, {len(audit.unknown)}", audit.unknown),
+        ("Kept on purpose", audit.retained),
+    )
+    text = "Nothing is left.\n" if audit.is_clean else ""
+    return text + "".join(f"{head}:\n" + "".join(f"  {line}\n" for line in lines) for head, lines in parts if lines)
+
+
+def _state(run: RunSummary) -> str:
+    """Its state, and what its audit has against it."""
+    found = [f"{run.leftovers} left"] * bool(run.leftovers) + [f"{run.unknown} unknown"] * bool(run.unknown)
+    return ", ".join([run.state.value, *found])
+
+
+def _doubt(view: RunView) -> str:
+    """What speaks against the state's word after a teardown."""
+    audit = view.audit
+    if audit is None or audit.is_clean:
+        return ""
+    return ", but its audit found something left" if audit.leftovers else ", but what is left is unknown"
 
 
 def _took(stage: StageView) -> float | None:

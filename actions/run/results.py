@@ -15,7 +15,7 @@ from actions.run.onvolume import below, run_on_volume
 from actions.run.patience import ONCE
 from actions.run.reader import load_run
 from actions.run.site import Site
-from actions.run.volumejob import Volume
+from actions.run.volumejob import FolderLedger, Volume
 from actions.run.work import StageWork
 
 MAX_FILES = 5000
@@ -86,7 +86,8 @@ async def list_results(folder: Path, clock: Clock) -> Listing:
             return _listing_script(below(place, volume.mount, mount))
 
         connection = await opened.work.connect(ONCE)
-        text = await run_on_volume(connection, volume, script, run_id=opened.work.view.id, clock=clock)
+        ledger = FolderLedger(folder, clock)
+        text = await run_on_volume(connection, volume, script, run_id=opened.work.view.id, clock=clock, ledger=ledger)
     seen_from = below(place, volume.mount, mounts[-1])
     files = [file for line in text.splitlines() if (file := _file_of(line, seen_from)) is not None]
     files.sort(key=lambda file: file.path)

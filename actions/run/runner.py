@@ -167,9 +167,14 @@ class Runner:
                 said = await self._workshop.drain(view, StageDesk(self._desk, "", 0))
                 return Outcome(action, Result.DONE, one_line(said))
             report = await self._workshop.audit(view, StageDesk(self._desk, "", 0))
-            count = len(report.leftovers)
-            said = " ".join(["Nothing is left." if not count else f"{count} objects are left.", *report.unknown])
-            return Outcome(action, Result.DONE, said, leftovers=report.leftovers, retained=report.retained)
+            return Outcome(
+                action,
+                Result.DONE,
+                one_line(report.sentence()),
+                leftovers=report.leftovers,
+                retained=report.retained,
+                unknown=report.unknown,
+            )
 
         outcome = await self._guarded(self._attended(work))
         ended = outcome.outcome(action) if isinstance(outcome, _Failure) else outcome

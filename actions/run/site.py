@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Set
 from contextlib import asynccontextmanager
 from functools import cached_property
 from pathlib import Path
@@ -116,26 +116,21 @@ class Site:
         patience = AWAY if self._is_own_cluster(view) else TEARDOWN
         await remove_errands(work, patience)
         kept = frozenset() if view.deletes_data else kept_stages(view.stages)
-        leftovers: list[str] = []
-        retained = list(kept_on_purpose(view))
+        states = await self._terraform_states(view, kept)
+        is_gone = self._is_own_cluster(view) and not states.leftovers and not states.unknown
+        reports = [states]
         for stage in view.stages:
-            if stage.kind == "terraform" and stage.attempt:
-                lines = await self._terraform_lines(view, stage)
-                (retained if stage.id in kept else leftovers).extend(lines)
-                retained.extend(_waived(stage))
-            elif stage.kind == "helm" and stage.attempt:
-                handler = HelmHandler(self.work(view, stage, journal))
-                leftovers.extend(await handler.leftovers(patience))
-        is_gone = self._is_own_cluster(view) and not leftovers
-        report = await audit_cluster(work, may_be_gone=is_gone, patience=patience)
-        account = AuditReport()
+            if stage.kind == "helm" and stage.attempt:
+                helm = HelmHandler(self.work(view, stage, journal))
+                reports.append(await helm.leftovers(patience, may_be_gone=is_gone))
+        is_gone = is_gone and not any(report.leftovers for report in reports)
+        reports.append(await audit_cluster(work, may_be_gone=is_gone, patience=patience, kept=kept))
         if any(stage.kind in _ACCOUNT_KINDS and stage.attempt for stage in view.stages):
-            account = await audit_account(work, is_data_kept=bool(kept))
-        return AuditReport(
-            (*leftovers, *report.leftovers, *account.leftovers),
-            (*retained, *report.retained, *account.retained),
-            (*report.unknown, *account.unknown),
-        )
+            reports.append(await audit_account(work, is_data_kept=bool(kept)))
+        leftovers = tuple(line for report in reports for line in report.leftovers)
+        retained = (line for report in reports for line in report.retained)
+        unknown = tuple(dict.fromkeys(line for report in reports for line in report.unknown))
+        return AuditReport(leftovers, (*kept_on_purpose(view, but=leftovers), *retained), unknown)
 
     async def aclose(self) -> None:
         if self._access is not None:
@@ -186,11 +181,24 @@ class Site:
             for stage in view.stages
         )
 
+    async def _terraform_states(self, view: RunView, kept: Set[str]) -> AuditReport:
+        """What the states of the run's Terraform stages still hold."""
+        leftovers: list[str] = []
+        retained: list[str] = []
+        unknown: list[str] = []
+        for stage in view.stages:
+            if stage.kind == "terraform" and stage.attempt:
+                try:
+                    lines = await self._terraform_lines(view, stage)
+                except ConsoleError as error:
+                    unknown.append(f"The Terraform state of {stage.id} could not be read: {error.message}")
+                else:
+                    (retained if stage.id in kept else leftovers).extend(lines)
+                retained.extend(_waived(stage))
+        return AuditReport(tuple(leftovers), tuple(retained), tuple(unknown))
+
     async def _terraform_lines(self, view: RunView, stage: StageView) -> list[str]:
-        try:
-            lines = await TerraformHandler(self.work(view, stage, _Silent(stage))).leftovers()
-        except ConsoleError as error:
-            return [f"The Terraform state of {stage.id} could not be read: {error.message}"]
+        lines = await TerraformHandler(self.work(view, stage, _Silent(stage))).leftovers()
         return [f"Terraform {stage.id}: {line}" for line in lines]
 
 

@@ -144,6 +144,12 @@ class OwnedObject(msgspec.Struct, frozen=True):
     existed: bool
     """It was there before the run: it is never deleted."""
     is_deleted: bool
+    intended_at: float = 0.0
+    """Seconds since the epoch: when it was announced that it would be applied; 0.0 once its uid is known."""
+    was_absent: bool = False
+    """It was looked for when it was announced, and was not there."""
+    is_adopted: bool = False
+    """Its uid was not recorded by the runner that applied it, but found later, by evidence."""
 
 
 class Audit(msgspec.Struct, frozen=True):
@@ -153,6 +159,13 @@ class Audit(msgspec.Struct, frozen=True):
     leftovers: tuple[str, ...]
     retained: tuple[str, ...]
     """Still there on purpose: data, or what was there before the run."""
+    unknown: tuple[str, ...] = ()
+    """What could not be asked, one sentence each: as long as there are any, nobody knows that nothing is left."""
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether everything was asked and nothing was found."""
+        return not (self.leftovers or self.unknown)
 
 
 class NoticeKind(StrEnum):
@@ -210,6 +223,8 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """Number of the newest record in it."""
     notices: tuple[Notice, ...] = ()
     """What keeps it, or its journal, from going on; put there by a reader."""
+    made_uids: frozenset[str] = frozenset()
+    """Of every object that the run has ever made or adopted, also of those that are gone."""
 
     def stage(self, stage_id: str) -> StageView:
         """The stage with this id.

@@ -7,15 +7,25 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
 import msgspec
+from msgspec.structs import replace
 
+from actions.base.clock import Clock
 from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import Document, ObjectRef
+from actions.cluster.objects import Document, ObjectRef, ref_of
 from actions.run.access import Connection
+from actions.run.folder import journal_path
+from actions.run.journal import Journal
+from actions.run.records import Deleted, Owned
+from actions.run.removal import request_removal
+from actions.run.view import OwnedObject
 
 API_VERSION = "batch/v1"
+LOOK_PREFIX, EXPORT_PREFIX = "eksml-look-", "eksml-export-"
+"""With which the names of our own Jobs begin."""
 
 
 class Volume(msgspec.Struct, frozen=True):
@@ -70,15 +80,100 @@ def volume_job(name: str, volume: Volume, errand: Errand, labels: Mapping[str, s
     return {"apiVersion": API_VERSION, "kind": "Job", "metadata": metadata, "spec": spec}
 
 
+class Ledger(Protocol):
+    """Where a Job of our own is recorded, before it is made and after; on disk when a call returns."""
+
+    async def own(self, item: OwnedObject) -> None:
+        """Record it: without uid before it is made, with uid after."""
+        ...
+
+    async def deleted(self, item: OwnedObject) -> None:
+        """Record that it is gone."""
+        ...
+
+
+class FolderLedger:
+    """The journal of a run as those write to it who are not its runner.
+
+    Args:
+        folder: The run's.
+        clock: Stamps the records.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    async def own(self, item: OwnedObject) -> None:
+        self._append(
+            Owned(
+                api_version=item.api_version,
+                object_kind=item.kind,
+                namespace=item.namespace,
+                name=item.name,
+                uid=item.uid,
+                was_absent=item.was_absent,
+            )
+        )
+
+    async def deleted(self, item: OwnedObject) -> None:
+        self._append(
+            Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
+        )
+
+    def _append(self, body: Owned | Deleted) -> None:
+        journal = Journal(journal_path(self._folder), self._clock)
+        try:
+            journal.append(body)
+        finally:
+            journal.close()
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A Job that was made."""
+
+    ref: ObjectRef
+    uid: str
+
+
+async def make(connection: Connection, job: Document, ledger: Ledger) -> Made:
+    """Make a Job that is not there yet, with a record before and after.
+
+    Raises:
+        ConflictError: There is one of that name.
+        JournalError: It cannot be recorded; then it is not made.
+    """
+    ref = ref_of(job)
+    item = OwnedObject(
+        "", ref.api_version, ref.kind, ref.namespace, ref.name, "", existed=False, is_deleted=False, was_absent=True
+    )
+    await ledger.own(item)
+    uid = str((await connection.create(job))["metadata"]["uid"])
+    await ledger.own(replace(item, uid=uid))
+    return Made(ref, uid)
+
+
+async def unmake(connection: Connection, made: Made, ledger: Ledger, clock: Clock) -> None:
+    """Delete a Job of ours, and no other one of its name.
+
+    Raises:
+        ConsoleError: It may not be deleted.
+    """
+    await request_removal(connection, made.ref, made.uid, clock=clock)
+    ref = made.ref
+    await ledger.deleted(
+        OwnedObject("", ref.api_version, ref.kind, ref.namespace, ref.name, made.uid, existed=False, is_deleted=True)
+    )
+
+
 @asynccontextmanager
-async def made(connection: Connection, job: Document) -> AsyncIterator[ObjectRef]:
+async def made(connection: Connection, job: Document, ledger: Ledger, clock: Clock) -> AsyncIterator[ObjectRef]:
     """Make the Job; it is deleted at the end of the block."""
-    await connection.create(job)
-    ref = ObjectRef(API_VERSION, "Job", job["metadata"]["namespace"], job["metadata"]["name"])
+    one = await make(connection, job, ledger)
     try:
-        yield ref
+        yield one.ref
     finally:
-        await connection.delete(ref)
+        await unmake(connection, one, ledger, clock)
 
 
 async def pods_of(connection: Connection, job: ObjectRef) -> list[Document]:

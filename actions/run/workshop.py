@@ -19,6 +19,14 @@ class AuditReport(msgspec.Struct, frozen=True):
     unknown: tuple[str, ...] = ()
     """What could not be asked, one sentence each."""
 
+    def sentence(self) -> str:
+        """The whole in a line. That nothing is left is said only where everything could be asked."""
+        if self.leftovers:
+            return " ".join([f"{len(self.leftovers)} objects are left.", *self.unknown])
+        return (
+            " ".join(["Nobody knows whether anything is left.", *self.unknown]) if self.unknown else "Nothing is left."
+        )
+
 
 class Workshop(Protocol):
     """The world of one run."""

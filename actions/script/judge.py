@@ -245,10 +245,9 @@ def _audit(run: RunView | None) -> Seen:
         return Seen(True, "nothing was launched")
     if run.audit is None:
         return Seen(False, "there was no audit yet")
-    left = run.audit.leftovers
-    return Seen(
-        not left, f"left behind: {', '.join(left)}" if left else "the audit found nothing", is_hopeless=bool(left)
-    )
+    found = [f"left behind: {', '.join(run.audit.leftovers)}"] * bool(run.audit.leftovers)
+    found += [f"unknown: {' '.join(run.audit.unknown)}"] * bool(run.audit.unknown)
+    return Seen(run.audit.is_clean, "; ".join(found) or "the audit found nothing", is_hopeless=not run.audit.is_clean)
 
 
 def _meets(amount: Amount, value: float) -> bool:

@@ -170,7 +170,7 @@ class Player:
     def _ended(self, states: tuple[RunState, ...]) -> Seen:
         run = self._world.run()
         state = run.state if run else None
-        left = run is not None and run.audit is not None and bool(run.audit.leftovers)
+        left = run is not None and run.audit is not None and not run.audit.is_clean
         return Seen(state in states, f"the run is {state.value if state else 'unknown'}", is_hopeless=left)
 
     def _awaiting(self, stage_id: str) -> Seen:

@@ -73,6 +73,8 @@ class RunReport(msgspec.Struct, frozen=True):
     leftovers: tuple[str, ...] | None
     """What the audit found; `null` if there was none."""
     retained: tuple[str, ...]
+    unknown: tuple[str, ...] = ()
+    """What the audit could not ask."""
 
 
 class Report(msgspec.Struct, frozen=True):
@@ -90,8 +92,8 @@ class Report(msgspec.Struct, frozen=True):
 
 
 def exit_code_of(steps: tuple[StepReport, ...], run: RunReport | None, *, is_interrupted: bool = False) -> int:
-    """0 passed, 3 if something is left behind, 130 broken off, else 1."""
-    if run is not None and run.leftovers:
+    """0 passed, 3 if something is left behind or nobody knows, 130 broken off, else 1."""
+    if run is not None and (run.leftovers or run.unknown):
         return LEFT_SOMETHING
     failed = [step for step in steps if step.result is StepResult.FAILED]
     if any(step.section == "always" and step.verb == "teardown" for step in failed):
@@ -116,6 +118,7 @@ def run_report(view: RunView) -> RunReport:
         teardown=tuple(_stage(stage) for stage in view.teardown),
         leftovers=view.audit.leftovers if view.audit else None,
         retained=view.audit.retained if view.audit else (),
+        unknown=view.audit.unknown if view.audit else (),
     )
 
 

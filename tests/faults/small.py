@@ -41,6 +41,7 @@ def a_run(
     objects: str = CONFIG_MAP,
     blueprint: str = BLUEPRINT,
     name: str = "",
+    home: Path | None = None,
 ) -> Path:
     """A run of a small blueprint; nothing is started.
 
@@ -52,7 +53,8 @@ def a_run(
         objects: The manifest of the stage `objects`.
         blueprint: The beginning.
         name: Of its objects; the test's own one if not given.
+        home: The folder of all runs, if not the test's own.
     """
     files = {"blueprint.yaml": blueprint + stages, "objects.yaml": objects, "work.yaml": job}
     named = {path: text.replace("NAME", name or own_name(tmp_path)) for path, text in files.items() if text}
-    return a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig)
+    return a_small_run(tmp_path, named, kubeconfig=sandbox.kubeconfig, home=home)

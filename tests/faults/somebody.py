@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+import yaml
+
 from actions.base.errors import MissingError
 from actions.cluster.apply import apply
 from actions.cluster.objects import Discovery, ObjectRef, delete, fetch
 from actions.cluster.session import KubeSession
+from tests.support.applying import apply_all
 from tests.support.polling import until
 
 
@@ -18,8 +21,14 @@ class Somebody:
         self._session = session
         self._discovery = Discovery(session)
 
-    async def put(self, manifest: dict[str, Any]) -> None:
-        await apply(self._session, self._discovery, manifest, manager="somebody-else")
+    async def put(self, manifest: dict[str, Any]) -> str:
+        """Apply it. Returns its uid."""
+        made = await apply(self._session, self._discovery, manifest, manager="somebody-else")
+        return str(made["metadata"]["uid"])
+
+    async def put_yaml(self, text: str) -> None:
+        """Apply the manifests of a file; definitions are served at the end."""
+        await apply_all(self._session, self._discovery, yaml.safe_load_all(text))
 
     async def get(self, ref: ObjectRef) -> dict[str, Any] | None:
         try:

@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.objects import ObjectRef
+from actions.run.client import wish
+from actions.run.records import WishKind
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import BLUEPRINT, a_run
@@ -99,6 +101,53 @@ async def test_a_release_that_is_there_is_used_and_left(
     assert view.state is RunState.TORN_DOWN
     assert not log.exists()
     await somebody.remove(ObjectRef("v1", "Namespace", "", "helm-tests"))
+
+
+async def test_d02_a_namespace_with_foreign_objects_is_judged_before_anything_is_uninstalled(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, log: Path
+) -> None:
+    folder = a_run(tmp_path, sandbox, HELM_STAGE, blueprint=BARE)
+    await carry_out(folder)
+    theirs = ObjectRef("v1", "ConfigMap", "helm-tests", "theirs")
+    release = {"meta.helm.sh/release-name": "tool", "meta.helm.sh/release-namespace": "helm-tests"}
+    for name, told in (("theirs", {}), ("of-the-chart", release)):
+        metadata = {"name": name, "namespace": "helm-tests", "annotations": told}
+        await somebody.put({"apiVersion": "v1", "kind": "ConfigMap", "metadata": metadata})
+    view = await torn_down(folder)
+    said = next(step.message for step in view.teardown if step.id == "chart")
+    assert "Nothing was removed. Namespace helm-tests: it holds ConfigMap theirs, not the run's" in said
+    assert "uninstall" not in log.read_text()
+    await somebody.remove(theirs)
+    wish(folder, WishKind.RETRY, start=False)
+    said = next(step.message for step in (await carry_out(folder)).teardown if step.id == "chart")
+    assert "it holds ConfigMap of-the-chart" in said, "the script has left it, and Helm no more says whose it is"
+    assert "uninstall" in log.read_text()
+    await somebody.remove(ObjectRef("v1", "ConfigMap", "helm-tests", "of-the-chart"))
+    wish(folder, WishKind.RETRY, start=False)
+    assert (await carry_out(folder)).state is RunState.TORN_DOWN
+
+
+async def test_d02_a_release_that_somebody_has_installed_anew_is_theirs(
+    tmp_path: Path, sandbox: RunningSandbox, somebody: Somebody, log: Path
+) -> None:
+    folder = a_run(tmp_path, sandbox, HELM_STAGE, blueprint=BARE)
+    view = await carry_out(folder)
+    made = await somebody.get(RELEASE)
+    assert made is not None
+    assert made["metadata"]["uid"] in view.made_uids
+    await somebody.remove(RELEASE)
+    labels = {"owner": "helm", "name": "tool", "status": "deployed", "version": "1"}
+    metadata = {"name": RELEASE.name, "namespace": RELEASE.namespace, "labels": labels}
+    await somebody.put({"apiVersion": "v1", "kind": "Secret", "metadata": metadata, "type": "helm.sh/release.v1"})
+    view = await torn_down(folder)
+    assert f"it holds Secret {RELEASE.name}, not the run's" in next(
+        step.message for step in view.teardown if step.id == "chart"
+    )
+    assert "uninstall" not in log.read_text()
+    assert await somebody.get(RELEASE) is not None
+    await somebody.remove(RELEASE)
+    wish(folder, WishKind.RETRY, start=False)
+    assert (await carry_out(folder)).state is RunState.TORN_DOWN
 
 
 async def test_without_helm_the_command_is_told(

@@ -30,6 +30,7 @@ def a_small_run(
     kubeconfig: Path,
     existing_cluster: bool = False,
     parameters: Mapping[str, str] | None = None,
+    home: Path | None = None,
 ) -> Path:
     """Write a blueprint's files and make a run of it; nothing is started.
 
@@ -39,6 +40,7 @@ def a_small_run(
         kubeconfig: Of the cluster.
         existing_cluster: Whether the run uses a cluster that is there.
         parameters: As an operator gives them.
+        home: The folder of all runs, if not the test's own.
     """
     source = tmp_path / "small"
     for path, text in files.items():
@@ -51,7 +53,7 @@ def a_small_run(
         target=ClusterTarget(kubeconfig),
         environment={},
         clock=_CLOCK,
-        home=tmp_path / "runs",
+        home=home or tmp_path / "runs",
     )
 
 

@@ -106,4 +106,4 @@ class RunPane(Pane):
         detail = run.stage_detail(stage, now=now, width=width, approve_key=keys["approve"])
         cost = self.desk.fleet_cost()
         idle = run.idle_lines(view, cost, park_key=keys["park"], teardown_key=keys["teardown"], width=width)
-        self._detail.show([*idle, *detail, *run.ending_lines(view)])
+        self._detail.show([*idle, *detail, *run.ending_lines(view, width=width)])

@@ -78,6 +78,16 @@ def rail_of(view: RunView, *, now: float, approve_key: str = "a") -> list[StageL
     return stages
 
 
+def _doubt(view: RunView) -> Span | None:
+    """What its audit has against the word for the run's state."""
+    audit = view.audit
+    if audit is None or audit.is_clean:
+        return None
+    if audit.leftovers:
+        return Span(f"{len(audit.leftovers)} objects left", Tone.BAD)
+    return Span("what is left is unknown", Tone.WARN)
+
+
 def _line(stage: StageView, key: str, look: StageLook, now: float, *, asks: str = "") -> StageLine:
     elapsed = None if stage.started_at is None else max(0.0, (stage.ended_at or now) - stage.started_at)
     expects = (stage.expect_low_seconds, stage.expect_high_seconds) if stage.expect_high_seconds > 0 else None
@@ -125,6 +135,7 @@ def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str 
     done = sum(stage.state is StageState.SUCCEEDED for stage in wanted)
     state: list[Span | None] = [
         Span(view.state.value, RUN_TONES[view.state]),
+        _doubt(view),
         Span("paused", Tone.WARN) if view.is_paused else None,
         Span(f"▲ its runner has died, {resume_key} starts it again", Tone.BAD) if resume_key else None,
         _warnings(view),
@@ -272,14 +283,20 @@ def holders_of(view: RunView) -> list[StageView]:
     return [stage for stage in view.stages if stage.holds_accelerators and stage.state is StageState.SUCCEEDED]
 
 
-def ending_lines(view: RunView) -> list[Cells]:
-    """How a cancel, a park or a teardown ended: what is left, what was kept on purpose."""
+def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
+    """How a teardown ended: what is left, what nobody could ask, what was kept on purpose."""
     audit = view.audit
     if audit is None:
         return []
+    lines: list[Cells] = []
+    if audit.is_clean:
+        lines.append((Span("✓ The audit found nothing left.", Tone.GOOD),))
     if audit.leftovers:
-        lines: list[Cells] = [(Span(f"✗ The audit found {len(audit.leftovers)} objects left.", Tone.BAD),)]
+        lines.append((Span(f"✗ The audit found {len(audit.leftovers)} objects left.", Tone.BAD),))
         lines += [(Span(f"  {name}", Tone.BAD),) for name in audit.leftovers]
-    else:
-        lines = [(Span("✓ The audit found nothing left.", Tone.GOOD),)]
+    if audit.unknown:
+        lines.append((Span("▲ The audit could not ask for everything: more may be left.", Tone.WARN),))
+        room = max(20, width - 2)
+        told = [line for sentence in audit.unknown for line in textwrap.wrap(sentence, room, subsequent_indent="  ")]
+        lines += [(Span(f"  {line}", Tone.WARN),) for line in told]
     return lines + [(Span(f"  kept: {name}", Tone.MUTED),) for name in audit.retained]

@@ -24,6 +24,8 @@ def stage_cell(run: RunSummary) -> CellValue:
         return Span(run.error, Tone.BAD)
     if run.leftovers:
         return Span(f"{run.leftovers} objects left", Tone.BAD)
+    if run.unknown:
+        return Span("what is left is unknown", Tone.WARN)
     return run.stage or Span("-", Tone.MUTED)
 
 

@@ -63,6 +63,8 @@ def free_gib_of(text: str) -> float | None:
 async def _asked(work: StageWork, volume: Volume, script: Script) -> str | Seen:
     connection = await work.connect()
     try:
-        return await run_on_volume(connection, volume, script, run_id=work.view.id, clock=work.clock)
+        return await run_on_volume(
+            connection, volume, script, run_id=work.view.id, clock=work.clock, ledger=work.journal
+        )
     except ConsoleError as error:
         return unknown(error.message)

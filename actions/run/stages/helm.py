@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from actions.base.errors import ConsoleError
+from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.process import stream_tool
 from actions.base.untrusted import one_line
 from actions.blueprint.manifests import inside
@@ -22,14 +22,17 @@ from actions.run.access import Connection
 from actions.run.creation import load_environment
 from actions.run.folder import kubeconfig_path
 from actions.run.handler import Performed, StageFailedError
+from actions.run.inventory import RELEASE_VERSION
+from actions.run.judgement import SKEW_SECONDS, entry_of
 from actions.run.patience import TEARDOWN, Patience, patiently
 from actions.run.stages.names import ref_of_name, wait_command
-from actions.run.stages.objects import apply_objects, delete_objects, wait_ready
+from actions.run.stages.objects import apply_objects, wait_ready
+from actions.run.stages.undo import StageUndo, delete_objects
 from actions.run.toollog import ToolLog
 from actions.run.view import OwnedObject
 from actions.run.work import StageWork
+from actions.run.workshop import AuditReport
 
-API = "helm.sh/v3"
 KIND = "Release"
 READY_SECONDS = 900.0
 _SPARE_SECONDS = 60.0
@@ -44,6 +47,12 @@ class Release(msgspec.Struct, frozen=True):
     status: str
     """`deployed`, `failed`, `pending-install`…"""
     revision: int
+    uid: str
+    """Of the newest revision's Secret."""
+    uids: frozenset[str]
+    """Of all revisions' Secrets."""
+    since: float
+    """Seconds since the epoch: when the oldest revision that is still kept was made."""
 
 
 class HelmHandler:
@@ -66,8 +75,8 @@ class HelmHandler:
     async def perform(self) -> Performed:
         connection = await self._work.connect(Patience(self._deadline(), waits_for_login=True))
         found = await self._found(connection)
-        if found is not None and not self._is_own():
-            await self._own(existed=True)
+        if found is not None and not self._is_ours(found):
+            await self._own(found.uid, existed=True)
             await self._wait(connection)
             return Performed(
                 f"The release {found.name} ({found.chart or found.status}) was there already: used as it is."
@@ -76,60 +85,85 @@ class HelmHandler:
         argv = self._install(settings)
         self._require_helm(argv)
         await apply_objects(self._work, connection, [self._namespace()])
-        await self._own()
+        if found is None:
+            await self._own("")
         await self._run(argv, "install")
+        await self._record(connection)
         await self._wait(connection)
         return Performed(f"{self._stage.chart} {self._stage.version} is installed as {self._stage.release}.")
 
     async def undo(self) -> str:
         connection = await self._work.connect(TEARDOWN)
-        if self._is_own():
-            if await self._found(connection) is not None:
-                argv = self._uninstall()
-                self._require_helm(argv)
-                await self._run(argv, "uninstall")
-            for item in self._releases():
-                await self._work.journal.deleted(replace(item, is_deleted=True))
-        said = "Uninstalled." if self._releases_made() else "Nothing was installed."
+        said = "Nothing was installed."
+        found = await self._found(connection) if self._releases() else None
+        if found is not None and self._is_ours(found):
+            argv = self._uninstall()
+            self._require_helm(argv)
+            place = (self._stage.namespace, self._stage.release)
+            await StageUndo(self._work, connection, release=place, revisions=found.uids).plan()
+            await self._run(argv, "uninstall")
+            said = "Uninstalled."
+        elif found is not None:
+            said = f"The release {found.name} is another one than the run has installed, and was left alone."
+        elif self._releases_made():
+            said = "Uninstalled."
+        for item in self._releases():
+            await self._work.journal.deleted(replace(item, is_deleted=True))
         await delete_objects(self._work, connection)
         return said
 
-    async def leftovers(self, patience: Patience = TEARDOWN) -> list[str]:
+    async def leftovers(self, patience: Patience, *, may_be_gone: bool) -> AuditReport:
         """The stage's release, if the run has installed it and it is still there.
 
         Args:
             patience: How long the cluster's first answer is waited for.
+            may_be_gone: The run has made the cluster and destroyed it: no answer is no leftover.
         """
         owned = self._work.view.owned_by(self._work.stage.id)
         mine = [item for item in owned if item.kind == KIND and not item.existed]
         if not mine or not self._work.access.is_possible:
-            return []
+            return AuditReport()
+        name = f"Helm release {mine[0].namespace}/{mine[0].name}"
         try:
             found = await self._found(await self._work.connect(patience))
-        except ConsoleError:
-            return []  # the cluster is gone, or the audit of the cluster says that it cannot be asked
-        return [f"Helm release {mine[0].namespace}/{found.name}: {found.status}"] if found else []
+        except ConsoleError as error:
+            if may_be_gone and isinstance(error, UnreachableError):
+                return AuditReport()
+            return AuditReport(unknown=(f"{name}: {error.message}",))
+        return AuditReport((f"{name}: {found.status}",)) if found and self._is_ours(found) else AuditReport()
 
     def _releases_made(self) -> bool:
         return any(item.kind == KIND and item.stage == self._work.stage.id for item in self._work.view.owned)
 
     def _releases(self) -> list[OwnedObject]:
-        return [item for item in self._work.journal.owned() if item.kind == KIND and not item.existed]
+        known = (*self._work.journal.owned(), *self._work.view.owned_by(self._work.stage.id))
+        return [item for item in dict.fromkeys(known) if item.kind == KIND and not item.existed and not item.is_deleted]
 
-    def _is_own(self) -> bool:
-        return bool(self._releases())
+    def _is_ours(self, found: Release) -> bool:
+        """Whether the run has installed it: by the Secret of a revision, else by its age."""
+        return any(
+            item.uid in found.uids if item.uid else found.since >= item.intended_at - SKEW_SECONDS
+            for item in self._releases()
+        )
 
-    async def _own(self, *, existed: bool = False) -> None:
+    async def _record(self, connection: Connection) -> None:
+        """Record by which Secret the release is known again."""
+        found = await self._found(connection)
+        if found is not None:
+            await self._own(found.uid)
+
+    async def _own(self, uid: str, *, existed: bool = False) -> None:
         await self._work.journal.own(
             OwnedObject(
                 self._work.stage.id,
-                API,
+                RELEASE_VERSION,
                 KIND,
                 self._stage.namespace,
                 self._stage.release,
-                "",
+                uid,
                 existed=existed,
                 is_deleted=False,
+                was_absent=not uid,
             )
         )
 
@@ -193,19 +227,29 @@ async def find_release(connection: Connection, namespace: str, name: str) -> Rel
         namespace=namespace,
         label_selector=f"owner=helm,name={name}",
     )
-    revisions = [_release_of(secret, name) for secret in secrets]
-    return max(revisions, key=lambda release: release.revision, default=None)
-
-
-def _release_of(secret: Mapping[str, Any], name: str) -> Release:
-    labels = secret["metadata"].get("labels") or {}
-    revision = str(labels.get("version", "0"))
+    newest = max(secrets, key=_revision_of, default=None)
+    if newest is None:
+        return None
+    kept = [entry_of(secret, "", "Secret") for secret in secrets]
     return Release(
         name=name,
-        chart=_chart_of(secret),
-        status=one_line(str(labels.get("status", ""))),
-        revision=int(revision) if revision.isdigit() else 0,
+        chart=_chart_of(newest),
+        status=one_line(str(_labels_of(newest).get("status", ""))),
+        revision=_revision_of(newest),
+        uid=entry_of(newest, "", "Secret").uid,
+        uids=frozenset(entry.uid for entry in kept),
+        since=min(entry.created_at for entry in kept),
     )
+
+
+def _labels_of(secret: Mapping[str, Any]) -> Mapping[str, Any]:
+    labels: Mapping[str, Any] = secret["metadata"].get("labels") or {}
+    return labels
+
+
+def _revision_of(secret: Mapping[str, Any]) -> int:
+    revision = str(_labels_of(secret).get("version", "0"))
+    return int(revision) if revision.isdigit() else 0
 
 
 def _chart_of(secret: Mapping[str, Any]) -> str:

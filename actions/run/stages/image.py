@@ -155,8 +155,9 @@ class ImageHandler:
 
     async def _note_found(self, repository: Repository, tag: str, digest: str) -> None:
         """Record whose the image is: pushed by an earlier attempt of this run, or there before."""
-        known = any(item.name == tag and not item.existed for item in self._work.journal.owned())
-        await self._own(repository, tag, digest, existed=not known)
+        made = [item for item in self._work.journal.owned() if item.name == tag and not item.existed]
+        is_ours = any(item.uid == digest or bool(item.intended_at) for item in made)
+        await self._own(repository, tag, digest, existed=not is_ours)
 
     async def _own(self, repository: Repository, tag: str, digest: str, *, existed: bool = False) -> None:
         await self._work.journal.own(

@@ -12,17 +12,14 @@ from actions.cluster.conditions import Verdict, WorkState, verdict_of
 from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
+from actions.run.inventory import is_runs, ref_of_owned
+from actions.run.judgement import entry_of, group_of
 from actions.run.patience import ALIVE, ANSWERED, STAGE, TEARDOWN, Pace, patiently
 from actions.run.spoolreader import SpoolReader
 from actions.run.stages.claims import ClaimLedger
 from actions.run.stages.names import ref_of_name, wait_command
-from actions.run.stages.objects import (
-    apply_objects,
-    delete_objects,
-    is_of_run,
-    ref_of_owned,
-    uid_of,
-)
+from actions.run.stages.objects import apply_objects, uid_of
+from actions.run.stages.undo import delete_objects
 from actions.run.stages.verdict import judged
 from actions.run.work import StageWork
 
@@ -69,7 +66,7 @@ class JobHandler:
     def _made_uid(self) -> str:
         for item in self._work.journal.owned():
             if ref_of_owned(item) == self._target and not item.existed:
-                return item.uid
+                return "" if item.intended_at else item.uid
         return ""
 
     async def _clear_the_way(self, connection: Connection) -> None:
@@ -77,12 +74,14 @@ class JobHandler:
         found = await self._fetch(connection)
         if found is None:
             return
-        if not is_of_run(found, self._work.view.id):
-            owner = (found["metadata"].get("labels") or {}).get(RUN_LABEL, "")
-            raise StageFailedError(
-                f"{self._target.describe()} is there already" + (f", of the run {owner}." if owner else "."),
-                hint="Delete it, or use another namespace.",
-            )
+        entry = entry_of(found, group_of(self._target.api_version), self._target.kind)
+        if not is_runs(self._work, entry, self._target):
+            said = f"{self._target.describe()} is there already"
+            if entry.run == self._work.view.id:
+                said += ", with the run's label, but the run never recorded making it"
+            elif entry.run:
+                said += f", of the run {entry.run}"
+            raise StageFailedError(f"{said}.", hint="Delete it, or use another namespace.")
         state = verdict_of(found).state
         if state is WorkState.FAILED or (state is WorkState.FINISHED and self._stage.verdict is not None):
             await delete_objects(self._work, connection)

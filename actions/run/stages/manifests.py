@@ -9,16 +9,12 @@ from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
 from actions.run.access import Connection
 from actions.run.handler import Performed
+from actions.run.inventory import is_runs, owned_of
 from actions.run.patience import TEARDOWN, Patience, patiently
+from actions.run.removal import seen
 from actions.run.stages.names import ref_of_name, wait_command
-from actions.run.stages.objects import (
-    apply_objects,
-    delete_objects,
-    is_of_run,
-    owned_of,
-    uid_of,
-    wait_ready,
-)
+from actions.run.stages.objects import apply_objects, wait_ready
+from actions.run.stages.undo import delete_objects
 from actions.run.view import OwnedObject
 from actions.run.work import StageWork
 
@@ -70,10 +66,10 @@ class ManifestsHandler:
         ref = ref_of_name(self._stage.detect, self._work.namespace)
 
         async def look() -> OwnedObject | None:
-            found = await connection.find(ref)
-            if found is None or is_of_run(found, self._work.view.id):
+            found = await seen(connection, ref)
+            if found is None or is_runs(self._work, found, ref):
                 return None
-            return owned_of(self._work, ref, uid=uid_of(found), existed=True)
+            return owned_of(self._work, ref, uid=found.uid, existed=True)
 
         return await patiently(look, clock=self._work.clock, note=self._work.journal.note)
 

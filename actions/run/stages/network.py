@@ -22,7 +22,7 @@ KIND = "SecurityGroupRule"
 
 
 class NetworkHandler:
-    """Adds what is missing, tagged with the run; undone by removing what carries that tag, and nothing else."""
+    """Adds what is missing, tagged with the run; undone by removing what it has recorded, and nothing else."""
 
     def __init__(self, work: StageWork) -> None:
         self._work = work
@@ -69,7 +69,7 @@ class NetworkHandler:
     async def _remove(self, session: AwsSession, group: str) -> int:
         try:
             rules = await self._rules(session, group)
-            mine = [rule for rule in rules if rule.tags.get(RUN_TAG) == self._work.view.id]
+            mine = [rule for rule in rules if self._is_ours(group, rule)]
             for rule in mine:
                 await remove_rules(session, group, rule.direction, [rule.id])
         except MissingError:
@@ -80,8 +80,17 @@ class NetworkHandler:
         """Whether a rule is there; one that is not the run's is recorded as such, and will be left."""
         found = [rule for rule in rules if rule.direction is direction]
         for rule in found[:1]:
-            await self._own(group, rule.id, direction, existed=rule.tags.get(RUN_TAG) != self._work.view.id)
+            await self._own(group, rule.id, direction, existed=not self._is_ours(group, rule))
         return bool(found)
+
+    def _is_ours(self, group: str, rule: SelfRule) -> bool:
+        """Whether the stage has recorded adding it, or announced to where there was none, and it carries the tag."""
+        is_tagged = rule.tags.get(RUN_TAG) == self._work.view.id
+        return any(
+            item.uid == rule.id or (bool(item.intended_at) and is_tagged)
+            for item in self._work.journal.owned()
+            if (item.namespace, item.name) == (group, rule.direction.value) and not item.existed
+        )
 
     async def _add(self, session: AwsSession, group: str, direction: Direction) -> bool:
         await self._own(group, "", direction)

@@ -9,26 +9,21 @@ from typing import Any
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import ConflictError, ConsoleError, MissingError
-from actions.blueprint.render import RUN_LABEL
-from actions.blueprint.stages import ManifestsStage
+from actions.base.errors import ConflictError
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.objects import ObjectRef, ref_of
 from actions.run.access import Connection
 from actions.run.handler import StageFailedError
-from actions.run.inventory import list_kind, listable_kinds
+from actions.run.inventory import is_runs, known_as, owned_of
+from actions.run.judgement import Entry, entry_of, group_of, is_shared
 from actions.run.patience import patiently, wait_until
-from actions.run.view import OwnedObject
+from actions.run.removal import GONE_SECONDS, going, seen, stuck
 from actions.run.work import StageWork
 
 Manifest = dict[str, Any]
 
-GONE_SECONDS = 600.0
 ESTABLISHED_SECONDS = 120.0
-NODE_CLAIM = "NodeClaim"
-"""Kind of the objects that a stage owns without having applied them: they go with the nodes."""
 
-_IN_EVERY_NAMESPACE = frozenset({"ServiceAccount default", "ConfigMap kube-root-ca.crt"})
 _FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount", "Secret")
 
 
@@ -40,7 +35,7 @@ async def apply_objects(work: StageWork, connection: Connection, manifests: Iter
 
     Raises:
         MissingError: The cluster lacks the kind of an object; nothing was applied.
-        ConflictError: Somebody else owns a field.
+        ConflictError: Somebody else owns a field, or has replaced an object.
         RefusedError: The server does not accept an object.
     """
     refs = []
@@ -52,29 +47,6 @@ async def apply_objects(work: StageWork, connection: Connection, manifests: Iter
             await wait_ready(work, connection, refs[-1:], deadline_seconds=ESTABLISHED_SECONDS)
             connection.discovery.forget()
     return refs
-
-
-async def delete_objects(work: StageWork, connection: Connection) -> str:
-    """Delete what the stage owns, last applied first, and wait until it is gone.
-
-    Returns:
-        What was done, in one line.
-    """
-    owned = [item for item in reversed(work.journal.owned()) if item.kind != NODE_CLAIM]
-    mine = [item for item in owned if not item.existed]
-    kept: list[str] = []
-    removed = 0
-    for item in sorted(mine, key=lambda item: -_rank_of(item.kind)):
-        reason = await _reason_to_keep(work, connection, item)
-        if reason:
-            kept.append(f"{ref_of_owned(item).describe()}: {reason}")
-            continue
-        await _delete_one(work, connection, item)
-        removed += 1
-    said = f"{removed} objects removed."
-    if kept:
-        raise StageFailedError(f"{said} Not removed: {'; '.join(kept)}.", hint="Remove what uses it, then retry.")
-    return said
 
 
 async def wait_ready(
@@ -103,27 +75,32 @@ async def wait_ready(
     )
 
 
-def is_of_run(document: Mapping[str, Any], run_id: str) -> bool:
-    """Whether an object carries the run's label."""
-    labels = (document.get("metadata") or {}).get("labels") or {}
-    return bool(labels.get(RUN_LABEL) == run_id)
-
-
 def uid_of(document: Mapping[str, Any]) -> str:
     """Empty if the server did not say."""
     return str((document.get("metadata") or {}).get("uid") or "")
 
 
-def owned_of(work: StageWork, ref: ObjectRef, *, uid: str = "", existed: bool = False) -> OwnedObject:
-    """A record's content for an object of the stage."""
-    return OwnedObject(
-        work.stage.id, ref.api_version, ref.kind, ref.namespace, ref.name, uid, existed=existed, is_deleted=False
-    )
+def rank_of(kind: str) -> int:
+    """Position in the order of applying; deletion goes the other way."""
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
-def ref_of_owned(item: OwnedObject) -> ObjectRef:
-    """What a record names."""
-    return ObjectRef(item.api_version, item.kind, item.namespace, item.name)
+async def settled(connection: Connection, ref: ObjectRef, *, clock: Clock, note: Callable[[str], None]) -> Entry | None:
+    """The object as it stays: one that is being deleted is waited for, because what is applied to it goes with it.
+
+    Raises:
+        StageFailedError: It does not go.
+        AccessError: It may not be looked at.
+    """
+    found: Entry | None = None
+
+    async def look() -> str:
+        nonlocal found
+        found = await seen(connection, ref)
+        return await going(connection, ref, found) if found is not None and found.is_going else ""
+
+    await wait_until(look, clock=clock, note=note, timeout=stuck, deadline_seconds=GONE_SECONDS, interval_seconds=0.3)
+    return found
 
 
 async def _require_kinds(work: StageWork, connection: Connection, manifests: Sequence[Manifest]) -> None:
@@ -141,144 +118,45 @@ async def _require_kinds(work: StageWork, connection: Connection, manifests: Seq
 
 
 async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest) -> ObjectRef:
+    """Apply an object that is the run's or not there; one of others is left as it is, and recorded as theirs."""
     ref = ref_of(manifest)
     work.journal.note(f"Applying {ref.describe()}.")
-
-    async def put() -> Manifest:
-        return await connection.apply(manifest)
-
     found = await settled(connection, ref, clock=work.clock, note=work.journal.note)
-    if found is not None and not is_of_run(found, work.view.id):
-        await work.journal.own(owned_of(work, ref, uid=uid_of(found), existed=True))
+    if found is not None and not is_runs(work, found, ref):
+        await work.journal.own(owned_of(work, ref, uid=found.uid, existed=True))
         return ref
-    known = _known(work, ref)
-    if known is None:
-        await work.journal.own(owned_of(work, ref))
-    applied = await patiently(put, clock=work.clock, note=work.journal.note)
-    if known is None or known.uid != uid_of(applied):
-        await work.journal.own(owned_of(work, ref, uid=uid_of(applied)))
+    if found is None:
+        await work.journal.own(replace(owned_of(work, ref), was_absent=True))
+    elif (known := known_as(work, ref)) is None or known.uid != found.uid:
+        await work.journal.own(replace(owned_of(work, ref, uid=found.uid), is_adopted=True))
+    await _put(work, connection, manifest, ref, found)
     return ref
 
 
-async def settled(
-    connection: Connection, ref: ObjectRef, *, clock: Clock, note: Callable[[str], None]
-) -> Manifest | None:
-    """The object as it stays: one that is being deleted is waited for, because what is applied to it goes with it.
+async def _put(
+    work: StageWork, connection: Connection, manifest: Manifest, ref: ObjectRef, found: Entry | None
+) -> None:
+    """Apply, and record what it became.
 
-    Raises:
-        StageFailedError: It does not go.
+    Where the first answer shows other writers of an object that was not there a moment ago, somebody else was quicker
+    and has made it. A later answer shows controllers, too.
     """
-    found: Manifest | None = None
+    attempts = 0
 
-    async def look() -> str:
-        nonlocal found
-        found = await connection.find(ref)
-        return _going(ref, found) if found is not None and found["metadata"].get("deletionTimestamp") else ""
+    async def put() -> Manifest:
+        nonlocal attempts
+        attempts += 1
+        return await connection.apply(manifest)
 
-    await wait_until(look, clock=clock, note=note, timeout=_stuck, deadline_seconds=GONE_SECONDS, interval_seconds=0.3)
-    return found
-
-
-def _going(ref: ObjectRef, found: Manifest) -> str:
-    finalizers = ", ".join(found["metadata"].get("finalizers") or ())
-    return f"{ref.describe()} is going" + (f", held by {finalizers}." if finalizers else ".")
-
-
-def _stuck(words: str) -> ConsoleError:
-    return StageFailedError(f"After {GONE_SECONDS:.0f} s {words}", hint="Look at what holds it, then retry.")
-
-
-def _known(work: StageWork, ref: ObjectRef) -> OwnedObject | None:
-    return next((item for item in work.journal.owned() if ref_of_owned(item) == ref), None)
-
-
-async def _delete_one(work: StageWork, connection: Connection, item: OwnedObject) -> None:
-    ref = ref_of_owned(item)
-    work.journal.note(f"Removing {ref.describe()}.")
-
-    async def remove() -> str:
-        """Words while it is still there."""
-        found = await connection.find(ref)
-        if found is None or (item.uid and uid_of(found) != item.uid) or not is_of_run(found, work.view.id):
-            return ""
-        if not (found["metadata"].get("deletionTimestamp")):
-            await _delete_exactly(connection, ref, uid_of(found))
-        return _going(ref, found)
-
-    await wait_until(
-        remove,
-        clock=work.clock,
-        note=work.journal.note,
-        timeout=_stuck,
-        deadline_seconds=GONE_SECONDS,
-        interval_seconds=0.3,
-    )
-    await work.journal.deleted(replace(item, is_deleted=True))
-
-
-async def _delete_exactly(connection: Connection, ref: ObjectRef, uid: str) -> None:
-    try:
-        await connection.delete(ref, uid=uid)
-    except ConflictError:
-        return  # it was replaced meanwhile: the next look sees another uid
-
-
-async def _reason_to_keep(work: StageWork, connection: Connection, item: OwnedObject) -> str:
-    """Why an object of ours must stay: somebody else has put something into it."""
-    if item.kind == "CustomResourceDefinition":
-        return await _foreign_instances(work, connection, item)
-    if item.kind == "Namespace":
-        return await _foreign_contents(work, connection, item.name)
-    return ""
-
-
-async def _foreign_contents(work: StageWork, connection: Connection, namespace: str) -> str:
-    """What others have put into a namespace of ours; what controllers put into every namespace does not count."""
-
-    async def look() -> list[str]:
-        found = []
-        async for kind in listable_kinds(connection):
-            if kind.is_namespaced:
-                objects = await list_kind(connection, kind, namespace=namespace)
-                found += [f"{kind.kind} {entry['metadata']['name']}" for entry in objects if _is_foreign(entry, work)]
-        return [name for name in found if name not in _IN_EVERY_NAMESPACE]
-
-    foreign = await patiently(look, clock=work.clock, note=work.journal.note)
-    return f"it holds {', '.join(foreign[:3])}, not the run's" if foreign else ""
-
-
-def _is_foreign(document: Mapping[str, Any], work: StageWork) -> bool:
-    metadata = document.get("metadata") or {}
-    is_ending = bool(metadata.get("ownerReferences") or metadata.get("deletionTimestamp"))
-    return not is_ending and not is_of_run(document, work.view.id)
-
-
-async def _foreign_instances(work: StageWork, connection: Connection, item: OwnedObject) -> str:
-    definition = await connection.find(ref_of_owned(item))
-    if definition is None:
-        return ""
-    spec = definition["spec"]
-    version = next(entry["name"] for entry in spec["versions"] if entry.get("storage"))
-    path = f"/apis/{spec['group']}/{version}/{spec['names']['plural']}"
-    made = _made_by_operator(work, spec["names"]["kind"])
-
-    async def count() -> int:
-        try:
-            items = (await connection.session.get(path)).get("items") or []
-        except MissingError:
-            return 0
-        names = [entry["metadata"] for entry in items if not is_of_run(entry, work.view.id)]
-        return sum((str(name.get("namespace") or ""), name["name"]) not in made for name in names)
-
-    foreign = await patiently(count, clock=work.clock, note=work.journal.note)
-    return f"{foreign} objects of its kind are not the run's" if foreign else ""
-
-
-def _made_by_operator(work: StageWork, kind: str) -> set[tuple[str, str]]:
-    """Namespace and name of what the stage's operator makes of a kind by itself."""
-    stage = work.blueprint.stage(work.stage.id)
-    makes = stage.makes if isinstance(stage, ManifestsStage) else ()
-    return {(name.namespace, name.name) for name in makes if name.kind == kind}
+    answer = await patiently(put, clock=work.clock, note=work.journal.note)
+    applied = entry_of(answer, group_of(ref.api_version), ref.kind)
+    if found is None:
+        await work.journal.own(owned_of(work, ref, uid=applied.uid, existed=attempts == 1 and is_shared(applied)))
+    elif applied.uid != found.uid:
+        raise ConflictError(
+            f"{ref.describe()} was replaced by another one while it was applied, which is not the run's.",
+            hint="Look whose it is, then retry.",
+        )
 
 
 async def _unready(connection: Connection, ref: ObjectRef) -> str:
@@ -294,9 +172,4 @@ async def _unready(connection: Connection, ref: ObjectRef) -> str:
 
 
 def _rank(manifest: Manifest) -> int:
-    return _rank_of(str(manifest["kind"]))
-
-
-def _rank_of(kind: str) -> int:
-    """Position in the order of applying; deletion goes the other way."""
-    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+    return rank_of(str(manifest["kind"]))

@@ -12,6 +12,7 @@ from actions.sandbox.api import definitions
 from actions.sandbox.api.codec import clone
 from actions.sandbox.api.deletion import CLEANUP, FOREGROUND, ORPHAN, Deleter
 from actions.sandbox.api.options import DeleteOptions
+from actions.sandbox.api.remaining import remaining_conditions
 from actions.sandbox.api.resources import GroupResource, Registry
 from actions.sandbox.api.status import ApiFault
 from actions.sandbox.api.store import Change, Store, Stored, StoreEvent
@@ -115,10 +116,23 @@ class GarbageCollector:
         contents = [
             stored for key in self._store.known_keys() for stored in self._store.collection(key).ordered(home.name)
         ]
-        if contents:
-            self._delete_all([stored for stored in contents if "deletionTimestamp" not in stored.body["metadata"]])
-        elif not _finalizers(home):
-            self._deleter.remove(home)
+        if not contents:
+            if not _finalizers(home):
+                self._deleter.remove(home)
+            return
+        self._delete_all([stored for stored in contents if "deletionTimestamp" not in stored.body["metadata"]])
+        self._tell_what_remains(home.name)
+
+    def _tell_what_remains(self, name: str) -> None:
+        """Conditions of a namespace that is not empty yet."""
+        home = self._store.get(_NAMESPACES, "", name)
+        remaining = [stored for key in self._store.known_keys() for stored in self._store.collection(key).ordered(name)]
+        if home is None or not remaining:
+            return
+        body = clone(home.body)
+        body["status"] = {**(body.get("status") or {}), "conditions": remaining_conditions(remaining, home.body)}
+        if body != home.body:
+            self._store.put(home.key, home.namespace, home.name, body)
 
     def _finish_definition(self, key: GroupResource) -> None:
         crd = self._store.get(definitions.CRD_KEY, "", f"{key.plural}.{key.group}")

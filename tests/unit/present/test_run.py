@@ -102,6 +102,17 @@ def test_an_audit_that_found_something_names_it() -> None:
     assert "Pod a/b" in texts(ending_lines(view))
 
 
+def test_an_audit_that_could_not_ask_does_not_read_as_clean() -> None:
+    audit = Audit(at=NOW_SECONDS, leftovers=(), retained=(), unknown=("This user may not list secrets.",))
+    view = replace(a_run(state=RunState.TORN_DOWN), audit=audit)
+
+    text = texts(ending_lines(view))
+
+    assert "nothing left" not in text
+    assert "This user may not list secrets." in text
+    assert "what is left is unknown" in texts(run_heading(view, now=NOW_SECONDS))
+
+
 def test_a_clean_audit_says_so() -> None:
     view = replace(a_run(state=RunState.TORN_DOWN), audit=Audit(at=NOW_SECONDS, leftovers=(), retained=("FSx fs-1",)))
 

@@ -93,6 +93,23 @@ async def test_a_rule_that_was_there_is_used_and_left(tmp_path: Path) -> None:
     assert view.audit.retained == (f"SecurityGroupRule {group}/ingress: was there before the run",)
 
 
+async def test_a_rule_with_a_copied_tag_is_left(tmp_path: Path) -> None:
+    group = a_group("copied")
+    folder = a_run(tmp_path, NETWORK, group=group)
+    view = await carry_out(folder)
+    client("ec2").revoke_security_group_ingress(
+        GroupId=group, SecurityGroupRuleIds=[rule["SecurityGroupRuleId"] for rule in self_rules(group)
+                                             if not rule["IsEgress"]],
+    )  # fmt: skip
+    pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
+    tags = [{"ResourceType": "security-group-rule", "Tags": [{"Key": "eksml-run", "Value": view.id}]}]
+    client("ec2").authorize_security_group_ingress(GroupId=group, IpPermissions=[pair], TagSpecifications=tags)
+    view = await torn_down(folder)
+    assert view.stage("efa").message == "1 rules removed."
+    (rule,) = self_rules(group)
+    assert not rule["IsEgress"]
+
+
 async def test_what_still_carries_the_tag_is_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("actions.run.auditing.ACCOUNT_SETTLE_SECONDS", 0.0)
     folder = a_run(tmp_path, NETWORK, group=a_group("audited"))
@@ -117,7 +134,10 @@ async def test_an_account_that_cannot_be_asked_is_unknown_not_empty(
     view = await torn_down(folder)
     assert view.audit is not None
     step = next(step for step in view.teardown if step.id == "audit")
-    assert step.message.startswith("Nothing is left. AWS could not be asked what carries the run's tag")
+    assert step.message.startswith(
+        "Nobody knows whether anything is left. AWS could not be asked what carries the run's"
+    )
+    assert not view.audit.is_clean
 
 
 async def test_a_group_that_is_not_there_is_told(tmp_path: Path) -> None:

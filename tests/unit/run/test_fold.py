@@ -198,6 +198,41 @@ def test_an_object_of_the_run_is_still_the_runs_when_it_is_applied_again() -> No
     assert [item.existed for item in view_of(first, again).owned_by("train")] == [False]
 
 
+def test_an_announcement_keeps_the_uid_that_is_known_until_there_is_another() -> None:
+    made = ("train", Owned("v1", "thing", "Thing", uid="u1"))
+    again = ("train", Owned("v1", "thing", "Thing", was_absent=True))
+    (item,) = view_of(made, again).owned_by("train")
+    assert (item.uid, item.was_absent, item.intended_at > 0) == ("u1", True, True)
+    (item,) = view_of(made, again, ("train", Owned("v1", "thing", "Thing", uid="u2"))).owned_by("train")
+    assert (item.uid, item.existed, item.intended_at) == ("u2", False, 0.0)
+
+
+def test_every_uid_that_was_ever_made_stays_the_runs() -> None:
+    first = ("train", Owned("v1", "thing", "Thing", uid="u1"))
+    gone = ("train", Deleted("v1", "thing", "Thing"))
+    theirs = ("train", Owned("v1", "other", "Thing", uid="u3", existed=True))
+    view = view_of(first, gone, ("train", Owned("v1", "thing", "Thing", uid="u2")), theirs)
+    assert view.made_uids == {"u1", "u2"}
+
+
+def test_an_object_under_another_uid_is_another_object() -> None:
+    ours = ("train", Owned("v1", "thing", "Thing", uid="u1"))
+    theirs = ("train", Owned("v1", "thing", "Thing", uid="u2", existed=True))
+    view = view_of(ours, theirs)
+    assert [(item.uid, item.existed) for item in view.owned_by("train")] == [("u2", True)]
+    assert view.made_uids == {"u1"}
+    back = view_of(theirs, ("train", Owned("v1", "thing", "Thing")), ours)
+    assert [(item.uid, item.existed) for item in back.owned_by("train")] == [("u1", False)]
+
+
+def test_an_audit_keeps_what_it_could_not_ask() -> None:
+    unknown = ("This user may not list secrets.",)
+    lines = [*teardown(), begun("", Action.AUDIT), ("", Outcome(Action.AUDIT, Result.DONE, unknown=unknown))]
+    audit = view_of(*lines).audit
+    assert audit is not None
+    assert (audit.unknown, audit.is_clean) == (unknown, False)
+
+
 def test_a_deleted_object_is_not_owned() -> None:
     owned = ("train", Owned("v1", "thing", "Thing", uid="u1"))
     assert view_of(owned, ("train", Deleted("v1", "thing", "Thing"))).owned_by("train") == ()

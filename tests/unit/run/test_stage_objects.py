@@ -31,7 +31,12 @@ class Api:
         self.looks -= 1
         if self.looks < 0:
             return web.json_response({"code": 404, "message": "not found"}, status=404)
-        metadata = {"name": "held", "deletionTimestamp": "2026-11-21T10:00:00Z", "finalizers": ["acme.io/slow"]}
+        metadata = {
+            "name": "held",
+            "uid": "u",
+            "deletionTimestamp": "2026-11-21T10:00:00Z",
+            "finalizers": ["acme.io/slow"],
+        }
         return web.Response(text=json.dumps({"metadata": metadata}), content_type="application/json")
 
 
