@@ -19,15 +19,21 @@ class Initial(Generic[T]):
         path: The resource's list path, for the sentence.
         reading: Decodes objects.
         identify: The uid of a decoded object.
+        trim: Drops objects that would not be kept anyway, so that the list need not fit into memory.
     """
 
-    def __init__(self, path: str, reading: Reading[T], identify: Callable[[T], str]) -> None:
+    def __init__(
+        self, path: str, reading: Reading[T], identify: Callable[[T], str], trim: Callable[[dict[str, T]], None]
+    ) -> None:
         self.found: dict[str, T] = {}
+        self.known = 0
+        """How many objects it had that were not found before."""
         self.skipped = 0
         self.version = ""
         self._path = path
         self._reading = reading
         self._identify = identify
+        self._trim = trim
 
     def take(self, events: list[Event]) -> list[Event]:
         """Take what has come. Returns what is behind the end of the list.
@@ -47,7 +53,10 @@ class Initial(Generic[T]):
             elif kind == "DELETED":
                 self.found.pop(self._identify(item), None)
             else:
-                self.found[self._identify(item)] = item
+                uid = self._identify(item)
+                self.known += uid not in self.found
+                self.found[uid] = item
+        self._trim(self.found)
         if len(self.found) > FACTS:
             raise OversizeError(f"There are more than {FACTS:,} objects at {self._path}, which is the limit.")
         return []

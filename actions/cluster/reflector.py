@@ -92,6 +92,7 @@ class Reflector(Generic[T]):
             nothing.
         contact: Learns of what comes, and knows of signs of life beside this resource's stream.
         ends_when_forbidden: Let a 403 end `run`, for a caller who knows of a narrower path.
+        trim: Drops from a list that is coming in, by uid, what the sink would not keep.
     """
 
     def __init__(
@@ -114,6 +115,7 @@ class Reflector(Generic[T]):
         rest_seconds: float = 0.0,
         contact: Contact | None = None,
         ends_when_forbidden: bool = False,
+        trim: Callable[[dict[str, T]], None] = lambda _: None,
     ) -> None:
         self._session = session
         self._paths = itertools.cycle((path, *other_paths(path)))
@@ -121,6 +123,7 @@ class Reflector(Generic[T]):
         self._ends_when_forbidden = ends_when_forbidden
         self._identify = identify
         self._sink = sink
+        self._trim = trim
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._clock = clock or SystemClock()
@@ -183,7 +186,7 @@ class Reflector(Generic[T]):
 
     async def _list(self) -> None:
         """Read the list in pages and publish it whole."""
-        listed = Initial[T](self._path, self._reading, self._identify)
+        listed = Initial[T](self._path, self._reading, self._identify, self._trim)
         pages = PageCount(self._path, size=self._page_size, clock=self._clock)
         query = {"limit": str(self._page_size)}
         while True:
@@ -195,7 +198,7 @@ class Reflector(Generic[T]):
                 listed.take([("ADDED", raw) for raw in few])
             if not page.following:
                 break
-            await pages.turn(page.following, held=len(page.items), known=len(listed.found))
+            await pages.turn(page.following, held=len(page.items), known=listed.known)
             query["continue"] = page.following
         listed.version = page.resource_version
         await self._publish(listed)
@@ -203,7 +206,7 @@ class Reflector(Generic[T]):
     async def _watch_list(self) -> None:
         """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        initial = Initial[T](self._path, self._reading, self._identify)
+        initial = Initial[T](self._path, self._reading, self._identify, self._trim)
         try:
             async with (
                 self._stream(query) as stream,

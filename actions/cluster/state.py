@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable
 from operator import attrgetter
-from typing import NoReturn, TypeVar
+from typing import NoReturn, TypedDict, TypeVar
 
 import msgspec
 
@@ -16,6 +16,7 @@ from actions.cluster.access import Reach
 from actions.cluster.changes import ChangeLog
 from actions.cluster.contact import Contact, check_contact
 from actions.cluster.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
+from actions.cluster.eventtable import EventTable, trim
 from actions.cluster.health import Health, SourceHealth
 from actions.cluster.layers import Pictures
 from actions.cluster.podindex import PodIndex
@@ -28,8 +29,6 @@ from actions.cluster.store import (
     HasNamespace,
     HasUid,
     claim_key,
-    event_key,
-    newest,
     node_key,
     pod_key,
     workload_key,
@@ -71,6 +70,11 @@ _NODES_PATH = "/api/v1/nodes"
 _CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
 
 
+class _Telling(TypedDict):
+    tell_health: Callable[[SourceHealth], None]
+    tell_replacing: Callable[[bool], None]
+
+
 class ClusterState:
     """Watches a cluster and keeps what the console shows of it.
 
@@ -94,7 +98,7 @@ class ClusterState:
         self._nodes = self._table("nodes", node_key, self._node_changed)
         self._pods = self._table("pods", pod_key, self._pod_changed)
         self._pod_pictures = Pictures(self._pods.facts)
-        self._events = self._table("events", event_key, self._event_changed)
+        self._events = EventTable(changed=self._event_changed, clock=self._clock, **self._telling("events"))
         self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
             source.kind: self._table(source.where.resource, workload_key, self._workload_changed, part="workloads")
@@ -110,7 +114,7 @@ class ClusterState:
             group.create_task(self._reflector(_NODES_PATH, self._nodes, decode_node).run())
             group.create_task(self._reflector(_CLAIMS_PATH, self._claims, decode_claim).run())
             group.create_task(self._follow(_PODS, self._pods, decode_pod, protopod.decode_pod))
-            group.create_task(self._follow(_EVENTS, self._events, decode_event))
+            group.create_task(self._follow(_EVENTS, self._events, decode_event, trim=trim))
             for source in WORKLOADS:
                 decode = workload_decoder(source.api_version, source.kind)
                 group.create_task(self._follow(source.where, self._workloads[source.kind], decode))
@@ -140,7 +144,7 @@ class ClusterState:
             pods_by_node=dict(index.keys) if "pods" in stale else last.pods_by_node,
             workloads=self._all_workloads() if "workloads" in stale else last.workloads,
             claims=dict(self._claims.facts) if "nodeclaims" in stale else last.claims,
-            events=newest(self._events.facts.values()) if "events" in stale else last.events,
+            events=self._events.newest() if "events" in stale else last.events,
             health=self._told_health() if "health" in stale else last.health,
             is_complete=self._nodes.is_complete and self._pods.is_complete,
             history=self._log,
@@ -158,6 +162,10 @@ class ClusterState:
         *,
         part: str = "",
     ) -> FactTable[FactT]:
+        return FactTable(key=key, changed=changed, clock=self._clock, **self._telling(name, part))
+
+    def _telling(self, name: str, part: str = "") -> _Telling:
+        """How the table of a source tells of its health, and of a list that is being taken."""
         part = part or name
 
         def tell_health(health: SourceHealth) -> None:
@@ -170,9 +178,7 @@ class ClusterState:
             if not self._held[part] and part in self._copied:
                 self._touch(part)
 
-        return FactTable(
-            key=key, changed=changed, tell_health=tell_health, clock=self._clock, tell_replacing=tell_replacing
-        )
+        return _Telling(tell_health=tell_health, tell_replacing=tell_replacing)
 
     async def _follow(
         self,
@@ -180,12 +186,14 @@ class ClusterState:
         table: FactTable[PlacedT],
         decode: Callable[[Raw], PlacedT],
         decode_protobuf: Callable[[Raw], PlacedT] | None = None,
+        *,
+        trim: Callable[[dict[str, PlacedT]], None] = lambda _: None,
     ) -> NoReturn:
         """Watch a namespaced resource as far as the user may."""
 
         def reflector(path: str, sink: Sink[PlacedT], ends_when_forbidden: bool) -> Reflector[PlacedT]:
             return self._reflector(
-                path, sink, decode, decode_protobuf=decode_protobuf, ends_when_forbidden=ends_when_forbidden
+                path, sink, decode, decode_protobuf=decode_protobuf, ends_when_forbidden=ends_when_forbidden, trim=trim
             )
 
         scoped = ScopedReflector(
@@ -201,6 +209,7 @@ class ClusterState:
         *,
         decode_protobuf: Callable[[Raw], FactT] | None = None,
         ends_when_forbidden: bool = False,
+        trim: Callable[[dict[str, FactT]], None] = lambda _: None,
     ) -> Reflector[FactT]:
         return Reflector(
             self._session,
@@ -213,6 +222,7 @@ class ClusterState:
             rest_seconds=_REST_SECONDS,
             contact=self._contact,
             ends_when_forbidden=ends_when_forbidden,
+            trim=trim,
         )
 
     def _is_live_anywhere(self) -> bool:

@@ -12,10 +12,9 @@ from actions.base.clock import Clock
 from actions.cluster.health import SourceHealth
 from actions.cluster.limits import FACTS
 from actions.cluster.slices import SLICE_SECONDS
-from actions.fleet.facts import EventFacts, NodeClaimFacts, NodeFacts, PodFacts, WorkloadFacts
+from actions.fleet.facts import NodeClaimFacts, NodeFacts, PodFacts, WorkloadFacts
 
 _PORTION = 64
-_MOST_EVENTS = 1000
 
 
 class HasUid(Protocol):
@@ -140,11 +139,6 @@ class FactTable(Generic[FactT]):
             self.health(self._told)
 
 
-def newest(events: Iterable[EventFacts]) -> tuple[EventFacts, ...]:
-    """The newest events, oldest first."""
-    return tuple(sorted(events, key=lambda event: (event.last_seen_at, event.uid))[-_MOST_EVENTS:])
-
-
 def node_key(node: NodeFacts) -> str:
     """Nodes go by name."""
     return node.name
@@ -163,8 +157,3 @@ def workload_key(workload: WorkloadFacts) -> str:
 def claim_key(claim: NodeClaimFacts) -> str:
     """NodeClaims go by name."""
     return claim.name
-
-
-def event_key(event: EventFacts) -> str:
-    """Events go by uid."""
-    return event.uid

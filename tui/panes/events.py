@@ -39,15 +39,17 @@ class EventsPane(TablePane[EventFacts]):
     def __init__(self, desk: Desk) -> None:
         super().__init__(desk, COLUMNS, key=lambda event: event.uid, search=events.search_text)
         self._scope = EventScope()
-        self._shown: tuple[object, EventScope] | None = None
+        self._shown: tuple[tuple[EventFacts, ...], EventScope] | None = None
 
     def pull(self) -> None:
         """Show the events of the scope."""
         self.show_health(self.desk.health("events"))
         snapshot = self.desk.cluster.snapshot()
-        if snapshot is None or self._shown == (snapshot, self._scope):
+        if snapshot is None:
             return
-        self._shown = (snapshot, self._scope)
+        if self._shown is not None and self._shown[0] is snapshot.events and self._shown[1] == self._scope:
+            return
+        self._shown = (snapshot.events, self._scope)
         self.show_rows(events.events_in(snapshot.events, self._scope))
 
     def point_at(self, of: str) -> None:
