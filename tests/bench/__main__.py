@@ -3,6 +3,8 @@
     python -m tests.bench [--sizes 500/5000,5000/50000] [--seconds S] [--runs N] [--output FILE]
     python -m tests.bench --at FOLDER                      a fleet that tests.bench.realserver serves already
     python -m tests.bench --kubeconfig FILE --nodes N      any cluster; churn is what happens there
+    python -m tests.bench --only long_life,events          these alone
+    python -m tests.bench --soak HOURS                     only hours of use, pressed into minutes (tests.bench.soak)
 
 A real API server is built and started where there is Go, else the synthetic one; the result names which. It is JSON on
 stdout or in FILE.
@@ -20,16 +22,33 @@ from pathlib import Path
 from tests.bench.logpane import measure_log_pane
 from tests.bench.logparts import measure_log_parts
 from tests.bench.logs import measure_logs
-from tests.bench.measure import machine, measure_fleet, measure_growth, measure_start
+from tests.bench.measure import (
+    machine,
+    measure_events,
+    measure_fleet,
+    measure_growth,
+    measure_long_life,
+    measure_start,
+)
 from tests.bench.others import measure_others
 from tests.bench.server import best_kind, fleet_server
+from tests.bench.soak import measure_soak
 from tests.bench.target import Target
+
+_ON_SYNTHETIC = ("long_life", "events")
 
 
 def main() -> int:
     """Measure what was asked for."""
     options = _options()
     result: dict[str, object] = {"python": platform.python_version(), "begun_on": machine()}
+    if options.soak:
+        result["soak"] = measure_soak(hours=options.soak)
+        return _put(result, options.output)
+    if options.only:
+        with tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name:
+            result |= _chosen(options, Path(name))
+        return _put(result, options.output)
     result["start"] = measure_start()
     with tempfile.TemporaryDirectory(prefix="eksml-bench-", ignore_cleanup_errors=True) as name:
         if options.at or options.kubeconfig:
@@ -40,17 +59,36 @@ def main() -> int:
             result["log_pane"] = measure_log_pane(Path(name))
             result["log_parts"] = measure_log_parts(Path(name) / "parts")
             result["logs"] = measure_logs(kind, Path(name))
+            result |= _chosen(options, Path(name))
             for size in options.sizes.split(","):
                 nodes, _, pods = size.partition("/")
                 with fleet_server(kind, int(nodes), int(pods), Path(name)) as target:
                     result[size] = _measured(target, options)
+    return _put(result, options.output)
+
+
+def _put(result: dict[str, object], output: Path | None) -> int:
+    """Write what was measured."""
     result["ended_on"] = machine()
     text = json.dumps(result, indent=2) + "\n"
-    if options.output:
-        options.output.write_text(text)
+    if output:
+        output.write_text(text)
     else:
         sys.stdout.write(text)
     return 0
+
+
+def _chosen(options: argparse.Namespace, folder: Path) -> dict[str, object]:
+    """What needs a synthetic server: keys pressed for long, a great many events."""
+    wanted = options.only.split(",") if options.only else _ON_SYNTHETIC
+    found: dict[str, object] = {}
+    if "long_life" in wanted:
+        with fleet_server("synthetic", 500, 5_000, folder) as target:
+            found["long_life"] = measure_long_life(target, keys=options.keys)
+    if "events" in wanted:
+        with fleet_server("synthetic", 500, 5_000, folder, events=options.events) as target:
+            found["events"] = measure_events(target, seconds=options.seconds)
+    return found
 
 
 def _measured(target: Target, options: argparse.Namespace) -> dict[str, object]:
@@ -72,6 +110,10 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=float, default=15.0, help="how long each load is watched")
     parser.add_argument("--runs", type=int, default=5, help="how often loading is measured")
     parser.add_argument("--growth", type=float, default=0.0, metavar="MINUTES", help="also watch memory under churn")
+    parser.add_argument("--keys", type=int, default=1200, help="pressed at the console that lives long")
+    parser.add_argument("--events", type=int, default=200_000, help="kept by the cluster that has many")
+    parser.add_argument("--only", default="", help="of long_life and events, separated by a comma")
+    parser.add_argument("--soak", type=float, default=0.0, metavar="HOURS", help="only play hours of use")
     parser.add_argument("--output", type=Path, help="where the JSON goes")
     return parser.parse_args()
 

@@ -1,6 +1,6 @@
 """A synthetic API server in a process of its own: a fleet that can be listed, streamed and watched, and its churn.
 
-    python -m tests.bench.apiserver NODES PODS FOLDER
+    python -m tests.bench.apiserver NODES PODS [EVENTS] FOLDER
 
 It writes FOLDER/target.json when it serves, and ends with its parent's stdin.
 """
@@ -51,7 +51,8 @@ class ApiServer:
         self.version = 100_000
         self.nodes = Kind("/api/v1/nodes", has_protobuf=False)
         self.pods = Kind("/api/v1/pods", has_protobuf=True)
-        self._kinds = {kind.path: kind for kind in (self.nodes, self.pods, Kind("/api/v1/events", has_protobuf=False))}
+        self.events = Kind("/api/v1/events", has_protobuf=False)
+        self._kinds = {kind.path: kind for kind in (self.nodes, self.pods, self.events)}
         self._places: dict[str, int] = {}
         self._log_body = "".join(f"{stamp} {text}\n" for stamp, text in map(log_line, range(LINES))).encode()
         for index in range(fleet.nodes):
@@ -63,6 +64,7 @@ class ApiServer:
             self._places[pod["metadata"]["uid"]] = index
             self.pods.json.append(as_json(full_pod(pod)))
             self.pods.protobuf.append(as_protobuf(pod))
+        self.events.json += [as_json(fleet.event(index, index)) for index in range(fleet.events)]
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
         """Every request."""
@@ -129,6 +131,10 @@ class ApiServer:
     async def put(self, documents: list[Document]) -> None:
         """Take changed objects, and tell whoever watches."""
         for document in documents:
+            if document["kind"] == "Event":
+                self.events.json.append(as_json(document))
+                self.events.tell(_line("ADDED", self.events.json[-1]), b"")
+                continue
             is_pod = document["kind"] == "Pod"
             kind = self.pods if is_pod else self.nodes
             index = self._places[document["metadata"]["uid"]]
@@ -171,10 +177,11 @@ async def serve(fleet: Fleet, folder: Path) -> None:
             nodes=fleet.nodes,
             pods=fleet.pods,
             control=address,
+            events=fleet.events,
         ).write(folder)
         async with in_background(churn.run()):
             await until_stdin_ends()
 
 
 if __name__ == "__main__":
-    asyncio.run(serve(Fleet(int(sys.argv[1]), int(sys.argv[2])), Path(sys.argv[3])))
+    asyncio.run(serve(Fleet(*map(int, sys.argv[1:-1])), Path(sys.argv[-1])))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
 
 from aiohttp import web
 
@@ -18,7 +19,7 @@ Put = Callable[[list[Document]], Awaitable[None]]
 
 
 class Churn:
-    """Changes objects at rates that can be set over HTTP: `POST /bench/churn?pods=500&nodes=20`.
+    """Changes objects at rates that can be set over HTTP: `POST /bench/churn?pods=500&nodes=20&events=5`.
 
     Args:
         fleet: Whose objects.
@@ -30,7 +31,7 @@ class Churn:
         self.version = version
         self._fleet = fleet
         self._put = put
-        self._rates = {"pods": 0.0, "nodes": 0.0}
+        self._rates = {"pods": 0.0, "nodes": 0.0, "events": 0.0}
         self._restarts: dict[int, int] = {}
         self._visible = fleet.first_shown(_VISIBLE)
         self._dice = random.Random(1)
@@ -51,7 +52,7 @@ class Churn:
             changed: list[Document] = []
             for name, rate in self._rates.items():
                 owed[name] += rate * (now - last)
-                change = self._pod if name == "pods" else self._node
+                change = {"pods": self._pod, "nodes": self._node, "events": self._event}[name]
                 changed += [change() for _ in range(int(owed[name]))]
                 owed[name] %= 1.0
             last = now
@@ -73,6 +74,11 @@ class Churn:
         """A node's heart-beat: nothing that anybody shows changes."""
         self.version += 1
         return self._fleet.node(self._dice.randrange(self._fleet.nodes), self.version)
+
+    def _event(self) -> Document:
+        """Something has happened just now."""
+        self.version += 1
+        return self._fleet.event(self._fleet.events + self.version, self.version, at=datetime.now(UTC))
 
 
 def _name(document: Document) -> str:

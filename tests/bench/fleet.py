@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ REQUESTS = (
 NAMESPACES = 25
 POOLS = 5
 _CREATED = "2026-11-20T08:00:00Z"
+_NOON = datetime(2026, 11, 20, 12, 0, tzinfo=UTC)
 _FIELDS: Document = {f'k:{{"name":"field-{n}"}}': {".": {}, "f:name": {}, "f:value": {}} for n in range(70)}
 _MANAGED_FIELDS = [
     {
@@ -44,10 +46,11 @@ _FILL_BYTES = 4200
 
 @dataclass(frozen=True, slots=True)
 class Fleet:
-    """So many nodes with so many pods on them, spread evenly."""
+    """So many nodes with so many pods on them, spread evenly, and so many events of the last hour."""
 
     nodes: int
     pods: int
+    events: int = 0
 
     def node(self, index: int, version: int) -> Document:
         """One node as the API server has it."""
@@ -117,6 +120,32 @@ class Fleet:
                     }
                 ],
             },
+        }
+
+    def event(self, index: int, version: int, *, at: datetime = _NOON) -> Document:
+        """An event about a pod; the first ones are spread over the hour before noon."""
+        pod = index % max(1, self.pods)
+        namespace = f"team-{pod % NAMESPACES:02d}"
+        moment = at if at is not _NOON else _NOON - timedelta(hours=1) * (1 - index / max(1, self.events))
+        stamp = moment.strftime("%Y-%m-%dT%H:%M:%SZ")
+        return {
+            "kind": "Event",
+            "apiVersion": "v1",
+            "metadata": {
+                "name": f"train-{pod:06d}.{index:x}",
+                "namespace": namespace,
+                "uid": f"event-{index:07d}",
+                "resourceVersion": str(version),
+                "creationTimestamp": stamp,
+            },
+            "involvedObject": {"kind": "Pod", "namespace": namespace, "name": f"train-{pod:06d}"},
+            "reason": ("Pulled", "Created", "Started", "BackOff")[index % 4],
+            "message": f"Back-off restarting failed container main in pod train-{pod:06d}, for the {index}th time",
+            "type": "Warning" if index % 4 == 3 else "Normal",
+            "count": index % 9 + 1,
+            "firstTimestamp": stamp,
+            "lastTimestamp": stamp,
+            "source": {"component": "kubelet", "host": node_name(pod % self.nodes)},
         }
 
 

@@ -13,6 +13,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 
+from tests.bench.longlived import use
+from tests.bench.operator import ON_ANY_CLUSTER
 from tests.bench.program import Program, cpu_seconds_of, environment, load
 from tests.bench.target import Target
 
@@ -22,6 +24,7 @@ USUAL_CHURN = 500
 """Pods that change a second."""
 _HEARTBEATS = 20
 _KEYS = 40
+_PACE_SECONDS = 0.15
 _WARM_UP_SECONDS = 180.0
 _SETTLE_SECONDS = 6.0
 """What is put off until the fleet is there (catalogue, credentials) is done by then."""
@@ -78,6 +81,38 @@ def measure_growth(target: Target, *, minutes: float) -> Figures:
         target.churn(0, 0)
     slope = statistics.linear_regression(range(len(readings)), readings).slope * (len(readings) - 1)
     return {"minutes": minutes, "growth_mb": round(slope, 2), "readings_mb": readings}
+
+
+def measure_long_life(target: Target, *, keys: int) -> Figures:
+    """Memory and processor time of a console at which keys are pressed, seven a second, on a fleet that changes."""
+    with _console(target) as program:
+        _load_of(program, target)
+        program.drain(_SETTLE_SECONDS)
+        if target.control:
+            target.churn(churn_of(target) / 10, _HEARTBEATS)
+        try:
+            return use(program, ON_ANY_CLUSTER, keys=keys, pace_seconds=_PACE_SECONDS)
+        finally:
+            if target.control:
+                target.churn(0, 0)
+
+
+def measure_events(target: Target, *, seconds: float) -> Figures:
+    """A console on a cluster that keeps a great many events, of which five more come every second."""
+    with _console(target) as program:
+        found: Figures = {"events": target.events, **_load_of(program, target)}
+        program.drain(_SETTLE_SECONDS)
+        found["rss_peak_mb"] = round(program.memory_megabytes()[1], 1)
+        target.churn(0, 0, events_a_second=5)
+        program.drain(1.0)
+        found["on_nodes"] = load(program, seconds)
+        program.type(b"8")
+        program.drain(1.0)
+        found["on_events"] = load(program, seconds)
+        target.churn(0, 0)
+        now, peak = program.memory_megabytes()
+        found["rss_mb"], found["rss_peak_mb"] = round(now, 1), round(peak, 1)
+    return found
 
 
 def churn_of(target: Target) -> float:

@@ -19,6 +19,9 @@ from types import TracebackType
 _CONTROLS = re.compile(rb"\x1b(?:\[[0-9;:?<=>]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[P_^][^\x1b]*\x1b\\|.)")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _KEPT_BYTES = 1 << 18
+FRAME = b"\x1b[?2026h"
+"""Written before each frame, to a terminal that says that it knows what frames are."""
+_ASKS_FOR_FRAMES, _HAS_FRAMES = b"\x1b[?2026$p", b"\x1b[?2026;2$y"
 
 
 class Program:
@@ -32,7 +35,7 @@ class Program:
 
     def __init__(self, argv: Sequence[str], environment: Mapping[str, str], *, stall_file: Path | None = None) -> None:
         self.began_at = time.perf_counter()
-        self.bytes_read = 0
+        self.bytes_read = self.frames = 0
         self._stall_file = stall_file
         self._tail = b""
         self.pid, self._master = pty.fork()
@@ -64,12 +67,19 @@ class Program:
         except OSError:  # the other side is closed: Linux's way to say the end
             return b""
         self.bytes_read += len(data)
+        self.frames += data.count(FRAME)
+        if _ASKS_FOR_FRAMES in data:
+            os.write(self._master, _HAS_FRAMES)
         self._tail = (self._tail + data)[-_KEPT_BYTES:]
         return data
 
     def type(self, keys: bytes) -> None:
         """Press keys."""
         os.write(self._master, keys)
+
+    def resize(self, columns: int, rows: int) -> None:
+        """Change the terminal's size."""
+        fcntl.ioctl(self._master, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def forget(self) -> None:
         """Look only at what comes from here on."""

@@ -24,7 +24,7 @@ def best_kind() -> str:
 
 
 @contextmanager
-def fleet_server(kind: str, nodes: int, pods: int, folder: Path) -> Iterator[Target]:
+def fleet_server(kind: str, nodes: int, pods: int, folder: Path, *, events: int = 0) -> Iterator[Target]:
     """A server with so many nodes and pods for as long as the context is open.
 
     Args:
@@ -32,12 +32,14 @@ def fleet_server(kind: str, nodes: int, pods: int, folder: Path) -> Iterator[Tar
         nodes: How many.
         pods: How many.
         folder: For its files.
+        events: How many events it keeps; of the synthetic one only.
 
     Raises:
         RuntimeError: It did not start.
     """
     module = "realserver" if kind == "real" else "apiserver"
-    with _running(module, [str(nodes), str(pods)], folder / f"fleet-{nodes}") as target:
+    sizes = [str(size) for size in (nodes, pods, events) if size]
+    with _running(module, sizes, folder / f"fleet-{nodes}-{events}") as target:
         yield target
 
 

@@ -23,9 +23,12 @@ class Target(msgspec.Struct, frozen=True):
     control: str = ""
     """Where its churn is set; empty for a cluster that is not ours."""
 
-    def churn(self, pods_a_second: float, nodes_a_second: float) -> None:
-        """Have so many objects changed a second from here on."""
-        query = f"pods={pods_a_second}&nodes={nodes_a_second}"
+    events: int = 0
+    """How many it keeps."""
+
+    def churn(self, pods_a_second: float, nodes_a_second: float, *, events_a_second: float = 0) -> None:
+        """Have so many objects changed, and so many events happen, a second from here on."""
+        query = f"pods={pods_a_second}&nodes={nodes_a_second}&events={events_a_second}"
         with urllib.request.urlopen(f"{self.control}/bench/churn?{query}") as answer:
             answer.read()
 
