@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.known_secrets import KNOWN
+from actions.base.readonly import withdraw_readonly
 from tests.support.program import Program
 
 
@@ -17,6 +18,7 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     KNOWN.forget()
+    withdraw_readonly()
 
 
 @pytest.fixture

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 from actions.base.errors import UnreachableError
 from actions.base.offload import Offload
+from actions.base.readonly import refuse_if_readonly
 from actions.cloud.errors import error_of
 
 T = TypeVar("T")
@@ -21,6 +22,8 @@ _CONNECT_SECONDS = 5
 _READ_SECONDS = 20
 _ATTEMPTS = 3
 _DEADLINE_SECONDS = 60.0
+_LOOKING = ("describe_", "list_", "get_", "batch_get_")
+"""How the operations begin that change nothing."""
 
 
 class AwsSession:
@@ -53,9 +56,11 @@ class AwsSession:
         Raises:
             AccessError: No credentials, expired ones, or no permission.
             UnreachableError: No answer, or a busy one.
-            MissingError, ConflictError, RefusedError: AWS said so.
+            MissingError, ConflictError, RefusedError: AWS said so; or this process is read-only.
             ConfigError: Profile, region or parameters are wrong.
         """
+        if not operation.startswith(_LOOKING):
+            refuse_if_readonly(f"{service}:{_iam_name(operation)}")
 
         def ask() -> dict[str, Any]:
             answer: dict[str, Any] = getattr(self._client(service, region), operation)(**parameters)

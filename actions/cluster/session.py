@@ -22,6 +22,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, MissingError, RefusedError
 from actions.base.offload import Offload
 from actions.base.proxies import proxy_for
+from actions.base.readonly import is_readonly
 from actions.base.untrusted import one_line
 from actions.cluster.credentials import Credentials, TokenFactory, TokenSource
 from actions.cluster.endpoint import Endpoint
@@ -124,7 +125,7 @@ class KubeSession:
 
         Args:
             target: Which kubeconfig, context and namespace.
-            readonly: Refuse everything that could change the cluster.
+            readonly: Refuse everything that could change the cluster; a read-only process refuses it anyhow.
             token_factory: Makes tokens in process for exec plugins that it knows.
             user_agent: Sent with every request; it should not begin with `curl`, `Wget` or `Mozilla`, for which API
                 servers print prettily, at twice the size.
@@ -143,7 +144,8 @@ class KubeSession:
             show_certificate=partial(show_certificate, chosen, endpoint.tls),
             is_vouched_for=is_vouched_for,
         )
-        return cls(chosen, Transport(endpoint, user_agent=user_agent), credentials, readonly=readonly)
+        is_bound = readonly or is_readonly()
+        return cls(chosen, Transport(endpoint, user_agent=user_agent), credentials, readonly=is_bound)
 
     async def request(
         self,

@@ -17,6 +17,7 @@ from actions.base.process import (
     spawn_detached,
     wait_for_end,
 )
+from actions.base.readonly import refuse_if_readonly
 from actions.run.creation import ENDPOINT_VARIABLE, load_environment
 from actions.run.folder import journal_path, runner_log_path, runs_home
 from actions.run.journal import DiskFullError, Journal
@@ -97,6 +98,7 @@ def start_runner(
         ToolError: It could not be started.
         JournalUnwritableError: The disk is full, or the journal is locked.
     """
+    refuse_if_readonly(f"the start of a runner for {folder.name}")
     secrets = referenced_environment(load_run(folder).parameters.values())
     stored = load_environment(folder)
     endpoint = stored.get(ENDPOINT_VARIABLE, "")
@@ -218,6 +220,7 @@ def wish(
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal cannot be read.
     """
+    refuse_if_readonly(f"{kind.value} of {folder.name}")
     refuse_unfit(load_run(folder), kind, plan_hash=plan_hash)
 
     def write() -> None:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
+from actions.base.readonly import refuse_if_readonly
 from actions.cluster.plugins import allowances
 from actions.run.block import make_block
 from actions.run.folder import (
@@ -61,6 +62,7 @@ def create_folder(
         ConfigError: The blueprint cannot be copied, or the folder cannot be made.
         JournalError: The folder lies on a network file system.
     """
+    refuse_if_readonly(f"the launch of {created.blueprint_id}")
     runs = private_directory(home or runs_home())
     refuse_network_filesystem(runs)
     scratch = runs / f".{created.run_id}.{os.getpid()}"

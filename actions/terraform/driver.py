@@ -13,6 +13,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, RefusedError, ToolError, UnreachableError
 from actions.base.process import ProcessIdentity, has_pending_signal, is_stopped, run_tool
+from actions.base.readonly import refuse_if_readonly
 from actions.terraform import arguments
 from actions.terraform.detached import DetachedOperation
 from actions.terraform.events import TerraformEvent, read_events
@@ -128,6 +129,7 @@ class TerraformDriver:
             UnknownEndError: Nobody saw how an adopted apply ended.
             ToolError: Something could not be made; what was made is in the state.
         """
+        refuse_if_readonly("terraform apply")
         if self.running() != "apply":
             self._require_idle()
             self._workspace.require_saved_state()
@@ -144,6 +146,7 @@ class TerraformDriver:
             ConflictError: Somebody else holds the state, or another operation is running.
             ToolError: Something could not be destroyed; it is still in the state.
         """
+        refuse_if_readonly("terraform destroy")
         if self.running() != "destroy":
             self._require_idle()
             self._workspace.require_saved_state()

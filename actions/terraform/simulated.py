@@ -15,6 +15,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import BlueprintError, RefusedError
 from actions.base.files import private_directory, write_private
+from actions.base.readonly import refuse_if_readonly
 from actions.terraform import simulated_calls
 from actions.terraform.events import EventKind, TerraformEvent
 from actions.terraform.plans import summary_of
@@ -99,6 +100,7 @@ class SimulatedTerraform:
         Raises:
             RefusedError: No plan, or another one than approved; or it was asked to stop.
         """
+        refuse_if_readonly("terraform apply")
         state = self._state()
         if not state.plan_hash or plan_hash not in ("", state.plan_hash):
             raise RefusedError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
@@ -119,6 +121,7 @@ class SimulatedTerraform:
     async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
         """Pretend to destroy everything in the pretended state."""
         del variables
+        refuse_if_readonly("terraform destroy")
         state, calls = self._state(), self._simulation().calls
         _tell(on_event, _NOTICE)
         for address in reversed(list(state.resources)):

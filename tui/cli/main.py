@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from importlib import import_module
 
 from actions.base.errors import ConfigError, ConsoleError, ScriptError, UnreadableError, UsageError
+from actions.base.readonly import promise_readonly
 from tui.cli.arguments import parse_arguments
 from tui.cli.streams import abandon, prepare_streams
 from tui.ending import leave
@@ -48,6 +49,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     prepare_streams()
     options = parse_arguments(argv)
     run: Callable[[Namespace], int] = import_module(_COMMANDS[options.command]).run
+    if options.readonly:
+        promise_readonly()
     try:
         code = run(options)
         sys.stdout.flush()

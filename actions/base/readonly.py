@@ -1,0 +1,45 @@
+"""The promise of this process to change nothing, which `--readonly` gives.
+
+Whatever could change something asks here where it would do it, below all keys, verbs and stages: requests to a cluster,
+calls to AWS, Terraform's apply and destroy, wishes and runs. It does not reach processes that are started: a read-only
+console starts none that change anything.
+"""
+
+from __future__ import annotations
+
+from actions.base.errors import RefusedError
+
+
+class _Promise:
+    is_given = False
+
+
+_promise = _Promise()
+
+
+def promise_readonly() -> None:
+    """Change nothing from here on."""
+    _promise.is_given = True
+
+
+def withdraw_readonly() -> None:
+    """Take the promise back; for tests."""
+    _promise.is_given = False
+
+
+def is_readonly() -> bool:
+    """Whether this process has promised to change nothing."""
+    return _promise.is_given
+
+
+def refuse_if_readonly(deed: str) -> None:
+    """Refuse a deed that changes something.
+
+    Args:
+        deed: What is refused, as the sentence's subject: `terraform apply`.
+
+    Raises:
+        RefusedError: The promise has been given.
+    """
+    if _promise.is_given:
+        raise RefusedError(f"This program is read-only: {deed} was not carried out.", hint="Start without --readonly.")
