@@ -17,6 +17,7 @@ from actions.cluster.kubeconfig import ClusterTarget, load_context
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
 from tests.support.otheruser import as_nobody, needs_another_user, status_for_nobody
+from tests.support.polling import wait
 from tests.support.program import Program
 from tests.support.sandboxes import account_of, http_of
 
@@ -99,23 +100,23 @@ async def test_d15_the_owner_gets_in(sandbox: RunningSandbox) -> None:
 
 
 def test_d15_the_verb_tells_of_the_kubeconfig_and_of_no_token(program: Program) -> None:
-    child = subprocess.Popen(
-        program.argv("sandbox", "--name", "shown"), env=dict(program.environment), stdout=subprocess.PIPE, text=True
-    )
+    said = program.home / "said"
+    with said.open("w") as output:
+        argv = program.argv("sandbox", "--name", "shown")
+        child = subprocess.Popen(argv, env=dict(program.environment), stdout=output, stderr=output)
     try:
-        assert child.stdout is not None
-        kubeconfig = Path(child.stdout.readline().strip())
-        told = [child.stdout.readline() for _ in range(2)]
+        wait(lambda: said.read_text().count("\n") >= 3, "three lines of output", deadline_seconds=60)
+        first, second, *_ = said.read_text().splitlines()
+        kubeconfig = Path(first)
         assert kubeconfig == program.kubeconfig("shown")
-        assert f"kubectl --kubeconfig {kubeconfig}" in told[0]
+        assert f"kubectl --kubeconfig {kubeconfig}" in second
         token = load_context(ClusterTarget(kubeconfig)).token
         assert token
-        assert token not in "".join(told)
         assert program.run("sandbox", "--name", "shown", "faults", "overloaded").returncode == 0
     finally:
         child.send_signal(signal.SIGTERM)
-        rest, _ = child.communicate(timeout=60)
-    assert token not in rest
+        child.wait(timeout=60)
+    assert token not in said.read_text()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="processes are known by /proc")
