@@ -18,7 +18,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from actions.base.process import is_alive
 from tests.bench.longlived import use
 from tests.bench.operator import ON_A_SANDBOX
 from tests.bench.program import Program as Console
@@ -75,7 +74,8 @@ def _played(program: Program, kubeconfig: Path, *, keys: int, hours: float, seco
 
 
 def _say(pressed: int, megabytes: float) -> None:
-    sys.stderr.write(f"{pressed} keys, {megabytes} MB\n")
+    if pressed % 100 < 15:
+        sys.stderr.write(f"{pressed} keys, {megabytes} MB\n")
 
 
 @contextmanager
@@ -126,6 +126,3 @@ def _living(program: Program, seconds: float) -> Iterator[None]:
             if process.poll() is None:
                 os.killpg(process.pid, 15)
             process.wait(60)
-    for runner in program.processes():
-        if is_alive(runner):
-            sys.stderr.write(f"still at work: {runner.pid}\n")
