@@ -12,11 +12,11 @@ from actions.base.errors import FormatError
 from actions.cluster.objects import ResourceType
 from actions.run.access import Connection
 from actions.run.judgement import HARMLESS, RUNS, Inventory, Judged, Standing, judge
-from actions.run.patience import patiently
+from actions.run.patience import TEARDOWN, patiently
 from actions.run.survey import Seen, Unasked, fetch_kinds, is_contents, survey, survey_path, with_owners
 from actions.run.work import StageWork
 
-SETTLE_SECONDS = 30.0
+SETTLE_SECONDS = 60.0
 """The garbage collector, and an API that is down, get so long to come round."""
 _LOOK_SECONDS = 0.5
 _NAMED = 3
@@ -104,7 +104,7 @@ class Judge:
             return await self.judged(await look())
 
         while True:
-            contents = await patiently(ask, clock=clock, note=note)
+            contents = await patiently(ask, clock=clock, note=note, patience=TEARDOWN)
             if not contents.may_settle or clock.monotonic() >= deadline:
                 self._accept(contents)
                 return contents

@@ -14,7 +14,7 @@ from actions.run.contents import Judge
 from actions.run.handler import StageFailedError
 from actions.run.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.judgement import Entry, doubt_about, group_of
-from actions.run.patience import patiently
+from actions.run.patience import TEARDOWN, patiently
 from actions.run.removal import remove
 from actions.run.stages.claims import NODE_CLAIM
 from actions.run.stages.objects import rank_of
@@ -113,7 +113,7 @@ class StageUndo:
         async def ask() -> Entry | Unasked | None:
             return await look(self._connection, ref)
 
-        found = await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+        found = await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=TEARDOWN)
         match found:
             case Unasked():
                 self._problems.append(f"{ref.describe()}: {found.clause()}")
@@ -167,7 +167,7 @@ class StageUndo:
                 group = group_of(kind.api_version)
                 return await may(self._connection.session, "delete", group, kind.plural, space, name=name)
 
-            if await patiently(ask, clock=self._work.clock, note=self._work.journal.note) is False:
+            if await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=TEARDOWN) is False:
                 missing[Unasked("delete", resource_name(kind), item.namespace).clause()] = None
         if missing:
             self._problems.append(f"this user {', '.join(missing)}")
