@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from actions.base.errors import BlueprintError, ParameterError
+from actions.base.patterns import PatternError, compile_pattern
 from actions.blueprint.derive import operations_of, relations_of
 from actions.blueprint.finding import Finding, Where, known_names
 from actions.blueprint.manifests import inside, read_manifests
@@ -46,8 +47,19 @@ def _parameters(blueprint: Blueprint) -> Iterator[Finding]:
         low, high = parameter.minimum, parameter.maximum
         if low is not None and high is not None and low > high:
             yield Finding((*where, "minimum"), f"{name} has a minimum above its maximum.", "Swap them.")
+        elif wrong := _wrong_pattern(parameter):
+            hint = "Write a regular expression of RE2's language."
+            yield Finding((*where, "pattern"), f"the pattern of {name} cannot be used: {wrong}.", hint)
         elif parameter.type is not ParameterType.SECRET or parameter.default:
             yield from _default(where, name, parameter)
+
+
+def _wrong_pattern(parameter: Parameter) -> str:
+    try:
+        compile_pattern(parameter.pattern)
+    except PatternError as error:
+        return str(error)
+    return ""
 
 
 def _default(where: Where, name: str, parameter: Parameter) -> Iterator[Finding]:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 import msgspec
 
 from actions.base.errors import MissingError, ParameterError
+from actions.base.patterns import PatternError, compile_pattern
 from actions.blueprint.derive import broken_rules, derive
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.blueprint.parts import Scalar
@@ -176,9 +177,20 @@ def _reference(name: str, value: Scalar) -> str:
 def _text(name: str, parameter: Parameter, value: Scalar) -> str:
     text = str(value).lower() if isinstance(value, bool) else str(value)
     is_printable = text.isprintable() and len(text) <= _TEXT_LIMIT
-    if not is_printable or (parameter.pattern and re.fullmatch(parameter.pattern, text) is None):
+    if not is_printable or not _has_form(name, parameter, text):
         raise ParameterError(f"{name} is {_shown(text)}; it must be {bounds_of(parameter)}.", hint=_instead(name))
     return text
+
+
+def _has_form(name: str, parameter: Parameter, text: str) -> bool:
+    if not parameter.pattern:
+        return True
+    try:
+        return compile_pattern(parameter.pattern).fullmatch(text)
+    except PatternError as error:
+        raise ParameterError(
+            f"the pattern of {name} cannot be used: {error}.", hint="Correct the blueprint."
+        ) from error
 
 
 def _range(parameter: Parameter) -> str:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Protocol
 
 import msgspec
 
+from actions.base.patterns import Pattern, compile_pattern
 from actions.cluster.diagnose.finding import Finding
 from actions.cluster.state import ClusterSnapshot
 from actions.fleet.cost import CostModel
@@ -54,7 +54,7 @@ class World(Protocol):
         """Its points of a metric, oldest first; `stage` empty means any."""
         ...
 
-    def has_line(self, pattern: re.Pattern[str], stage: str) -> bool:
+    def has_line(self, pattern: Pattern, stage: str) -> bool:
         """Whether a log line of the run matches."""
         ...
 
@@ -118,7 +118,7 @@ def _of_the_cluster(given: Conditions, world: World) -> Iterator[Seen]:
 
 def _of_the_console(given: Conditions, world: World) -> Iterator[Seen]:
     if given.text:
-        found = re.search(given.text, world.screen_text()) is not None
+        found = compile_pattern(given.text).search(world.screen_text())
         yield Seen(found, f"{given.text!r} is {'' if found else 'not '}on the screen")
     for key in ("cluster", "region", "account"):
         if wanted := getattr(given, key):
@@ -165,7 +165,7 @@ def _pods(wanted: Pods, world: World) -> Seen:
 def _is_meant(pod: PodFacts, wanted: Pods, run: RunView | None) -> bool:
     return (
         (not wanted.namespace or pod.namespace == wanted.namespace)
-        and (not wanted.name or re.search(wanted.name, pod.name) is not None)
+        and (not wanted.name or compile_pattern(wanted.name).search(pod.name))
         and (not wanted.phase or pod.phase == wanted.phase)
         and (not wanted.of or (run is not None and pod.run == run.id and pod.stage == wanted.of))
     )
@@ -177,7 +177,7 @@ def _phases(pods: Iterable[PodFacts]) -> str:
 
 
 def _log(wanted: Log, world: World) -> Seen:
-    found = world.has_line(re.compile(wanted.match), wanted.of)
+    found = world.has_line(compile_pattern(wanted.match), wanted.of)
     place = f"the log of {wanted.of}" if wanted.of else "the run's logs"
     return Seen(found, f"{wanted.match!r} is {'' if found else 'not '}in {place}")
 
@@ -202,7 +202,7 @@ def _why(wanted: Why, world: World) -> Seen:
         return Seen(False, f"nothing is known to be wrong with {wanted.of}")
     cause = findings[0]
     said = "\n".join((cause.headline, *cause.evidence))
-    holds = wanted.code in ("", cause.code) and (not wanted.says or re.search(wanted.says, said) is not None)
+    holds = wanted.code in ("", cause.code) and (not wanted.says or compile_pattern(wanted.says).search(said))
     others = f" (also {', '.join(one.code for one in findings[1:])})" if findings[1:] else ""
     return Seen(holds, f"{cause.code}: {cause.headline}{others}")
 

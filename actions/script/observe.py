@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from actions.base.clock import Clock
+from actions.base.patterns import Pattern
 from actions.cluster.diagnose.finding import Finding
 from actions.cluster.state import ClusterSnapshot
 from actions.fleet.cost import CostModel
@@ -44,7 +44,7 @@ class _StageSpool:
                 return
             self._points_offset = offset
 
-    def has_line(self, pattern: re.Pattern[str]) -> bool:
+    def has_line(self, pattern: Pattern) -> bool:
         """Whether a line matches; each line is looked at once per pattern."""
         while pattern.pattern not in self._found:
             start = self._searched.get(pattern.pattern, 0)
@@ -89,7 +89,7 @@ class HostWorld:
             found += spool.points.get(metric, [])
         return found
 
-    def has_line(self, pattern: re.Pattern[str], stage: str) -> bool:
+    def has_line(self, pattern: Pattern, stage: str) -> bool:
         return any(spool.has_line(pattern) for spool in self._stages(stage))
 
     def findings(self, stage: str) -> Sequence[Finding] | None:

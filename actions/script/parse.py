@@ -13,6 +13,7 @@ import msgspec
 from actions.base.errors import ConsoleError, ScriptError
 from actions.base.known_secrets import KNOWN
 from actions.base.untrusted import redact
+from actions.base.patterns import PatternError, compile_pattern
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.cluster.diagnose.vocabulary import Code
 from actions.command.model import Call
@@ -229,9 +230,9 @@ class _Parser:
                 raise wrong(f"{error}.", key) from error
         for key, pattern in _patterns(conditions):
             try:
-                re.compile(pattern)
-            except re.error as error:
-                raise wrong(f"{pattern!r} is no regular expression: {error}.", key) from error
+                compile_pattern(pattern)
+            except PatternError as error:
+                raise wrong(f"{pattern[:60]!r} is no regular expression that can be used: {error}.", key) from error
 
     def _substitute(self, value: Any, path: tuple[str | int, ...]) -> Any:
         if isinstance(value, dict):

@@ -5,10 +5,10 @@ Source: kubernetes.io "Structural schemas"; messages as apiserver 1.34 writes th
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from typing import Any
 
+from actions.base.patterns import PatternError, compile_pattern
 from actions.sandbox.api.codec import Object, clone, encode
 from actions.sandbox.api.status import Cause
 
@@ -130,10 +130,10 @@ def _scalar_violations(value: Any, schema: Object, path: str) -> Iterator[Cause]
 
 
 def _matches(pattern: str, value: str) -> bool:
-    """RE2 patterns that Python cannot read let everything pass."""
+    """Patterns that cannot be read let everything pass."""
     try:
-        return re.search(pattern, value) is not None
-    except re.error:
+        return compile_pattern(pattern).search(value)
+    except PatternError:
         return True
 
 

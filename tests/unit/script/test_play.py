@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +12,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.errors import RefusedError
+from actions.base.patterns import Pattern
 from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.vocabulary import Code
 from actions.cluster.state import ClusterSnapshot
@@ -94,7 +94,7 @@ class FakeWorld:
     def points(self, metric: str, stage: str) -> Sequence[Point]:
         return [point for point in self.curve if point.metric == metric]
 
-    def has_line(self, pattern: re.Pattern[str], stage: str) -> bool:
+    def has_line(self, pattern: Pattern, stage: str) -> bool:
         return any(pattern.search(line) for line in self.lines)
 
     def findings(self, stage: str) -> Sequence[Finding] | None:

@@ -1,0 +1,76 @@
+"""Regular expressions that people write: matched in time that grows with the text, whatever they say.
+
+RE2's language, which is also that of Terraform and of Kubernetes' schemas: Python's without look-around and
+back-references, with which a short text can take for ever.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+LONGEST_PATTERN: Final = 1000
+"""Characters."""
+LONGEST_TEXT: Final = 1 << 15
+"""Characters of a text that are looked at: as many from its beginning as from its end."""
+_MEMORY_BYTES: Final = 1 << 18
+"""For one compiled pattern; it also bounds what compiling and each character of a text cost."""
+_KEPT: Final = 512
+
+
+class PatternError(ValueError):
+    """A text is no regular expression, or one that may take for ever. The message goes behind the pattern's name."""
+
+
+class Pattern:
+    """A regular expression. Made by `compile_pattern`."""
+
+    def __init__(self, text: str) -> None:
+        import re2  # not before a pattern is needed
+
+        if len(text) > LONGEST_PATTERN:
+            raise PatternError(f"it has more than {LONGEST_PATTERN} characters")
+        options = re2.Options()
+        options.log_errors = False
+        options.max_mem = _MEMORY_BYTES
+        try:
+            self._compiled = re2.compile(text, options)
+        except re2.error as error:
+            raise PatternError(_reason(error)) from error
+        except UnicodeEncodeError as error:
+            raise PatternError("it is not text") from error
+        self.pattern = text
+
+    def search(self, text: str) -> bool:
+        """Whether it matches anywhere."""
+        if len(text) > LONGEST_TEXT:
+            half = LONGEST_TEXT // 2
+            text = f"{text[:half]}\n{text[-half:]}"
+        return self._compiled.search(_encodable(text)) is not None
+
+    def fullmatch(self, text: str) -> bool:
+        """Whether it matches the whole text; never, where that is longer than `LONGEST_TEXT`."""
+        return len(text) <= LONGEST_TEXT and self._compiled.fullmatch(_encodable(text)) is not None
+
+
+@lru_cache(_KEPT)
+def compile_pattern(text: str) -> Pattern:
+    """Read a regular expression.
+
+    Raises:
+        PatternError: It is none, or one that is not allowed.
+    """
+    return Pattern(text)
+
+
+def _reason(error: Exception) -> str:
+    said = error.args[0] if error.args else ""
+    text = said.decode("utf-8", "replace") if isinstance(said, bytes) else str(said)
+    if text.startswith("invalid perl operator"):
+        return f"{text}; look-around is not allowed"
+    return f"{text}; back-references are not allowed" if text.startswith("invalid escape sequence") else text
+
+
+def _encodable(text: str) -> str:
+    """The text without lone surrogates, which RE2 cannot take."""
+    return text.encode("utf-8", "replace").decode()
