@@ -72,6 +72,8 @@ class ConsoleApp(LeavingApp[Any]):
         self._drawn_through = (ControlFilter(), AsciiFilter()) if settings.is_ascii else (ControlFilter(),)
         self._play = play
         self._playing: Worker[None] | None = None
+        self.play_began = asyncio.Event()
+        """Set when the script is being played: before, nobody looks at its deadline."""
         self.desk = Desk(settings, clock or SystemClock(), Ticker(self._paint))
         self.workspace = Workspace(self.desk)
         questioner = Questioner(self.desk.runs)
@@ -111,7 +113,7 @@ class ConsoleApp(LeavingApp[Any]):
         self._actions.close()
 
     def stop_playing(self) -> None:
-        """Break the script off; its `always` is still played."""
+        """Break the script off; its `always` is still played. Nothing happens before `play_began`."""
         if self._playing is not None:
             self._playing.cancel()
 
@@ -191,6 +193,7 @@ class ConsoleApp(LeavingApp[Any]):
             self.desk.supervisor.keep("runners", lambda: self._actions.keep_runners(self.notify_plainly))
         if self._play is not None:
             self._playing = self.run_worker(self._run_script(self._play), exit_on_error=True)
+            self.play_began.set()
 
     async def _run_script(self, play: Play) -> None:
         self.exit(await play(self.host))

@@ -29,11 +29,11 @@ class ConfigError(ConsoleError):
 
 
 class UsageError(ConfigError):
-    """The program cannot be used in this way, or here: call it otherwise. The program ends with exit code 2."""
+    """The program cannot be used in this way, with this, or here. The program ends with exit code 2."""
 
 
 class InputError(ConsoleError):
-    """A file that a person wrote is wrong.
+    """A file that a person wrote is wrong. The program ends with exit code 2.
 
     Args:
         message: What is wrong.
@@ -62,7 +62,7 @@ class BlueprintError(InputError):
 
 
 class ScriptError(InputError):
-    """A script is wrong: fix the file. The program ends with exit code 2."""
+    """A script is wrong: fix the file."""
 
 
 class ParameterError(ConsoleError):

@@ -70,10 +70,27 @@ def plain_text(text: str) -> str:
     return _SGR.sub("", clean_text(text)).replace("\r", " ")
 
 
+def is_plain(text: str) -> bool:
+    """Whether there is nothing in `text` that `clean_text` would remove."""
+    return _SUSPECT.search(text) is None
+
+
 def one_line(text: str, *, limit: int = 400) -> str:
     """`plain_text` on a single line of at most `limit` characters."""
     line = " ".join(plain_text(text).split())
     return line if len(line) <= limit else line[: limit - 1] + "…"
+
+
+def cleaned(value: object) -> object:
+    """JSON with `plain_text` done to every text in it: its escapes bring back what was removed before it was read."""
+    match value:
+        case str():
+            return plain_text(value)
+        case dict():
+            return {plain_text(key) if isinstance(key, str) else key: cleaned(item) for key, item in value.items()}
+        case list() | tuple():
+            return [cleaned(item) for item in value]
+    return value
 
 
 def redact(text: str) -> str:

@@ -1,7 +1,8 @@
 """YAML that people write: read strictly, with the line of every node kept for error messages.
 
-Refused: aliases and anchors (a 400-byte file can expand without end), duplicate keys, more than `MAX_BYTES` or
-`MAX_DEPTH`. Numbers and booleans follow YAML 1.2's core schema, so that `no`, `on`, `0755` and `12:30` stay texts.
+Refused: aliases and anchors (a 400-byte file can expand without end), duplicate keys, more than `MAX_BYTES`,
+`MAX_DEPTH` or `MAX_DIGITS`. Numbers and booleans follow YAML 1.2's core schema, so that `no`, `on`, `0755` and `12:30`
+stay texts.
 """
 
 from __future__ import annotations
@@ -15,9 +16,15 @@ import yaml
 
 from actions.base.errors import InputError
 from actions.base.files import read_bounded
+from actions.base.untrusted import is_plain, one_line
 
 MAX_BYTES = 1 << 20
 MAX_DEPTH = 100
+MAX_DIGITS = 64
+"""Characters of a number: any that means something has fewer, and Python reads no decimal of 5000."""
+
+_LONGEST_MESSAGE = 400
+"""Characters: messages quote the file, whose texts may be as long as it is."""
 
 E = TypeVar("E", bound=InputError)
 
@@ -49,10 +56,40 @@ class Document:
                 return found
         return (1, 1)
 
+    def require_plain(self, kind: type[E]) -> None:
+        """Refuse texts with control characters: they are shown as they are, and may come from somebody else.
+
+        Raises:
+            InputError: Of `kind`, with the place of the first one.
+        """
+        found = next(_suspects(self.value, ()), None)
+        if found is not None:
+            raise self.error(kind, "a text holds a control character or an invisible one.", *found, hint="Remove it.")
+
     def error(self, kind: type[E], message: str, *path: str | int, hint: str = "") -> E:
         """An error of `kind` that points at `path`."""
         line, column = self.position(*path)
-        return kind(message, file=self.file, line=line, column=column, hint=hint)
+        return kind(_shortened(message), file=self.file, line=line, column=column, hint=hint)
+
+
+def _shortened(message: str) -> str:
+    """Both ends of a message: what it quotes stands before what it says of it."""
+    line = one_line(message, limit=len(message) + 1)
+    half = _LONGEST_MESSAGE // 2
+    return line if len(line) <= _LONGEST_MESSAGE else f"{line[:half]}…{line[-half:]}"
+
+
+def _suspects(value: Any, path: Path_) -> Iterator[Path_]:
+    match value:
+        case str():
+            if not is_plain(value):
+                yield path
+        case dict():
+            for key, item in value.items():
+                yield from _suspects(item, (*path, key)) if is_plain(str(key)) else ((*path, key),)
+        case list():
+            for index, item in enumerate(value):
+                yield from _suspects(item, (*path, index))
 
 
 def load_documents(data: bytes, *, file: str, kind: type[InputError] = InputError) -> list[Document]:
@@ -186,7 +223,7 @@ class _Reader:
             if key == "<<":
                 raise self._error("merge keys are not allowed.", position)
             if key in seen:
-                raise self._error(f"the key {key!r} is there twice.", position)
+                raise self._error(f"the key {key[:60]!r} is there twice.", position)
             seen.add(key)
             self.positions[(*path, key)] = position
             yield key, self.read(value_node, (*path, key))
@@ -200,11 +237,19 @@ class _Reader:
                 return None
             case "bool":
                 return text.lower() == "true"
-            case "int":
+            case "int" | "float" as kind:
+                return self._number(text, kind, position)
+        raise self._error(f"the tag {node.tag[:60]!r} is not allowed.", position)
+
+    def _number(self, text: str, kind: str, position: Position) -> int | float:
+        if len(text) > MAX_DIGITS:
+            raise self._error(f"the number has more than {MAX_DIGITS} digits.", position)
+        try:
+            if kind == "int":
                 return int(text, 0) if text[:2] in {"0x", "0o"} else int(text)
-            case "float":
-                return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
-        raise self._error(f"the tag {node.tag!r} is not allowed.", position)
+            return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
+        except ValueError as error:  # a tag says so: !!int x
+            raise self._error(f"{text!r} is no number.", position) from error
 
     def _error(self, message: str, position: Position) -> InputError:
         return self._kind(message, file=self._file, line=position[0], column=position[1])

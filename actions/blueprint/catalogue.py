@@ -92,6 +92,9 @@ class Catalogue:
                     blueprint = load_blueprint(path.parent)
                 except BlueprintError as error:
                     broken.append(BrokenBlueprint(path.parent, error))
+                except Exception as error:  # noqa: BLE001 - one folder must not hide the others, whatever is in it
+                    met = f"reading it met a defect of this program: {type(error).__name__}."
+                    broken.append(BrokenBlueprint(path.parent, BlueprintError(met, file=str(path))))
                 else:
                     found[blueprint.id] = blueprint
         return tuple(found[key] for key in sorted(found)), tuple(broken)

@@ -10,6 +10,7 @@ from actions.blueprint.derive import operations_of, relations_of
 from actions.blueprint.finding import Finding, Where, known_names
 from actions.blueprint.manifests import inside, read_manifests
 from actions.blueprint.model import Blueprint, Derived, Operand, Parameter, ParameterType
+from actions.blueprint.naming import manifest_error, naming_findings
 from actions.blueprint.parameters import bounds_of, read_value
 from actions.blueprint.parts import Target
 from actions.blueprint.references import ancestors_of, reference_findings, unknown_references
@@ -36,6 +37,7 @@ def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
         _roots,
         _images,
         watch_findings,
+        naming_findings,
     )
     for check in checks:
         yield from check(blueprint)
@@ -204,11 +206,9 @@ def _targets(blueprint: Blueprint) -> Iterator[Finding]:
     files: dict[str, list[Manifest] | None] = {}
     for stage_index, stage in enumerate(blueprint.stages):
         for file in stage.files:
-            try:
-                files.setdefault(file, [dict(item.value) for item in read_manifests(blueprint.folder, file)])
-            except BlueprintError as error:
-                files[file] = None
-                yield Finding(("stages", stage_index, "manifests"), error=error)
+            if file not in files:
+                files[file], errors = _manifests(blueprint, file)
+                yield from (Finding(("stages", stage_index, "manifests"), error=error) for error in errors)
     for where, target in _all_targets(blueprint):
         yield from _target(blueprint, target, where, files)
     reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
@@ -217,6 +217,16 @@ def _targets(blueprint: Blueprint) -> Iterator[Finding]:
             if wire.source not in reported or wire.source.partition(".")[0] not in ancestors_of(blueprint, stage):
                 message = f"{stage.id} takes {wire.source!r}, which no stage before it reports."
                 yield Finding(("stages", index, "sets", position, "from"), message, known_names(reported))
+
+
+def _manifests(blueprint: Blueprint, file: str) -> tuple[list[Manifest] | None, list[BlueprintError]]:
+    """The objects of a file, `None` if it cannot be read; and what is wrong with it."""
+    try:
+        documents = read_manifests(blueprint.folder, file)
+    except BlueprintError as error:
+        return None, [error]
+    wrong = [found for document in documents if (found := manifest_error(document)) is not None]
+    return [dict(document.value) for document in documents], wrong
 
 
 def _target(

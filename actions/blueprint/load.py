@@ -25,6 +25,7 @@ from actions.blueprint.model import (
     Rule,
     SecretObject,
 )
+from actions.blueprint.naming import access_findings
 from actions.blueprint.parts import Expectation, Name
 from actions.blueprint.places import keys_at, tags_at
 from actions.blueprint.stages import AnyStage
@@ -62,12 +63,14 @@ def validate(folder: Path) -> list[BlueprintError]:
         document, blueprint = _read(folder)
     except BlueprintError as error:
         return [error]
-    return [_error_of(document, finding) for finding in findings_of(blueprint)]
+    findings = (*findings_of(blueprint), *access_findings(blueprint))
+    return [_error_of(document, finding) for finding in findings]
 
 
 def _read(folder: Path) -> tuple[Document, Blueprint]:
     path = folder / FILE_NAME
     document = load_document(read_input(path, kind=BlueprintError), file=str(path), kind=BlueprintError)
+    document.require_plain(BlueprintError)
     return document, _blueprint_of(document, folder)
 
 

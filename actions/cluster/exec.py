@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.errors import RefusedError, UnreachableError
+from actions.base.names import segment
 from actions.base.untrusted import one_line
 from actions.cluster.session import KubeSession
 
@@ -161,7 +162,7 @@ async def open_exec(
     streams = [("stdin", stdin), ("stdout", True), ("stderr", not tty), ("tty", tty)]
     query = [("container", container), *((name, "true" if wanted else "false") for name, wanted in streams)]
     query += [("command", argument) for argument in argv]
-    path = f"/api/v1/namespaces/{namespace}/pods/{pod}/exec"
+    path = f"/api/v1/namespaces/{segment(namespace)}/pods/{segment(pod)}/exec"
     async with session.websocket(path, query=query, protocols=PROTOCOLS) as socket:
         if socket.protocol not in PROTOCOLS:
             raise RefusedError(f"{session.server} speaks none of {', '.join(PROTOCOLS)}.")

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.names import segment
 from actions.base.peers import user_of_peer
 from actions.base.untrusted import one_line
 from actions.cluster.gate import Gate, GateClosed, GatedRequests, Speech, speech_of
@@ -59,7 +60,7 @@ def pod_of(session: KubeSession, namespace: str, label_selector: str) -> FindPod
 
     async def find() -> str:
         query = {"labelSelector": label_selector, "fieldSelector": "status.phase=Running"}
-        document = await session.get(f"/api/v1/namespaces/{namespace}/pods", query)
+        document = await session.get(f"/api/v1/namespaces/{segment(namespace)}/pods", query)
         pods = sorted(document.get("items") or (), key=lambda pod: (not _is_ready(pod), pod["metadata"]["name"]))
         alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
         if not alive:
@@ -163,7 +164,7 @@ class _Tunnel(msgspec.Struct, frozen=True):
         """Move bytes both ways until one side ends."""
         try:
             pod = await self.find_pod()
-            path = f"/api/v1/namespaces/{self.namespace}/pods/{pod}/portforward"
+            path = f"/api/v1/namespaces/{segment(self.namespace)}/pods/{segment(pod)}/portforward"
             ports = [("ports", str(self.port))]
             async with self.session.websocket(path, query=ports, protocols=PROTOCOLS, lane=Lane.FORWARD) as socket:
                 if socket.protocol not in PROTOCOLS:

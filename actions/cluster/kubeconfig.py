@@ -8,11 +8,13 @@ from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import msgspec
 
-from actions.base.errors import ConfigError
+from actions.base.errors import ConfigError, UsageError
 from actions.base.files import read_bounded
+from actions.base.names import is_label
 from actions.base.proxies import is_web_address
 from actions.base.untrusted import one_line
 from actions.cluster.impersonation import Impersonation, read_impersonation
@@ -247,7 +249,7 @@ class _Merged:
             context=name,
             cluster=cluster_name,
             server=_server_of(cluster),
-            namespace=target.namespace or _text(context, "namespace") or "default",
+            namespace=_namespace(target.namespace or _text(context, "namespace") or "default", path, name),
             ca_file=authority,
             ca_data=_text(cluster, _AUTHORITY_DATA),
             is_insecure=bool(cluster.get("insecure-skip-tls-verify")),
@@ -270,9 +272,15 @@ class _Merged:
         """The cluster that a context names, if it can be reached as it is written."""
         path, cluster = self._find("cluster", name, hint=f"The context {context} names it.")
         proxy = _text(cluster, "proxy-url")
-        if not is_web_address(_server_of(cluster)):
+        server = _server_of(cluster)
+        if not is_web_address(server) or not _is_plain(server):
             raise ConfigError(
                 f"{path}: the cluster {name} has no usable server address.", hint="Write https://HOST:PORT."
+            )
+        if "@" in urlsplit(server).netloc:  # the address is named in messages and journals
+            raise UsageError(
+                f"{path}: the server address of the cluster {name} holds a user name or a password.",
+                hint="Put them into the user's entry: username and password, or a token.",
             )
         if proxy and not is_web_address(proxy):
             raise ConfigError(f"{path}: the proxy-url of {name} cannot be used.", hint="Use an http or https proxy.")
@@ -296,6 +304,20 @@ class _Merged:
 
     def _names(self) -> str:
         return ", ".join(sorted(self._entries["context"])) or "none"
+
+
+def _is_plain(server: str) -> bool:
+    """Whether an address can stand in a request as it is, without a query."""
+    return server.isascii() and server.isprintable() and not set(' ?#"\\') & {*server}
+
+
+def _namespace(name: str, path: Path, context: str) -> str:
+    if not is_label(name):
+        raise UsageError(
+            f"{path}: {name[:60]!r} is no name of a namespace (context {context}).",
+            hint="Correct --namespace, or the context's namespace.",
+        )
+    return name
 
 
 def _server_of(cluster: Mapping[str, Any]) -> str:

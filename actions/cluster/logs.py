@@ -17,6 +17,7 @@ import msgspec
 
 from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import ConsoleError, MissingError, UnreachableError
+from actions.base.names import segment
 from actions.cluster.backoff import Backoff
 from actions.cluster.containerlook import ContainerEnd, ContainerLook, look_at
 from actions.cluster.errors import ApiError, ApiMissingError, ApiRefusedError
@@ -53,7 +54,7 @@ class LogSource(msgspec.Struct, frozen=True):
     @property
     def path(self) -> str:
         """The pod's path."""
-        return f"/api/v1/namespaces/{self.namespace}/pods/{self.pod}"
+        return f"/api/v1/namespaces/{segment(self.namespace)}/pods/{segment(self.pod)}"
 
 
 class LogObserver:

@@ -11,6 +11,7 @@ import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, InputError, MissingError
+from actions.base.names import segment
 from actions.cluster.errors import ApiMissingError
 from actions.cluster.listing import list_pages
 from actions.cluster.session import KubeSession, decode_document
@@ -45,10 +46,14 @@ class ResourceType(msgspec.Struct, frozen=True):
     is_namespaced: bool
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The path of one object, or of the list where `name` is empty; all namespaces where `namespace` is."""
+        """The path of one object, or of the list where `name` is empty; all namespaces where `namespace` is.
+
+        Raises:
+            RefusedError: A name is none.
+        """
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
-        scope = f"/namespaces/{namespace}" if self.is_namespaced and namespace else ""
-        return f"{root}{scope}/{self.plural}" + (f"/{name}" if name else "")
+        scope = f"/namespaces/{segment(namespace)}" if self.is_namespaced and namespace else ""
+        return f"{root}{scope}/{self.plural}" + (f"/{segment(name)}" if name else "")
 
 
 class _Resource(msgspec.Struct):

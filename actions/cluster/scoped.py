@@ -10,6 +10,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
+from actions.base.names import segment
 from actions.cluster.access import Reach, may_watch
 from actions.cluster.errors import ApiAccessError
 from actions.cluster.health import Health, SourceHealth
@@ -33,7 +34,7 @@ class ResourcePath(msgspec.Struct, frozen=True):
     def under(self, namespace: str = "") -> str:
         """The list path of one namespace, or of all."""
         root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        return f"{root}/namespaces/{namespace}/{self.resource}" if namespace else f"{root}/{self.resource}"
+        return f"{root}/namespaces/{segment(namespace)}/{self.resource}" if namespace else f"{root}/{self.resource}"
 
 
 class ScopedReflector(Generic[FactT]):

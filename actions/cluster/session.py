@@ -20,6 +20,7 @@ import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, MissingError, RefusedError
+from actions.base.names import require_path
 from actions.base.offload import Offload
 from actions.base.proxies import proxy_for
 from actions.base.readonly import is_readonly
@@ -325,6 +326,7 @@ def decode_document(data: bytes, *, source: str) -> dict[str, Any]:
 
 
 def _url(path: str, query: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> str:
+    require_path(path)
     return f"{path}?{urlencode(query)}" if query else path
 
 

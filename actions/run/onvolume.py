@@ -10,6 +10,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, MissingError
+from actions.base.names import segment
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, labels_of
 from actions.cluster.conditions import WorkState, verdict_of
@@ -132,7 +133,7 @@ async def _ended(connection: Connection, ref: ObjectRef, clock: Clock) -> WorkSt
 async def _log_of(connection: Connection, ref: ObjectRef) -> str:
     """What the Job's pod wrote; why it did not start, if it did not."""
     for pod in await pods_of(connection, ref):
-        path = f"/api/v1/namespaces/{ref.namespace}/pods/{pod['metadata']['name']}/log"
+        path = f"/api/v1/namespaces/{segment(ref.namespace)}/pods/{segment(pod['metadata']['name'])}/log"
         try:
             body = await connection.session.request("GET", path, query={"limitBytes": str(_LOG_LIMIT_BYTES)})
         except ConsoleError:

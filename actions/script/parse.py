@@ -74,6 +74,7 @@ def parse_script(
 
 def _parsed(data: bytes, file: str, environment: Mapping[str, str], check_place: CheckPlace | None) -> Script:
     document = load_document(data, file=file, kind=ScriptError)
+    document.require_plain(ScriptError)
     top = document.value
     if not isinstance(top, dict):
         raise document.error(ScriptError, "a script is a mapping.", hint="Start with 'eksml-script: 1'.")

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from actions.base.clock import parse_rfc3339
+from actions.base.untrusted import clean_text
 from actions.telemetry.outlines import outline_of
 
 HALF = 8192
@@ -64,10 +65,13 @@ def split_records(line: str) -> Iterator[str]:
 
 
 def strip_controls(text: str) -> str:
-    """`text` without escape sequences, control characters and U+FFFD. An unfinished sequence ends with its record."""
+    """`text` without escape sequences, control and invisible format characters, and U+FFFD.
+
+    An unfinished sequence ends with its record.
+    """
     if "\x1b" in text:
         text = _ESCAPE.sub("", text)
-    return text if text.isprintable() and "\ufffd" not in text else _CONTROL.sub("", text)
+    return text if text.isprintable() and "\ufffd" not in text else _CONTROL.sub("", clean_text(text))
 
 
 def is_bare(outline: str) -> bool:

@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.untrusted import cleaned
 from actions.telemetry.assembler import LineAssembler
 from actions.telemetry.lines import PrefixReader, Record, split_records, strip_controls
 from actions.telemetry.numbers import number_of, number_or_none
@@ -235,9 +236,12 @@ class _Report(msgspec.Struct):
 
 def _report_of(text: str) -> NcclReading | None:
     try:
-        report = msgspec.convert(json.loads(text), _Report)
-    except (ValueError, RecursionError, msgspec.ValidationError):
+        return _reading_of(msgspec.convert(cleaned(json.loads(text)), _Report))
+    except (ValueError, TypeError, KeyError, RecursionError, msgspec.ValidationError):
         return None
+
+
+def _reading_of(report: _Report) -> NcclReading:
     collective = _COLLECTIVE.search(" ".join(report.args))
     bounds, average = report.out_of_bounds, report.average_bus_bandwidth.get("bandwidth")
     return NcclReading(

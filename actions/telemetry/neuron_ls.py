@@ -10,6 +10,7 @@ import re
 import msgspec
 from msgspec.structs import replace
 
+from actions.base.untrusted import cleaned
 from actions.telemetry.lines import strip_controls
 
 
@@ -166,8 +167,8 @@ class _JsonListing(msgspec.Struct):
 
 def _read_json(text: str) -> NeuronListing:
     try:
-        decoded = msgspec.json.decode(text, type=list[_JsonDevice] | _JsonListing)
-    except (msgspec.DecodeError, RecursionError) as error:
+        decoded = msgspec.convert(cleaned(msgspec.json.decode(text)), type=list[_JsonDevice] | _JsonListing)
+    except (msgspec.MsgspecError, RecursionError) as error:
         return NeuronListing(error=f"The JSON is damaged: {error}.")
     listing = _of_devices(decoded) if isinstance(decoded, list) else decoded
     return NeuronListing(

@@ -14,6 +14,8 @@ from typing import Any
 
 import msgspec
 
+from actions.base.untrusted import cleaned
+
 
 class NeuronRuntime(msgspec.Struct, frozen=True, gc=False):
     """One process that uses Neuron cores."""
@@ -77,7 +79,7 @@ def read_monitor_line(line: str) -> NeuronReport | None:
     if not text.startswith("{"):
         return None
     try:
-        return _report_of(msgspec.json.decode(text))
+        return _report_of(cleaned(msgspec.json.decode(text)))
     except (msgspec.DecodeError, RecursionError):
         return None
 
@@ -93,7 +95,7 @@ def read_records(text: str) -> Iterator[NeuronReport]:
             start = text.find("\n{", start + 1)
             start = start + 1 if start >= 0 else -1
             continue
-        report = _report_of(record)
+        report = _report_of(cleaned(record))
         if report is not None:
             yield report
         start = text.find("{", end)

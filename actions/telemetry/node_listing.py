@@ -12,6 +12,7 @@ from typing import Any
 
 import msgspec
 
+from actions.base.untrusted import cleaned
 from actions.fleet.quantity import parse_quantity
 from actions.telemetry.lines import strip_controls
 
@@ -79,7 +80,7 @@ def _is_json(text: str) -> bool:
 
 def _read_json(text: str) -> list[NodeListing]:
     try:
-        parsed = json.loads(text)
+        parsed = cleaned(json.loads(text))
     except (ValueError, RecursionError):
         return []
     items = parsed.get("items") if isinstance(parsed, Mapping) else None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from xml.etree import ElementTree
 
+from actions.base.untrusted import plain_text
 from actions.telemetry.smi_reading import Gpu, MigDevice, SmiProcess, SmiReading, amount_of, count_of, word_of
 
 _BEGIN = re.compile(r"^[ \t]{0,16}(?=<\?xml|<!DOCTYPE nvidia_smi_log|<nvidia_smi_log)", re.MULTILINE)
@@ -35,6 +36,7 @@ def read_xml(text: str) -> SmiReading:
         root = ElementTree.fromstring(text)  # noqa: S314 - entity declarations are refused above
     except ElementTree.ParseError as error:
         return SmiReading(error=f"The XML is damaged: {error}.")
+    _clean(root)
     gpus = root.findall("gpu")
     return SmiReading(
         gpus=tuple(_gpu_of(element, index) for index, element in enumerate(gpus)),
@@ -51,6 +53,14 @@ def read_xml(text: str) -> SmiReading:
         cuda_version=word_of(root.findtext("cuda_version")),
         error="" if gpus else "No devices were found",
     )
+
+
+def _clean(root: ElementTree.Element) -> None:
+    """Take out what entities such as `&#155;` have brought in."""
+    for element in root.iter():
+        element.text = plain_text(element.text or "")
+        for name, value in element.attrib.items():
+            element.set(name, plain_text(value))
 
 
 def _gpu_of(element: ElementTree.Element, index: int) -> Gpu:

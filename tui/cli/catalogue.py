@@ -14,6 +14,9 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind, bounds_of
 from actions.fleet.prices import PriceBook
 
+BAD_FILE = 2
+"""The exit code where a blueprint has a mistake."""
+
 
 def run(options: Namespace) -> int:
     """Answer one of the three."""
@@ -36,7 +39,7 @@ def _list(options: Namespace) -> int:
             sys.stdout.write(f"{blueprint.id:<{width}}  {blueprint.title}\n")
     for broken in unreadable:
         sys.stderr.write(f"eksml-tui: {broken.error.sentence()}\n")
-    return 1 if unreadable else 0
+    return BAD_FILE if unreadable else 0
 
 
 def _show(options: Namespace) -> int:
@@ -78,7 +81,7 @@ def _validate(options: Namespace) -> int:
         sys.stderr.write(f"eksml-tui: {error.sentence()}\n")
     if not errors:
         sys.stdout.write("".join(f"{folder}: good.\n" for folder in options.folder))
-    return 1 if errors else 0
+    return BAD_FILE if errors else 0
 
 
 def _plan(options: Namespace) -> int:

@@ -9,7 +9,7 @@ import sys
 from argparse import Namespace
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UsageError
@@ -25,6 +25,10 @@ if TYPE_CHECKING:
     from actions.script.artifacts import Artifacts
     from actions.script.model import Script
     from tui.live.settings import ConsoleSettings
+
+INTERRUPTED = 130
+_END_SECONDS = 5.0
+"""So long a console that has been cancelled may take to end."""
 
 
 def run(options: Namespace) -> int:
@@ -140,12 +144,16 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
             replace(_settings(options, chosen, run_id), has_operator=False, write_file=artifacts.write),
             play=lambda host: player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play(),
         )
-        _stop_on_signals(app.stop_playing)
-        if options.visible:
-            return await app.run_async()
-        return await app.run_async(headless=True, size=script.size)
+        size = None if options.visible else script.size
+        playing = asyncio.create_task(app.run_async(headless=not options.visible, size=size))
+        _stop_on_signals(lambda: app.stop_playing() if app.play_began.is_set() else playing.cancel())
+        await require_begin(playing, app.play_began, seconds=script.deadline_seconds)
+        return await playing
 
-    report = run_to_the_end(session())
+    try:
+        report = run_to_the_end(session())
+    except asyncio.CancelledError:
+        return INTERRUPTED
     if report is None:
         raise ConfigError("The console ended before the script did.", hint="Run it again with --debug.")
     if to_stdout:
@@ -158,7 +166,28 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
     return report.exit_code
 
 
-def _stop_on_signals(stop: Callable[[], None]) -> None:
+async def require_begin(playing: asyncio.Task[Any], began: asyncio.Event, *, seconds: float) -> None:
+    """Return when the script is being played, or when the console has ended before that.
+
+    Args:
+        playing: The console.
+        began: Set when it plays.
+        seconds: The script's deadline, which begins here.
+
+    Raises:
+        ConfigError: The console has not come so far in time; it is ended.
+        CancelledError: It was cancelled.
+    """
+    waiting = asyncio.create_task(began.wait())
+    done, _ = await asyncio.wait({playing, waiting}, timeout=seconds, return_when=asyncio.FIRST_COMPLETED)
+    waiting.cancel()
+    if not done:
+        playing.cancel()
+        await asyncio.wait({playing}, timeout=_END_SECONDS)
+        raise ConfigError(f"The console did not begin to play within {seconds:.0f} s.", hint="Run it with --debug.")
+
+
+def _stop_on_signals(stop: Callable[[], object]) -> None:
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, stop)

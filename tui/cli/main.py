@@ -8,10 +8,10 @@ from argparse import Namespace
 from collections.abc import Callable, Sequence
 from importlib import import_module
 
-from actions.base.errors import ConfigError, ConsoleError, ScriptError, UnreadableError, UsageError
+from actions.base.errors import ConfigError, ConsoleError, InputError, UsageError
 from actions.base.readonly import promise_readonly
 from tui.cli.arguments import parse_arguments
-from tui.cli.streams import abandon, prepare_streams
+from tui.cli.streams import abandon, prepare_streams, require_files
 from tui.ending import leave
 
 FAILED = 1
@@ -42,16 +42,17 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run the program.
 
     Returns:
-        0 done or passed; 1 failed; 2 bad usage, a bad script, an unreadable file; 3 a teardown left something;
+        0 done or passed; 1 failed; 2 bad usage, a file with a mistake; 3 a teardown left something;
         130 interrupted.
     """
     os.umask(0o077)
     prepare_streams()
     options = parse_arguments(argv)
-    run: Callable[[Namespace], int] = import_module(_COMMANDS[options.command]).run
     if options.readonly:
         promise_readonly()
     try:
+        require_files()
+        run: Callable[[Namespace], int] = import_module(_COMMANDS[options.command]).run
         code = run(options)
         sys.stdout.flush()
     except ConsoleError as error:
@@ -88,4 +89,4 @@ def _complain(error: ConsoleError, *, debug: bool) -> int:
     sys.stderr.write(f"eksml-tui: {plain_text(redact(error.sentence()))}\n")
     from actions.cluster.plugins import PluginRefusedError
 
-    return BAD_USAGE if isinstance(error, ScriptError | UnreadableError | UsageError | PluginRefusedError) else FAILED
+    return BAD_USAGE if isinstance(error, InputError | UsageError | PluginRefusedError) else FAILED

@@ -4,9 +4,36 @@ from __future__ import annotations
 
 import io
 import os
+import resource
 import sys
 from collections.abc import Mapping
-from typing import TextIO
+from typing import Final, TextIO
+
+from actions.base.errors import UsageError
+
+LEAST_FILES: Final = 64
+"""Files that may have to be open at once: a console on a small cluster has thirty, with its libraries' own."""
+WANTED_FILES: Final = 1024
+"""The usual limit, which is also room for 150 logs."""
+
+
+def require_files() -> None:
+    """Raise the limit of open files to `WANTED_FILES`, as far as that is allowed.
+
+    Raises:
+        UsageError: Fewer than `LEAST_FILES` are: what fails then, and how, nobody can foresee.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return
+    wanted = WANTED_FILES if hard == resource.RLIM_INFINITY else min(WANTED_FILES, hard)
+    if soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    if max(soft, wanted) < LEAST_FILES:
+        raise UsageError(
+            f"Only {max(soft, wanted)} files may be open at once; this program needs {LEAST_FILES}.",
+            hint="Raise the limit: ulimit -n 1024.",
+        )
 
 
 def prepare_streams() -> None:

@@ -8,8 +8,10 @@ from pathlib import Path
 from urllib.parse import quote, urlsplit
 
 import msgspec
+from msgspec.structs import replace
 
 from actions.base.errors import InputError, UnreachableError
+from actions.base.untrusted import one_line
 from actions.cluster.kubeconfig import ClusterTarget, load_context
 from actions.cluster.tls import usual_tls
 from actions.sandbox.faults.control import PATH
@@ -18,6 +20,8 @@ from actions.sandbox.faults.scenarios import SCENARIOS
 
 _LISTS = ("verbs", "resources")
 _TIMEOUT_SECONDS = 5.0
+_LONGEST_ANSWER = 1 << 20
+_LONGEST_TEXT = 200
 
 
 class ShownFault(Fault, frozen=True, forbid_unknown_fields=True, rename="kebab"):
@@ -91,14 +95,25 @@ def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -
     try:
         connection.request(method, path, body=body, headers={"Authorization": f"Bearer {chosen.token}"})
         answer = connection.getresponse()
-        data = answer.read()
-    except OSError as error:
-        raise UnreachableError(f"The sandbox at {chosen.server} does not answer: {error.strerror or error}.") from error
+        data = answer.read(_LONGEST_ANSWER)
+    except (OSError, http.client.HTTPException) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise UnreachableError(f"The sandbox at {chosen.server} does not answer: {reason}.") from error
     finally:
         connection.close()
     if answer.status >= 400:
         raise InputError(f"The sandbox refuses: {_reason(data)}.")
-    return msgspec.json.decode(data, type=list[ShownFault])
+    try:
+        return [_cleaned(fault) for fault in msgspec.json.decode(data, type=list[ShownFault])]
+    except msgspec.DecodeError as error:
+        raise UnreachableError(f"What answers at {chosen.server} is no sandbox: {error}.") from error
+
+
+def _cleaned(fault: ShownFault) -> ShownFault:
+    """A fault in texts that can be shown: whoever reaches the sandbox's port can name one."""
+    texts = {name: one_line(getattr(fault, name), limit=_LONGEST_TEXT) for name in ("name", "namespace", "path")}
+    lists = {name: tuple(one_line(text, limit=_LONGEST_TEXT) for text in getattr(fault, name)) for name in _LISTS}
+    return replace(fault, **texts, **lists)
 
 
 def _reason(data: bytes) -> str:

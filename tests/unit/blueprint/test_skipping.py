@@ -48,7 +48,7 @@ def test_what_a_stage_that_is_left_out_would_set_stays_as_it_is(tmp_path: Path) 
 )
 def test_a_condition_that_can_never_hold_is_an_error(tmp_path: Path, condition: str, words: str) -> None:
     folder = a_blueprint(tmp_path / "b", DATA, ("root: root,", f"root: root, when: {condition},"))
-    (error,) = validate(folder)
+    error, *_ = validate(folder)
     assert words in error.message
 
 
