@@ -37,17 +37,31 @@ _CONFLICT = frozenset(
 )
 _BUSY = frozenset(
     {
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "IDPCommunicationError",
         "InternalError",
         "InternalFailure",
+        "LimitExceededException",
+        "PriorRequestNotComplete",
+        "ProvisionedThroughputExceededException",
         "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "RequestTimeout",
+        "RequestTimeoutException",
         "ServerException",
         "ServiceUnavailable",
         "ServiceUnavailableException",
+        "SlowDown",
+        "ThrottledException",
         "Throttling",
         "ThrottlingException",
         "TooManyRequestsException",
+        "TransactionInProgressException",
     }
 )
+"""botocore's lists of what is throttled or passes (`botocore/retries/standard.py`, 1.40), and what services add."""
 _UNREACHABLE_KINDS = frozenset(
     {
         "ConnectTimeoutError",

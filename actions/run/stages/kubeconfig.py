@@ -11,6 +11,7 @@ from actions.base.errors import MissingError
 from actions.base.files import write_private
 from actions.blueprint.parts import REFERENCE
 from actions.blueprint.stages import KubeconfigStage
+from actions.cloud.consistency import settled
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for
 from actions.cloud.session import AwsSession
 from actions.cloud.token import request_of
@@ -89,15 +90,17 @@ class KubeconfigHandler:
         name, region = self._wanted()
         session = AwsSession(region=region, threads=1)
 
-        async def ask() -> EksCluster:
+        async def describe() -> EksCluster:
             return await describe_cluster(session, name, region=region)
+
+        async def ask() -> bytes:
+            return kubeconfig_for(await settled(describe, clock=self._work.clock))
 
         try:
             self._work.journal.note(f"Asking EKS for {name} in {region}.")
-            cluster = await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+            return await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
         finally:
             session.close()
-        return kubeconfig_for(cluster)
 
     async def _identity(self) -> ClusterIdentity:
         async def ask() -> ClusterIdentity:

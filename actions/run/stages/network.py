@@ -10,6 +10,7 @@ from msgspec.structs import replace
 from actions.base.errors import MissingError
 from actions.blueprint.render import RUN_TAG
 from actions.blueprint.stages import NetworkStage
+from actions.cloud.consistency import settled
 from actions.cloud.network import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
 from actions.cloud.session import AwsSession
 from actions.run.handler import Performed
@@ -69,12 +70,31 @@ class NetworkHandler:
     async def _remove(self, session: AwsSession, group: str) -> int:
         try:
             rules = await self._rules(session, group)
-            mine = [rule for rule in rules if self._is_ours(group, rule)]
-            for rule in mine:
-                await remove_rules(session, group, rule.direction, [rule.id])
         except MissingError:
             return 0  # the group went with the cluster, and its rules with it
-        return len(mine)
+        mine = {rule.id: rule.direction for rule in rules if self._is_ours(group, rule)}
+        removed = 0
+        for rule_id, direction in (self._made(group) | mine).items():
+            try:
+                await self._revoke(session, group, direction, rule_id)
+            except MissingError:
+                continue  # it is gone already
+            removed += 1
+        return removed
+
+    def _made(self, group: str) -> dict[str, Direction]:
+        """The rules that the journal knows: one that was just made may not be listed yet."""
+        owned = [item for item in self._work.journal.owned() if item.namespace == group]
+        return {item.uid: Direction(item.name) for item in owned if item.uid and not (item.existed or item.is_deleted)}
+
+    async def _revoke(self, session: AwsSession, group: str, direction: Direction, rule_id: str) -> None:
+        async def revoke() -> None:
+            await remove_rules(session, group, direction, [rule_id])
+
+        async def again() -> None:
+            await settled(revoke, clock=self._work.clock)
+
+        await patiently(again, clock=self._work.clock, note=self._work.journal.note)
 
     async def _is_there(self, group: str, rules: list[SelfRule], direction: Direction) -> bool:
         """Whether a rule is there; one that is not the run's is recorded as such, and will be left."""
