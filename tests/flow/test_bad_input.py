@@ -40,8 +40,6 @@ def nothing_was_begun(program: Program) -> bool:
         (("plan", "bionemo-esm1nv", "workers=65"), ("workers", "from 1 to 64")),
         (("plan", "bionemo-esm1nv", "workers"), ("'workers'", "name=value")),
         (("blueprints", "bionemo"), ("'bionemo'", "bionemo-esm1nv")),
-        (("--blueprints", "nowhere", "blueprints"), ("nowhere", "--blueprints")),
-        (("validate", "nowhere"), ("nowhere/blueprint.yaml", "No such file")),
         (("nodes",), ("no kubeconfig", "--demo")),
         (("--kubeconfig", "nowhere", "nodes"), ("nowhere", "does not exist")),
         (("--kubeconfig", "/", "nodes"), ("/", "directory")),
@@ -204,6 +202,19 @@ def test_a_debug_traceback_shows_no_line_of_a_kubeconfig(program: Program) -> No
     assert "CANARY" not in done.stderr
 
 
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("--blueprints", "nowhere", "blueprints"), ("nowhere", "--blueprints")),
+        (("validate", "nowhere"), ("nowhere/blueprint.yaml", "No such file")),
+    ],
+)
+def test_a_blueprint_that_is_not_there_ends_with_2(
+    program: Program, arguments: tuple[str, ...], words: tuple[str, ...]
+) -> None:
+    refused(program.run(*arguments), *words, code=2)
+
+
 def edited(program: Program, *changes: tuple[str, str]) -> Path:
     """A copy of the shipped blueprint with some text replaced, in a folder of blueprints."""
     folder = program.home / "blueprints" / "mine"
@@ -233,7 +244,7 @@ def edited(program: Program, *changes: tuple[str, str]) -> Path:
 def test_a_wrong_blueprint_is_named_with_line_and_column(program: Program, old: str, new: str, words: str) -> None:
     folder = edited(program, (old, new))
     done = program.run("validate", str(folder))
-    assert done.returncode == 1
+    assert done.returncode == 2
     first = done.stderr.splitlines()[0]
     assert first.startswith(f"eksml-tui: {folder}/blueprint.yaml:")
     assert words in done.stderr
@@ -246,7 +257,7 @@ def test_a_manifest_that_leads_out_of_the_blueprint_is_refused(program: Program)
     outside = program.home / "outside.yaml"
     manifest.rename(outside)
     manifest.symlink_to(outside)
-    refused(program.run("validate", str(folder)), "manifests/pretrain.yaml", "not a path inside")
+    refused(program.run("validate", str(folder)), "manifests/pretrain.yaml", "not a path inside", code=2)
 
 
 @pytest.mark.parametrize("broken", ["", "kind: [", "kind: &a x"], ids=["missing", "broken", "bomb"])
@@ -256,7 +267,7 @@ def test_a_manifest_that_cannot_be_read_is_told_once(program: Program, broken: s
     manifest.write_text(broken)
     if not broken:
         manifest.unlink()
-    refused(program.run("validate", str(folder)), str(manifest))
+    refused(program.run("validate", str(folder)), str(manifest), code=2)
 
 
 @pytest.mark.parametrize("make", [os.mkfifo, lambda path: path.symlink_to("/dev/zero")], ids=["pipe", "device"])
@@ -265,4 +276,4 @@ def test_a_blueprint_that_is_no_file_does_not_hold_the_program_up(program: Progr
     (folder / "blueprint.yaml").unlink()
     assert callable(make)
     make(folder / "blueprint.yaml")
-    refused(program.run("validate", str(folder), seconds=20), "blueprint.yaml")
+    refused(program.run("validate", str(folder), seconds=20), "blueprint.yaml", code=2)

@@ -79,6 +79,22 @@ async def test_the_rule_for_efa_is_added_both_ways_and_only_it_is_removed(tmp_pa
     assert self_rules(group) == []
 
 
+async def test_f33_a_rule_that_is_not_listed_yet_is_removed_all_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    group = a_group("unlisted")
+    folder = a_run(tmp_path, NETWORK, group=group)
+    await carry_out(folder)
+    assert len(self_rules(group)) == 2
+
+    async def nothing_yet(*_: object) -> list[object]:
+        return []
+
+    monkeypatch.setattr("actions.run.stages.network.fetch_self_rules", nothing_yet)
+    await torn_down(folder)
+    assert self_rules(group) == []
+
+
 async def test_a_rule_that_was_there_is_used_and_left(tmp_path: Path) -> None:
     group = a_group("shared")
     pair = {"IpProtocol": "-1", "UserIdGroupPairs": [{"GroupId": group}]}
