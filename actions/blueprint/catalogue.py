@@ -16,6 +16,10 @@ from actions.blueprint.model import Blueprint
 _ID = re.compile(r"""^id:\s*["']?([^\s"'#]+)""", re.MULTILINE)
 
 
+_DEFECTS = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
+"""What a text that nobody has thought of may lead to."""
+
+
 class BrokenBlueprint(msgspec.Struct, frozen=True):
     """A folder whose blueprint cannot be loaded."""
 
@@ -92,7 +96,7 @@ class Catalogue:
                     blueprint = load_blueprint(path.parent)
                 except BlueprintError as error:
                     broken.append(BrokenBlueprint(path.parent, error))
-                except Exception as error:  # noqa: BLE001 - one folder must not hide the others, whatever is in it
+                except _DEFECTS as error:  # one folder must not hide the others, whatever is in it
                     met = f"reading it met a defect of this program: {type(error).__name__}."
                     broken.append(BrokenBlueprint(path.parent, BlueprintError(met, file=str(path))))
                 else:
