@@ -12,8 +12,8 @@ import msgspec
 
 from actions.base.errors import ConsoleError, ScriptError
 from actions.base.known_secrets import KNOWN
-from actions.base.untrusted import redact
 from actions.base.patterns import PatternError, compile_pattern
+from actions.base.untrusted import redact
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.cluster.diagnose.vocabulary import Code
 from actions.command.model import Call

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+from http.client import HTTPConnection
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -11,7 +12,7 @@ import pytest
 import yaml
 
 import tui.cli.sandbox
-from tests.support.answering import answering
+from tests.support.answering import answering, write_kubeconfig
 from tests.support.payloads import PAYLOADS, found_in
 from tests.support.program import Program
 from tests.unit.telemetry.corpus import samples
@@ -68,9 +69,14 @@ def test_d21_read_prints_no_control(
             assert not found_in(said.err), (output, text[:300])
 
 
+def _without_tls(host: str, port: int, *, timeout: float, context: object) -> HTTPConnection:
+    assert context is None
+    return HTTPConnection(host, port, timeout=timeout)
+
+
 @pytest.mark.parametrize("payload", PAYLOADS.values(), ids=PAYLOADS)
 def test_d21_sandbox_faults_prints_no_control(
-    payload: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    payload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fault = {
         "kind": "cut",
@@ -80,9 +86,9 @@ def test_d21_sandbox_faults_prints_no_control(
         "namespace": payload,
     }
     with answering(200, json.dumps([fault, fault | {"resources": [payload], "path": ""}])) as url:
-        monkeypatch.setattr(
-            tui.cli.sandbox, "find_sandbox", lambda _: SimpleNamespace(process=SimpleNamespace(url=url))
-        )
+        found = SimpleNamespace(kubeconfig=write_kubeconfig(tmp_path / "kubeconfig", url))
+        monkeypatch.setattr(tui.cli.sandbox, "find_sandbox", lambda _: found)
+        monkeypatch.setattr("http.client.HTTPSConnection", _without_tls)
         assert main(["sandbox", "faults"]) == 0
     said = capsys.readouterr()
     assert "cut" in said.out
