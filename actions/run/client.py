@@ -139,6 +139,7 @@ def take_over(folder: Path, pid: int, *, environment: Mapping[str, str] | None =
     Raises:
         RefusedError: The runner is another process, gives signs of life, belongs to somebody else, or does not end.
     """
+    refuse_if_readonly(f"the end of the runner of {folder.name}")
     holder = stalled_runner(folder)
     if holder is None or holder.pid != pid:
         said = f"is process {holder.pid}, not {pid}" if holder else "is not stalled"

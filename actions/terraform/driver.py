@@ -254,6 +254,7 @@ class TerraformDriver:
         if not is_newer and (known.lineage or known.addresses):
             why = "It is no newer than the state." if known.lineage == unsaved.lineage else "The state is another one."
             raise self._workspace.unsaved_error(why)
+        refuse_if_readonly("terraform state push")
         await self._query(arguments.state_push_arguments(self._program, UNSAVED_STATE))
         self._workspace.put_unsaved_state_aside(PUSHED_STATE)
         count = len(unsaved.addresses)
@@ -271,6 +272,7 @@ class TerraformDriver:
             StateLockedError: Somebody else holds the state.
             ToolError: There is no such object, or the root does not speak of it.
         """
+        refuse_if_readonly("terraform import")
         if not _RESOURCE_ID.fullmatch(resource_id):
             raise RefusedError(f"{resource_id!r} is no id of a resource.", hint="Give it as the provider's pages say.")
         self._require_idle()
@@ -284,6 +286,7 @@ class TerraformDriver:
         """Remove the lock if one of this folder's processes took it and died with it."""
         if self.running() or not is_of_the_dead(lock, self._dead_holders()):
             return False
+        refuse_if_readonly("terraform force-unlock")
         await self._query(arguments.unlock_arguments(self._program, lock.id))
         return True
 
