@@ -28,10 +28,14 @@ def main(words: Sequence[str] | None = None) -> int:
     results: list[Played] = []
     with ProcessPoolExecutor(options.jobs, mp_context=context) as pool:
         waiting = [pool.submit(play_one, seed) for seed in options.seeds]
-        for future in as_completed(waiting):
-            result = future.result()
-            results.append(result)
-            _tell(result, is_verbose=options.verbose)
+        try:
+            for future in as_completed(waiting):
+                result = future.result()
+                results.append(result)
+                _tell(result, is_verbose=options.verbose)
+        except KeyboardInterrupt:
+            _say("interrupted")
+            pool.shutdown(cancel_futures=True)
     summary = _summary(results, {kind.value: reason for kind, reason in missing.items()})
     if options.summary:
         options.summary.write_text(json.dumps(summary, indent=2) + "\n", encoding="utf-8")
