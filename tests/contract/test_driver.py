@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from textual import events
 from textual._xterm_parser import _MAX_SEQUENCE_SEARCH_THRESHOLD, XTermParser
@@ -55,6 +55,7 @@ def test_the_parser_still_fails_on_what_it_is_guarded_against() -> None:
     assert failures == [OverflowError, ValueError]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.one_of(st.binary(max_size=40), st.sampled_from([b"\x1b[", b"\x1b[<", b"\x1b[200~", b";1u"]))))
 def test_no_bytes_make_it_fail_and_keys_are_still_read_behind_them(pieces: list[bytes]) -> None:
     read = TerminalInput()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 
 import msgspec
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actions.base.clock import SystemClock
@@ -30,6 +30,7 @@ def distinct(events: list[EventFacts]) -> list[EventFacts]:
     return list({event.uid: event for event in events}.values())
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.tuples(st.sampled_from(["upsert", "remove", "replace"]), EVENTS), max_size=8))
 async def test_what_is_kept_is_in_order_and_bounded_and_the_newest_of_every_list(
     steps: list[tuple[str, list[EventFacts]]],

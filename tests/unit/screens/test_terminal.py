@@ -10,7 +10,7 @@ import threading
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from textual import events
 
@@ -29,6 +29,7 @@ def cut(text: str, places: list[int]) -> list[str]:
     return [text[a:b] for a, b in itertools.pairwise(edges)]
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 200)))
 def test_what_is_no_long_paste_goes_through_as_it_is_wherever_it_is_cut(places: list[int]) -> None:
     text = f"abc{BEGIN}pasted{END}\x1b[Adef{BEGIN}{END}g\x1b[20{BEGIN}twice{BEGIN}{END}h"
@@ -37,6 +38,7 @@ def test_what_is_no_long_paste_goes_through_as_it_is_wherever_it_is_cut(places: 
     assert not limit.is_open
 
 
+@settings(deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.integers(0, 400)))
 def test_a_long_paste_loses_its_end_and_nothing_behind_it(places: list[int]) -> None:
     text = f"a{BEGIN}{'x' * 300}{END}b"
