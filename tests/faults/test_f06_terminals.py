@@ -25,6 +25,18 @@ def test_f6_a_terminal_that_cannot_place_text_is_refused_in_one_sentence(program
         assert ENTERED not in console.raw
 
 
+def test_f6_a_script_that_is_to_be_seen_needs_one_too_and_a_log_does_not(program: Program) -> None:
+    (program.home / "script.yaml").write_text(SCRIPT)
+    variables = {**program.environment, "TERM": "dumb"}
+    with OnPty(program.argv("--script", str(program.home / "script.yaml"), "--visible"), variables) as console:
+        assert console.wait_ended() == 2
+        assert "TERM is “dumb”" in console.text
+    with OnPty(program.argv("watch", "job/none"), variables) as console:
+        assert console.wait_ended() == 1
+        assert "no kubeconfig" in console.text
+        assert ENTERED not in console.raw
+
+
 def test_f6_without_a_terminal_the_console_says_so(program: Program) -> None:
     done = program.run()
     assert (done.returncode, done.stdout) == (1, "")

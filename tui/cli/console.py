@@ -14,12 +14,10 @@ from typing import TYPE_CHECKING, Any
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UsageError
 from actions.base.files import require_folder, require_writable
-from tui.cli.streams import Teller, speaks_unicode
+from tui.cli.streams import Teller, places_text, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 FAILED = 1
-_NO_TERMINALS = ("", "dumb", "unknown")
-"""What TERM says of what can only be written to line by line."""
 
 if TYPE_CHECKING:
     from actions.script.artifacts import Artifacts
@@ -42,6 +40,8 @@ def run(options: Namespace) -> int:
         _need_terminal()
     else:
         _need_places(options)
+        if options.visible:
+            _need_places_for_text()
     run_id = _run_id_of(options)
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3 in this process: tokens, and whose credentials these are
@@ -85,8 +85,12 @@ def _run_id_of(options: Namespace) -> str | None:
 def _need_terminal() -> None:
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise ConfigError("The console needs a terminal.", hint="Play a script with --script FILE instead.")
-    name = os.environ.get("TERM", "")
-    if name.lower() in _NO_TERMINALS:
+    _need_places_for_text()
+
+
+def _need_places_for_text() -> None:
+    if not places_text(os.environ):
+        name = os.environ.get("TERM", "")
         raise UsageError(
             f"The console needs a terminal that can place text, and TERM is {f'“{name}”' if name else 'not set'}.",
             hint="Set TERM to what it is, xterm-256color for instance, or play a script with --script FILE.",

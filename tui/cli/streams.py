@@ -35,6 +35,8 @@ def require_files() -> None:
             hint="Raise the limit: ulimit -n 1024.",
         )
 
+_LINES_ONLY = ("", "dumb", "unknown")
+
 
 def prepare_streams() -> None:
     """Fill the places of closed streams, and let text that the locale cannot write come out as `?`.
@@ -58,6 +60,11 @@ def speaks_unicode(environment: Mapping[str, str]) -> bool:
     """Whether the locale allows signs beyond ASCII; one that says nothing does: ssh often hands none on."""
     named = next((value for name in ("LC_ALL", "LC_CTYPE", "LANG") if (value := environment.get(name, ""))), "")
     return not named or "utf-8" in named.lower() or "utf8" in named.lower()
+
+
+def places_text(environment: Mapping[str, str]) -> bool:
+    """Whether TERM tells of a terminal that can place text, and not only take line after line."""
+    return environment.get("TERM", "").lower() not in _LINES_ONLY
 
 
 def abandon(stream: TextIO) -> None:

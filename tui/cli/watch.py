@@ -20,6 +20,7 @@ from actions.cluster.members import WATCHABLE, JobRef, Member, job_named
 from actions.cluster.session import KubeSession
 from actions.cluster.snapshot import ClusterSnapshot
 from actions.cluster.state import ClusterState
+from tui.cli.streams import places_text
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.live.log_feeds import SourceNames
 from tui.live.time_order import TimeOrder
@@ -37,7 +38,7 @@ def run(options: Namespace) -> int:
         Of a job whose log was printed: 0 if it has finished, 1 if it has failed or is gone.
     """
     chosen = chosen_target(options)
-    if sys.stdin.isatty() and sys.stdout.isatty() and not options.plain:
+    if sys.stdin.isatty() and sys.stdout.isatty() and places_text(os.environ) and not options.plain:
         from tui.cli.console import watch_job
 
         return watch_job(options, chosen)
