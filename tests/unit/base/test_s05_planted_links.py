@@ -51,7 +51,7 @@ def test_s05_a_log_is_not_kept_through_a_link(tmp_path: Path) -> None:
     planted.parent.mkdir(parents=True)
     planted.symlink_to(victim)
     with pytest.raises(OSError, match="symbolic link"):
-        SpoolWriter(tmp_path, "work")
+        SpoolWriter(tmp_path, "work").open()
     assert victim.read_text() == "mine"
 
 
@@ -69,7 +69,9 @@ def test_s05_whatever_the_umask_what_is_made_is_private(tmp_path: Path) -> None:
     try:
         folder = private_directory(tmp_path / "a" / "b")
         write_private(folder / "f", b"x")
-        SpoolWriter(folder, "work").close()
+        writer = SpoolWriter(folder, "work")
+        writer.open()
+        writer.close()
         create_journal(folder / "journal.db", creation(), SystemClock())
     finally:
         os.umask(before)
