@@ -150,7 +150,7 @@ class Player:
         return await self._wait(judged, min(until, self._clock.monotonic() + EXPECT_SECONDS), give_up="")
 
     async def _command(self, call: Call, until: float) -> str:
-        if call.command.id in _ENDS and self._world.run() is None:
+        if call.command.id in _ENDS and self._has_launched_nothing(call):
             return "nothing was launched"
         if isinstance(call.arguments, Approve):
             stage = call.arguments.stage
@@ -162,6 +162,15 @@ class Player:
         if call.command.id in _ENDS:
             return await self._wait_for(lambda: self._ended(_ENDS[call.command.id]), until)
         return ""
+
+    def _has_launched_nothing(self, call: Call) -> bool:
+        """Whether a verb that ends a run has nothing to do: the launch that the script has did not make one.
+
+        In a script that launches nothing the run that is meant is missing, which is a failure.
+        """
+        actions = [step.action for step in (*self._script.steps, *self._script.always)]
+        may_launch = any(isinstance(action, Call) and action.command.id == "launch" for action in actions)
+        return may_launch and self._world.run() is None and not getattr(call.arguments, "run", "")
 
     def _launched(self) -> Seen:
         run = self._world.run()

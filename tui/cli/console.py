@@ -145,7 +145,8 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
         from actions.script.observe import player_of
 
         app = ConsoleApp(
-            replace(_settings(options, chosen, run_id), has_operator=False, write_file=artifacts.write),
+            # without --run no run is shown that the script has not launched: its `always` would tear it down
+            replace(_settings(options, chosen, run_id or ""), has_operator=False, write_file=artifacts.write),
             play=lambda host: player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play(),
         )
         size = None if options.visible else script.size

@@ -91,6 +91,7 @@ class RunActions:
         Raises:
             RefusedError: The run is in no state for it.
         """
+        self._view_of(run_id)  # shows it
         return await self._write(run_id, lambda folder: self._wish(folder, kind))
 
     async def resume(self, run_id: str, *, takeover: int = 0) -> str:

@@ -37,7 +37,7 @@ class RunFeed:
     Args:
         clock: Time.
         changed: Called when the run, or the list, is another one.
-        open_run: Id of the run to show first; `None` for the newest one that has not ended.
+        open_run: Id of the run to show first; `None` for the newest one that has not ended, empty for none.
     """
 
     def __init__(self, clock: Clock, changed: Callable[[], None], *, open_run: str | None = None) -> None:

@@ -56,7 +56,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
         demo: Set when the cluster is the embedded one.
         region: AWS region to show and price by when no node names one; empty if unknown.
         profile: AWS profile to show; empty for the default one.
-        open_run: Id of the run to show first; `None` for the latest active one.
+        open_run: Id of the run to show first; `None` for the latest active one, empty for none.
         keymap: Keys of the operator's own.
         is_ascii: The terminal, or its locale, has no other signs.
         watch: A job of the cluster to watch first, as it is typed; empty for none.

@@ -218,10 +218,26 @@ async def test_a_refused_command_fails_the_step_with_its_sentence(world: FakeWor
     assert report.steps[0].seen == "This session is read-only."
 
 
-async def test_a_teardown_with_nothing_launched_is_done(world: FakeWorld, tmp_path: Path) -> None:
-    report, _ = await played("steps:\n- open: nodes\nalways:\n- teardown: c\n- expect: {audit: empty}", world, tmp_path)
-    assert report.exit_code == 0
-    assert world.executed == ["open"]
+async def test_a_teardown_after_a_launch_that_made_nothing_is_done(world: FakeWorld, tmp_path: Path) -> None:
+    text = "steps:\n- wait: {text: never, within: 1s}\n- launch: b\nalways:\n- teardown: c\n- expect: {audit: empty}"
+    report, _ = await played(text, world, tmp_path)
+    ended = report.steps[-2]
+    assert (ended.verb, ended.result, ended.seen) == ("teardown", StepResult.PASSED, "nothing was launched")
+    assert world.executed == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps:\n- teardown: c",
+        "steps:\n- wait: {text: never, within: 1s}\n- launch: b\nalways:\n- teardown: {confirm: c, run: r}",
+    ],
+)
+async def test_a_teardown_that_means_another_run_than_a_launched_one_is_asked_for(
+    text: str, world: FakeWorld, tmp_path: Path
+) -> None:
+    await played(text, world, tmp_path)
+    assert world.executed == ["teardown"]
 
 
 async def test_metrics_and_logs_are_waited_for(world: FakeWorld, tmp_path: Path) -> None:
