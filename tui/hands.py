@@ -7,6 +7,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from actions.base.errors import ConfigError
+from actions.base.offload import in_thread
 from tui.modals.confirm import ConfirmModal
 from tui.screens.hands import ScreenHands
 from tui.screens.questions import plugin_question
@@ -57,5 +58,5 @@ async def allow_plugin(app: ConsoleApp, error: ConfigError) -> bool:
         return False
     if not await app.put_in_front(ConfirmModal(plugin_question(error.request))):
         return False
-    confirm(error.request)
+    await in_thread("plugin", confirm, error.request)
     return True

@@ -29,3 +29,19 @@ class Offload:
     def close(self) -> None:
         """Take no more calls; running ones end on their own."""
         self._pool.shutdown(wait=False, cancel_futures=True)
+
+
+async def in_thread(name: str, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    """Run one blocking call on a thread of its own and return its result.
+
+    Args:
+        name: Shown in the thread's name.
+        function: The call.
+        args: Its arguments.
+        kwargs: Its arguments by name.
+    """
+    thread = Offload(name)
+    try:
+        return await thread.call(function, *args, **kwargs)
+    finally:
+        thread.close()

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, MissingError, RefusedError, UnreachableError
-from actions.base.offload import Offload
+from actions.base.offload import in_thread
 from actions.base.untrusted import redact
 from actions.cluster.access import Reach
 from actions.cluster.diagnose.case import Case, Container, Log, Pod
@@ -67,11 +67,8 @@ async def explain(session: KubeSession, question: Question | None, *, clock: Clo
         AccessError: No right to list pods.
     """
     case = await gather(session, question, clock=clock)
-    thread = Offload("diagnosis")  # seconds, for long logs: not on the loop that paints
-    try:
-        return await thread.call(diagnose_each if question is None else diagnose, case)
-    finally:
-        thread.close()
+    # seconds, for long logs: not on the loop that paints
+    return await in_thread("diagnosis", diagnose_each if question is None else diagnose, case)
 
 
 async def gather(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> Case:

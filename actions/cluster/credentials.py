@@ -6,7 +6,6 @@ import asyncio
 import base64
 from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
-from functools import partial
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
@@ -14,7 +13,7 @@ import msgspec
 
 from actions.base.clock import Clock, parse_rfc3339
 from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
-from actions.base.offload import Offload
+from actions.base.offload import in_thread
 from actions.base.process import run_tool
 from actions.cluster.kubeconfig import ChosenContext, ExecPlugin
 from actions.cluster.plugins import allowed_command, not_there
@@ -194,20 +193,13 @@ class Credentials:
             spec["cluster"] = msgspec.Raw(plugin.cluster_info)
         info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
         environment = dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
-        argv = await self._allowed(plugin)
+        argv = await in_thread("plugin", allowed_command, self._chosen, plugin, is_vouched_for=self._is_vouched_for)
         try:
             return await run_tool(argv, deadline_seconds=_PLUGIN_SECONDS, extra_environment=environment)
         except ToolError as error:
             if error.exit_code == 127:
                 raise not_there(self._chosen, plugin) from error
             raise AccessError(f"No token for {self._chosen.context}: {error.message}.", hint="Log in again.") from error
-
-    async def _allowed(self, plugin: ExecPlugin) -> tuple[str, ...]:
-        disk = Offload("plugin")
-        try:
-            return await disk.call(partial(allowed_command, self._chosen, plugin, is_vouched_for=self._is_vouched_for))
-        finally:
-            disk.close()
 
 
 def _bearer(token: str, *, of: str) -> str:

@@ -21,7 +21,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, MissingError, RefusedError
 from actions.base.names import require_path
-from actions.base.offload import Offload
+from actions.base.offload import in_thread
 from actions.base.proxies import proxy_for
 from actions.base.readonly import is_readonly
 from actions.base.untrusted import one_line
@@ -336,11 +336,7 @@ def _with(headers: Mapping[str, str], authorization: str) -> dict[str, str]:
 
 async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
     """Disk, imports and TLS set-up, in a thread: together they would hold the loop for half a second."""
-    thread = Offload("kube-connect")
-    try:
-        return await thread.call(_prepare, target)
-    finally:
-        thread.close()
+    return await in_thread("kube-connect", _prepare, target)
 
 
 def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from actions.base.errors import UnreachableError
-from actions.base.offload import Offload
+from actions.base.offload import in_thread
 from actions.cluster.direct import DirectStreams
 from actions.cluster.endpoint import Endpoint
 
@@ -110,8 +110,4 @@ async def _import_pooled() -> type[PooledTransport]:
 
         return PooledTransport
 
-    thread = Offload("http")
-    try:
-        return await thread.call(load)
-    finally:
-        thread.close()
+    return await in_thread("http", load)

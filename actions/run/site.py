@@ -9,7 +9,7 @@ from pathlib import Path
 
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ConsoleError
-from actions.base.offload import Offload
+from actions.base.offload import in_thread
 from actions.blueprint.load import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
@@ -102,11 +102,7 @@ class Site:
         done = with_losses(done, self._losses)
         if stage.kind != "job":
             return done
-        thread = Offload("curves")
-        try:
-            return await thread.call(with_warning, done, self._folder, stage.id)
-        finally:
-            thread.close()
+        return await in_thread("curves", with_warning, done, self._folder, stage.id)
 
     async def drain(self, view: RunView, journal: StageJournal) -> str:
         return await drain_nodes(self.work(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
-from actions.base.offload import Offload
+from actions.base.offload import in_thread
 from actions.fleet.cost import CostModel, FleetCost
 from tui.live.blueprint_feed import BlueprintFeed
 from tui.live.cluster_feed import ClusterFeed
@@ -90,11 +90,7 @@ class Desk:
 
             require_usable(target, replaces=request_of)
 
-        disk = Offload("kubeconfig")
-        try:
-            await disk.call(look)
-        finally:
-            disk.close()
+        await in_thread("kubeconfig", look)
 
     def start(self) -> None:
         """Begin to follow the cluster and the runs."""
