@@ -27,7 +27,6 @@ from actions.terraform.workspace import (
     LOCK_FILE,
     PUSHED_STATE,
     UNSAVED_STATE,
-    WAIVED_STATE,
     Workspace,
     locked_providers,
 )
@@ -259,10 +258,6 @@ class TerraformDriver:
         self._workspace.put_unsaved_state_aside(PUSHED_STATE)
         count = len(unsaved.addresses)
         return f"Pushed {UNSAVED_STATE}, which an earlier operation could not save: {count} resources."
-
-    def waive_unsaved_state(self) -> None:
-        """Put `errored.tfstate` aside."""
-        self._workspace.put_unsaved_state_aside(WAIVED_STATE)
 
     async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
         """Take an object that exists into the state; nothing is done if the address is there already.

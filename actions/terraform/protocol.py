@@ -142,10 +142,6 @@ class Terraform(Protocol):
         """
         ...
 
-    def waive_unsaved_state(self) -> None:
-        """Put aside a state that could not be saved: a person has decided that it is not needed."""
-        ...
-
     async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
         """Take an object that exists into the state. Safe to repeat."""
         ...

@@ -174,9 +174,6 @@ class SimulatedTerraform:
         """Nothing to save."""
         return ""
 
-    def waive_unsaved_state(self) -> None:
-        """Nothing to put aside."""
-
     async def import_resource(self, address: str, resource_id: str, variables: Variables) -> None:
         """Refuse: nothing that is pretended exists.
 

@@ -14,8 +14,10 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, FormatError, RefusedError, UnreachableError
+from actions.base.offload import in_thread
 from actions.base.untrusted import one_line
 from actions.terraform.protocol import Variables
+from actions.terraform.signing import signed_headers
 
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
 WAIT_SECONDS = 300.0
@@ -26,7 +28,6 @@ _WHOLE = re.compile(r"^\$\{(json:|list:|text:)?([a-z][a-z0-9_]*)\}$")
 _MERGED, _CHOSEN_BY, _CHOICES = "$merge", "$of", "$is"
 _CALL_SECONDS = 20.0
 _GONE = 404
-_SERVICE, _REGION = "eks", "us-west-2"
 _SHOWN_CHARACTERS = 500
 
 
@@ -55,14 +56,13 @@ async def make(resource: Resource, variables: Variables, environment: Mapping[st
         UnreachableError: Nobody answers.
         BlueprintError: A variable that should hold JSON does not.
     """
-    endpoint = environment.get(ENDPOINT_VARIABLE, "")
-    if not endpoint:
+    if not environment.get(ENDPOINT_VARIABLE, ""):
         return
     path = filled(resource.path, variables)
-    await _ask(endpoint, "POST", filled(resource.collection, variables), body=_typed(resource.body, variables))
+    await _ask(environment, "POST", filled(resource.collection, variables), body=_typed(resource.body, variables))
     end = clock.monotonic() + WAIT_SECONDS
     while clock.monotonic() < end:
-        _, answer = await _ask(endpoint, "GET", path)
+        _, answer = await _ask(environment, "GET", path)
         state = _at(answer, resource.status)
         if state == resource.ready:
             return
@@ -79,17 +79,16 @@ async def unmake(resource: Resource, variables: Variables, environment: Mapping[
         RefusedError: It was refused, or is still there.
         UnreachableError: Nobody answers.
     """
-    endpoint = environment.get(ENDPOINT_VARIABLE, "")
-    if not endpoint:
+    if not environment.get(ENDPOINT_VARIABLE, ""):
         return
     path = filled(resource.path, variables)
-    status, _ = await _ask(endpoint, "DELETE", path)
+    status, _ = await _ask(environment, "DELETE", path)
     end = clock.monotonic() + WAIT_SECONDS
     while status != _GONE:
         if clock.monotonic() >= end:
             raise RefusedError(f"{path} is still there after {WAIT_SECONDS:.0f} s.")
         await clock.sleep(LOOK_SECONDS)
-        status, _ = await _ask(endpoint, "GET", path)
+        status, _ = await _ask(environment, "GET", path)
 
 
 def filled(text: str, variables: Mapping[str, object]) -> str:
@@ -139,11 +138,16 @@ def _at(answer: Any, path: str) -> Any:
     return answer
 
 
-async def _ask(endpoint: str, method: str, path: str, *, body: Any = None) -> tuple[int, Any]:
-    url = endpoint.rstrip("/") + path
+async def _ask(environment: Mapping[str, str], method: str, path: str, *, body: Any = None) -> tuple[int, Any]:
+    url = environment[ENDPOINT_VARIABLE].rstrip("/") + path
+    data = b"" if body is None else msgspec.json.encode(body)
+    headers = await _signed(environment, method, url, data)
     timeout = aiohttp.ClientTimeout(total=_CALL_SECONDS)
     try:
-        async with aiohttp.ClientSession(timeout=timeout) as session, session.request(method, url, json=body) as reply:
+        async with (
+            aiohttp.ClientSession(timeout=timeout) as session,
+            session.request(method, url, data=data or None, headers=headers) as reply,
+        ):
             status, text = reply.status, await reply.text()
     except (aiohttp.ClientError, TimeoutError) as error:
         raise UnreachableError(f"{url} does not answer: {error}.") from error
@@ -153,3 +157,9 @@ async def _ask(endpoint: str, method: str, path: str, *, body: Any = None) -> tu
         return status, msgspec.json.decode(text or "null")
     except msgspec.DecodeError as error:
         raise FormatError(f"{url} answers something else than JSON.") from error
+
+
+async def _signed(environment: Mapping[str, str], method: str, url: str, data: bytes) -> dict[str, str]:
+    """The headers of a request. Made in a thread: botocore is imported, and the file of credentials read."""
+    headers = await in_thread("signing", signed_headers, environment, method, url, data)
+    return headers | {"Content-Type": "application/json"} if data else headers

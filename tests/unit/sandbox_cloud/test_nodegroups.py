@@ -8,13 +8,20 @@ from pathlib import Path
 from typing import Any
 
 import boto3
+import msgspec
 import pytest
 from botocore.exceptions import ClientError
 from msgspec.structs import replace
 
+from actions.base.clock import SystemClock
+from actions.base.errors import RefusedError
+from actions.base.files import shipped_blueprints
 from actions.base.offload import Offload
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
+from actions.sandbox.locate import CREDENTIALS
+from actions.terraform import simulated_calls
+from actions.terraform.simulated import SIMULATION_FILE, Simulation
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, until, whole_cluster
 
@@ -81,6 +88,29 @@ async def nodes_of(client: ApiClient) -> list[Document]:
     query = {"labelSelector": "eks.amazonaws.com/nodegroup=accelerated"}
     found: list[Document] = (await client.session.get(NODES.path(), query))["items"]
     return found
+
+
+async def test_a_simulated_node_group_is_asked_for_with_the_accounts_key(tmp_path: Path) -> None:
+    simulation = shipped_blueprints() / "common" / "rehearsal" / "nodes" / SIMULATION_FILE
+    read = msgspec.json.decode(simulation.read_bytes(), type=Simulation)
+    (call,) = read.calls.values()
+    variables = {
+        **read.defaults, "cluster_name": _CLUSTER, "node_group_name": "simulated", "node_count": 1, "run_id": "r",
+        "instance_type": "g5.8xlarge", "ami_type": "AL2023_x86_64_NVIDIA", "subnet_ids": "subnet-0a1b2c3d4e5f60001",
+    }  # fmt: skip
+    async with account(tmp_path) as (_, eks):
+        found = account_of(tmp_path)
+        environment = {
+            "AWS_ENDPOINT_URL": found["AWS_ENDPOINT_URL"],
+            "AWS_SHARED_CREDENTIALS_FILE": str(tmp_path / CREDENTIALS),
+        }
+        await simulated_calls.make(call, variables, environment, SystemClock())
+        assert await eks.status("simulated") == "ACTIVE"
+        await simulated_calls.unmake(call, variables, environment, SystemClock())
+        assert "simulated" not in (await eks.ask("list_nodegroups"))["nodegroups"]
+        (tmp_path / CREDENTIALS).write_text("[default]\naws_access_key_id = another\naws_secret_access_key = s\n")
+        with pytest.raises(RefusedError, match="403"):
+            await simulated_calls.make(call, variables, environment, SystemClock())
 
 
 @pytest.mark.parametrize(
