@@ -137,6 +137,7 @@ def without_secrets(report: Report) -> Report:
             teardown=_redacted_stages(run.teardown),
             leftovers=None if run.leftovers is None else tuple(map(redact, run.leftovers)),
             retained=tuple(map(redact, run.retained)),
+            unknown=tuple(map(redact, run.unknown)),
         ),
         artifacts=tuple(map(redact, report.artifacts)),
     )
