@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TypeVar
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError, MissingError, RefusedError
@@ -18,13 +17,12 @@ from actions.base.process import (
     wait_for_end,
 )
 from actions.base.readonly import refuse_if_readonly
+from actions.run.appending import append_record, with_reserve
 from actions.run.creation import ENDPOINT_VARIABLE, load_environment
 from actions.run.folder import journal_path, runner_log_path, runs_home
-from actions.run.journal import DiskFullError, Journal
 from actions.run.lease import grant_lease
 from actions.run.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.records import Wish, WishKind
-from actions.run.room import release_reserve
 from actions.run.secrets import referenced_environment
 from actions.run.service import start_service
 from actions.run.starts import may_start_now
@@ -45,8 +43,6 @@ __all__ = [
 
 RUNNER_MODULE = "actions.run"
 _END_SECONDS = 10.0
-
-T = TypeVar("T")
 
 
 def find_run(run_id: str, *, home: Path | None = None) -> Path:
@@ -221,17 +217,10 @@ def wish(
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal cannot be read.
     """
-    refuse_if_readonly(f"{kind.value} of {folder.name}")
+    deed = f"{kind.value} of {folder.name}"
+    refuse_if_readonly(deed)
     refuse_unfit(load_run(folder), kind, plan_hash=plan_hash)
-
-    def write() -> None:
-        journal = Journal(journal_path(folder), clock or SystemClock())
-        try:
-            journal.append(Wish(wish=kind, plan_hash=plan_hash, delete_data=delete_data))
-        finally:
-            journal.close()
-
-    with_reserve(folder, write)
+    append_record(folder, Wish(wish=kind, plan_hash=plan_hash, delete_data=delete_data), deed=deed, clock=clock)
     if start:
         start_runner(folder, environment=environment)
     stalled = stalled_runner(folder)
@@ -241,20 +230,6 @@ def wish(
         f"Its runner, process {stalled.pid}, gives no sign of life, and will not follow before it moves again. "
         f"End it and start another: eksml-tui runs resume {folder.name} --takeover {stalled.pid}"
     )
-
-
-def with_reserve(folder: Path, write: Callable[[], T]) -> T:
-    """The result of `write`; on a full disk it gets the room that the run has set aside.
-
-    Raises:
-        DiskFullError: That is used up as well.
-    """
-    try:
-        return write()
-    except DiskFullError:
-        if not release_reserve(folder):
-            raise
-    return write()
 
 
 def refuse_unfit(view: RunView, kind: WishKind, *, plan_hash: str = "") -> None:

@@ -7,12 +7,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.base.clock import Clock, SystemClock
+from actions.base.clock import Clock
 from actions.base.errors import ConfigError, MissingError, RefusedError
 from actions.base.untrusted import one_line
-from actions.run.client import load_run
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
+from actions.run.appending import append_record
+from actions.run.reader import load_run
 from actions.run.records import Resolution, Resolved
 from actions.run.terraform_report import TerraformStage, terraform_report
 from actions.terraform.workspace import UNSAVED_STATE, WAIVED_STATE, Workspace
@@ -43,7 +42,7 @@ def wish_import(
     found = _blocked(folder, address, stage)
     if address == UNSAVED_STATE:
         raise RefusedError(f"{UNSAVED_STATE} is pushed or waived, not imported.")
-    _write(folder, found.stage, Resolved(address, Resolution.IMPORT, resource_id), clock)
+    _append(folder, found.stage, Resolved(address, Resolution.IMPORT, resource_id), clock)
     return found
 
 
@@ -74,7 +73,7 @@ def waive(folder: Path, address: str, *, confirm: str, stage: str = "", clock: C
         )
     if address == UNSAVED_STATE and found.running:
         raise RefusedError(f"terraform {found.running} is running there.", hint="Wait for its end.")
-    _write(folder, found.stage, Resolved(address, Resolution.WAIVED), clock)
+    _append(folder, found.stage, Resolved(address, Resolution.WAIVED), clock)
     if address == UNSAVED_STATE:
         Workspace(Path(found.folder), Path(found.folder)).put_unsaved_state_aside(WAIVED_STATE)
     return found
@@ -97,10 +96,6 @@ def _blocked(folder: Path, address: str, stage: str) -> TerraformStage:
     )
 
 
-def _write(folder: Path, stage: str, body: Resolved, clock: Clock | None) -> None:
-    journal = Journal(journal_path(folder), clock or SystemClock())
-    try:
-        attempt = load_run(folder).stage(stage).attempt
-        journal.append(body, stage=stage, attempt=attempt)
-    finally:
-        journal.close()
+def _append(folder: Path, stage: str, body: Resolved, clock: Clock | None) -> None:
+    attempt = load_run(folder).stage(stage).attempt
+    append_record(folder, body, deed=f"{body.how.value} of {body.address}", clock=clock, stage=stage, attempt=attempt)

@@ -14,11 +14,11 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
+from actions.base.offload import in_thread
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.objects import Document, ObjectRef, ref_of
 from actions.run.access import Connection
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
+from actions.run.appending import append_record
 from actions.run.records import Deleted, Owned
 from actions.run.removal import request_removal
 from actions.run.view import OwnedObject
@@ -105,7 +105,7 @@ class FolderLedger:
         self._clock = clock
 
     async def own(self, item: OwnedObject) -> None:
-        self._append(
+        await self._append(
             Owned(
                 api_version=item.api_version,
                 object_kind=item.kind,
@@ -117,16 +117,13 @@ class FolderLedger:
         )
 
     async def deleted(self, item: OwnedObject) -> None:
-        self._append(
+        await self._append(
             Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
         )
 
-    def _append(self, body: Owned | Deleted) -> None:
-        journal = Journal(journal_path(self._folder), self._clock)
-        try:
-            journal.append(body)
-        finally:
-            journal.close()
+    async def _append(self, body: Owned | Deleted) -> None:
+        deed = f"a Job on the volume of {self._folder.name}"
+        await in_thread("ledger", append_record, self._folder, body, deed=deed, clock=self._clock)
 
 
 class Made(msgspec.Struct, frozen=True):

@@ -9,6 +9,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, MissingError, RefusedError
+from actions.base.readonly import promise_readonly
 from actions.run.client import load_run
 from actions.run.folder import journal_path, terraform_path
 from actions.run.journal import Journal
@@ -116,6 +117,16 @@ def test_a_waiver_needs_the_name(folder: Path) -> None:
     assert waive(folder, GROUP, confirm=GROUP).stage == "provision"
     with pytest.raises(MissingError, match="left no"):
         waive(folder, GROUP, confirm=GROUP)
+
+
+def test_a_read_only_process_says_nothing_of_a_resource(folder: Path) -> None:
+    before = journal_path(folder).read_bytes()
+    promise_readonly()
+    with pytest.raises(RefusedError, match="read-only"):
+        wish_import(folder, GROUP, "c:g")
+    with pytest.raises(RefusedError, match="read-only"):
+        waive(folder, GROUP, confirm=GROUP)
+    assert journal_path(folder).read_bytes() == before
 
 
 def test_what_is_not_open_cannot_be_waived(folder: Path) -> None:
