@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import TypeVar
 
 from actions.base.clock import Clock
@@ -18,8 +19,40 @@ from actions.run.view import Goal, NoticeKind, OwnedObject, RunView, TerraformMe
 
 T = TypeVar("T")
 
-RETRY_SECONDS = 1.0
+_RETRY_SECONDS = 1.0
 """Between two attempts to use a journal that cannot be used at present."""
+
+
+async def when_usable(
+    call: Callable[[], T],
+    *,
+    folder: Path,
+    heartbeat: Heartbeat,
+    clock: Clock,
+    make_room: Callable[[], bool] = lambda: False,
+) -> T:
+    """The result of a call that uses the journal, made again until the journal can be used, however long that takes.
+
+    Args:
+        call: Must be safe to repeat as long as it raises `JournalUnwritableError`.
+        folder: The run's.
+        heartbeat: Told what is waited for, with a sign of life meanwhile.
+        clock: For the pauses.
+        make_room: Called on a full disk; returns whether there is room now.
+    """
+    while True:
+        try:
+            done = call()
+        except JournalUnwritableError as error:
+            heartbeat.waits_for(error.kind)
+            if isinstance(error, DiskFullError) and make_room():
+                continue
+        else:
+            is_full = not has_room(folder)
+            heartbeat.waits_no_more(*(kind for kind in NoticeKind if not (is_full and kind is NoticeKind.DISK_FULL)))
+            return done
+        heartbeat.beat()
+        await clock.sleep(_RETRY_SECONDS)
 
 
 class Desk:
@@ -134,20 +167,9 @@ class Desk:
         return fold(self._records, holder=self._lease.token)
 
     async def _patiently(self, call: Callable[[], T]) -> T:
-        """The result of a call that uses the journal, made again until the journal can be used."""
-        while True:
-            try:
-                done = call()
-            except JournalUnwritableError as error:
-                self._heartbeat.waits_for(error.kind)
-                if isinstance(error, DiskFullError) and self._uses_reserve():
-                    continue
-            else:
-                is_full = not has_room(self._folder)
-                over = (kind for kind in NoticeKind if not (is_full and kind is NoticeKind.DISK_FULL))
-                self._heartbeat.waits_no_more(*over)
-                return done
-            await self._clock.sleep(RETRY_SECONDS)
+        return await when_usable(
+            call, folder=self._folder, heartbeat=self._heartbeat, clock=self._clock, make_room=self._uses_reserve
+        )
 
     def _uses_reserve(self) -> bool:
         """Give room set aside to what ends a run; what goes forward waits for somebody to make some."""

@@ -6,7 +6,7 @@ import os
 import sqlite3
 import weakref
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import msgspec
@@ -28,7 +28,7 @@ LOCK_SECONDS = 10.0
 _CHECKPOINT_PAGES = 64
 """After so many pages in the log they are brought into the database, so that the room set aside in the log is free."""
 
-TABLES = """
+_TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
 CREATE TABLE record (
     seq INTEGER PRIMARY KEY, at REAL NOT NULL, writer TEXT NOT NULL, kind TEXT NOT NULL,
@@ -94,14 +94,17 @@ def create_journal(path: Path, created: Created, clock: Clock) -> None:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, PRIVATE_FILE))
     except OSError as error:
         raise JournalError(f"{path} cannot be made: {error.strerror}.") from error
-    with translated(path):
-        connection = _connect(path, LOCK_SECONDS)
-        connection.executescript("BEGIN;" + TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
-        connection.execute("INSERT INTO meta VALUES ('run', ?)", (created.run_id,))
-        connection.close()
+    with translated(path), closing(_connect(path, LOCK_SECONDS)) as connection:
+        make_tables(connection, created.run_id)
     journal = Journal(path, clock)
     journal.append(created)
     journal.close()
+
+
+def make_tables(connection: sqlite3.Connection, run_id: str) -> None:
+    """Make the tables of an empty journal."""
+    connection.executescript("BEGIN;" + _TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+    connection.execute("INSERT INTO meta VALUES ('run', ?)", (run_id,))
 
 
 def refuse_network_filesystem(folder: Path) -> None:

@@ -15,12 +15,13 @@ from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import ConsoleError
 from actions.base.process import own_identity
 from actions.base.untrusted import redact
-from actions.run.desk import RETRY_SECONDS, Desk
+from actions.run.desk import Desk, when_usable
 from actions.run.folder import journal_path
 from actions.run.heartbeat import BEAT_SECONDS, Heartbeat
-from actions.run.journal import Boundary, Journal, JournalUnwritableError
+from actions.run.journal import Boundary, Journal
 from actions.run.lease import take_lease
 from actions.run.runner import Runner
+from actions.run.service import CANNOT
 from actions.run.view import RunView
 from actions.run.workshop import Workshop
 
@@ -29,9 +30,6 @@ WorkshopFactory = Callable[[Path, Clock], Workshop]
 
 CRASH_VARIABLE = "EKSML_CRASH_AT"
 """`SEQ:before` or `SEQ:after`: the process kills itself around that record. For tests of resumption."""
-CANNOT = 3
-"""Exit code of a runner that would end the same way if it were started again: another one is at work, or the journal
-is damaged."""
 _LOCK_SECONDS = 0.5
 """A lock is waited for without end, but the loop is never blocked for longer than this."""
 
@@ -57,14 +55,18 @@ def main(folder: Path, make_workshop: WorkshopFactory) -> int:
 async def _carry_out(folder: Path, make_workshop: WorkshopFactory, clock: Clock) -> None:
     path = journal_path(folder)
     heartbeat = Heartbeat(folder, own_identity(), clock)
-    lease = await _patiently(lambda: take_lease(path, clock, lock_seconds=_LOCK_SECONDS), heartbeat, clock)
+
+    async def usable(call: Callable[[], T]) -> T:
+        return await when_usable(call, folder=folder, heartbeat=heartbeat, clock=clock)
+
+    lease = await usable(lambda: take_lease(path, clock, lock_seconds=_LOCK_SECONDS))
 
     def opened() -> Journal:
         return Journal(path, clock, fence=lease.token, boundary=_crash_boundary(), lock_seconds=_LOCK_SECONDS)
 
-    journal = await _patiently(opened, heartbeat, clock)
+    journal = await usable(opened)
     try:
-        await _patiently(journal.check, heartbeat, clock)
+        await usable(journal.check)
         workshop = make_workshop(folder, clock)
         try:
             desk = Desk(journal, lease, clock, heartbeat)
@@ -75,20 +77,6 @@ async def _carry_out(folder: Path, make_workshop: WorkshopFactory, clock: Clock)
             await workshop.aclose()
     finally:
         journal.close()
-
-
-async def _patiently(call: Callable[[], T], heartbeat: Heartbeat, clock: Clock) -> T:
-    """The result of `call`; a journal that cannot be used at present is waited for, with a sign of life meanwhile."""
-    while True:
-        try:
-            done = call()
-        except JournalUnwritableError as error:
-            heartbeat.waits_for(error.kind)
-        else:
-            heartbeat.waits_no_more()
-            return done
-        heartbeat.beat()
-        await clock.sleep(RETRY_SECONDS)
 
 
 async def _tended(desk: Desk, runner: Runner, clock: Clock) -> RunView:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import msgspec
@@ -11,7 +12,7 @@ import msgspec
 from actions.base.errors import JournalError, RefusedError
 from actions.base.files import PRIVATE_FILE
 from actions.run.folder import journal_path, logs_path
-from actions.run.journal import SCHEMA_VERSION, TABLES
+from actions.run.journal import make_tables
 from actions.run.lease import read_lease
 from actions.run.records import decode_body, kind_of
 from actions.run.snapshot import SnapshotReader
@@ -99,7 +100,10 @@ def repair_text(repair: Repair) -> str:
 def _refuse_with_runner(folder: Path) -> None:
     try:
         connection = SnapshotReader(journal_path(folder)).connect()
-        lease = read_lease(connection) if connection is not None else None
+        if connection is None:
+            return
+        with closing(connection):
+            lease = read_lease(connection)
     except (sqlite3.DatabaseError, JournalError):
         lease = None
     if lease is not None and lease.is_alive:  # also one that is stalled: it may go on any time
@@ -191,12 +195,11 @@ def _write(path: Path, rows: list[Row]) -> None:
     os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, PRIVATE_FILE))
     connection = sqlite3.connect(path, isolation_level=None)
     try:
-        connection.executescript("BEGIN;" + TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+        make_tables(connection, path.parent.name)
         connection.execute("BEGIN")
         for number, (_, at, writer, stage, attempt, text) in enumerate(rows, start=1):
             values = (number, at, writer, kind_of(decode_body(text)), stage, attempt, text)
             connection.execute("INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)", values)
-        connection.execute("INSERT INTO meta VALUES ('run', ?)", (path.parent.name,))
         connection.execute("COMMIT")
     finally:
         connection.close()

@@ -26,8 +26,9 @@ from actions.run.starts import MOST_STARTS, WINDOW_SECONDS
 ENVIRONMENT_OPTION = "--environment"
 _SECONDS = 15.0
 _LINGER = Path("/var/lib/systemd/linger")
-_CANNOT = 3
-"""`actions.run.process.CANNOT`, which is below this module."""
+CANNOT = 3
+"""Exit code of a runner that would end the same way if it were started again: another one is at work, or the journal
+is damaged."""
 
 
 def start_service(folder: Path, module: str, variables: Mapping[str, str]) -> ProcessIdentity | None:
@@ -87,7 +88,7 @@ def _command(folder: Path, unit: str) -> Sequence[str]:
         "Type": "exec",
         "Restart": "on-failure",
         "RestartSec": "1",
-        "RestartPreventExitStatus": str(_CANNOT),
+        "RestartPreventExitStatus": str(CANNOT),
         "StartLimitIntervalSec": f"{WINDOW_SECONDS:.0f}",
         "StartLimitBurst": str(MOST_STARTS),
         "KillMode": "process",  # Terraform outlives a runner that is killed, and is taken up by the next one
