@@ -63,3 +63,12 @@ def parse_rfc3339(text: str) -> datetime:
 def format_rfc3339(moment: datetime) -> str:
     """Write a moment as Kubernetes does: UTC, whole seconds, `Z`."""
     return moment.astimezone(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def time_of_day(at: float) -> str:
+    """The time of day of a moment, in UTC: `12:03:04`.
+
+    Args:
+        at: Seconds since the epoch.
+    """
+    return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S}"

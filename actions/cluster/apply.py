@@ -8,6 +8,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import ConflictError, RefusedError
+from actions.base.wording import listed
 from actions.cluster.errors import ApiConflictError, ApiRefusedError, ApiStatus, ApiUnavailableError
 from actions.cluster.objects import Discovery, Document, ObjectRef, ref_of
 from actions.cluster.session import KubeSession, decode_document
@@ -15,6 +16,7 @@ from actions.cluster.session import KubeSession, decode_document
 FIELD_MANAGER = "eksml-tui"
 _NOT_ITS_TYPE = re.compile(r"failed to create typed patch object \([^)]*\): (?:errors: )?(?P<said>.+)", re.DOTALL)
 """What API servers (1.34) say, with code 500, of a field that is unknown or of another type: it is no bad moment."""
+_NAMED = 4
 _OWNER = re.compile(r'conflict with "(?P<owner>[^"]*)"')
 
 
@@ -96,10 +98,9 @@ def _conflict(ref: ObjectRef, error: ApiConflictError) -> ConflictError:
     )
     if not conflicts:
         return ConflictError(f"{ref.describe()}: {error.status.message.rstrip('.')}.", hint=error.hint)
-    listed = ", ".join(f"{conflict.field} belongs to {conflict.owner}" for conflict in conflicts[:4])
-    more = f" and {len(conflicts) - 4} more" if len(conflicts) > 4 else ""
+    said = listed([f"{conflict.field} belongs to {conflict.owner}" for conflict in conflicts], _NAMED)
     return ApplyConflictError(
-        f"{ref.describe()}: {listed}{more}.",
+        f"{ref.describe()}: {said}.",
         conflicts=conflicts,
         hint="Leave these fields out, or take them over with force.",
     )

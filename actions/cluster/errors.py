@@ -9,6 +9,7 @@ import msgspec
 
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
+from actions.cluster.limits import OBEYED_SECONDS
 from actions.cluster.retryafter import capped_wait, read_retry_after
 
 _THROTTLED = 429
@@ -103,6 +104,12 @@ class _Status(msgspec.Struct):
 
 _TITLE = re.compile(r"<title>([^<]+)</title>", re.IGNORECASE)
 _status_decoder = msgspec.json.Decoder(_Status)
+
+
+def wished_seconds(error: ConsoleError) -> float:
+    """How long the server wants not to be asked again, at most `OBEYED_SECONDS`; 0 if it has not said."""
+    wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
+    return min(max(wish or 0.0, 0.0), OBEYED_SECONDS)
 
 
 def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = None) -> ApiStatus:

@@ -49,6 +49,8 @@ PAGES_WITHOUT_NEWS: Final = 3
 
 RETRY_AFTER_SECONDS: Final = 300.0
 """The longest wait that a server may ask for by `Retry-After`. Then it is asked again."""
+OBEYED_SECONDS: Final = 60.0
+"""The same where something of a run waits for the answer: a log that is followed, a stage."""
 
 
 class OversizeError(UnreachableError):

@@ -20,7 +20,7 @@ from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.base.names import segment
 from actions.cluster.backoff import Backoff
 from actions.cluster.containerlook import ContainerEnd, ContainerLook, look_at
-from actions.cluster.errors import ApiError, ApiMissingError, ApiRefusedError
+from actions.cluster.errors import ApiMissingError, ApiRefusedError, wished_seconds
 from actions.cluster.logbatch import LogBatch, batches_of, read_lines
 from actions.cluster.loglines import START, LineCutter, LogCursor, LogLine
 from actions.cluster.logpace import LogPace
@@ -37,7 +37,6 @@ _GAP_LOOKS = 3
 _MOST_LAST_READS = 5
 _MOST_REFUSALS = 6
 """So often the log of an ended container may not be there, before it is given up: a kubelet may just be coming back."""
-_LONGEST_WISH_SECONDS = 60.0
 _MOST_COMPARED = 64
 _GAP_LOOK_SECONDS = 0.4
 _NANOSECONDS = 1_000_000_000
@@ -123,7 +122,7 @@ class LogFollower:
                 if isinstance(error, MissingError) and not _is_of_a_proxy(error):
                     return ContainerEnd(None, "gone")
                 self._observer.failing(error)
-                await self._backoff.wait(_wish_of(error))
+                await self._backoff.wait(wished_seconds(error))
                 continue
             wish = 0.0
             try:
@@ -142,7 +141,7 @@ class LogFollower:
                 self._observer.failing(error)
             except UnreachableError as error:  # throttled, cut or silent: the next look at the pod decides
                 self._observer.failing(error)
-                wish = _wish_of(error)
+                wish = wished_seconds(error)
             await self._backoff.wait(wish)
 
     async def _catch_up(self, look: ContainerLook) -> None:
@@ -379,12 +378,6 @@ class _Resume:
 def _is_of_a_proxy(error: MissingError) -> bool:
     """Whether a 404 is not the API server's own: that says *why* in a Status."""
     return isinstance(error, ApiMissingError) and not error.status.reason
-
-
-def _wish_of(error: ConsoleError) -> float:
-    """How long the server wants not to be asked."""
-    wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
-    return min(max(wish or 0.0, 0.0), _LONGEST_WISH_SECONDS)
 
 
 def _second_of(at_ns: int) -> str:

@@ -11,6 +11,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.names import segment
+from actions.base.wording import listed
 from actions.cluster.access import Reach, may_watch
 from actions.cluster.errors import ApiAccessError
 from actions.cluster.health import Health, SourceHealth
@@ -160,6 +161,5 @@ def _together(healths: Mapping[str, SourceHealth]) -> SourceHealth:
     if worst is not None:
         return SourceHealth(worst.state, f"{name}: {worst.detail}" if worst.detail else name, worst.since, skipped)
     names = sorted(healths)
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
     since = max(told.since for told in healths.values())
-    return SourceHealth(Health.LIVE, f"only {', '.join(names[:_NAMED])}{more}", since, skipped)
+    return SourceHealth(Health.LIVE, f"only {listed(names, _NAMED)}", since, skipped)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any
 
 import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import FormatError
+from actions.base.wording import listed
 from actions.cluster.objects import ResourceType
 from actions.run.access import Connection
 from actions.run.judgement import HARMLESS, RUNS, Inventory, Judged, Standing, judge
@@ -119,11 +120,11 @@ class Judge:
         said = []
         if contents.foreign:
             names = [_named(one, self.inventory.run_id) for one in contents.foreign]
-            said.append(f"{holds.format(_listed(names))}, not the run's")
+            said.append(f"{holds.format(listed(names, _NAMED))}, not the run's")
         said += self._of_other_stages(contents)
         if contents.unasked:
             clauses = [one.clause() for one in contents.unasked]
-            said.append(f"nobody can tell what else there is, as this user {_listed(clauses)}")
+            said.append(f"nobody can tell what else there is, as this user {listed(clauses, _NAMED)}")
         return " and ".join(said)
 
     def _of_other_stages(self, contents: Contents) -> list[str]:
@@ -135,7 +136,7 @@ class Judge:
         }
         held = [one.entry for one in contents.judged if one.entry.uid in live and not one.entry.is_going]
         names = [f"{entry.kind} {entry.name} of the stage {live[entry.uid]}" for entry in held]
-        return [f"it holds {_listed(names)}, which is not undone"] if names else []
+        return [f"it holds {listed(names, _NAMED)}, which is not undone"] if names else []
 
 
 def kind_of_definition(definition: Mapping[str, Any]) -> ResourceType:
@@ -159,11 +160,6 @@ def _named(one: Judged, run_id: str) -> str:
     if entry.run == run_id:
         return f"{name} (it carries the run's label, but the run never recorded making it)"
     return f"{name} (of the run {entry.run})" if entry.run else name
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _NAMED} more" if len(names) > _NAMED else ""
-    return ", ".join(names[:_NAMED]) + more
 
 
 class _Names(msgspec.Struct):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
-
+from actions.base.clock import time_of_day
 from actions.run.view import Notice, NoticeKind
 
 GIVEN_UP = "Its runner has died five times in ten minutes: it is not started again by itself."
@@ -16,13 +15,9 @@ def has_given_up(notice: Notice) -> bool:
 
 def notice_line(notice: Notice) -> str:
     """The sentence with its moment: `The disk is full… (since 12:03:04 UTC)`."""
-    return notice.text if notice.since is None else f"{notice.text} (since {_moment(notice.since)})"
+    return notice.text if notice.since is None else f"{notice.text} (since {time_of_day(notice.since)} UTC)"
 
 
 def notice_words(notice: Notice) -> str:
     """As short as a header has room for: `disk full since 12:03:04 UTC`."""
-    return notice.kind.value if notice.since is None else f"{notice.kind.value} since {_moment(notice.since)}"
-
-
-def _moment(at: float) -> str:
-    return f"{datetime.fromtimestamp(at, UTC):%H:%M:%S} UTC"
+    return notice.kind.value if notice.since is None else f"{notice.kind.value} since {time_of_day(notice.since)} UTC"

@@ -8,17 +8,15 @@ from typing import TypeVar
 
 import msgspec
 
-from actions.base.clock import Clock
+from actions.base.clock import Clock, time_of_day
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.cluster.endpoint import UntrustedError
-from actions.cluster.errors import ApiError
+from actions.cluster.errors import ApiError, wished_seconds
 
 T = TypeVar("T")
 
 _FIRST_PAUSE_SECONDS = 0.5
 _LONGEST_PAUSE_SECONDS = 20.0
-_LONGEST_WISH_SECONDS = 60.0
-"""What a server may wish by `Retry-After` without being asked earlier."""
 _YOUNG_SECONDS = 180.0
 _GENTLE_SECONDS = 5.0
 _FORBIDDEN = 403
@@ -91,15 +89,9 @@ async def patiently(
             wait, left = max(pause, wished_seconds(error)), deadline - clock.monotonic()
             if not patience.bears(error) or left <= 0:
                 raise
-            note(f"Waiting since {began:%H:%M:%S} UTC, asking again: {error.message}")
+            note(f"Waiting since {time_of_day(began.timestamp())} UTC, asking again: {error.message}")
         await clock.sleep(min(wait, left))
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
-
-
-def wished_seconds(error: ConsoleError) -> float:
-    """How long the server wants not to be asked, at most a minute; 0 if it has not said."""
-    wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
-    return min(max(wish or 0.0, 0.0), _LONGEST_WISH_SECONDS)
 
 
 async def wait_until(

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
 from pathlib import Path
 
+from actions.base.clock import time_of_day
 from actions.run.spoolformat import GapLine, SourceLine, source_line_in, sources_file, whole_lines
 
 ALL_SOURCES = -1
@@ -45,7 +45,7 @@ def _span(gap: GapLine) -> str:
 
 
 def _time(at_ns: int) -> str:
-    return datetime.fromtimestamp(at_ns // 1_000_000_000, UTC).strftime("%H:%M:%S")
+    return time_of_day(at_ns // 1_000_000_000)
 
 
 def _sentence(why: str, pods: Sequence[str]) -> str:

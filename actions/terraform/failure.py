@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from actions.base.errors import ConflictError, ConsoleError, RefusedError, ToolError, UnreachableError
+from actions.base.wording import listed
 from actions.terraform.events import EventKind, TerraformEvent
 from actions.terraform.progress import Progress
 from actions.terraform.statelock import StateLock, read_lock
@@ -145,8 +146,7 @@ def _silent(text: str, exit_code: int | None, progress: Progress) -> str:
     if not said:
         said = "it ended without saying why" if exit_code is not None else "it ended, and nobody saw how"
     names = [change.address for change in progress.under_way]
-    more = f" and {len(names) - _SHOWN_CHANGES} more" if len(names) > _SHOWN_CHANGES else ""
-    return f"{said}; under way: {', '.join(names[:_SHOWN_CHANGES])}{more}" if names else said
+    return f"{said}; under way: {listed(names, _SHOWN_CHANGES)}" if names else said
 
 
 def _signalled(exit_code: int | None) -> str:

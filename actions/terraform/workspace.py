@@ -13,6 +13,7 @@ import msgspec
 from actions.base.errors import BlueprintError, FormatError
 from actions.base.files import private_directory, write_private
 from actions.base.untrusted import one_line
+from actions.base.wording import listed
 from actions.terraform.failure import NoPlanError, UnsavedStateError
 from actions.terraform.statefile import StateFile, read_state
 from actions.terraform.statelock import DeadHolder
@@ -122,7 +123,7 @@ class Workspace:
             unsaved = self.unsaved_state()
         except FormatError:
             unsaved = None
-        told = f" It knows of {_listed(unsaved.addresses)}." if unsaved and unsaved.addresses else ""
+        told = f" It knows of {listed(unsaved.addresses, _SHOWN)}." if unsaved and unsaved.addresses else ""
         return UnsavedStateError(
             f"An earlier apply could not save its state; it lies in {self.folder / UNSAVED_STATE}.{told}"
             + (f" {why}" if why else ""),
@@ -197,8 +198,3 @@ def locked_providers(lock_file: Path) -> dict[str, str]:
     except OSError:
         return {}
     return {one_line(name): one_line(version) for name, version in _LOCKED.findall(text)}
-
-
-def _listed(addresses: Sequence[str]) -> str:
-    more = f" and {len(addresses) - _SHOWN} more" if len(addresses) > _SHOWN else ""
-    return ", ".join(addresses[:_SHOWN]) + more

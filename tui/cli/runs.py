@@ -8,10 +8,9 @@ import sys
 import time
 from argparse import Namespace
 from collections.abc import Callable
-from datetime import UTC, datetime
 from pathlib import Path
 
-from actions.base.clock import SystemClock
+from actions.base.clock import SystemClock, time_of_day
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.untrusted import plain_text
 from actions.run.client import find_run, list_runs, load_run, stalled_runner, start_runner, take_over, wish
@@ -265,7 +264,7 @@ class _Printer:
 
 def _printed(line: SpooledLine) -> str:
     """A line for people on a terminal, with its colours; for a file, without them and with the last state of bars."""
-    moment = datetime.fromtimestamp(line.at_ns / 1e9, UTC).strftime("%H:%M:%S")
+    moment = time_of_day(line.at_ns / 1e9)
     text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])
     return f"{moment} {line.pod} {text}\n"
 

@@ -7,9 +7,8 @@ import os
 import sys
 from argparse import Namespace
 from contextlib import suppress
-from datetime import UTC, datetime
 
-from actions.base.clock import SystemClock
+from actions.base.clock import SystemClock, time_of_day
 from actions.base.errors import MissingError, UnreachableError
 from actions.base.untrusted import plain_text
 from actions.cloud.token import token_factory
@@ -117,7 +116,7 @@ async def _printed(watching: asyncio.Task[JobEnd], order: TimeOrder, names: Sour
 def _print(records: list[bytes], names: SourceNames) -> None:
     for record in records:
         line, source = line_in(record), names.name_of(number_in(tag_in(record)))
-        moment = datetime.fromtimestamp(line.at_ns / 1e9, UTC).strftime("%H:%M:%S")
+        moment = time_of_day(line.at_ns / 1e9)
         text = line.text if sys.stdout.isatty() else plain_text(line.text.rstrip("\r").rpartition("\r")[2])
         sys.stdout.write(f"{moment} {source} {f'-- {text} --' if line.is_marker else text}\n")
     sys.stdout.flush()

@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError, ToolError
+from actions.base.wording import listed
 from actions.run.handler import StageJournal
 from actions.run.records import Interrupted, OperationEnded, PendingResource, Resolution, Resolved
 from actions.run.view import Interruption, PendingChange, TerraformMemory
@@ -180,11 +181,10 @@ def unknown_error(run_id: str, items: list[PendingChange], failure: str = "") ->
         items: The resources.
         failure: Why an import failed, in a sentence.
     """
-    names = ", ".join(item.address for item in items[:_SHOWN])
-    more = f" and {len(items) - _SHOWN} more" if len(items) > _SHOWN else ""
+    names = listed([item.address for item in items], _SHOWN)
     first = items[0].address
     return RefusedError(
-        f"Terraform was ended while it made {names}{more}: "
+        f"Terraform was ended while it made {names}: "
         f"{'it' if len(items) == 1 else 'they'} may exist outside the state." + (f" {failure}" if failure else ""),
         hint=f"Look for it, then: eksml-tui runs import {run_id} '{first}' ID, or if it is not there: "
         f"eksml-tui runs waive {run_id} '{first}' --confirm '{first}'. Retry then.",
