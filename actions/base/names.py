@@ -11,27 +11,26 @@ from urllib.parse import quote, unquote
 
 from actions.base.errors import RefusedError
 
-_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
-_LABEL_FORM = re.compile(_LABEL)
-_SUBDOMAIN_FORM = re.compile(r"[a-z0-9](?:[-a-z0-9.]{0,251}[a-z0-9])?")
-_MOST_SEGMENT: Final = 253
+_LABEL_FORM = re.compile(r"[a-z0-9](?:[-a-z0-9]*[a-z0-9])?")
+_MOST_LABEL: Final = 63
+_MOST_NAME: Final = 253
 _UNESCAPED = "!$&'()*+,;=:@~"
 _PATH_FORM = re.compile(rf"(?:/(?:[A-Za-z0-9._{re.escape(_UNESCAPED)}-]|%[0-9A-Fa-f]{{2}})+)+")
 
 
 def is_label(name: str) -> bool:
     """Whether it is an RFC 1123 label: what namespaces are called."""
-    return _LABEL_FORM.fullmatch(name) is not None
+    return len(name) <= _MOST_LABEL and _LABEL_FORM.fullmatch(name) is not None
 
 
 def is_subdomain(name: str) -> bool:
     """Whether it is an RFC 1123 subdomain: what most objects are called."""
-    return _SUBDOMAIN_FORM.fullmatch(name) is not None and all(re.fullmatch(_LABEL, part) for part in name.split("."))
+    return len(name) <= _MOST_NAME and all(_LABEL_FORM.fullmatch(part) for part in name.split("."))
 
 
 def is_segment(name: str) -> bool:
     """Whether it can be one segment of a path: all that roles and their bindings need."""
-    return 0 < len(name) <= _MOST_SEGMENT and name not in (".", "..") and name.isprintable() and not set("/%") & {*name}
+    return 0 < len(name) <= _MOST_NAME and name not in (".", "..") and name.isprintable() and not set("/%") & {*name}
 
 
 def segment(name: str) -> str:
