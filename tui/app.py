@@ -50,8 +50,7 @@ class ConsoleApp(LeavingApp[Any]):
     Args:
         settings: What it was started with.
         clock: Time.
-        play: Plays a script on the host; the app ends with its result. Without one, it ends with the error if its
-            kubeconfig cannot be used.
+        play: Plays a script on the host; the app ends with its result, without one with the error of its kubeconfig.
         ending: Ends the process if the app does not.
     """
 
@@ -73,8 +72,7 @@ class ConsoleApp(LeavingApp[Any]):
         self._drawn_through = (ControlFilter(), AsciiFilter()) if settings.is_ascii else (ControlFilter(),)
         self._play = play
         self._playing: Worker[None] | None = None
-        self.play_began = asyncio.Event()
-        """Set when the script is being played: before, nobody looks at its deadline."""
+        self.play_began = asyncio.Event()  # before, nobody looks at the script's deadline
         self.desk = Desk(settings, clock or SystemClock(), Ticker(self._paint))
         self.workspace = Workspace(self.desk)
         questioner = Questioner(self.desk.runs)
@@ -114,7 +112,7 @@ class ConsoleApp(LeavingApp[Any]):
         self._actions.close()
 
     def stop_playing(self) -> None:
-        """Break the script off; its `always` is still played. Nothing happens before `play_began`."""
+        """Break the script off, if it is being played; its `always` is still played."""
         if self._playing is not None:
             self._playing.cancel()
 

@@ -35,6 +35,7 @@ def require_files() -> None:
             hint="Raise the limit: ulimit -n 1024.",
         )
 
+
 _LINES_ONLY = ("", "dumb", "unknown")
 
 
