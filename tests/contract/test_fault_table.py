@@ -11,13 +11,11 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 TABLE = ROOT / "docs" / "faults.md"
 NUMBERS = [f"F{n}" for n in range(1, 35)] + [f"S{n}" for n in range(1, 17)] + [f"D{n}" for n in range(1, 22)]
-COMING = "†"
-"""In front of a pattern: tests of that name are being written."""
 WHY_NOT = "Not tried: "
 """Begins the last cell of a number without a test."""
 
 _ROW = re.compile(r"^\| ([FSD]\d+) \| (.+) \| (.+) \| (.+) \|$", re.MULTILINE)
-_CODE = re.compile(rf"({COMING} )?`([^`]+)`")
+_CODE = re.compile(r"`([^`]+)`")
 
 
 def rows() -> dict[str, str]:
@@ -39,11 +37,11 @@ def names_in(path: Path) -> frozenset[str]:
     )
 
 
-def named() -> Iterator[tuple[str, bool, str]]:
-    """Number, whether it is to come, and the test or pattern."""
+def named() -> Iterator[tuple[str, str]]:
+    """Number and test."""
     for number, cell in rows().items():
-        for coming, name in _CODE.findall(cell):
-            yield number, bool(coming), name
+        for name in _CODE.findall(cell):
+            yield number, name
 
 
 def test_every_number_is_there_in_order() -> None:
@@ -57,14 +55,9 @@ def test_every_number_has_a_test_or_a_reason() -> None:
 
 def test_every_test_that_is_named_exists() -> None:
     missing = []
-    for number, is_coming, name in named():
+    for number, name in named():
         path, _, test = name.partition("::")
         file = ROOT / path
-        if not is_coming and not (file.is_file() and test in names_in(file)):
+        if not (file.is_file() and test in names_in(file)):
             missing.append(f"{number}: {name}")
     assert missing == []
-
-
-def test_a_pattern_is_only_allowed_for_what_is_to_come() -> None:
-    assert [name for _, is_coming, name in named() if is_coming and not name.startswith("tests/")] == []
-    assert [name for _, is_coming, name in named() if not is_coming and "*" in name] == []
