@@ -108,7 +108,7 @@ class Resume(Arguments, frozen=True):
     """Start the runner of a run again."""
 
     run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
-    takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is ended before.", ge=0)] = 0
+    takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is ended first.", ge=0)] = 0
 
 
 class Approve(Arguments, frozen=True):

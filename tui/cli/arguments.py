@@ -25,7 +25,7 @@ examples:
   kubectl logs train-0 | eksml-tui read log -o plot   the curves in a log
   eksml-tui runs list                   what has been launched from here
 
-exit codes: 0 done or passed, 1 failed, 2 bad usage or bad script, 3 a teardown left something
+exit codes: 0 done or passed, 1 failed, 2 bad usage or a file with a mistake, 3 a teardown left something
 """
 
 
@@ -97,7 +97,12 @@ def _cluster_options() -> _Options:
         (("--profile",), {"default": "", "metavar": "NAME", "help": "AWS profile"}),
         (
             ("--allow-plugin",),
-            {"action": "append", "default": [], "metavar": "NAME", "help": "start this exec plugin of the kubeconfig"},
+            {
+                "action": "append",
+                "default": [],
+                "metavar": "NAME",
+                "help": "start this exec plugin of the kubeconfig; repeatable",
+            },
         ),
         (("--region",), {"default": "", "metavar": "REGION", "help": "AWS region, where the cluster does not say"}),
     ]
@@ -216,7 +221,7 @@ def _runs(commands: Commands) -> None:
     resume = verbs.add_parser("resume", help="start its runner again")
     resume.add_argument("run")
     resume.add_argument(
-        "--takeover", type=int, default=0, metavar="PID", help="end this process, its stalled runner, before"
+        "--takeover", type=int, default=0, metavar="PID", help="end its stalled runner, this process, first"
     )
     for verb, text in (
         ("cancel", "stop its jobs"),
