@@ -43,7 +43,7 @@ _RESTORE = "\x18\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\
 
 
 class TerminalApp(Protocol):
-    """What the driver tells its app, from threads of its own."""
+    """The methods of the app that the driver calls, from threads of its own."""
 
     def hung_up(self) -> None:
         """The terminal is gone."""

@@ -1,4 +1,4 @@
-"""What a terminal sends as Textual's messages. No bytes end the program, and none grow without bound."""
+"""The bytes of a terminal as Textual's messages. No bytes end the program, and none grow without bound."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _ESCAPE = "\x1b"
 _LONGEST_SEQUENCE = 40
 """Characters; Textual's parser looks at 32."""
 _OF_THE_PARSER = (ArithmeticError, LookupError, RuntimeError, ValueError, ParseError)
-"""What Textual's parser raises on sequences that no terminal sends: `chr` and `int` of what stands in them."""
+"""Errors of Textual's parser on sequences that no terminal sends: `chr` and `int` of what stands in them."""
 
 
 class PasteLimit:
@@ -35,7 +35,7 @@ class PasteLimit:
 
     @property
     def is_open(self) -> bool:
-        """Whether a paste has begun and not ended."""
+        """True if a paste has begun and not ended."""
         return self._pasted is not None
 
     def let_through(self, text: str) -> str:
@@ -81,7 +81,7 @@ class TerminalInput:
 
     @property
     def is_pasting(self) -> bool:
-        """Whether a paste has begun and not ended."""
+        """True if a paste has begun and not ended."""
         return self._paste.is_open
 
     def feed(self, data: bytes) -> Iterator[Message]:
@@ -110,7 +110,7 @@ class TerminalInput:
             self._parser = XTermParser()
 
     def _is_meant(self, message: Message) -> bool:
-        """Whether a terminal and a hand can have meant it."""
+        """Return whether a terminal and a hand can have meant it."""
         match message:
             case events.Key(character=str(character)):
                 return character != "\ufffd" and not "\ud800" <= character <= "\udfff"

@@ -134,7 +134,7 @@ def free_bytes(folder: Path) -> int:
 
 
 def is_read_only(folder: Path) -> bool:
-    """Whether the file system of `folder` is mounted read-only."""
+    """Return whether the file system of `folder` is mounted read-only."""
     try:
         return bool(os.statvfs(folder).f_flag & os.ST_RDONLY)
     except OSError:

@@ -23,7 +23,7 @@ _BASE64_HEADS = (0, 2, 3)
 
 
 class KnownSecrets:
-    """What to look for, and what to write in its place."""
+    """Secrets to look for, each with the text to write in its place."""
 
     def __init__(self) -> None:
         self._written: dict[str, str] = {}

@@ -19,17 +19,17 @@ _PATH_FORM = re.compile(rf"(?:/(?:[A-Za-z0-9._{re.escape(_UNESCAPED)}-]|%[0-9A-F
 
 
 def is_label(name: str) -> bool:
-    """Whether it is an RFC 1123 label: what namespaces are called."""
+    """Return whether it is an RFC 1123 label: what namespaces are called."""
     return len(name) <= _MOST_LABEL and _LABEL_FORM.fullmatch(name) is not None
 
 
 def is_subdomain(name: str) -> bool:
-    """Whether it is an RFC 1123 subdomain: what most objects are called."""
+    """Return whether it is an RFC 1123 subdomain: what most objects are called."""
     return len(name) <= _MOST_NAME and all(_LABEL_FORM.fullmatch(part) for part in name.split("."))
 
 
 def is_segment(name: str) -> bool:
-    """Whether it can be one segment of a path: all that roles and their bindings need."""
+    """Return whether it can be one segment of a path: all that roles and their bindings need."""
     return 0 < len(name) <= _MOST_NAME and name not in (".", "..") and name.isprintable() and not set("/%") & {*name}
 
 

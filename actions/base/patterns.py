@@ -42,14 +42,14 @@ class Pattern:
         self.pattern = text
 
     def search(self, text: str) -> bool:
-        """Whether it matches anywhere."""
+        """Return whether it matches anywhere."""
         if len(text) > LONGEST_TEXT:
             half = LONGEST_TEXT // 2
             text = f"{text[:half]}\n{text[-half:]}"
         return self._compiled.search(_encodable(text)) is not None
 
     def fullmatch(self, text: str) -> bool:
-        """Whether it matches the whole text; never, where that is longer than `LONGEST_TEXT`."""
+        """Return whether it matches the whole text; never, where that is longer than `LONGEST_TEXT`."""
         return len(text) <= LONGEST_TEXT and self._compiled.fullmatch(_encodable(text)) is not None
 
 

@@ -1,4 +1,4 @@
-"""Whose program is at the other end of a connection over the loopback address.
+"""The user at the other end of a connection over the loopback address.
 
 A TCP socket has no `SO_PEERCRED`; the kernel's table of sockets has the user of both ends of a local connection.
 

@@ -67,12 +67,12 @@ def is_alive(identity: ProcessIdentity) -> bool:
 
 
 def is_stopped(identity: ProcessIdentity) -> bool:
-    """Whether it is halted (SIGSTOP, a debugger): it can neither act nor hear."""
+    """Return whether it is halted (SIGSTOP, a debugger): it can neither act nor hear."""
     return _status_of(identity).get("State", "").startswith(("T", "t"))
 
 
 def has_pending_signal(identity: ProcessIdentity, number: signal.Signals) -> bool:
-    """Whether the kernel holds a signal for it that it has not taken yet."""
+    """Return whether the kernel holds a signal for it that it has not taken yet."""
     status = _status_of(identity)
     masks = (int(status.get(name, "0"), 16) for name in ("SigPnd", "ShdPnd"))
     return any(mask >> (number - 1) & 1 for mask in masks)
@@ -148,7 +148,7 @@ def wait_for_end(identity: ProcessIdentity, *, seconds: float) -> bool:
 
 
 def run_briefly(argv: Sequence[str], *, seconds: float) -> str | None:
-    """What a short program prints, for callers without a loop. `None` if it does not end well within `seconds`."""
+    """Run a short program without a loop. Returns its output, `None` if it does not end well within `seconds`."""
     try:
         done = subprocess.run(
             list(argv),

@@ -28,7 +28,7 @@ def withdraw_readonly() -> None:
 
 
 def is_readonly() -> bool:
-    """Whether this process has promised to change nothing."""
+    """Return whether this process has promised to change nothing."""
     return _promise.is_given
 
 

@@ -71,7 +71,7 @@ def plain_text(text: str) -> str:
 
 
 def is_plain(text: str) -> bool:
-    """Whether there is nothing in `text` that `clean_text` would remove."""
+    """Return whether there is nothing in `text` that `clean_text` would remove."""
     return _SUSPECT.search(text) is None
 
 

@@ -17,7 +17,7 @@ _ID = re.compile(r"""^id:\s*["']?([^\s"'#]+)""", re.MULTILINE)
 
 
 _DEFECTS = (ArithmeticError, LookupError, RecursionError, TypeError, ValueError)
-"""What a text that nobody has thought of may lead to."""
+"""Errors that a text may lead to that nobody has thought of."""
 
 
 class BrokenBlueprint(msgspec.Struct, frozen=True):

@@ -1,4 +1,4 @@
-"""What must hold of the objects that a blueprint names: their names are names, and a way leads into their cluster."""
+"""Rules for the objects that a blueprint names: their names are names, and a way leads into their cluster."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def access_findings(blueprint: Blueprint) -> Iterator[Finding]:
 
 
 def manifest_error(document: Document) -> BlueprintError | None:
-    """What is wrong with the names in a manifest; `None` if nothing is."""
+    """Return what is wrong with the names in a manifest; `None` if nothing is."""
     metadata, version = document.value["metadata"], str(document.value["apiVersion"])
     for key in ("name", "namespace"):
         text = metadata.get(key, "default")

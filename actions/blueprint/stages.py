@@ -165,7 +165,7 @@ class ManifestsStage(Stage, frozen=True, kw_only=True, tag="manifests"):
     ready: tuple[ObjectName, ...] = ()
     """Objects that must be ready before the stage has succeeded."""
     makes: tuple[ObjectName, ...] = ()
-    """What an operator makes by itself once it runs and nothing owns: no reason to keep its namespace and its
+    """Objects that an operator makes by itself once it runs and nothing owns: no reason to keep its namespace and its
     definitions on teardown."""
 
     @property
@@ -189,7 +189,7 @@ class HelmStage(Stage, frozen=True, kw_only=True, tag="helm"):
     ready: tuple[ObjectName, ...] = ()
     """Objects that must be ready before the stage has succeeded."""
     makes: tuple[ObjectName, ...] = ()
-    """What its programs make by themselves and nothing owns: no reason to keep the namespace on teardown."""
+    """Objects that its programs make by themselves and nothing owns: no reason to keep the namespace on teardown."""
 
 
 class CheckStage(Stage, frozen=True, kw_only=True, tag="check"):

@@ -19,14 +19,14 @@ _FRESH_SECONDS = 30.0
 
 
 async def may_watch(session: KubeSession, group: str, resource: str, namespace: str = "") -> bool | None:
-    """Whether a resource may be watched; see `may`."""
+    """Return whether a resource may be watched; see `may`."""
     return await may(session, "watch", group, resource, namespace)
 
 
 async def may(
     session: KubeSession, verb: str, group: str, resource: str, namespace: str = "", *, name: str = ""
 ) -> bool | None:
-    """Whether the session's user has a right, in one namespace or (empty) in all, on one object or (empty) on all.
+    """Ask whether the session's user has a right, in one namespace or (empty) in all, on one object or (empty) all.
 
     Returns:
         `None` where the cluster does not answer such questions: only the attempt can tell.

@@ -22,7 +22,7 @@ from actions.cluster.limits import (
 )
 
 ACCEPT_ENCODING = "gzip"
-"""What to ask for. API servers have nothing else, and use it for what is longer than 128 KiB."""
+"""The encoding to ask for. API servers have nothing else, and use it for what is longer than 128 KiB."""
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 _METHOD, _DEFLATE = 0x0F, 8
 _PIECE_BYTES = 1 << 18
@@ -33,7 +33,7 @@ class _Content(Protocol):
 
 
 class Answer(Protocol):
-    """What is read of an answer: aiohttp's `ClientResponse`, not unpacked by it."""
+    """The parts of an answer that are read: aiohttp's `ClientResponse`, not unpacked by it."""
 
     @property
     def headers(self) -> Mapping[str, str]: ...
@@ -128,7 +128,7 @@ class Unpacker:
         self._taken = self._given = 0
 
     def feed(self, chunk: bytes) -> Iterator[bytes]:
-        """What `chunk` unpacks to.
+        """Unpack `chunk`.
 
         Raises:
             OversizeError: It is far more than such a body can unpack to.

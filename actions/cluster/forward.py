@@ -37,7 +37,7 @@ _HOST = "127.0.0.1"
 _MESSAGE_LIMIT = 300
 _LINGER_SECONDS = 30.0
 _UNDECIDED_SECONDS = 1.0
-"""What has begun like a request and does not go on is none: browsers send a request's head at once."""
+"""The wait for the rest of a request's head. Without it, it is no request: browsers send a request's head at once."""
 
 FindPod = Callable[[], Awaitable[str]]
 """Names the pod to reach now; raises `MissingError` while there is none."""
@@ -234,7 +234,7 @@ async def _send(
 
 
 async def _passing(reader: asyncio.StreamReader, requests: GatedRequests | None) -> AsyncIterator[bytes]:
-    """What may go to the pod of what our side sends.
+    """The bytes of our side that may go to the pod.
 
     Raises:
         GateClosed: No more may.

@@ -36,7 +36,7 @@ _HELP = "This port leads into a pod. Open it by its address with the token: `:fo
 
 
 class Speech(Enum):
-    """What a connection turns out to speak."""
+    """The protocol that a connection turns out to speak."""
 
     UNDECIDED = "undecided"
     HTTP = "HTTP"
@@ -44,7 +44,7 @@ class Speech(Enum):
 
 
 def speech_of(begun: bytes) -> Speech:
-    """What a connection speaks whose client has sent this so far."""
+    """Tell the protocol of a connection by the first bytes of its client."""
     line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
     if end:
         return Speech.HTTP if _REQUEST_LINE.fullmatch(line) else Speech.OTHER
@@ -62,7 +62,7 @@ class GateClosed(Exception):
 
 
 class Gate(msgspec.Struct, frozen=True):
-    """Who may pass to one forwarded port.
+    """The rules for passing to one forwarded port.
 
     Args:
         port: On 127.0.0.1, that the client connects to.
@@ -78,15 +78,15 @@ class Gate(msgspec.Struct, frozen=True):
         return f"eksml-forward-{self.port}"
 
     def knows_host(self, host: str) -> bool:
-        """Whether a `Host` header names this port."""
+        """Return whether a `Host` header names this port."""
         return host.lower() in {f"{name}:{self.port}" for name in _NAMES}
 
     def knows_origin(self, origin: str) -> bool:
-        """Whether an `Origin` header is that of a page that came through this port."""
+        """Return whether an `Origin` header is that of a page that came through this port."""
         return origin.lower() in {f"http://{name}:{self.port}" for name in _NAMES}
 
     def is_token(self, text: bytes) -> bool:
-        """Whether this is the token."""
+        """Return whether this is the token."""
         return hmac.compare_digest(text, self.token.encode())
 
 
@@ -109,7 +109,7 @@ class GatedRequests:
         self.on_message_begin()
 
     async def passing(self, data: bytes) -> AsyncIterator[bytes]:
-        """What the pod gets for the next bytes of the client.
+        """Turn the next bytes of the client into those that the pod gets.
 
         Raises:
             GateClosed: A request is refused, or no HTTP.

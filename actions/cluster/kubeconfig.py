@@ -307,7 +307,7 @@ class _Merged:
 
 
 def _is_plain(server: str) -> bool:
-    """Whether an address can stand in a request as it is, without a query."""
+    """Return whether an address can stand in a request as it is, without a query."""
     return server.isascii() and server.isprintable() and not set(' ?#"\\') & {*server}
 
 

@@ -1,4 +1,4 @@
-"""What the operator's kuberc says of exec plugins, in the words of KEP-3104.
+"""The policy for exec plugins in the operator's kuberc, in the words of KEP-3104.
 
 Source: kubernetes/enhancements KEP-3104; kubectl `pkg/kuberc/kuberc.go` (`LoadKuberc`, `DefaultGetPreferences`) and the
 type `Preference` of `kubectl.config.k8s.io/v1beta1`. An entry of the allow-list is a `name` in Kubernetes 1.35, a

@@ -24,7 +24,7 @@ ten times as much leaves room for JSON, managed fields and a raised limit of etc
 BODY_BYTES: Final = 128 * MIB
 """The body of one answer. A page of 500 pods is 5 to 10 MiB of JSON; single objects of 60 MB have been read."""
 SHARED_BODY_BYTES: Final = 4 * MIB
-"""What is longer is read while no other long body is, so that all answers together stay near `BODY_BYTES`."""
+"""A longer body is read while no other long one is, so that all answers together stay near `BODY_BYTES`."""
 PACKED_BYTES: Final = 1 * MIB
 """So much may come out of compressed data, whatever its ratio."""
 PACKED_RATIO: Final = 200

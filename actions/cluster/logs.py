@@ -57,7 +57,7 @@ class LogSource(msgspec.Struct, frozen=True):
 
 
 class LogObserver:
-    """What a follower tells of itself besides the lines. Does nothing; override what is wanted."""
+    """The reports of a follower besides the lines. Does nothing; override what is wanted."""
 
     def reading(self) -> None:
         """The log can be read at present: a stream is open, or there is none to open yet."""
@@ -376,7 +376,7 @@ class _Resume:
 
 
 def _is_of_a_proxy(error: MissingError) -> bool:
-    """Whether a 404 is not the API server's own: that says *why* in a Status."""
+    """Return whether a 404 is not the API server's own: that says *why* in a Status."""
     return isinstance(error, ApiMissingError) and not error.status.reason
 
 

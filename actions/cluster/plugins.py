@@ -1,4 +1,4 @@
-"""Which exec plugins of a kubeconfig may be started: they are programs that a file names.
+"""The exec plugins of a kubeconfig that may be started: they are programs that a file names.
 
 In this order: what a kuberc says (`credentialPluginPolicy`); names that were given with `--allow-plugin`; the token
 commands of AWS; what the operator has confirmed before. Everything else has to be confirmed, once for each program,
@@ -69,7 +69,7 @@ class PluginRequest(msgspec.Struct, frozen=True):
     environment: tuple[tuple[str, str], ...]
 
     def lines(self) -> list[str]:
-        """What to show to whoever is asked: credentials in it are replaced."""
+        """The text of the question: credentials in it are replaced."""
         shown = [f"{name}={value}" for name, value in self.environment]
         said = (one_line(redact(word), limit=_LONGEST_ARGUMENT) for word in (*shown, self.program, *self.arguments))
         return [f"{self.file}, context {self.context}, wants to start:", "", *(f"  {word}" for word in said)]
@@ -179,7 +179,7 @@ def allowances(environment: Mapping[str, str]) -> dict[str, str]:
 
 
 def _is_said_to_be_allowed(request: PluginRequest) -> bool:
-    """Whether settings allow it; they may also forbid it."""
+    """Return whether settings allow it; they may also forbid it."""
     preference = load_preference()
     match preference.policy:
         case PluginPolicy.ALLOW_ALL:
@@ -208,7 +208,7 @@ def _is_listed(request: PluginRequest, allowed: Sequence[str]) -> bool:
 
 
 def _is_of_aws(request: PluginRequest) -> bool:
-    """Whether it is a token command of AWS's own programs, found in `PATH`."""
+    """Return whether it is a token command of AWS's own programs, found in `PATH`."""
     words = _AWS_COMMANDS.get(request.name, ())
     plain = [word for word in request.arguments if not word.startswith("-")]
     asked = any(tuple(plain[at : at + len(words)]) == words for at in range(len(plain)))

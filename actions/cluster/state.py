@@ -229,7 +229,7 @@ class ClusterState:
         return any(told.state is Health.LIVE for told in self._health.values())
 
     def _told_health(self) -> dict[str, SourceHealth]:
-        """What every source says of itself; while the server gives no sign of life, none is live."""
+        """The health of every source; while the server gives no sign of life, none is live."""
         if not self._contact.is_silent:
             return dict(self._health)
         since = self._contact.heard_at

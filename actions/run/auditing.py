@@ -36,7 +36,7 @@ _UNRECORDED = "carries the run's label, but the run never recorded making it"
 async def audit_cluster(
     work: StageWork, *, may_be_gone: bool, patience: Patience, kept: Set[str] = frozenset()
 ) -> AuditReport:
-    """What is left in the run's cluster, asked until nothing goes away any more and nothing more can be asked.
+    """Look for what is left in the run's cluster, until nothing goes away any more and nothing more can be asked.
 
     Args:
         work: Of any stage.
@@ -86,7 +86,7 @@ async def audit_account(work: StageWork, *, is_data_kept: bool) -> AuditReport:
 
 
 def kept_on_purpose(view: RunView, *, but: Iterable[str] = ()) -> tuple[str, ...]:
-    """What was there before the run and is left as it was, one line each.
+    """List what was there before the run and is left as it was, one line each.
 
     Args:
         view: The run.
@@ -98,19 +98,19 @@ def kept_on_purpose(view: RunView, *, but: Iterable[str] = ()) -> tuple[str, ...
 
 
 class _Left(msgspec.Struct, frozen=True):
-    """What was found at one look. `stages` are by uid, of what the journal holds as not deleted."""
+    """The findings of one look. `stages` are by uid, of what the journal holds as not deleted."""
 
     judged: tuple[Judged, ...]
     unasked: tuple[Unasked, ...]
     stages: dict[str, str]
 
     def may_settle(self, kept: Set[str]) -> bool:
-        """Whether a later look may find less: the run's own that is on its way, or an API that is down."""
+        """Return whether a later look may find less: the run's own that is on its way, or an API that is down."""
         going = any(one.standing is not Standing.FOREIGN and not self._reason(one, kept) for one in self.judged)
         return going or any(one.may_pass for one in self.unasked)
 
     def words(self) -> str:
-        """What is waited for."""
+        """The reason for looking again, in one line."""
         if not self.judged:
             return f"The audit waits for an answer: {self.unasked[0].clause()}."
         return f"{len(self.judged)} objects are still going: {self.judged[0].entry.describe()}"

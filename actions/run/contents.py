@@ -1,4 +1,4 @@
-"""What namespaces and definitions of a run hold: whether anything in them is not the run's, or cannot be told."""
+"""The contents of a run's namespaces and definitions: whether anything in them is not the run's, or cannot be told."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ _NAMED = 3
 
 
 class Contents(msgspec.Struct, frozen=True):
-    """What is in a namespace, or what there is of a kind."""
+    """The objects in a namespace, or of a kind."""
 
     judged: tuple[Judged, ...] = ()
     unasked: tuple[Unasked, ...] = ()
 
     @property
     def foreign(self) -> tuple[Judged, ...]:
-        """What keeps the whole from being deleted."""
+        """The objects that keep the whole from being deleted."""
         return tuple(one for one in self.judged if one.standing not in HARMLESS)
 
     @property
     def may_settle(self) -> bool:
-        """Whether there is a doubt, and all of it may be gone a moment later."""
+        """True if there is a doubt, and all of it may be gone a moment later."""
         passing = all(one.standing is Standing.ORPHAN for one in self.foreign) and all(
             one.may_pass for one in self.unasked
         )
@@ -128,7 +128,7 @@ class Judge:
         return " and ".join(said)
 
     def _of_other_stages(self, contents: Contents) -> list[str]:
-        """What stages have made that are not being undone, such as those that hold data."""
+        """Clauses about objects of stages that are not being undone, such as those that hold data."""
         live = {
             item.uid: item.stage
             for item in self._work.view.owned

@@ -131,7 +131,7 @@ class Desk:
         self._heartbeat.note(stage, f"{self._notes.get(stage, '')} {self._warnings.get(stage, '')}")
 
     def may_begin(self) -> bool:
-        """Whether there is room for a stage to begin: on a full disk what runs goes on, and nothing new is begun."""
+        """Return whether there is room for a stage to begin: on a full disk nothing new is begun."""
         return has_room(self._folder)
 
     def tend(self) -> None:

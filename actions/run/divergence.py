@@ -1,4 +1,4 @@
-"""What a stage that has ended well says against itself: a loss that has become no number, a log that is incomplete."""
+"""Evidence against a stage that has ended well: a loss that has become no number, a log that is incomplete."""
 
 from __future__ import annotations
 

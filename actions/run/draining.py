@@ -106,11 +106,11 @@ class _Drain:
         return [entry.name]
 
     def _is_patient(self) -> bool:
-        """Whether pods whose owners are gone are still expected to follow them."""
+        """Return whether pods whose owners are gone are still expected to follow them."""
         return self._clock.monotonic() < self._patient_until
 
     async def _standings_on(self, node: str) -> set[Standing]:
-        """What the pods of a node are to the run, without those that are part of every node and those that have ended.
+        """The standings of a node's pods, without those that are part of every node and those that have ended.
 
         Raises:
             StageFailedError: It cannot be told.

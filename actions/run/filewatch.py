@@ -57,11 +57,11 @@ class FileWatch:
         self.is_read = False
         """Whether all is in the spool that was in the log after the stage's end."""
         self.has_pod = False
-        """Whether there was a pod to read in at the last look."""
+        """True if there was a pod to read in at the last look."""
 
     @property
     def is_failing(self) -> bool:
-        """Whether the log cannot be read, or kept, at present."""
+        """True if the log cannot be read, or kept, at present."""
         return self._error is not None
 
     def belong_to(self, pod: Pod | None) -> None:

@@ -88,7 +88,7 @@ class Stoppable(Protocol):
 
 
 class StageJournal(Protocol):
-    """What a handler may tell of its work. All but `note` and `warn` is on disk when the call returns.
+    """The part of the journal that a handler writes. All but `note` and `warn` is on disk when the call returns.
 
     `own` and `deleted` wait as long as the journal cannot be written, because its disk is full or another process
     holds its lock: so await `own` before the world is touched.
@@ -115,7 +115,7 @@ class StageJournal(Protocol):
         ...
 
     async def terraform(self) -> TerraformMemory:
-        """What is remembered of the stage's Terraform processes, as the newest record leaves it."""
+        """Return the memory of the stage's Terraform processes, as the newest record leaves it."""
         ...
 
     async def remember(self, body: TerraformBody) -> None:

@@ -45,7 +45,7 @@ class Beat(msgspec.Struct, frozen=True):
     """By the value of a `NoticeKind`: since when it has kept the journal from being written, monotonic seconds."""
 
     def is_stalled(self, now: float) -> bool:
-        """Whether the process has been silent for too long at the monotonic second `now`."""
+        """Return whether the process has been silent for too long at the monotonic second `now`."""
         return now - self.at > (START_SECONDS if self.is_first else STALLED_SECONDS)
 
 

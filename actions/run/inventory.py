@@ -16,7 +16,7 @@ RELEASE_VERSION = "helm.sh/v3"
 
 
 def inventory_of(work: StageWork) -> Inventory:
-    """What the run has made so far, also what the stage at hand has recorded since its view was made."""
+    """Collect what the run has made so far, also what the stage at hand has recorded since its view was made."""
     fresh = [item for item in work.journal.owned() if not item.existed]
     made = {item: None for item in (*work.view.owned, *fresh) if not item.existed}
     uids = work.view.made_uids.union(item.uid for item in fresh if item.uid)
@@ -24,7 +24,7 @@ def inventory_of(work: StageWork) -> Inventory:
 
 
 def ref_of_owned(item: OwnedObject) -> ObjectRef:
-    """What a record names."""
+    """The object that a record names."""
     return ObjectRef(item.api_version, item.kind, item.namespace, item.name)
 
 
@@ -36,19 +36,19 @@ def owned_of(work: StageWork, ref: ObjectRef, *, uid: str = "", existed: bool = 
 
 
 def known_as(work: StageWork, ref: ObjectRef) -> OwnedObject | None:
-    """What the journal holds of an object that is not gone, whichever stage has recorded it."""
+    """Find the record of an object that is not gone, whichever stage has written it."""
     live = [item for item in (*work.journal.owned(), *work.view.owned) if not item.is_deleted]
     return next((item for item in live if ref_of_owned(item) == ref), None)
 
 
 def is_runs(work: StageWork, entry: Entry, ref: ObjectRef) -> bool:
-    """Whether an object is the run's own: by its uid, or by evidence for an announcement whose runner died."""
+    """Return whether an object is the run's own: by its uid, or by evidence for an announcement whose runner died."""
     known = known_as(work, ref)
     return entry.uid in inventory_of(work).uids or (known is not None and not doubt_about(entry, known, work.view.id))
 
 
 def _expected(work: StageWork) -> Iterator[Expected]:
-    """What the operators make by themselves that stages of the run have begun to install."""
+    """The objects that operators make by themselves which stages of the run have begun to install."""
     begun = {stage.id for stage in work.view.stages if stage.attempt}
     for stage in work.blueprint.stages:
         if isinstance(stage, ManifestsStage | HelmStage) and stage.id in begun:

@@ -205,7 +205,7 @@ class Journal:
             return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
     def is_locked(self) -> bool:
-        """Whether another process holds the lock that writing needs, at this moment."""
+        """Return whether another process holds the lock that writing needs, at this moment."""
         self.connection.execute("PRAGMA busy_timeout = 0")
         try:
             self.connection.execute("BEGIN IMMEDIATE")

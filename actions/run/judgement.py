@@ -1,4 +1,4 @@
-"""Which objects of a cluster are a run's: a pure judgement of what is there against what the journal says was made.
+"""The objects of a cluster that are a run's: a pure judgement of what is there against what the journal says was made.
 
 Labels prove nothing, as anybody can copy them. An object is the run's by its uid, which the journal holds, or because
 everything that owns it is; `ownerReferences` name owners by uid, and the garbage collector follows them.
@@ -39,14 +39,14 @@ _STANDARD = {
 
 
 class Standing(StrEnum):
-    """What an object is to the run."""
+    """The relation of an object to the run."""
 
     MADE = "made"
     """The journal holds its uid."""
     DEPENDENT = "dependent"
     """Everything that owns it is the run's: it goes by itself."""
     EXPECTED = "expected"
-    """What an operator that the run has installed makes by itself, in what the run has made."""
+    """An operator that the run has installed makes it by itself, in what the run has made."""
     STANDARD = "standard"
     """Kubernetes puts it into every namespace."""
     GOING = "going"
@@ -60,7 +60,7 @@ class Standing(StrEnum):
 HARMLESS = frozenset(
     {Standing.MADE, Standing.DEPENDENT, Standing.EXPECTED, Standing.STANDARD, Standing.GOING},
 )
-"""What does not keep a namespace or a definition of the run from being deleted."""
+"""Standings that do not keep a namespace or a definition of the run from being deleted."""
 RUNS = frozenset({Standing.MADE, Standing.DEPENDENT, Standing.EXPECTED})
 
 
@@ -112,7 +112,7 @@ class Expected(msgspec.Struct, frozen=True):
 
 
 class Inventory(msgspec.Struct, frozen=True):
-    """What a run has made.
+    """The objects that a run has made.
 
     Args:
         run_id: The run's.
@@ -254,7 +254,7 @@ def doubt_about(entry: Entry, item: OwnedObject, run_id: str) -> str:
 
 
 def is_shared(entry: Entry) -> bool:
-    """Whether others than this program have written an object that was not there a moment ago: they have made it."""
+    """Return whether others have written an object that was not there a moment ago: they have made it."""
     return bool(entry.managers - {FIELD_MANAGER})
 
 
@@ -273,7 +273,7 @@ def _by_itself(entry: Entry, inventory: Inventory) -> Standing | None:
 
 
 def _is_led_by_run(lease: Entry, inventory: Inventory) -> bool:
-    """Whether the lease's holder is a pod of a workload that the run has made there: leader election.
+    """Return whether the lease's holder is a pod of a workload that the run has made there: leader election.
 
     Source: k8s.io/client-go `tools/leaderelection`: the identity begins with the host's name, which is the pod's.
     """

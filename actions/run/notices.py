@@ -1,4 +1,4 @@
-"""What keeps a run from going on that no record tells of: its runner, its disk, the lock of its journal."""
+"""Obstacles to a run that no record tells of: its runner, its disk, the lock of its journal."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Watch:
         return None if lease is None else read_beat(self._folder, lease.holder)
 
     def notices(self, lease: Lease | None, beat: Beat | None) -> tuple[Notice, ...]:
-        """What there is to tell.
+        """Look, and return what there is to tell.
 
         Args:
             lease: Of a runner that is alive.
@@ -87,7 +87,7 @@ _KINDS = frozenset(kind.value for kind in NoticeKind)
 
 
 def is_unattended(view: RunView) -> bool:
-    """Whether there is something to do that was begun; said of a run whose runner is not alive."""
+    """Return whether there is something to do that was begun; said of a run whose runner is not alive."""
     return view.last_seq > 1 and not isinstance(next_move(view), Finish)
 
 

@@ -9,7 +9,7 @@ GIVEN_UP = "Its runner has died five times in ten minutes: it is not started aga
 
 
 def has_given_up(notice: Notice) -> bool:
-    """Whether a run without a runner does not get another one by itself."""
+    """Return whether a run without a runner does not get another one by itself."""
     return notice.kind is NoticeKind.NO_RUNNER and notice.text == GIVEN_UP
 
 

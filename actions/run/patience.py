@@ -34,7 +34,7 @@ class Patience(msgspec.Struct, frozen=True):
     waits_for_rights: bool = False
 
     def bears(self, error: ConsoleError) -> bool:
-        """Whether it waits after this error, if there is time left."""
+        """Return whether it waits after this error, if there is time left."""
         if isinstance(error, UnreachableError):
             return True
         if isinstance(error, ApiError) and error.status.code == _FORBIDDEN:
@@ -45,7 +45,7 @@ class Patience(msgspec.Struct, frozen=True):
 AWAY = Patience(20.0)
 """The cluster was destroyed by the run itself: no answer is what is expected."""
 ONCE = Patience(0.0)
-"""Who asks again by himself, or answers a person who can."""
+"""For a caller that asks again by itself, or a person who can."""
 REQUEST = Patience(300.0)
 """One request in the middle of work."""
 STAGE = Patience(900.0, waits_for_login=True)
@@ -53,7 +53,7 @@ STAGE = Patience(900.0, waits_for_login=True)
 ALIVE = Patience(math.inf, waits_for_login=True, waits_for_rights=True)
 """Something of the run is at work, whoever can see it."""
 ANSWERED = Patience(math.inf, waits_for_login=True)
-"""What has ended is to be judged: any answer will do, a refusal too."""
+"""Something that has ended is to be judged: any answer will do, a refusal too."""
 TEARDOWN = Patience(1800.0, waits_for_login=True)
 """Something is to be removed: generous, then failed."""
 

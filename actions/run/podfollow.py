@@ -48,12 +48,12 @@ class PodFollower(LogObserver):
 
     @property
     def is_failing(self) -> bool:
-        """Whether the log cannot be read, or kept, at present."""
+        """True if the log cannot be read, or kept, at present."""
         return self._error is not None
 
     @property
     def is_forbidden(self) -> bool:
-        """Whether that is for a right that is missing."""
+        """True if that is for a right that is missing."""
         return isinstance(self._error, ApiError) and self._error.status.code == _FORBIDDEN
 
     async def follow(self) -> None:

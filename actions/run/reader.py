@@ -52,13 +52,13 @@ class RunReader:
         self._seen: object = None
         self._guard = threading.Lock()
         self.newest: RunView | None = None
-        """What the last poll that found something gave."""
+        """The result of the last poll that found something."""
         self._is_alive = False
         self._take(only_news=False)
 
     @property
     def runner_alive(self) -> bool:
-        """Whether a runner was there at the last poll, stalled or not."""
+        """True if a runner was there at the last poll, stalled or not."""
         return self._is_alive
 
     @property

@@ -214,7 +214,7 @@ class PendingResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     action: str
     resource_type: str = ""
     resource_id: str = ""
-    """What its provider calls it, if that was told."""
+    """The provider's id of it, if that was told."""
 
 
 class OperationEnded(_Body, frozen=True, tag="operation_ended"):
@@ -223,11 +223,11 @@ class OperationEnded(_Body, frozen=True, tag="operation_ended"):
     operation: str
     process: str
     pending: tuple[PendingResource, ...] = ()
-    """What it may have made outside of the state."""
+    """Resources that it may have made outside of the state."""
 
 
 class Resolution(StrEnum):
-    """What became of a pending resource."""
+    """The fate of a pending resource."""
 
     IMPORT = "import"
     """It exists, a person says, and is to be imported by the id given."""

@@ -114,7 +114,7 @@ def stuck(words: str) -> ConsoleError:
 
 
 async def _delete(connection: Connection, ref: ObjectRef, found: Entry) -> bool:
-    """Whether the request was accepted; it is not where the object was changed or replaced since it was looked at."""
+    """Ask for a deletion. Returns whether it was accepted; it is not if the object was changed since it was seen."""
     try:
         await connection.delete(ref, uid=found.uid, version=found.version)
     except ConflictError:

@@ -30,9 +30,9 @@ class SpoolRepair(msgspec.Struct, frozen=True):
 
     stage: str
     done: tuple[str, ...]
-    """What was mended, one sentence each; empty if it was whole."""
+    """The mended parts, one sentence each; empty if it was whole."""
     missing: tuple[str, ...]
-    """What is not in it, one sentence each."""
+    """The missing parts, one sentence each."""
     set_aside: tuple[str, ...]
     """Paths of damaged files that are kept."""
     error: str
@@ -59,7 +59,7 @@ class Repair(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """Whether nothing is damaged any more."""
+        """True if nothing is damaged any more."""
         return not self.journal.damage and not any(stage.error for stage in self.stages)
 
 
@@ -149,7 +149,7 @@ def _journal(folder: Path) -> JournalRepair:
 
 
 def _check(connection: sqlite3.Connection) -> str:
-    """What SQLite says against the file; empty if nothing."""
+    """Have SQLite check the file; returns its complaint, empty if there is none."""
     try:
         answer = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         count = connection.execute("SELECT count(*), coalesce(max(seq), 0) FROM record").fetchone()

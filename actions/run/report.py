@@ -144,7 +144,7 @@ def run_json(view: RunView) -> str:
 
 
 def _noticed(view: RunView) -> list[str]:
-    """What is seen of its runner, its disk and its journal; that nobody is at work is told further down."""
+    """Lines on its runner, its disk and its journal; that nobody is at work is told further down."""
     lines = [notice_line(notice) for notice in view.notices if notice.kind is not NoticeKind.NO_RUNNER]
     if view.state is RunState.STALLED:
         lines.append(f"How to end it and start another is said by: eksml-tui runs resume {view.id}")
@@ -269,7 +269,7 @@ def _state(run: RunSummary) -> str:
 
 
 def _doubt(view: RunView) -> str:
-    """What speaks against the state's word after a teardown."""
+    """The clause against the state's word after a teardown."""
     audit = view.audit
     if audit is None or audit.is_clean:
         return ""

@@ -22,7 +22,7 @@ _PLENTY_BYTES = 4 * RESERVE_BYTES
 
 
 def has_room(folder: Path) -> bool:
-    """Whether a journal in `folder` can grow."""
+    """Return whether a journal in `folder` can grow."""
     return free_bytes(folder) >= _FULL_BYTES
 
 

@@ -58,7 +58,7 @@ class Sampler:
 
     @property
     def is_wanted(self) -> bool:
-        """Whether there is anything to ask for."""
+        """True if there is anything to ask for."""
         return self._watch.accelerator in _COMMANDS or self._watch.progress is not None
 
     async def sample(self) -> None:

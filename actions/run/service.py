@@ -59,7 +59,7 @@ def start_service(folder: Path, module: str, variables: Mapping[str, str]) -> Pr
 
 
 def read_environment(file: Path) -> dict[str, str]:
-    """What was handed over to a service.
+    """Read the variables that were handed over to a service.
 
     Raises:
         OSError, msgspec.MsgspecError: It cannot be read.
@@ -68,7 +68,7 @@ def read_environment(file: Path) -> dict[str, str]:
 
 
 def has_user_manager() -> bool:
-    """Whether a systemd of the user's own can be asked."""
+    """Return whether a systemd of the user's own can be asked."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     is_there = bool(runtime) and (Path(runtime) / "systemd" / "private").exists()
     return is_there and all(map(shutil.which, ("systemd-run", "systemctl")))

@@ -178,7 +178,7 @@ class Site:
         )
 
     async def _terraform_states(self, view: RunView, kept: Set[str]) -> AuditReport:
-        """What the states of the run's Terraform stages still hold."""
+        """Report what the states of the run's Terraform stages still hold."""
         leftovers: list[str] = []
         retained: list[str] = []
         unknown: list[str] = []
@@ -199,7 +199,7 @@ class Site:
 
 
 def _waived(stage: StageView) -> list[str]:
-    """What a person has said not to look for any more."""
+    """Lines on the resources that a person has said not to look for any more."""
     items = [item for item in stage.terraform.pending if item.how is Resolution.WAIVED]
     return [f"Terraform {stage.id}: {item.address} was waived; nobody knows whether it exists" for item in items]
 

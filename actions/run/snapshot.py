@@ -42,7 +42,7 @@ class SnapshotReader:
         self._log_path = path.with_name(f"{path.name}-wal")
         self._index = WalIndex()
         self._bare = b""
-        """What the database file held at the last look without a log."""
+        """The content of the database file at the last look without a log."""
 
     def connect(self, *, only_news: bool = False) -> sqlite3.Connection | None:
         """The journal's content in memory; to be closed by the caller.

@@ -63,7 +63,7 @@ class SpoolWriter:
 
     def __init__(self, folder: Path, stage: str) -> None:
         self.repairs: tuple[str, ...] = ()
-        """What was mended when it was opened, one sentence each."""
+        """The mended parts, from when it was opened, one sentence each."""
         self._folder = folder
         self._stage = stage
         self._accelerators = accelerators_file(folder, stage)
@@ -248,7 +248,7 @@ class SpoolWriter:
             self._note(replace(known, is_closed=True, until_ns=_now_of(source)), text, source)
 
     def losses(self) -> tuple[str, ...]:
-        """What is missing of the stage's logs, one sentence each."""
+        """The missing parts of the stage's logs, one sentence each."""
         sources = self._loaded.by_number if self._loaded is not None else {}
         return losses_of(self._gaps.values(), {number: source.line.pod for number, source in sources.items()})
 
@@ -348,7 +348,7 @@ class SpoolWriter:
             self.open_gap(source, key, why, until_ns=source.cursor.at_ns)
 
     def _claim(self, source: SpooledSource, keys: Sequence[bytes]) -> None:
-        """Whoever prints the first line of a log without a name is the one who printed it."""
+        """Give a log without a name to the container that prints its first line."""
         loaded, _ = self._open()
         key = next((key for key in keys if key in self._unclaimed), None)
         if key is None:

@@ -152,12 +152,12 @@ class Scan(NamedTuple):
     """A piece of a file of records, looked through."""
 
     records: list[bytes | None]
-    """What is whole, in order; `None` for each stretch that is not."""
+    """The whole records, in order; `None` for each stretch that is none."""
     begins: list[int]
     """Where in the file each of them begins; it goes to where the next one begins."""
     end: int
     is_whole: bool
-    """Whether nothing was looked at more closely; then all of it is records."""
+    """True if nothing was looked at more closely; then all of it is records."""
 
 
 def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Scan:
@@ -205,7 +205,7 @@ def damage_marker(near: bytes, size_bytes: int) -> bytes:
 
 
 def is_record(raw: bytes, latest: bytes = b"") -> bool:
-    """Whether a line of the file has the form of a record, and is no younger than it can be."""
+    """Return whether a line of the file has the form of a record, and is no younger than it can be."""
     if raw[:TEXT_AT].translate(_TO_HEAD) != _HEAD or b"\0" in raw or (latest and stamp_in(raw) > latest):
         return False
     try:
@@ -218,7 +218,7 @@ def is_record(raw: bytes, latest: bytes = b"") -> bool:
 
 
 def are_records(raws: Sequence[bytes]) -> bool:
-    """Whether all of some lines are, as far as can be told at once."""
+    """Return whether all of some lines are, as far as can be told at once."""
     if b"".join(map(_head_in, raws)).translate(_TO_HEAD) != _HEAD * len(raws):
         return False
     data = b"\n".join(raws)
@@ -258,7 +258,7 @@ def introduction(line: SourceLine, stamp: bytes) -> bytes:
 
 
 def introduced_in(record: bytes) -> SourceLine | None:
-    """Whom a record with the letter `S` introduces; `None` if it is no such record."""
+    """The source that a record with the letter `S` introduces; `None` if it is no such record."""
     if record[:1] != b"S":
         return None
     try:

@@ -1,4 +1,4 @@
-"""What is missing of a stage's logs, in sentences."""
+"""The missing parts of a stage's logs, in sentences."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def losses_of(gaps: Iterable[GapLine], pods: Mapping[int, str]) -> tuple[str, ..
 
 
 def spooled_losses(folder: Path, stage: str) -> tuple[str, ...]:
-    """What a stage's spool says of itself; nothing if it cannot be read."""
+    """Read from a stage's spool what is missing of it; nothing if it cannot be read."""
     try:
         raws, _ = whole_lines(sources_file(folder, stage))
     except OSError:

@@ -54,7 +54,7 @@ class SpooledSource:
         """Of a source that is a file: the same in bytes."""
         self.is_ended = False
         self.is_introduced = False
-        """Whether its first line, and with it its name, stands in the file of lines."""
+        """True if its first line, and with it its name, stands in the file of lines."""
         self.is_fresh = False
         """The spool had no such source when it was opened."""
         self.is_unnamed = False
@@ -64,20 +64,20 @@ class SpooledSource:
         self.second_reader = LogReader(line.rank)
         """Of lines that were lost and are read again."""
         self.is_read_again = False
-        """Whether there are such lines."""
+        """True if there are such lines."""
         self.line_count = 0
         """Its lines in the spool."""
         self.passed_count = 0
         """Its lines that came, whether they were in the spool already or not."""
         self.found: list[KeptRange] = []
-        """What is whole behind the first loss, while the spool is loaded."""
+        """The whole ranges behind the first loss, while the spool is loaded."""
         self.is_broken = False
         self.uncounted = 0
         """Its lines that are not kept, because there are too many."""
 
     @property
     def is_of_pod(self) -> bool:
-        """Whether there is, or was, a container that could be asked again."""
+        """True if there is, or was, a container that could be asked again."""
         return bool(self.line.namespace)
 
 
@@ -97,7 +97,7 @@ class Loader:
         self.by_key: dict[SourceKey, SpooledSource] = {}
         self.gaps: dict[str, GapLine] = {}
         self.repairs: list[str] = []
-        """What was mended, one sentence each."""
+        """The mended parts, one sentence each."""
         self.to_read_again: list[SpooledSource] = []
         self.opened_gaps: list[str] = []
         """Those that close when all of these have been read again."""
@@ -160,7 +160,7 @@ class Loader:
         return True
 
     def name(self, line: SourceLine) -> SpooledSource:
-        """Whose number it is. Two numbers may be one container's: then they are one log."""
+        """Give a number its container. Two numbers may be one container's: then they are one log."""
         source = self.by_key.get((line.uid, line.container)) or SpooledSource(line)
         if line.uid == _unknown(line.number):
             source.is_unnamed = source.is_broken = True

@@ -1,4 +1,4 @@
-"""What was read in a stage's lines, on its way into `points.jsonl`: each finding once, and none lost on a full disk.
+"""The findings in a stage's lines, on their way into `points.jsonl`: each finding once, and none lost on a full disk.
 
 Findings follow from the lines. After a crash, or when the file was damaged, the lines are read again and what the file
 holds already is skipped. What cannot be written now is written before the next line is taken.
@@ -35,11 +35,6 @@ class PointsBook:
         self._sieve = log_sieve()
         self._known: Counter[int] = Counter()
         self._waiting: list[bytes] = []
-
-    @property
-    def is_behind(self) -> bool:
-        """Whether findings wait for room on the disk."""
-        return bool(self._waiting)
 
     def load(self) -> int:
         """Look through the file; what is damaged is left out of it from now on.

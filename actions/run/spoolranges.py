@@ -1,4 +1,4 @@
-"""What a spool holds of a log behind lines that were lost: it is not taken again when the log is read again."""
+"""The lines that a spool holds behind lost ones: they are not taken again when the log is read again."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class KeptRange(msgspec.Struct):
 
 
 def key_of(text: bytes, end: int) -> bytes:
-    """What tells a line of a file from others."""
+    """The key that tells a line of a file from others."""
     return b"%d\t%s" % (end, text)
 
 
@@ -46,7 +46,7 @@ class KeptRanges:
 
     @property
     def is_passed(self) -> bool:
-        """Whether what is read now stands behind all of them."""
+        """True if what is read now stands behind all of them."""
         return not self._ranges
 
     def copy(self) -> KeptRanges:

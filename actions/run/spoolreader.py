@@ -123,7 +123,7 @@ class SpoolReader:
         return self._plain(raws if are_records(raws) else readable(scan(raws, 0, len(data))))
 
     def raw_records(self, from_offset: int, *, limit_bytes: int) -> tuple[list[bytes], list[int], int]:
-        """What `records_at` gives for places: records, where each begins, and where the last one ends."""
+        """The records that `records_at` gives for places: records, where each begins, and where the last one ends."""
         piece = self._read(lines_file(self._folder, self._stage), from_offset, limit_bytes)
         found = scan(piece.raws, piece.begin, piece.end)
         return readable(found), found.begins, piece.end

@@ -45,12 +45,12 @@ def forget_starts(folder: Path) -> None:
 
 
 def has_crashed_too_often(folder: Path, clock: Clock) -> bool:
-    """Whether the runner was started so often lately, and died each time, that it is not started again by itself."""
+    """Return whether the runner died so often lately that it is not started again by itself."""
     return len(_recent(folder, clock).at) >= MOST_STARTS
 
 
 def may_start_now(folder: Path, clock: Clock) -> bool:
-    """Whether a runner that has died may be started again by itself now: the more often it died, the later."""
+    """Return whether a runner that has died may be started again by itself now: the more often it died, the later."""
     starts = _recent(folder, clock)
     if len(starts.at) >= MOST_STARTS:
         return False

@@ -1,4 +1,4 @@
-"""What a cluster answers about its objects, and what it does not: nothing that could not be asked counts as empty."""
+"""Questions to a cluster about its objects: nothing that could not be asked counts as empty."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Unasked(msgspec.Struct, frozen=True):
 
     @property
     def may_pass(self) -> bool:
-        """Whether it is a bad moment rather than a missing right."""
+        """True if it is a bad moment rather than a missing right."""
         return bool(self.why)
 
     def clause(self) -> str:
@@ -51,7 +51,7 @@ class Unasked(msgspec.Struct, frozen=True):
 
 
 class Seen(msgspec.Struct, frozen=True):
-    """What was found, and what could not be asked."""
+    """The objects that were found, and the questions that could not be asked."""
 
     entries: tuple[Entry, ...] = ()
     unasked: tuple[Unasked, ...] = ()
@@ -158,7 +158,7 @@ def resource_name(kind: ResourceType) -> str:
 
 
 def is_contents(kind: ResourceType) -> bool:
-    """Whether a namespace's end ends such objects: those that nobody can delete, it does not delete either.
+    """Return whether a namespace's end ends such objects: those that nobody can delete, it does not delete either.
 
     Source: k8s.io/kubernetes `pkg/controller/namespace/deletion/namespaced_resources_deleter.go`.
     """

@@ -1,4 +1,4 @@
-"""What is remembered of Terraform processes across runners, record by record. Pure."""
+"""The memory of Terraform processes across runners, record by record. Pure."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What Terraform holds and what it left open, stage by stage, read from the run's files: no program, no network."""
+"""A report on what Terraform holds and left open, stage by stage, from the run's files: no program, no network."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class TerraformStage(msgspec.Struct, frozen=True):
     unsaved: tuple[str, ...] | None
     """Addresses in `errored.tfstate`; `None` if there is none."""
     pending: tuple[PendingChange, ...]
-    """What may exist outside the state, and what became of that; the open ones block the stage."""
+    """Resources that may exist outside the state, with their fate; the open ones block the stage."""
     providers: dict[str, str]
     """Versions of the providers that are locked."""
 

@@ -1,4 +1,4 @@
-"""What a person says of resources that Terraform may have made outside of its state: import them, or waive them.
+"""Wishes about resources that Terraform may have made outside of its state: import them, or waive them.
 
 It is written into the journal; the run's next step acts on it.
 """

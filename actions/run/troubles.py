@@ -1,4 +1,4 @@
-"""What a stage's followers cannot do at present, told beside the stage's note until it heals."""
+"""Troubles of a stage's followers, told beside the stage's note until it heals."""
 
 from __future__ import annotations
 

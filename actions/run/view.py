@@ -69,18 +69,18 @@ class PendingChange(msgspec.Struct, frozen=True):
     action: str
     resource_type: str
     resource_id: str
-    """What its provider calls it, as Terraform or a person told; empty if nobody knows."""
+    """The provider's id of it, as Terraform or a person told; empty if nobody knows."""
     at: float
     how: Resolution | None = None
 
     @property
     def is_open(self) -> bool:
-        """Whether it is still unknown: the stage does not go on."""
+        """True if it is still unknown: the stage does not go on."""
         return self.how in (None, Resolution.IMPORT)
 
 
 class TerraformMemory(msgspec.Struct, frozen=True):
-    """What a stage's Terraform processes were told, and what they may have done, whoever the runner was."""
+    """The interrupts of a stage's Terraform processes, and their pending changes, whoever the runner was."""
 
     interrupts: tuple[Interruption, ...] = ()
     pending: tuple[PendingChange, ...] = ()
@@ -160,11 +160,11 @@ class Audit(msgspec.Struct, frozen=True):
     retained: tuple[str, ...]
     """Still there on purpose: data, or what was there before the run."""
     unknown: tuple[str, ...] = ()
-    """What could not be asked, one sentence each: as long as there are any, nobody knows that nothing is left."""
+    """The questions that could not be asked, one sentence each: with any, nobody knows that nothing is left."""
 
     @property
     def is_clean(self) -> bool:
-        """Whether everything was asked and nothing was found."""
+        """True if everything was asked and nothing was found."""
         return not (self.leftovers or self.unknown)
 
 
@@ -222,7 +222,7 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     last_seq: int
     """Number of the newest record in it."""
     notices: tuple[Notice, ...] = ()
-    """What keeps it, or its journal, from going on; put there by a reader."""
+    """The obstacles to it or its journal; put there by a reader."""
     made_uids: frozenset[str] = frozenset()
     """Of every object that the run has ever made or adopted, also of those that are gone."""
 

@@ -36,7 +36,7 @@ class WalIndex:
         self._next = b""
 
     def has_moved(self, descriptor: int | None) -> bool:
-        """Whether there may be another commit than those in the index."""
+        """Return whether there may be another commit than those in the index."""
         header = header_of(descriptor)
         if header != self.generation:
             return True

@@ -67,7 +67,7 @@ class Watcher:
 
     def __init__(self, work: StageWork, watch: Watch) -> None:
         self.losses: tuple[str, ...] = ()
-        """What is missing of the stage's logs, one sentence each; complete when it has been stopped."""
+        """The missing parts of the stage's logs, one sentence each; complete when it has been stopped."""
         self._work = work
         self._logs = watch.logs or LogWatch()
         self._writer = SpoolWriter(work.folder, work.stage.id)

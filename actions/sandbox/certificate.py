@@ -30,7 +30,7 @@ _HOSTS = (x509.DNSName("localhost"), x509.IPAddress(ipaddress.IPv4Address("127.0
 
 
 class Certificate(msgspec.Struct, frozen=True):
-    """What a server shows, and what a client trusts."""
+    """The certificate that a server shows, and the authority that a client trusts."""
 
     authority: bytes
     """In PEM. Its key is not kept: it signs nothing else."""

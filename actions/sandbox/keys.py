@@ -24,12 +24,12 @@ class AccessKey(msgspec.Struct, frozen=True):
     secret: str
 
     def has_signed(self, authorization: str) -> bool:
-        """Whether an `Authorization` header of AWS's Signature Version 4 names this key."""
+        """Return whether an `Authorization` header of AWS's Signature Version 4 names this key."""
         named = _CREDENTIAL.match(authorization)
         return named is not None and self._is(named[1])
 
     def has_made(self, token: str) -> bool:
-        """Whether a token of EKS, which is a presigned URL, names this key."""
+        """Return whether a token of EKS, which is a presigned URL, names this key."""
         if not token.startswith(_EKS_TOKEN):
             return False
         encoded = token.removeprefix(_EKS_TOKEN)

@@ -99,7 +99,7 @@ class _Made:
         self._root = root
 
     def has(self, inside: Path, data: bytes) -> bool:
-        """Whether a script has made a file, and nobody has changed it since."""
+        """Return whether a script has made a file, and nobody has changed it since."""
         return self._read().get(_digest(os.fsencode(inside))) == _digest(data)
 
     def add(self, inside: Path, data: bytes) -> None:

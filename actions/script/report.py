@@ -74,7 +74,7 @@ class RunReport(msgspec.Struct, frozen=True):
     """What the audit found; `null` if there was none."""
     retained: tuple[str, ...]
     unknown: tuple[str, ...] = ()
-    """What the audit could not ask."""
+    """The questions that the audit could not ask."""
 
 
 class Report(msgspec.Struct, frozen=True):

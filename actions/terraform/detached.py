@@ -45,7 +45,7 @@ class DetachedOperation:
         self._child_pid = 0
 
     def recorded(self) -> ProcessIdentity | None:
-        """Who ran it last, alive or not."""
+        """The process that ran it last, alive or not."""
         try:
             boot, stat = self._identity_file.read_text(encoding="utf-8").splitlines()[:2]
             fields = stat.rpartition(")")[2].split()
@@ -54,7 +54,7 @@ class DetachedOperation:
             return None
 
     def identity(self) -> ProcessIdentity | None:
-        """Who runs it, if that process is still alive."""
+        """The process that runs it, if it is still alive."""
         identity = self.recorded()
         return identity if identity is not None and is_alive(identity) else None
 

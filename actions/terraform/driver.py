@@ -201,7 +201,7 @@ class TerraformDriver:
         return True
 
     def changes(self) -> tuple[Change, ...]:
-        """What the newest apply or destroy has done so far."""
+        """The changes of the newest apply or destroy so far."""
         name = self._newest_change()
         return self._operations[name].progress().changes if name else ()
 

@@ -74,7 +74,7 @@ class TerraformEvent(msgspec.Struct, frozen=True):
     resource_type: str = ""
     """Of the resource that it is about, as the provider names it: `aws_eks_node_group`."""
     resource_id: str = ""
-    """What the provider calls the resource, where the event says it."""
+    """The provider's id of the resource, where the event says it."""
     at: float | None = None
     """When it was written, in seconds since the epoch; `None` for plain text."""
 

@@ -1,4 +1,4 @@
-"""What an operation has done so far, from its events; and what it may have made that no state knows of. Pure.
+"""The progress of an operation, from its events; and the resources it may have made that no state knows of. Pure.
 
 Terraform writes the state after each resource (to a remote backend, now and then) and tells both ends of every change.
 A process that is killed, or interrupted twice, leaves changes without their end, and made ones that are in no state:
@@ -51,7 +51,7 @@ class PendingOperation(msgspec.Struct, frozen=True):
     action: str
     resource_type: str = ""
     resource_id: str = ""
-    """What the provider calls it, if it was told: enough to import it."""
+    """The provider's id of it, if it was told: enough to import it."""
 
 
 class Progress:
@@ -113,11 +113,11 @@ class Progress:
 
     @property
     def ended_by_itself(self) -> bool:
-        """Whether it came to an end of its own, at which the state was saved or put aside."""
+        """True if it came to an end of its own, at which the state was saved or put aside."""
         return self.is_summarised or (bool(self.errors) and not self.has_heard_twice)
 
     def pending(self, tracked: Collection[str]) -> tuple[PendingOperation, ...]:
-        """What it may have made that nothing tracks; empty if it ended by itself.
+        """List what it may have made that nothing tracks; empty if it ended by itself.
 
         What was being changed or destroyed is in the state, and the next plan looks at it.
 

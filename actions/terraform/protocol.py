@@ -58,7 +58,7 @@ class Ended(msgspec.Struct, frozen=True):
 
     operation: str
     process: str
-    """Which process it was, told apart from all others of its folder."""
+    """The process, told apart from all others of its folder."""
     pending: tuple[PendingOperation, ...]
 
 
@@ -116,7 +116,7 @@ class Terraform(Protocol):
         ...
 
     def changes(self) -> tuple[Change, ...]:
-        """What the newest apply or destroy has done so far."""
+        """The changes of the newest apply or destroy so far."""
         ...
 
     async def ended(self) -> Ended | None:

@@ -36,7 +36,7 @@ class _State(msgspec.Struct):
 
 
 class StateFile(msgspec.Struct, frozen=True):
-    """What a state says of itself."""
+    """The head of a state, and the addresses in it."""
 
     lineage: str
     serial: int

@@ -1,4 +1,4 @@
-"""Who holds a state's lock, and whether that process is provably gone."""
+"""The holder of a state's lock, and whether that process is provably gone."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def read_lock(text: str) -> StateLock:
 
 
 def is_of_the_dead(lock: StateLock, dead: Iterable[DeadHolder], *, user: str = "", host: str = "") -> bool:
-    """Whether the lock was taken by one of our own processes, which has died with it.
+    """Return whether the lock was taken by one of our own processes, which has died with it.
 
     A state has one lock at a time. One that carries our name, and came to be between the start of a process of ours and
     the first word of that process' work, is that process' own: it could not have worked otherwise.

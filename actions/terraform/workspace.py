@@ -174,17 +174,17 @@ class Workspace:
 
     @property
     def has_lock_file(self) -> bool:
-        """Whether providers are pinned by hash: by the root, or by what this folder's first init recorded."""
+        """True if providers are pinned by hash: by the root, or by what this folder's first init recorded."""
         return (self.folder / LOCK_FILE).is_file() or (self.root / LOCK_FILE).is_file()
 
     @property
     def has_remote_state(self) -> bool:
-        """Whether the state is somewhere else, as the last init arranged it."""
+        """True if the state is somewhere else, as the last init arranged it."""
         return (self.folder / BACKEND_FILE).is_file()
 
     @property
     def has_state(self) -> bool:
-        """Whether there may be a state."""
+        """True if there may be a state."""
         return self.has_remote_state or (self.folder / STATE_FILE).is_file()
 
     def _plan_sha256(self) -> str:

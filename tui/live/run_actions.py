@@ -124,7 +124,7 @@ class RunActions:
         return folder.name
 
     async def terraform(self, run_id: str) -> str:
-        """What Terraform holds and left open in a run, as text."""
+        """Report what Terraform holds and left open in a run, as text."""
 
         def read(folder: Path) -> str:
             from actions.run.terraform_report import terraform_report, terraform_table

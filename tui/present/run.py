@@ -79,7 +79,7 @@ def rail_of(view: RunView, *, now: float, approve_key: str = "a") -> list[StageL
 
 
 def _doubt(view: RunView) -> Span | None:
-    """What its audit has against the word for the run's state."""
+    """The objection of its audit to the word for the run's state."""
     audit = view.audit
     if audit is None or audit.is_clean:
         return None
@@ -116,8 +116,9 @@ def stage_of(view: RunView, key: str) -> StageView | None:
 
 
 def run_heading(view: RunView, *, now: float, width: int = 160, resume_key: str = "") -> list[Cells]:
-    """Two lines: what it is, how it is; on a narrow screen the least of it is left out, never cut in a word. Below them
-    what keeps its runner or its journal from going on.
+    """Two lines, and below them the obstacles to its runner and its journal.
+
+    The lines: what it is, how it is; on a narrow screen the least of it is left out, never cut in a word.
 
     Args:
         view: The run.

@@ -74,7 +74,7 @@ def header_facts(desk: Desk) -> HeaderFacts:
 
 
 def _alarm(view: RunView | None) -> str:
-    """What keeps the run on screen from going on; that its runner has died is told, and mended, elsewhere."""
+    """The obstacles to the run on screen; that its runner has died is told, and mended, elsewhere."""
     notices = [] if view is None else [one for one in view.notices if one.kind is not NoticeKind.NO_RUNNER]
     return ", ".join(map(notice_words, notices))
 
@@ -148,8 +148,9 @@ def hints_line(
     is_zoomed: bool = False,
     keymap: Keymap = NO_CHANGES,
 ) -> Cells:
-    """Keys that work in the focused pane, as the run at hand is. A plan that waits, and a runner that is stalled, are
-    told in every other pane.
+    """Keys that work in the focused pane, as the run at hand is.
+
+    A plan that waits, and a runner that is stalled, are told in every other pane.
 
     Args:
         context: Of the focused pane.

@@ -96,7 +96,7 @@ class Questioner:
 
 
 def plugin_question(request: PluginRequest) -> Question:
-    """Whether a program that a kubeconfig names may be started."""
+    """Return whether a program that a kubeconfig names may be started."""
     folded = [textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [""] for line in request.lines()]
     lines: list[Cells] = [(Span(part),) for parts in folded for part in parts]
     lines += [

@@ -140,7 +140,7 @@ class HelmHandler:
         return [item for item in dict.fromkeys(known) if item.kind == KIND and not item.existed and not item.is_deleted]
 
     def _is_ours(self, found: Release) -> bool:
-        """Whether the run has installed it: by the Secret of a revision, else by its age."""
+        """Return whether the run has installed it: by the Secret of a revision, else by its age."""
         return any(
             item.uid in found.uids if item.uid else found.since >= item.intended_at - SKEW_SECONDS
             for item in self._releases()

@@ -60,7 +60,7 @@ class JobHandler:
         return await delete_objects(self._work, await self._work.connect(TEARDOWN))
 
     def _may_live(self) -> bool:
-        """Whether an earlier attempt may have begun it: also one that did not come to record the uid."""
+        """Return whether an earlier attempt may have begun it: also one that did not come to record the uid."""
         return any(ref_of_owned(item) == self._target and not item.existed for item in self._work.journal.owned())
 
     def _made_uid(self) -> str:
@@ -143,7 +143,7 @@ class JobHandler:
         )
 
     async def _reasons(self, connection: Connection) -> set[str]:
-        """What the events say of the job's end; none if they may not be read. No answer is waited out."""
+        """Read the job's end from its events; no reasons if they may not be read. No answer is waited out."""
 
         async def ask() -> set[str]:
             return await _reasons_of(connection, self._target, self._made_uid())

@@ -104,7 +104,7 @@ class NetworkHandler:
         return bool(found)
 
     def _is_ours(self, group: str, rule: SelfRule) -> bool:
-        """Whether the stage has recorded adding it, or announced to where there was none, and it carries the tag."""
+        """Return whether the stage has recorded adding it, or has announced it, and it carries the tag."""
         is_tagged = rule.tags.get(RUN_TAG) == self._work.view.id
         return any(
             item.uid == rule.id or (bool(item.intended_at) and is_tagged)

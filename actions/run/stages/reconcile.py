@@ -1,4 +1,4 @@
-"""What may have happened to a Terraform root before: asked to stop, killed at work, a state that could not be saved.
+"""The past of a Terraform root: asked to stop, killed at work, a state that could not be saved.
 
 It is remembered in the journal, and nothing is planned, applied or destroyed before it is known.
 """
@@ -153,7 +153,7 @@ class Reconciliation:
 
 
 def may_interrupt(running: RunningOperation, memory: TerraformMemory, *, now: float) -> bool:
-    """Whether to send the process an interrupt: only if it has certainly had none.
+    """Return whether to send the process an interrupt: only if it has certainly had none.
 
     A runner may die between writing that it will and doing it. Terraform that works tells of an interrupt at once: one
     that has said nothing for a while, though nothing kept it from that, never got it.

@@ -76,7 +76,7 @@ class TerraformHandler:
             await self._reconciliation(self._open()).stop()
 
     async def leftovers(self) -> list[str]:
-        """What is in the stage's state, and what may exist outside of it, one line each; empty if it never began.
+        """List what is in the stage's state, and what may exist outside of it, one line each; empty if it never began.
 
         Raises:
             ConsoleError: The state cannot be read.
@@ -260,7 +260,7 @@ class _EventLog:
 
 
 def _findings_of(changes: Sequence[Change]) -> tuple[Finding, ...]:
-    """What became of each resource, one line each."""
+    """The outcome for each resource, one line each."""
     return tuple(
         Finding(_RESULTS.get(change.step, CheckResult.UNKNOWN), change.address, _became(change))
         for change in changes[:_SHOWN_FINDINGS]

@@ -184,7 +184,7 @@ class StageUndo:
 
 
 def _is_applied(item: OwnedObject) -> bool:
-    """Whether a stage's own objects are deleted one by one: nodes go with their claims, what Helm has made by Helm."""
+    """Return whether an object is deleted by itself: nodes go with their claims, what Helm has made by Helm."""
     return item.kind != NODE_CLAIM and item.api_version != RELEASE_VERSION
 
 

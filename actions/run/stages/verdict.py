@@ -91,7 +91,7 @@ async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> s
 
 
 def spooled_log(folder: Path, stage: str) -> str:
-    """What the run has kept of the pod of a stage that was followed last; the end of it if it is very long."""
+    """The log that the run has kept of the pod of a stage that was followed last; the end of it if it is very long."""
     reader, lines = SpoolReader(folder, stage), list[SpooledLine]()
     offset = reader.tail_offset(_KEPT_BYTES)
     while True:

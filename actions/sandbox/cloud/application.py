@@ -25,7 +25,7 @@ from actions.sandbox.options import SandboxOptions
 _UNKNOWN_KEY = "UnrecognizedClientException"
 _REFUSED = "The security token included in the request is invalid."
 _FORM = "application/x-www-form-urlencoded"
-"""What the query protocols send, and answer in XML."""
+"""The content type of the query protocols, which answer in XML."""
 
 
 def create_app(
