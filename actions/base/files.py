@@ -58,15 +58,25 @@ def private_directory(path: Path) -> Path:
     return path
 
 
-def write_private(path: Path, data: bytes) -> None:
-    """Replace `path` by `data` in one step, 0600, on disk when this returns."""
+def write_private(path: Path, data: bytes, *, is_synced: bool = True) -> None:
+    """Replace `path` by `data` in one step, 0600.
+
+    Args:
+        path: The file.
+        data: Its new content.
+        is_synced: It is on disk when this returns; else some seconds later, for what is written anew soon anyway.
+
+    Raises:
+        OSError: There is no room; the file is as it was.
+    """
     scratch = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
+            if is_synced:
+                file.flush()
+                os.fsync(file.fileno())
         scratch.replace(path)
     except BaseException:
         scratch.unlink(missing_ok=True)

@@ -8,7 +8,6 @@ made up. What is damaged is mended when the spool is opened.
 from __future__ import annotations
 
 import errno
-import os
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -16,7 +15,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import ConfigError
-from actions.base.files import PRIVATE_FILE, private_directory
+from actions.base.files import private_directory, write_private
 from actions.cluster.logbatch import LogBatch, batches_of
 from actions.cluster.loglines import LogLine
 from actions.cluster.logrecords import marker_of, tag_of
@@ -206,15 +205,7 @@ class SpoolWriter:
         """
         self._open()
         self._samples[pod] = sample
-        scratch = self._accelerators.with_suffix(".tmp")
-        try:
-            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(_ENCODER.encode(self._samples))
-            scratch.replace(self._accelerators)
-        except OSError:
-            scratch.unlink(missing_ok=True)
-            raise
+        write_private(self._accelerators, _ENCODER.encode(self._samples), is_synced=False)
 
     def open_gap(
         self, source: SpooledSource | None, key: str, why: str, *, mark: str | None = None, until_ns: int = 0
