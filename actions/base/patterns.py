@@ -6,8 +6,9 @@ back-references, with which a short text can take for ever.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 LONGEST_PATTERN: Final = 1000
 """Characters."""
@@ -26,19 +27,9 @@ class Pattern:
     """A regular expression. Made by `compile_pattern`."""
 
     def __init__(self, text: str) -> None:
-        import re2  # not before a pattern is needed
-
         if len(text) > LONGEST_PATTERN:
             raise PatternError(f"it has more than {LONGEST_PATTERN} characters")
-        options = re2.Options()
-        options.log_errors = False
-        options.max_mem = _MEMORY_BYTES
-        try:
-            self._compiled = re2.compile(text, options)
-        except re2.error as error:
-            raise PatternError(_reason(error)) from error
-        except UnicodeEncodeError as error:
-            raise PatternError("it is not text") from error
+        self._compiled = _compiled(text)
         self.pattern = text
 
     def search(self, text: str) -> bool:
@@ -53,6 +44,35 @@ class Pattern:
         return len(text) <= LONGEST_TEXT and self._compiled.fullmatch(_encodable(text)) is not None
 
 
+class SearchPattern:
+    """A regular expression that somebody types to search in lines, or the literal text if it is none.
+
+    Case matters only if it has a capital letter; `^` and `$` stand at the ends of lines.
+
+    Args:
+        text: At most `LONGEST_PATTERN` characters count.
+    """
+
+    def __init__(self, text: str) -> None:
+        text = _encodable(text)[:LONGEST_PATTERN]
+        flags = "(?m)" if text != text.lower() else "(?mi)"
+        try:
+            self._compiled = _compiled(flags + text)
+            self._of_bytes = _compiled((flags + text).encode())
+        except PatternError:
+            literal = flags + re.escape(text)
+            self._compiled, self._of_bytes = _compiled(literal), _compiled(literal.encode())
+
+    def start_in(self, data: bytes, offset: int) -> int | None:
+        """The offset of the first match in UTF-8 text from `offset` on, in bytes."""
+        found = self._of_bytes.search(data, offset)
+        return None if found is None else int(found.start())
+
+    def spans(self, text: str) -> list[tuple[int, int]]:
+        """Every match that is not empty: `(start, end)` in characters."""
+        return [found.span() for found in self._compiled.finditer(_encodable(text)) if found.end() > found.start()]
+
+
 @lru_cache(_KEPT)
 def compile_pattern(text: str) -> Pattern:
     """Read a regular expression.
@@ -61,6 +81,21 @@ def compile_pattern(text: str) -> Pattern:
         PatternError: It is none, or one that is not allowed.
     """
     return Pattern(text)
+
+
+def _compiled(text: str | bytes) -> Any:
+    """RE2's own object, for texts of the pattern's type."""
+    import re2  # not before a pattern is needed
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = _MEMORY_BYTES
+    try:
+        return re2.compile(text, options)
+    except re2.error as error:
+        raise PatternError(_reason(error)) from error
+    except UnicodeEncodeError as error:
+        raise PatternError("it is not text") from error
 
 
 def _reason(error: Exception) -> str:

@@ -33,6 +33,10 @@ SMI = (
     "<type>C@</type><process_name>py@thon</process_name></process_info></processes></gpu></nvidia_smi_log>"
 )
 NCCL = json.dumps({"version": "2@", "config": {"collective": "all@reduce"}, "results": [{"size": 8, "type": "fl@"}]})
+FI_INFO = (
+    "[1,0]<stdout>:provider: efa@\n    fabric: fe80::@\n    domain: rdmap0s6-rdm@\n    version: 120.0@\n"
+    "    type: FI_EP_RDM@\n    protocol: FI_PROTO_EFA@\n"
+)
 LOG = '{"step": 1, "loss": 0.5, "na@me": "x@", "lr@": 1}\n[pod/a@/b] step 2 loss: 0.4@ {"loss@": 2}\n'
 
 
@@ -46,7 +50,7 @@ def _written(template: str, payload: str) -> list[str]:
 def _sampled(kind: str, payload: str) -> list[str]:
     """The payload in the middle of words of captured outputs."""
     texts = []
-    for sample in samples(KINDS[kind])[:3] if KINDS[kind] != "neuron" and KINDS[kind] != "efa" else []:
+    for sample in samples(KINDS[kind])[:3] if KINDS[kind] != "neuron" else []:
         lines = sample.read_bytes().decode("utf-8", "replace").splitlines()
         texts.append("\n".join(line.replace(" ", f" {payload}", 1) + payload for line in lines[:200]))
     return texts
@@ -57,7 +61,7 @@ def _sampled(kind: str, payload: str) -> list[str]:
 def test_d21_read_prints_no_control(
     kind: str, payload: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    templates = {"log": [LOG], "nccl": [NCCL], "nvidia-smi": [SMI], "neuron": [NEURON_LS, MONITOR], "efa": []}
+    templates = {"log": [LOG], "nccl": [NCCL], "nvidia-smi": [SMI], "neuron": [NEURON_LS, MONITOR], "efa": [FI_INFO]}
     texts = [text for template in templates[kind] for text in _written(template, payload)] + _sampled(kind, payload)
     file = tmp_path / "saved"
     for text in texts:

@@ -7,18 +7,10 @@ from array import array
 from bisect import bisect_left, bisect_right
 from itertools import accumulate
 
+from actions.base.patterns import SearchPattern
 from tui.widgets.log_buffer import LogBuffer
 
 _INVISIBLE = re.compile(rb"\x1b\[[0-9;:]*m|^[^\n]*\r(?=[^\r\n])|\r+$", re.MULTILINE)
-
-
-def compile_pattern(pattern: str) -> re.Pattern[str]:
-    """A regular expression, or the literal text if it is none; case matters only if it has a capital letter."""
-    flags = re.MULTILINE if pattern != pattern.lower() else re.MULTILINE | re.IGNORECASE
-    try:
-        return re.compile(pattern, flags)
-    except re.error:
-        return re.compile(re.escape(pattern), flags)
 
 
 class LineSearch:
@@ -29,17 +21,16 @@ class LineSearch:
 
     Args:
         buffer: Where to look.
-        pattern: See `compile_pattern`; with a leading `!` the lines that do *not* match.
+        pattern: See `SearchPattern`; with a leading `!` the lines that do *not* match.
     """
 
     def __init__(self, buffer: LogBuffer, pattern: str) -> None:
         self.pattern = pattern
         self.is_inverse = pattern.startswith("!") and len(pattern) > 1
-        self.regex = compile_pattern(pattern[1:] if self.is_inverse else pattern)
+        self._regex = SearchPattern(pattern[1:] if self.is_inverse else pattern)
         self.matches = array("Q")
         self.scanned = buffer.start
         self._buffer = buffer
-        self._bytes_regex = re.compile(self.regex.pattern.encode(), self.regex.flags & ~re.UNICODE)
 
     @property
     def is_complete(self) -> bool:
@@ -77,18 +68,16 @@ class LineSearch:
 
     def spans(self, visible: str) -> list[tuple[int, int]]:
         """Where the pattern stands in a visible text: non-empty `(start, end)` in characters."""
-        if self.is_inverse:
-            return []
-        return [match.span() for match in self.regex.finditer(visible) if match.end() > match.start()]
+        return [] if self.is_inverse else self._regex.spans(visible)
 
     def _scan(self, first: int, data: bytes) -> int:
         if b"\x1b" in data or b"\r" in data:
             data = _INVISIBLE.sub(b"", data)
         ends = list(accumulate(len(line) + 1 for line in data.split(b"\n")[:-1]))
         found = array("Q")
-        at, search = 0, self._bytes_regex.search
-        while at < len(data) and (match := search(data, at)) is not None:
-            index = bisect_right(ends, match.start())
+        at, start_in = 0, self._regex.start_in
+        while at < len(data) and (start := start_in(data, at)) is not None:
+            index = bisect_right(ends, start)
             if index >= len(ends):
                 break
             found.append(first + index)

@@ -88,6 +88,10 @@ def test_a_broken_expression_is_taken_literally() -> None:
     assert found(a_buffer("rank [0", "rank 1"), "[0") == [0]
 
 
+def test_d21_a_search_that_would_never_end_ends() -> None:
+    assert found(a_buffer("a" * 5000, "b"), "(a+)+$x") == []
+
+
 def test_an_inverse_search_finds_the_others() -> None:
     assert found(a_buffer("noise", "signal", "noise"), "!noise") == [1]
 
