@@ -21,6 +21,7 @@ from actions.cluster.diagnose.finding import Finding
 from actions.cluster.diagnose.intake import case_of, log_text
 from actions.cluster.diagnose.narrow import Question, narrowed
 from actions.cluster.diagnose.scopes import without_the_dead
+from actions.cluster.listing import read_item
 from actions.cluster.logs import LogLine, LogSource, read_log
 from actions.cluster.objects import Discovery, list_objects
 from actions.cluster.session import KubeSession
@@ -39,6 +40,7 @@ _IN_NAMESPACES = (
     ("kueue.x-k8s.io/v1beta1", "Workload"),
 )
 _OF_CLUSTER = (("v1", "Node"), ("karpenter.sh/v1", "NodeClaim"))
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _TAIL_LINES = 300
 _MOST_LOGS = 24
 _LOG_BYTES = 1 << 20
@@ -79,7 +81,7 @@ async def gather(session: KubeSession, question: Question | None, *, clock: Cloc
     clock = clock or SystemClock()
     now = clock.now().timestamp()
     namespace = question.namespace if question is not None else ""
-    case = case_of(await _seen(session, namespace, clock), taken_at=now)
+    case = await in_thread("documents", case_of, await _seen(session, namespace, clock), taken_at=now)
     case = without_the_dead(case)
     if question is not None:
         case = narrowed(case, question)
@@ -103,8 +105,11 @@ async def _seen(session: KubeSession, namespace: str, clock: Clock) -> list[Any]
 async def _objects(session: KubeSession, namespace: str, *, is_first: bool = True) -> list[Any]:
     discovery = Discovery(session)
 
+    async def take(few: list[msgspec.Raw]) -> list[dict[str, Any]]:
+        return await in_thread("documents", lambda: [cleaned(_of_interest(read_item(raw))) for raw in few])
+
     async def listed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
-        return await list_objects(session, discovery, api_version, kind, namespace=scope)
+        return await list_objects(session, discovery, api_version, kind, namespace=scope, take=take)
 
     async def allowed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
         try:
@@ -123,7 +128,19 @@ async def _objects(session: KubeSession, namespace: str, *, is_first: bool = Tru
     failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
     if failed is not None:
         raise failed
-    return [cleaned(entry) for part in answers if isinstance(part, list) for entry in part]
+    return [entry for part in answers if isinstance(part, list) for entry in part]
+
+
+def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
+    """An object without who has set which of its fields: two thirds of a pod, which no diagnosis reads."""
+    metadata = document.get("metadata")
+    if not isinstance(metadata, dict):
+        return document
+    annotations = metadata.get("annotations")
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    if isinstance(annotations, dict):
+        kept["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+    return document | {"metadata": kept}
 
 
 async def _logs(session: KubeSession, case: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:

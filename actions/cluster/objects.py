@@ -13,7 +13,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, InputError, MissingError
 from actions.base.names import segment
 from actions.cluster.errors import ApiMissingError
-from actions.cluster.listing import list_pages
+from actions.cluster.listing import Take, list_pages
 from actions.cluster.session import KubeSession, decode_document
 from actions.cluster.versions import other_versions
 
@@ -151,6 +151,7 @@ async def list_objects(
     namespace: str = "",
     label_selector: str = "",
     field_selector: str = "",
+    take: Take | None = None,
 ) -> list[Document]:
     """Every object of a kind, of one snapshot, in pages; anew where the snapshot has grown too old meanwhile.
 
@@ -162,6 +163,7 @@ async def list_objects(
         namespace: Empty for all namespaces.
         label_selector: As kubectl's `-l`.
         field_selector: As kubectl's `--field-selector`.
+        take: See `list_pages`.
 
     Returns:
         Documents with `apiVersion` and `kind` filled in, which the API leaves out inside lists.
@@ -173,7 +175,8 @@ async def list_objects(
     found_as = await discovery.find(api_version, kind)
     path = found_as.path(namespace)
     selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
-    items = await list_pages(session, path, {name: value for name, value in selectors.items() if value})
+    query = {name: value for name, value in selectors.items() if value}
+    items = await (list_pages(session, path, query, take=take) if take else list_pages(session, path, query))
     return [{"apiVersion": found_as.api_version, "kind": kind} | item for item in items]
 
 
