@@ -9,6 +9,7 @@ import pytest
 
 from actions.base.known_secrets import KNOWN
 from actions.base.readonly import withdraw_readonly
+from tests.support.leftover import end_processes_of
 from tests.support.program import Program
 
 
@@ -19,6 +20,21 @@ def _plain_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TEXTUAL_ANIMATIONS", "none")
     KNOWN.forget()
     withdraw_readonly()
+
+
+@pytest.fixture(autouse=True)
+def _nothing_left_running(request: pytest.FixtureRequest) -> Iterator[None]:
+    """What was started in the test's own folder ends with the test, however it went."""
+    folder = request.getfixturevalue("tmp_path") if "tmp_path" in request.fixturenames else None
+    yield
+    if folder is not None:
+        end_processes_of(folder)
+
+
+@pytest.fixture(autouse=True, scope="session")
+def _nothing_left_running_at_the_end(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    yield
+    end_processes_of(tmp_path_factory.getbasetemp())
 
 
 @pytest.fixture

@@ -195,6 +195,4 @@ class ConsoleApp(LeavingApp[Any]):
             self.play_began.set()
 
     async def _run_script(self, play: Play) -> None:
-        if self.desk.settings.open_run:
-            await self.desk.runs.refresh_list()  # the first step may be about it
         self.exit(await play(self.host))

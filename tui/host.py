@@ -113,6 +113,11 @@ class ConsoleHost:
         except TimeoutError:
             return
 
+    async def show_named_run(self) -> None:
+        """Have the run on screen that the command line names, if it names one: the first step may be about it."""
+        if self._desk.settings.open_run:
+            await self._desk.runs.refresh_list()
+
     def run_folder(self) -> Path | None:
         """The folder of the run on screen."""
         return self._desk.runs.folder

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError, MissingError, RefusedError
+from actions.base.files import is_read_only
 from actions.base.process import (
     ProcessIdentity,
     allowed_environment,
@@ -23,6 +24,7 @@ from actions.run.folder import journal_path, runner_log_path, runs_home
 from actions.run.lease import grant_lease
 from actions.run.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.records import Wish, WishKind
+from actions.run.room import has_room
 from actions.run.secrets import referenced_environment
 from actions.run.service import start_service
 from actions.run.starts import may_start_now
@@ -161,12 +163,20 @@ def stalled_runner(folder: Path) -> ProcessIdentity | None:
     return reader.holder if is_stalled else None
 
 
-def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Path | None = None) -> list[str]:
+def resume_interrupted(
+    *,
+    environment: Mapping[str, str] | None = None,
+    home: Path | None = None,
+    endpoints: Collection[str] = (),
+    needs_room: bool = False,
+) -> list[str]:
     """Start a runner for every run that a crash or a reboot has interrupted, of the AWS endpoint that we work with.
 
     Args:
         environment: See `start_runner`.
         home: The folder of all runs, if not the usual one.
+        endpoints: Of AWS, whose runs are started as well.
+        needs_room: Leave a run as it is whose folder takes no writes, or whose disk is full.
 
     Returns:
         A sentence for each, for telling the operator; also of a run whose runner could not be started. A runner that
@@ -178,14 +188,21 @@ def resume_interrupted(*, environment: Mapping[str, str] | None = None, home: Pa
     for run in list_runs(home):
         if not run.is_interrupted or not may_start_now(run.folder, clock):
             continue
+        if needs_room and not _takes_writes(run.folder):
+            continue
         try:
-            if load_environment(run.folder).get(ENDPOINT_VARIABLE, "") != endpoint:
+            if load_environment(run.folder).get(ENDPOINT_VARIABLE, "") not in (endpoint, *endpoints):
                 continue
             if start_runner(run.folder, environment=environment, is_asked_for=False) is not None:
                 told.append(f"Run {run.id} was interrupted and goes on.")
-        except ConsoleError as error:
-            told.append(f"Run {run.id} was interrupted and cannot go on: {error.sentence()}")
+        except (ConsoleError, OSError) as error:
+            reason = error.sentence() if isinstance(error, ConsoleError) else str(error)
+            told.append(f"Run {run.id} was interrupted and cannot go on: {reason}")
     return told
+
+
+def _takes_writes(folder: Path) -> bool:
+    return os.access(journal_path(folder), os.W_OK) and not is_read_only(folder) and has_room(folder)
 
 
 def wish(

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from actions.base.clock import Clock
+from actions.base.errors import ConflictError
 from actions.run.fold import fold
 from actions.run.heartbeat import Heartbeat
 from actions.run.journal import DiskFullError, Journal, JournalUnwritableError
@@ -55,6 +56,10 @@ async def when_usable(
         await clock.sleep(_RETRY_SECONDS)
 
 
+_MOST_LOOKS = 3
+"""So often in a row `tend` may miss the journal."""
+
+
 class Desk:
     """The journal as the one runner sees it. Used from the runner's loop only.
 
@@ -80,6 +85,7 @@ class Desk:
         self._notes: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
         self._was_locked = False
+        self._looks_in_vain = 0
 
     async def view(self) -> RunView:
         """The run as the newest record leaves it."""
@@ -138,8 +144,9 @@ class Desk:
         """Give a sign of life, and see to the room on disk. To be called every few seconds.
 
         Raises:
-            ConflictError: Another runner has taken the lease.
+            ConflictError: Another runner has taken the lease, or nobody can find the journal any more.
         """
+        self._require_place()
         if has_room(self._folder):
             self._heartbeat.waits_no_more(NoticeKind.DISK_FULL)
             keep_reserve(self._folder)
@@ -150,6 +157,12 @@ class Desk:
         self._heartbeat.beat()
         with suppress(JournalUnwritableError):
             self._journal.require_lease()
+
+    def _require_place(self) -> None:
+        """A file that is missing for a moment may be on its way back."""
+        self._looks_in_vain = 0 if self._journal.is_in_place() else self._looks_in_vain + 1
+        if self._looks_in_vain >= _MOST_LOOKS:
+            raise ConflictError(f"{self._journal.path} was deleted or replaced: nobody would see what is recorded.")
 
     def _tell_lock(self, *, is_locked: bool) -> None:
         """Somebody who is still there at the second look does more than write a record."""

@@ -153,8 +153,8 @@ class Journal:
         self._boundary = boundary
         self._lock_seconds = lock_seconds
         _require_content(path)
-        key = connection_opened(path)
-        self._forget = weakref.finalize(self, connection_closed, key)
+        self._key = connection_opened(path)
+        self._forget = weakref.finalize(self, connection_closed, self._key)
         with translated(path, lock_seconds):
             self.connection = _connect(path, lock_seconds)
             try:
@@ -215,6 +215,14 @@ class Journal:
         finally:
             self.connection.execute(f"PRAGMA busy_timeout = {round(self._lock_seconds * 1000)}")
         return False
+
+    def is_in_place(self) -> bool:
+        """Whether the file that is open is still the one at its path: neither deleted nor replaced."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._key
 
     def require_lease(self) -> None:
         """Make sure that the lease is still the one that this process writes under.

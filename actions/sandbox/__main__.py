@@ -12,12 +12,14 @@ from pathlib import Path
 
 import msgspec
 
-from actions.base.clock import SystemClock
+from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError
 from actions.base.files import private_directory
 from actions.sandbox.options import SandboxOptions
 
 IDLE_SECONDS = 600.0
+LOOK_SECONDS = 2.0
+"""Between two looks for the state file."""
 _USE = """\
 Use it with kubectl --kubeconfig {path}, or eksml-tui --kubeconfig {path}.
 The token is in that file, which only you can read. Control-C ends it."""
@@ -57,7 +59,7 @@ def read_arguments(argv: Sequence[str]) -> Invocation:
 
 
 async def serve(invocation: Invocation) -> None:
-    """Serve until a signal comes, or, in the background, until nobody has used the sandbox for long.
+    """Serve until a signal comes, the state file is gone, or, in the background, nobody has used the sandbox for long.
 
     Raises:
         ConfigError: The folder or the port cannot be used.
@@ -69,6 +71,7 @@ async def serve(invocation: Invocation) -> None:
     from actions.sandbox.kubelet import Kubelet
     from actions.sandbox.nodegroups import NodeGroups
     from actions.sandbox.server import Parts, serving
+    from actions.sandbox.statefiles import PROCESS
     from actions.sandbox.webhooks.volcano import VolcanoAdmission
 
     clock, options = SystemClock(), invocation.options
@@ -91,7 +94,10 @@ async def serve(invocation: Invocation) -> None:
     for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
         loop.add_signal_handler(number, stopped.set)
     async with serving(folder, options, parts, port=invocation.port, clock=clock) as server:
-        endings: list[asyncio.Task[bool] | asyncio.Task[None]] = [asyncio.create_task(stopped.wait())]
+        endings: list[asyncio.Task[bool] | asyncio.Task[None]] = [
+            asyncio.create_task(stopped.wait()),
+            asyncio.create_task(_until_gone(folder / PROCESS, clock)),
+        ]
         if invocation.is_foreground:
             print(server.kubeconfig, flush=True)  # noqa: T201 - the promised first line
             print(_USE.format(path=server.kubeconfig), flush=True)  # noqa: T201 - for people
@@ -100,6 +106,12 @@ async def serve(invocation: Invocation) -> None:
         _, unfinished = await asyncio.wait(endings, return_when=asyncio.FIRST_COMPLETED)
         for task in unfinished:
             task.cancel()
+
+
+async def _until_gone(file: Path, clock: Clock) -> None:
+    """Return when a file is not there any more: without its state folder nobody can find or use a sandbox."""
+    while os.access(file, os.F_OK):
+        await clock.sleep(LOOK_SECONDS)
 
 
 def main() -> int:

@@ -71,6 +71,12 @@ def find_sandbox(name: str) -> RunningSandbox | None:
     return RunningSandbox(name, folder, process) if is_alive(process.identity()) else None
 
 
+def running_sandboxes() -> list[RunningSandbox]:
+    """All that run, by their state files."""
+    names = sorted(file.parent.name for file in (state_home() / "sandbox").glob("*/process.json"))
+    return [found for name in names if (found := find_sandbox(name))]
+
+
 def find_or_start(name: str, *, speed: float | None = None) -> RunningSandbox:
     """The sandbox `name`, started in a session of its own if need be.
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import socket
 import ssl
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 from aiohttp import web
@@ -34,6 +35,7 @@ from actions.sandbox.statefiles import VIEWER, remove_process, write_credentials
 HOST = "127.0.0.1"
 CLOUD_PREFIX = "/aws"
 _SHUTDOWN_SECONDS = 0.5
+_NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost"})
 
 StartActors: TypeAlias = Callable[[KubeSession], AbstractAsyncContextManager[None]]
@@ -117,8 +119,28 @@ async def serving(
         yield server
 
 
+class Listener(socket.socket):
+    """A listening socket that lets its loop pause when no more files can be opened.
+
+    `asyncio` of Python 3.11 means to look again after a second, but asks once for every place of the backlog before,
+    and logs a traceback each time. Source: CPython `Lib/asyncio/selector_events.py`, `_accept_connection`.
+    """
+
+    _is_refused = False
+
+    def accept(self) -> tuple[socket.socket, Any]:
+        if self._is_refused:
+            self._is_refused = False
+            raise BlockingIOError
+        try:
+            return super().accept()
+        except OSError as error:
+            self._is_refused = error.errno in _NO_FILES
+            raise
+
+
 def _bound(port: int) -> socket.socket:
-    listener = socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+    listener = Listener(socket.AF_INET, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:
         listener.bind((HOST, port))

@@ -24,6 +24,7 @@ from actions.run.records import Action, Intent, WishKind
 from actions.run.starts import MOST_STARTS, forget_starts, has_crashed_too_often, may_start_now, note_start
 from actions.run.view import NoticeKind, RunState
 from actions.sandbox.locate import RunningSandbox
+from tests.faults.disks import read_only
 from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
 from tests.faults.rehearsal import uids_by_object
 from tests.support.polling import wait
@@ -134,6 +135,37 @@ def test_an_open_console_tells_of_a_stopped_runner_and_starts_a_dead_one_again(
     assert all(len(uids) == 1 for uids in uids_by_object(folder).values())
 
 
+def test_the_next_command_starts_a_runner_again_that_has_died(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    first = runner_of(program, folder)
+    os.kill(first.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(first), "the end of the runner")
+    assert program.run("--readonly", "runs", "list").stderr == ""
+    assert started_last(folder) is None
+    listed = program.run("runs", "list", "--output", "json")
+    assert listed.stderr == f"eksml-tui: Run {folder.name} was interrupted and goes on.\n"
+    (entry,) = json.loads(listed.stdout)
+    assert entry["notices"] == []
+    assert started_last(folder) not in (None, first)
+    assert program.run("runs", "show", "latest").stderr == ""
+
+
+def test_no_command_starts_a_runner_where_it_could_not_write(
+    program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = a_long_run(program, sandbox, monkeypatch)
+    first = runner_of(program, folder)
+    os.kill(first.pid, signal.SIGKILL)
+    wait(lambda: not is_alive(first), "the end of the runner")
+    with read_only(program.state):
+        listed = program.run("runs", "list")
+    assert (listed.returncode, listed.stderr) == (0, "")
+    assert "read-only" in listed.stdout
+    assert started_last(folder) is None
+
+
 def test_a_runner_that_dies_again_and_again_is_left_and_said(
     program: Program, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -141,8 +173,9 @@ def test_a_runner_that_dies_again_and_again_is_left_and_said(
     first = runner_of(program, folder)
     os.kill(first.pid, signal.SIGKILL)
     wait(lambda: not is_alive(first), "the end of the runner")
-    assert "No runner is at work on it. Resume it with" in program.run("runs", "show", "latest").stdout
-    assert "No runner is at work on it." in program.run("runs", "list").stdout
+    looked = program.run("--readonly", "runs", "show", "latest")
+    assert "No runner is at work on it. Resume it with" in looked.stdout
+    assert "No runner is at work on it." in program.run("--readonly", "runs", "list").stdout
     monkeypatch.setenv(CRASH_VARIABLE, f"{load_run(folder).last_seq + 1}:before")
     started: set[ProcessIdentity] = set()
 
@@ -155,6 +188,7 @@ def test_a_runner_that_dies_again_and_again_is_left_and_said(
     wait(is_left, "the runner to be left")
     assert 1 <= len(started) <= MOST_STARTS - 1
     assert resume_interrupted() == []
+    assert program.run("runs", "list").stderr == ""
     assert "died five times in ten minutes" in program.run("runs", "show", "latest").stdout
     monkeypatch.delenv(CRASH_VARIABLE)
     assert "goes on as process" in program.run("runs", "resume", "latest").stdout  # by hand it always is

@@ -22,6 +22,7 @@ FAILED = 1
 if TYPE_CHECKING:
     from actions.script.artifacts import Artifacts
     from actions.script.model import Script
+    from tui.host import ConsoleHost
     from tui.live.settings import ConsoleSettings
 
 INTERRUPTED = 130
@@ -141,13 +142,17 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
         if not options.visible:
             teller.tell(line)
 
-    async def session() -> Report | None:
+    async def play(host: ConsoleHost) -> Report:
         from actions.script.observe import player_of
 
+        await host.show_named_run()
+        return await player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play()
+
+    async def session() -> Report | None:
         app = ConsoleApp(
             # without --run no run is shown that the script has not launched: its `always` would tear it down
             replace(_settings(options, chosen, run_id or ""), has_operator=False, write_file=artifacts.write),
-            play=lambda host: player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play(),
+            play=play,
         )
         size = None if options.visible else script.size
         playing = asyncio.create_task(app.run_async(headless=not options.visible, size=size))

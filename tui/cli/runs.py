@@ -11,9 +11,18 @@ from collections.abc import Callable
 from pathlib import Path
 
 from actions.base.clock import SystemClock, time_of_day
-from actions.base.errors import ConfigError, RefusedError
+from actions.base.errors import ConfigError, ConsoleError, RefusedError
 from actions.base.untrusted import plain_text
-from actions.run.client import find_run, list_runs, load_run, stalled_runner, start_runner, take_over, wish
+from actions.run.client import (
+    find_run,
+    list_runs,
+    load_run,
+    resume_interrupted,
+    stalled_runner,
+    start_runner,
+    take_over,
+    wish,
+)
 from actions.run.creation import load_environment
 from actions.run.exporting import Copy, export_results
 from actions.run.reader import RunReader
@@ -27,9 +36,14 @@ from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.terraform_report import terraform_json, terraform_report, terraform_table
 from actions.run.terraform_wishes import waive, wish_import
 from actions.run.view import RunState, RunView, StageState
+from actions.sandbox.locate import running_sandboxes
 
 _FOLLOW_SECONDS = 0.25
 _LOOKING = ("list", "show", "logs", "terraform")
+_LEAVING_ALONE = frozenset(
+    {"resume", "repair", "approve", "teardown", "cancel", "park", "retry", "import", "waive", "export"}
+)
+"""Verbs that see to the runner of their run themselves, and must not find one that has begun more meanwhile."""
 _OVER = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED, RunState.PARKED, RunState.TORN_DOWN})
 
 
@@ -59,7 +73,20 @@ def run(options: Namespace) -> int:
         "park": lambda chosen: _wish(chosen, WishKind.PARK),
         "retry": lambda chosen: _wish(chosen, WishKind.RETRY),
     }
+    if not options.readonly and options.verb not in _LEAVING_ALONE:
+        _resume_interrupted(options)
     return verbs[options.verb](options)
+
+
+def _resume_interrupted(options: Namespace) -> None:
+    """Start runners again that have died, where that is possible; what it is about goes to stderr."""
+    served = {sandbox.process.aws_endpoint_url for sandbox in running_sandboxes()}
+    try:
+        told = resume_interrupted(environment=_environment(options), endpoints=served, needs_room=True)
+    except ConsoleError:
+        return  # no run can be listed: the verb says why
+    for sentence in told:
+        _warn(sentence)
 
 
 def _list(options: Namespace) -> int:

@@ -1,0 +1,40 @@
+"""Processes that a test has started and not ended: runners wait for ever for clusters that are gone."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+from actions.base.process import ProcessIdentity, identity_of, kill, wait_for_end
+
+_OURS = frozenset({b"actions.run", b"actions.sandbox"})
+_END_SECONDS = 10.0
+
+
+def end_processes_of(folder: Path) -> list[int]:
+    """End what works in a folder, or for a run or sandbox in it, and nothing else. Returns the pids."""
+    found = list(processes_of(folder))
+    for process in found:
+        kill(process)
+    for process in found:
+        wait_for_end(process, seconds=_END_SECONDS)
+    return [process.pid for process in found]
+
+
+def processes_of(folder: Path) -> Iterator[ProcessIdentity]:
+    """Processes whose working folder is in a folder, and runners and sandboxes that were started for one in it."""
+    inside = os.fsencode(folder.resolve()) + b"/"
+    for entry in Path("/proc").glob("[0-9]*"):
+        pid = int(entry.name)
+        process = identity_of(pid)
+        if process is None or pid == os.getpid():
+            continue
+        try:
+            words = (entry / "cmdline").read_bytes().split(b"\0")
+            place = os.fsencode(os.readlink(entry / "cwd")) + b"/"
+        except OSError:  # it has ended, or is somebody else's
+            continue
+        is_for_it = not _OURS.isdisjoint(words) and any(word.startswith(inside) for word in words)
+        if is_for_it or place.startswith(inside):
+            yield process
