@@ -11,6 +11,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConflictError, RefusedError
+from actions.base.offload import in_thread
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
 from actions.cluster.conditions import WorkState, verdict_of
@@ -97,7 +98,7 @@ async def export_results(
     """
     if _TARGET.match(target) is None:
         raise ConfigError(f"{target!r} is no address in S3.", hint="Write s3://BUCKET/PREFIX.")
-    async with OpenResults(folder, clock) as opened:
+    async with await in_thread("results", OpenResults, folder, clock) as opened:
         connection, labels = await opened.work.connect(ONCE), labels_of(opened.work.view.id, EXPORT_STAGE)
         errand = copying(opened.place, target, region=opened.work.view.cluster.region, service_account=service_account)
         job = volume_job(_name_of(opened.work.view.id, target), opened.volume, errand, labels)

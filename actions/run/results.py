@@ -10,6 +10,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
+from actions.base.offload import in_thread
 from actions.base.untrusted import one_line
 from actions.run.onvolume import below, run_on_volume
 from actions.run.patience import ONCE
@@ -47,7 +48,16 @@ class Listing(msgspec.Struct, frozen=True):
 
 
 class OpenResults:
-    """A run with its results and a way into its cluster, closed at the end."""
+    """A run with its results and a way into its cluster, closed at the end. Make it in a thread: it reads files.
+
+    Args:
+        folder: The run's.
+        clock: For waiting.
+
+    Raises:
+        MissingError: The blueprint names no results.
+        ConsoleError: The run cannot be read.
+    """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self._site = Site(folder, clock)
@@ -77,7 +87,7 @@ async def list_results(folder: Path, clock: Clock) -> Listing:
         MissingError: The blueprint names no results, or the run has no cluster yet.
         ConsoleError: The cluster cannot be asked.
     """
-    async with OpenResults(folder, clock) as opened:
+    async with await in_thread("results", OpenResults, folder, clock) as opened:
         place, volume = opened.place, opened.volume
         mounts: list[str] = []
 

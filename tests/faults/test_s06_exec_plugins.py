@@ -108,7 +108,7 @@ async def test_s6_a_run_keeps_what_was_allowed_when_it_was_launched(
 
 def test_s6_a_run_keeps_the_names_that_were_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(ALLOW_VARIABLE, "cloudco-login")
-    files = {"blueprint.yaml": BLUEPRINT, "objects.yaml": CONFIG_MAP}
+    files = {"blueprint.yaml": BLUEPRINT, "objects.yaml": CONFIG_MAP.replace("NAME", "of-a-plugin")}
     folder = a_small_run(tmp_path, files, kubeconfig=write_kubeconfig(tmp_path / "config", "http://127.0.0.1:1"))
     assert load_environment(folder)[ALLOW_VARIABLE] == "cloudco-login"
 
