@@ -12,23 +12,11 @@ from actions.base.process import ProcessIdentity
 from actions.run.client import RunReader, load_run, start_runner
 from actions.run.view import RunView
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.small import WORK, a_run
+from tests.faults.small import WORK, a_run, job_of
 from tests.support.polling import wait
 from tests.support.program import Program
 from tests.support.smallrun import own_name
 
-JOB = """
-apiVersion: batch/v1
-kind: Job
-metadata: {name: NAME}
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      restartPolicy: Never
-      containers:
-        - {name: main, image: example.com/work, command: [sh, -c, "COMMAND"]}
-"""
 FOR_EVER = "echo begun; sleep 1000000"
 CLUSTER = "bionemo-on-eks"
 
@@ -52,7 +40,7 @@ def a_long_run(
     """
     monkeypatch.setenv("XDG_STATE_HOME", str(program.state.parent))
     program.state.mkdir(mode=0o700, parents=True, exist_ok=True)
-    folder = a_run(program.state, sandbox, WORK, job=JOB.replace("COMMAND", command), name=own_name(program.home))
+    folder = a_run(program.state, sandbox, WORK, job=job_of(command), name=own_name(program.home))
     start_runner(folder, environment=environment)
     until_view(folder, lambda view: "1 of 1 pods run" in view.stage("work").message, "the job to run")
     return folder

@@ -8,6 +8,7 @@ import shutil
 import signal
 import stat
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -140,3 +141,26 @@ def a_state(*names: str, lineage: str = "l", serial: int = 1) -> str:
     ]
     head = {"version": 4, "terraform_version": "1.11.4", "serial": serial, "lineage": lineage, "outputs": {}}
     return json.dumps({**head, "resources": resources, "check_results": None})
+
+
+def an_apply_that_waits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, endpoint: str) -> Iterator[Path]:
+    """A run of the stand-in whose apply waits for a file; for a fixture, which sees to its end."""
+    stand_in(tmp_path, monkeypatch)
+    for name, value in {**CREDENTIALS, "AWS_ENDPOINT_URL": endpoint, "AWS_DEFAULT_REGION": "us-west-2"}.items():
+        monkeypatch.setenv(name, value)
+    folder = a_root_run(tmp_path, 'resource "aws_eks_node_group" "x" {}\n', endpoint=endpoint)
+    yield folder
+    finish(folder)
+    process = running(folder)
+    wait(lambda: process is None or not is_alive(process), "the end of the apply")
+
+
+def signals(folder: Path) -> list[str]:
+    """The signals that the stand-in has had."""
+    path = work_folder(folder) / "signals"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+def finish(folder: Path) -> None:
+    """Let the apply that waits come to its end."""
+    (work_folder(folder) / "finish").touch()

@@ -29,7 +29,24 @@ WORK = """
 """
 LOGGED = "    watch: {logs: {pods: batch.kubernetes.io/job-name=NAME}}\n"
 """Behind `WORK`: the log of its pods is kept."""
+_JOB = """
+apiVersion: batch/v1
+kind: Job
+metadata: {name: NAME}
+spec:
+  backoffLimit: 0
+  template:
+    spec:
+      restartPolicy: Never
+      containers:
+        - {name: main, image: example.com/work, command: [sh, -c, "COMMAND"]}
+"""
 CONFIG_MAP = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: NAME}\n"
+
+
+def job_of(command: str) -> str:
+    """The manifest of the stage `WORK`: a Job that runs a shell command once. No double quotes in it."""
+    return _JOB.replace("COMMAND", command)
 
 
 def a_run(

@@ -14,9 +14,8 @@ from actions.run.records import CheckResult
 from actions.run.view import RunState, StageState
 from actions.sandbox.faults.remote import ask
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.small import WORK, a_run
+from tests.faults.small import WORK, a_run, job_of
 from tests.faults.watched import (
-    JOB,
     a_logged_run,
     begun,
     fault,
@@ -115,9 +114,7 @@ async def test_d04_a_log_that_stays_refused_is_said_in_the_outcome(
 
 async def test_d04_a_log_file_is_read_on_after_a_refusal(tmp_path: Path, sandbox: RunningSandbox) -> None:
     command = f"{'; sleep 0.4; '.join(f'echo {line} >> /data/log' for line in printed(20))}; sleep 6"
-    job = JOB.replace("COMMAND", command).replace(
-        "command:", "volumeMounts: [{name: data, mountPath: /data}], command:"
-    )
+    job = job_of(command).replace("command:", "volumeMounts: [{name: data, mountPath: /data}], command:")
     job = job.rstrip() + "\n      volumes: [{name: data, emptyDir: {}}]\n"
     folder = a_run(tmp_path, sandbox, WORK + OF_A_FILE, job=job)
     begun(folder)
@@ -131,7 +128,7 @@ async def test_d04_a_log_file_is_read_on_after_a_refusal(tmp_path: Path, sandbox
 
 
 async def test_d04_who_may_not_ask_for_accelerators_is_told(tmp_path: Path, sandbox: RunningSandbox) -> None:
-    folder = a_run(tmp_path, sandbox, WORK + COUNTED, job=JOB.replace("COMMAND", printing(LINES)))
+    folder = a_run(tmp_path, sandbox, WORK + COUNTED, job=job_of(printing(LINES)))
     with fault(sandbox, "kind=forbidden", "verbs=exec"):
         begun(folder)
         wait_for_note(folder, "The accelerators cannot be asked for: ")

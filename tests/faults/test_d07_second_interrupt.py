@@ -23,6 +23,7 @@ from actions.run.view import Interruption, RunState, TerraformMemory
 from actions.terraform.protocol import RunningOperation
 from tests.faults import roots
 from tests.faults.rehearsal import records_of, wait_for_run
+from tests.faults.roots import finish, signals
 from tests.support.account import an_account
 from tests.support.polling import until, wait
 from tests.support.smallrun import carry_out
@@ -39,24 +40,7 @@ def account() -> Iterator[str]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> Iterator[Path]:
     """A run whose apply waits for its end."""
-    roots.stand_in(tmp_path, monkeypatch)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", account)
-    for name, value in {**roots.CREDENTIALS, "AWS_DEFAULT_REGION": "us-west-2"}.items():
-        monkeypatch.setenv(name, value)
-    run = roots.a_root_run(tmp_path, 'resource "aws_eks_node_group" "x" {}\n', endpoint=account)
-    yield run
-    (roots.work_folder(run) / "finish").touch()
-    process = roots.running(run)
-    wait(lambda: process is None or not is_alive(process), "the end of the apply")
-
-
-def signals(folder: Path) -> list[str]:
-    path = roots.work_folder(folder) / "signals"
-    return path.read_text().splitlines() if path.exists() else []
-
-
-def finish(folder: Path) -> None:
-    (roots.work_folder(folder) / "finish").touch()
+    yield from roots.an_apply_that_waits(tmp_path, monkeypatch, account)
 
 
 def at_work(folder: Path) -> ProcessIdentity:

@@ -9,24 +9,14 @@ from actions.run.client import list_runs, load_run
 from actions.run.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill
-from tests.faults.small import LOGGED, WORK, a_run
+from tests.faults.small import LOGGED, WORK, a_run, job_of
 from tests.faults.somebody import Somebody
 from tests.support.polling import until
 from tests.support.smallrun import carry_out, own_name, torn_down
 
 SANDBOX_SPEED = 1.0
 
-JOB = """
-apiVersion: batch/v1
-kind: Job
-metadata: {name: NAME}
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      restartPolicy: Never
-      containers: [{name: main, image: example.com/work, command: [sh, -c, "echo begun; sleep 4; echo done"]}]
-"""
+JOB = job_of("echo begun; sleep 4; echo done")
 
 
 async def test_f03_a_killed_runner_leaves_the_stage_unknown_and_destroys_nothing(

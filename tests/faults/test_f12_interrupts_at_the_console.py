@@ -13,6 +13,7 @@ from actions.run.client import load_run
 from actions.run.view import RunState
 from tests.faults import roots
 from tests.faults.rehearsal import wait_for_run
+from tests.faults.roots import signals
 from tests.support.account import an_account
 from tests.support.polling import wait
 from tests.support.program import Program
@@ -30,20 +31,7 @@ def account() -> Iterator[str]:
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, account: str) -> Iterator[Path]:
     """A run whose apply waits for its end."""
-    roots.stand_in(tmp_path, monkeypatch)
-    monkeypatch.setenv("AWS_ENDPOINT_URL", account)
-    for name, value in {**roots.CREDENTIALS, "AWS_DEFAULT_REGION": "us-west-2"}.items():
-        monkeypatch.setenv(name, value)
-    run = roots.a_root_run(tmp_path, 'resource "aws_eks_node_group" "x" {}\n', endpoint=account)
-    yield run
-    (roots.work_folder(run) / "finish").touch()
-    process = roots.running(run)
-    wait(lambda: process is None or not is_alive(process), "the end of the apply")
-
-
-def signals(folder: Path) -> list[str]:
-    path = roots.work_folder(folder) / "signals"
-    return path.read_text().splitlines() if path.exists() else []
+    yield from roots.an_apply_that_waits(tmp_path, monkeypatch, account)
 
 
 def test_f12_no_ctrl_c_reaches_terraform_and_a_cancel_asked_for_twice_is_one_interrupt(

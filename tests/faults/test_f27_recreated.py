@@ -10,24 +10,14 @@ from actions.cluster.objects import ObjectRef
 from actions.run.client import load_run
 from actions.run.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
-from tests.faults.small import CONFIG_MAP, WORK, a_run
+from tests.faults.small import CONFIG_MAP, WORK, a_run, job_of
 from tests.faults.somebody import Somebody
 from tests.support.polling import until
 from tests.support.smallrun import carry_out, own_name, torn_down
 
 SANDBOX_SPEED = 1.0
 
-JOB = """
-apiVersion: batch/v1
-kind: Job
-metadata: {name: NAME}
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      restartPolicy: Never
-      containers: [{name: main, image: example.com/work, command: [sh, -c, "sleep 600"]}]
-"""
+JOB = job_of("sleep 600")
 
 
 def a_job(name: str) -> dict[str, Any]:

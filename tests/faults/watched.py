@@ -14,23 +14,11 @@ from actions.run.view import RunState, RunView, StageState, StageView
 from actions.sandbox.faults.remote import ask
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
-from tests.faults.small import LOGGED, WORK, a_run
+from tests.faults.small import LOGGED, WORK, a_run, job_of
 from tests.support.polling import wait
 
 _OVER = frozenset({StageState.SUCCEEDED, StageState.FAILED, StageState.CANCELLED, StageState.UNDONE})
 _ENDED = frozenset({RunState.SUCCEEDED, RunState.FAILED, RunState.CANCELLED})
-
-JOB = """
-apiVersion: batch/v1
-kind: Job
-metadata: {name: NAME}
-spec:
-  backoffLimit: 0
-  template:
-    spec:
-      restartPolicy: Never
-      containers: [{name: main, image: example.com/work, command: [sh, -c, "COMMAND"]}]
-"""
 
 
 def printing(count: int, *, pause: float = 0.3, behind: str = "") -> str:
@@ -46,7 +34,7 @@ def printed(count: int) -> list[str]:
 
 def a_logged_run(tmp_path: Path, sandbox: RunningSandbox, command: str) -> Path:
     """A run whose last stage is a job with a log; nothing is started."""
-    return a_run(tmp_path, sandbox, WORK + LOGGED, job=JOB.replace("COMMAND", command))
+    return a_run(tmp_path, sandbox, WORK + LOGGED, job=job_of(command))
 
 
 def spooled(folder: Path) -> list[SpooledLine]:
