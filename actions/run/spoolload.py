@@ -205,8 +205,8 @@ class Loader:
                     self._recovered.append(introduced)
                 self.by_number[number].is_introduced = True
             records = [record for record in records if record[:1] != b"S"]
-        if not records:
-            return
+        if not records or (letters == {b"M"} and number not in self.by_number):
+            return  # a remark of ours on damage close to nothing: it is of no container
         source = self.by_number.get(number) or self._unnamed_source(number)
         if b"F" in letters:
             self._take_file(source, number, records)

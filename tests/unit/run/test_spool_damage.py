@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actions.cluster.loglines import LogCursor, LogLine
@@ -99,6 +99,10 @@ DAMAGE = st.lists(
 
 
 @settings(max_examples=150, deadline=None)
+@example(
+    damage=[(sources_file, "over", 0.0, b"\0" * 64), (lines_file, "cut", 0.0, b""), (lines_file, "over", 0.0, b"x\n")],
+    is_ended=False,
+)
 @given(damage=DAMAGE, is_ended=st.booleans())
 def test_whatever_is_damaged_nothing_fails_and_no_line_is_doubled(damage: list[Damage], is_ended: bool) -> None:
     folder = Path(tempfile.mkdtemp())
