@@ -1,4 +1,4 @@
-"""Names in a sentence: the first of them, and how many more there are."""
+"""Lists and numbers in a sentence."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def listed(names: Sequence[str], most: int) -> str:
     """
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return ", ".join(names[:most]) + more
+
+
+def counted(count: int, noun: str) -> str:
+    """`1 object`, `2 objects`; of a noun whose plural ends in s."""
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"

@@ -7,6 +7,7 @@ from typing import Protocol
 
 import msgspec
 
+from actions.base.wording import counted
 from actions.run.handler import Performed, StageHandler, StageJournal
 from actions.run.view import RunView, StageView
 
@@ -22,9 +23,10 @@ class AuditReport(msgspec.Struct, frozen=True):
     def sentence(self) -> str:
         """The whole in a line. That nothing is left is said only where everything could be asked."""
         if self.leftovers:
-            return " ".join([f"{len(self.leftovers)} objects are left.", *self.unknown])
+            verb = "is" if len(self.leftovers) == 1 else "are"
+            return " ".join([f"{counted(len(self.leftovers), 'object')} {verb} left.", *self.unknown])
         return (
-            " ".join(["Nobody knows whether anything is left.", *self.unknown]) if self.unknown else "Nothing is left."
+            " ".join(["It is unknown whether anything is left.", *self.unknown]) if self.unknown else "Nothing is left."
         )
 
 

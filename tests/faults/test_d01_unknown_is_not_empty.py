@@ -139,7 +139,7 @@ async def test_d01_an_audit_that_may_not_list_a_kind_is_unknown_wherever_it_is_s
     assert view.audit is not None
     assert view.audit.unknown == ("This user may not list configmaps.",)
     assert view.audit.leftovers == ()
-    assert said(view, "audit").startswith("Nobody knows whether anything is left. This user may not list configmaps.")
+    assert said(view, "audit").startswith("It is unknown whether anything is left. This user may not list configmaps.")
     text = run_table(view)
     assert "Nothing is left" not in text
     assert "torn down, but what is left is unknown" in text

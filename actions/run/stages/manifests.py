@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from actions.base.untrusted import one_line
+from actions.base.wording import counted
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
 from actions.run.access import Connection
@@ -51,7 +52,7 @@ class ManifestsHandler:
         manifests = [*await self._work.secrets(), *self._work.manifests()]
         refs = await apply_objects(self._work, connection, manifests)
         await self._wait(connection)
-        return Performed(f"{len(refs)} objects applied.")
+        return Performed(f"{counted(len(refs), 'object')} applied.")
 
     async def undo(self) -> str:
         return await delete_objects(self._work, await self._work.connect(TEARDOWN))

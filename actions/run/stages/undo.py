@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError, FormatError
+from actions.base.wording import counted
 from actions.cluster.access import may
 from actions.cluster.objects import ResourceType
 from actions.run.access import Connection
@@ -103,7 +104,7 @@ class StageUndo:
                 before=self._guard_of(item),
             )
             await self._work.journal.deleted(replace(item, is_deleted=True))
-        said = f"{len(self._items)} objects removed."
+        said = f"{counted(len(self._items), 'object')} removed."
         return f"{said} Left alone: {'; '.join(self._left)}." if self._left else said
 
     async def _take(self, item: OwnedObject) -> None:
