@@ -31,7 +31,8 @@ def _home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PATH", f"{tmp_path / 'bin'}:/usr/bin:/bin")
     for name in ("KUBERC", ALLOW_VARIABLE):
-        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that what a test sets itself is taken back
+        monkeypatch.delenv(name)
 
 
 def a_program(folder: Path, name: str = "cloudco-login", text: str = "echo {}") -> Path:

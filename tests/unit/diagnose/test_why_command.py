@@ -64,7 +64,7 @@ def test_nothing_wrong_is_an_answer(document: object, tmp_path: Path, capsys: py
 
 @pytest.mark.parametrize("text", ["", "{", "[1, 2]", "{}", '"pods"', "null", "\x00", "[" * 5000])
 def test_what_cannot_be_read_is_one_sentence(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", "--from", _file(tmp_path, text)]) == 1
+    assert main(["why", "--from", _file(tmp_path, text)]) == 2
     told = capsys.readouterr().err
     assert told.startswith("eksml-tui: ")
     assert told.count("\n") == 1
@@ -72,7 +72,7 @@ def test_what_cannot_be_read_is_one_sentence(text: str, tmp_path: Path, capsys: 
 
 
 def test_a_missing_file_is_one_sentence(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["why", "--from", str(tmp_path / "no.json")]) == 1
+    assert main(["why", "--from", str(tmp_path / "no.json")]) == 2
     assert "no.json: It cannot be read" in capsys.readouterr().err
 
 
