@@ -132,15 +132,17 @@ async def _objects(session: KubeSession, namespace: str, *, is_first: bool = Tru
 
 
 def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
-    """An object without who has set which of its fields: two thirds of a pod, which no diagnosis reads."""
-    metadata = document.get("metadata")
+    """What a diagnosis reads of an object: a sixth of a pod, without who has set which field, commands, variables."""
+    metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict):
         return document
-    annotations = metadata.get("annotations")
     kept = {key: value for key, value in metadata.items() if key != "managedFields"}
-    if isinstance(annotations, dict):
+    if isinstance(annotations := metadata.get("annotations"), dict):
         kept["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
-    return document | {"metadata": kept}
+    if not isinstance(spec, dict) or not isinstance(spec.get("containers"), list):
+        return document | {"metadata": kept}
+    containers = [{"resources": one.get("resources")} for one in spec["containers"] if isinstance(one, dict)]
+    return document | {"metadata": kept, "spec": spec | {"containers": containers, "initContainers": []}}
 
 
 async def _logs(session: KubeSession, case: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:

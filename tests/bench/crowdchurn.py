@@ -1,7 +1,7 @@
-"""A sandbox's crowd that does not rest: `python -m tests.bench.crowdchurn KUBECONFIG PODS EVENTS`, both a second.
+"""A sandbox's crowd that does not rest: `python -m tests.bench.crowdchurn KUBECONFIG PODS EVENTS KEPT`.
 
-Pods change what they ask for, as a busy cluster's come and go, and events happen to them. Ends with its parent's stdin;
-then it writes how many there were, as JSON.
+So many pods change a second, and so many events happen to them, of which the newest are kept. Ends with its parent's
+stdin; then it writes how many there were, as JSON.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import json
 import random
 import sys
+from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -29,10 +30,13 @@ class CrowdChurn:
         session: The sandbox's.
         pods: Changed a second.
         events: Made a second.
+        kept: Events that the cluster has at most, the newest ones: servers forget them after an hour.
     """
 
-    def __init__(self, session: KubeSession, *, pods: float, events: float) -> None:
+    def __init__(self, session: KubeSession, *, pods: float, events: float, kept: int) -> None:
         self.pods = self.events = 0
+        self._kept = kept
+        self._told: deque[str] = deque()
         self._session = session
         self._rates = (pods, events)
         self._dice = random.Random(8)
@@ -75,12 +79,15 @@ class CrowdChurn:
             "count": 1,
         }
         await self._session.request("POST", _EVENTS, body=json.dumps(event).encode())
+        self._told.append(f"{pod}.{self.events:x}")
+        if len(self._told) > self._kept:
+            await self._session.request("DELETE", f"{_EVENTS}/{self._told.popleft()}")
 
 
-async def main(kubeconfig: Path, pods: float, events: float) -> None:
+async def main(kubeconfig: Path, pods: float, events: float, kept: int) -> None:
     """Churn until stdin ends."""
     session = await KubeSession.connect(ClusterTarget(kubeconfig))
-    churn = CrowdChurn(session, pods=pods, events=events)
+    churn = CrowdChurn(session, pods=pods, events=events, kept=kept)
     try:
         async with in_background(churn.run()):
             await until_stdin_ends()
@@ -90,4 +97,4 @@ async def main(kubeconfig: Path, pods: float, events: float) -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3])))
+    asyncio.run(main(Path(sys.argv[1]), float(sys.argv[2]), float(sys.argv[3]), int(sys.argv[4])))

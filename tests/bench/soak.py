@@ -2,8 +2,8 @@
 
 An operator is taken to press a key every ten seconds, and the cluster to change a pod a second and to tell of something
 every five. All of these are played, and as many frames are drawn as four a second allow where the machine can; only the
-time between them is shorter. What this cannot show is what goes by the clock: tokens that expire, watches that the
-server ends, the hour after which it forgets events, connections that idle.
+time between them is shorter, and the cluster forgets events after as many as an hour brings. What this cannot show is
+what goes by the clock: tokens that expire, watches that the server ends, connections that idle.
 """
 
 from __future__ import annotations
@@ -58,7 +58,8 @@ def measure_soak(*, hours: float) -> Figures:
 
 
 def _played(program: Program, kubeconfig: Path, *, keys: int, hours: float, seconds: float) -> Figures:
-    churn = [str(kubeconfig), f"{hours * PODS_AN_HOUR / seconds:.2f}", f"{hours * EVENTS_AN_HOUR / seconds:.2f}"]
+    rates = [f"{hours * rate / seconds:.2f}" for rate in (PODS_AN_HOUR, EVENTS_AN_HOUR)]
+    churn = [str(kubeconfig), *rates, str(EVENTS_AN_HOUR)]
     variables = environment(program.home, "") | {"PYTHONPATH": str(_ROOT)}
     del variables["KUBECONFIG"]
     argv = [sys.executable, "-m", "tests.bench.quickframes", "--demo"]

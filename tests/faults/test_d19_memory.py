@@ -6,6 +6,7 @@ import gc
 import subprocess
 import sys
 import weakref
+from asyncio.sslproto import SSLProtocol
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -16,9 +17,12 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
+from actions.cluster.exec import run_in_pod
 from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.session import KubeSession
 from actions.cluster.state import ClusterState
 from actions.sandbox.locate import RunningSandbox
+from tests.support.polling import until
 from tests.support.program import Program
 from tests.support.ptys import OnPty
 from tests.support.waiting import settle, wait_for
@@ -135,6 +139,40 @@ def test_d19_no_drawn_line_outlives_its_widget() -> None:
     cache.get_inner_outer(Color(1, 2, 3), Color(4, 5, 6))
     del cache
     assert gone() is None
+
+
+async def test_d19_a_program_in_a_pod_leaves_no_connection_to_python_s_collector(sandbox: RunningSandbox) -> None:
+    session = await KubeSession.connect(ClusterTarget(sandbox.kubeconfig))
+    pod = await running_pod(session)
+    gc.collect()
+    gc.disable()
+    try:
+        before = connections()
+        for _ in range(3):
+            assert (await run_in_pod(session, "kube-system", pod, "coredns", ["hostname"])).stdout.strip()
+        await until(lambda: connections() <= before, "the connections to be gone")
+    finally:
+        gc.enable()
+        await session.aclose()
+
+
+async def running_pod(session: KubeSession) -> str:
+    """One that a program can be run in."""
+    found: list[str] = []
+
+    async def looks() -> bool:
+        items = (await session.get("/api/v1/namespaces/kube-system/pods"))["items"]
+        names = [item["metadata"]["name"] for item in items if item["status"].get("phase") == "Running"]
+        found[:] = [name for name in names if name.startswith("coredns")]
+        return bool(found)
+
+    await until(looks, "a pod that runs")
+    return found[0]
+
+
+def connections() -> int:
+    """TLS connections that are in memory, closed ones too."""
+    return sum(type(each) is SSLProtocol for each in gc.get_objects())
 
 
 AGEING = """

@@ -114,8 +114,9 @@ def watch_job(options: Namespace, chosen: ChosenTarget) -> int:
 
 
 def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> int:
-    from tui.live.collector import rest
+    from tui.live.collector import rest, share_one_heap
 
+    share_one_heap()
     rest()
     from tui.app import ConsoleApp
     from tui.ending import Ending

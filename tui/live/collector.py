@@ -10,13 +10,17 @@ each other, so only the collector frees them: one change of the layout leaves ab
 
 from __future__ import annotations
 
+import ctypes
 import gc
+from contextlib import suppress
 from typing import Literal
 
 _THRESHOLDS = (5_000, 8, 4)
 """Objects made and not freed until the youngest are looked at; how many of those looks until one at the middle
 generation; how many of those until one at all: a full collection after some 225,000 objects, 20 MB. With 10,000 × 20 ×
 50, as it was, ten million objects could be garbage first."""
+_M_ARENA_MAX = -8
+"""Of malloc.h."""
 _FREEZES = 2
 """So many full collections freeze what survives them: what was loaded after the start (verbs, the AWS library) is part
 of the program from then on. 84,000 objects, 50 ms a collection, become 19,000 and 7 ms."""
@@ -35,6 +39,16 @@ class _Freezer:
 
 
 _freezer = _Freezer()
+
+
+def share_one_heap() -> None:
+    """Have all threads take memory from one heap of the C library, where it has several (glibc).
+
+    A heap for each thread that was ever at work keeps what it once needed: a fifth of the memory of a long session.
+    Only one thread of Python works at a time, so they do not wait for each other.
+    """
+    with suppress(OSError, AttributeError):
+        ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
 def rest() -> None:
