@@ -1,6 +1,6 @@
 """What `fi_info -p efa` lists: the EFA adapters that a process can see.
 
-Source: libfabric 1.16 to 1.22 `util/info.c`; FORMATS 6.
+Source: libfabric 1.16 to 1.22 `util/info.c`; `docs/facts/nodes.md#fi_info`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reader of one container's log: lines in, points and progress out.
 
-Source: `docs/FORMATS` of the project's facts; every dialect names its own.
+Source: `docs/facts/training-logs.md#from-bytes-to-records`; every dialect names its own.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The result tables of nccl-tests.
 
-Source: NVIDIA/nccl-tests 2.13 to 2.19 `src/common.cu`, `src/util.cu`; FORMATS 3.
+Source: NVIDIA/nccl-tests 2.13 to 2.19 `src/common.cu`, `src/util.cu`; `docs/facts/bandwidth-tests.md#nccl-tests`.
 """
 
 from __future__ import annotations

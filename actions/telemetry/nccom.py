@@ -1,6 +1,6 @@
 """The result tables of nccom-test, Neuron's counterpart of nccl-tests.
 
-Source: AWS Neuron SDK guide 2.2x, nccom-test; FORMATS 3.
+Source: AWS Neuron SDK guide 2.2x, nccom-test; `docs/facts/bandwidth-tests.md#nccom-test`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What neuron-ls lists: the Neuron devices that a container can see.
 
-Source: AWS Neuron SDK guide 2.2x, neuron-ls; FORMATS 5.1.
+Source: AWS Neuron SDK guide 2.2x, neuron-ls; `docs/facts/neuron.md#neuron-ls`.
 """
 
 from __future__ import annotations

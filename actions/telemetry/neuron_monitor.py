@@ -3,7 +3,8 @@
 Every runtime lists all cores of the instance, used by it or not, so a core's utilization is the greatest that any
 runtime saw, and its memory is the sum. `error_summary.generic` is large in healthy runs and no alarm.
 
-Source: AWS Neuron SDK guide 2.2x, neuron-monitor; captures of trn1, inf1 and inf2; FORMATS 5.2.
+Source: AWS Neuron SDK guide 2.2x, neuron-monitor; captures of trn1, inf1 and inf2;
+`docs/facts/neuron.md#neuron-monitor`.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 The program has no batch mode, so a live panel reads neuron-monitor. This is for screens in saved logs.
 
-Source: AWS Neuron SDK guide, neuron-top; FORMATS 5.3.
+Source: AWS Neuron SDK guide, neuron-top; `docs/facts/neuron.md#neuron-top`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What `kubectl describe node` says of resources, also as somebody copied it out of another console.
 
-Source: Kubernetes 1.27 to 1.33 `kubectl describe`; k9s draws a frame around it; FORMATS 6.
+Source: Kubernetes 1.27 to 1.33 `kubectl describe`; k9s draws a frame around it; `docs/facts/nodes.md#resources`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """The reader of nvidia-smi, for any form of its answer.
 
-Source: FORMATS 4.
+Source: `docs/facts/nvidia-smi.md`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """nvidia-smi's answers to queries: comma-separated values, with or without header and units.
 
-Source: FORMATS 4; driver 580 captured in `tests/fixtures/corpus/nvidia_smi/csv_*`.
+Source: `docs/facts/nvidia-smi.md#queries`; driver 580 captured in `tests/fixtures/corpus/nvidia_smi/csv_*`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,9 @@
 """nvidia-smi dmon and pmon: a row for each GPU, or each process, a second.
 
 Columns differ by driver and by what was asked for; the first of the two `#` lines names them, and both come again
-every few rows. Source: FORMATS 4.3; driver 580 captured, `dmon_h200_*`.
+every few rows.
+
+Source: `docs/facts/nvidia-smi.md#dmon-and-pmon`.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Widths, rows for each GPU and titles differ by driver; the order of the cells does not. So rows are known by their
 shape, never by columns or by the driver's version.
 
-Source: FORMATS 4.1; driver 580 captured in `tests/fixtures/corpus/nvidia_smi`.
+Source: `docs/facts/nvidia-smi.md#the-table`; driver 580 captured in `tests/fixtures/corpus/nvidia_smi`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """nvidia-smi -q -x: the whole state as XML, of DTD versions 11 to 13.
 
-Source: FORMATS 4.2; driver 580 captured in `tests/fixtures/corpus/nvidia_smi/xml_h200_load.xml`.
+Source: `docs/facts/nvidia-smi.md#xml`; driver 580 captured in `tests/fixtures/corpus/nvidia_smi/xml_h200_load.xml`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """What the Neuron runtime and its neighbours print when something is wrong.
 
-Source: AWS Neuron SDK 2.18 to 2.25, troubleshooting of the runtime; logs of others (FORMATS 7).
+Source: AWS Neuron SDK 2.18 to 2.25, troubleshooting of the runtime; logs of others
+(`docs/facts/neuron.md#runtime-errors`).
 """
 
 from __future__ import annotations

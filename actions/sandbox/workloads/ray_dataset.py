@@ -2,7 +2,8 @@
 
 The sandbox's corpus is a sample: bars and files are as they should be, sizes and times are small.
 
-Source: SEEDS 6.5 (what it prints), 6.1 (what it leaves); Hugging Face datasets 2.19 and 4.0 (bars, refusal of scripts).
+Source: `docs/facts/llama2-ray.md#output` (what it prints), `docs/facts/llama2-ray.md#stages` (what it leaves); Hugging
+Face datasets 2.19 and 4.0 (bars, refusal of scripts).
 """
 
 from __future__ import annotations

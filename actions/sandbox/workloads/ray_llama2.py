@@ -3,7 +3,8 @@
 Rank 0 tells of the steps; what all workers print is counted together by Ray unless `RAY_DEDUP_LOGS=0`. A step takes a
 twentieth of its real time.
 
-Source: SEEDS 6.5 (lines); the captured shape of LOG lines behind Ray's prefix; Ray 2.22 (Train v1).
+Source: `docs/facts/llama2-ray.md#output` (lines); the captured shape of LOG lines behind Ray's prefix; Ray 2.22
+(Train v1).
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """What a command line of `ray_train_llama2.py` asks for.
 
-Source: SEEDS 6.4.
+Source: `docs/facts/llama2-ray.md#arguments`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Composer and LLM Foundry: a batch's number on one line, its values indented below.
 
-Source: FORMATS 2.8.
+Source: `docs/facts/training-logs.md#composer`.
 """
 
 from __future__ import annotations

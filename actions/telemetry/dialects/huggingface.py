@@ -3,7 +3,8 @@
 The step is not in the dictionary. It is the counter of the bar's redraw right after it: tqdm clears the bar, prints
 the dictionary, draws the bar again; the bar before may be many steps old.
 
-Source: FORMATS 2.5; transformers 4 and 5 (which quotes its numbers), captured in `tests/fixtures/corpus/logs/hf_*`.
+Source: `docs/facts/training-logs.md#hugging-face-trainer`; transformers 4 and 5 (which quotes its numbers), captured in
+`tests/fixtures/corpus/logs/hf_*`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """JSON lines: an object on each line, with a step and a loss in it.
 
-Source: FORMATS 2.8, the last rows.
+Source: `docs/facts/training-logs.md#own-loops`.
 """
 
 from __future__ import annotations

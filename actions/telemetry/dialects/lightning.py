@@ -1,6 +1,6 @@
 """Bars whose postfix carries the metrics: Lightning, NeMo 1, BioNeMo 1, neuronx-nemo-megatron, NxD Training.
 
-Source: FORMATS 2.1; Lightning 2.5 captured in `tests/fixtures/corpus/logs/lightning_*`.
+Source: `docs/facts/training-logs.md#lightning`; Lightning 2.5 captured in `tests/fixtures/corpus/logs/lightning_*`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Records of fields between bars: Megatron-LM with its relatives, NeMo 2 and BioNeMo 2 in a pipe.
 
-Source: FORMATS 2.2 and 2.3; Megatron-LM 2026-11 captured in `tests/fixtures/corpus/logs/megatron_lm_*`.
+Source: `docs/facts/training-logs.md#nemo-2`, `docs/facts/training-logs.md#megatron-lm`; Megatron-LM 2026-11
+captured in `tests/fixtures/corpus/logs/megatron_lm_*`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
 """Loops that people write themselves: a step and a loss somewhere on a line.
 
-Source: FORMATS 2.8, the last rows; llm.c and nanoGPT print this way too.
+Source: `docs/facts/training-logs.md#own-loops`; llm.c and nanoGPT print this way too.
 """
 
 from __future__ import annotations

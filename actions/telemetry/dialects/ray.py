@@ -1,6 +1,6 @@
 """Results that Ray Train reports itself.
 
-Source: FORMATS 2.7; Ray 2.4x.
+Source: `docs/facts/training-logs.md#ray-train`; Ray 2.4x.
 """
 
 from __future__ import annotations

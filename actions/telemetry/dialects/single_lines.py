@@ -1,6 +1,8 @@
 """Trainers that put a whole report on one line: a table of patterns.
 
-Source: FORMATS 2.4, 2.6 and 2.8; nxd and torchtitan 0.2.2 captured in `tests/fixtures/corpus/logs`.
+Source: `docs/facts/training-logs.md#single-lines`, `docs/facts/training-logs.md#neuronx-distributed`,
+`docs/facts/training-logs.md#torchtitan`, `docs/facts/training-logs.md#deepspeed`; nxd and torchtitan 0.2.2
+captured in `tests/fixtures/corpus/logs`.
 """
 
 from __future__ import annotations
