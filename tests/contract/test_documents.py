@@ -1,0 +1,94 @@
+"""Every citation of a document leads to a file of this repository, and to a heading that is in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+_PLACES = ("actions", "assets", "blueprints", "docs", "tests", "tui", ".ci")
+_ENDINGS = frozenset({".md", ".py", ".yaml", ".toml", ".tcss", ".tf", ".json", ""})
+_FOREIGN = ("tests/fixtures/", "assets/mirror/", "assets/kubernetes/")
+"""Other programs' texts, which name other programs' documents."""
+
+_CITED = re.compile(r"\bdocs/(?:[\w.-]+/)*[\w-]+\.(?:md|svg)(?:#[\w-]+)?")
+_LINK = re.compile(r"\]\((?!https?:|mailto:)([^)\s]+)\)")
+_NAMED = re.compile(r"(?<![\w/.-])[\w-]+\.md\b")
+_NUMBERED = re.compile(r"(?<![\w/.-])([A-Z]{4,})(?:\.md)? (?:§ ?\d|\d{1,2}(?:\.\d{1,2})+)")
+"""A document that is cited by its name in capitals and the number of one of its parts."""
+_VERSIONED = frozenset({"CUDA", "HTTP", "JSON", "NCCL", "YAML"})
+"""Programs and standards, whose numbers are versions."""
+_URL = re.compile(r"https?://\S+")
+
+
+def files() -> Iterator[Path]:
+    """List the repository's own texts."""
+    yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in {".md", ".toml", ".yaml", ""})
+    for place in _PLACES:
+        for path in sorted((ROOT / place).rglob("*")):
+            inside = path.relative_to(ROOT).as_posix()
+            is_ours = path.suffix in _ENDINGS and not inside.startswith(_FOREIGN) and "__pycache__" not in inside
+            if is_ours and path.is_file() and path != Path(__file__):
+                yield path
+
+
+@cache
+def names() -> frozenset[str]:
+    """Return the names of the files."""
+    return frozenset(path.name for path in files())
+
+
+@cache
+def headings(path: Path) -> frozenset[str]:
+    """Return the anchors of a page, by GitHub's rule: small letters, signs left out, hyphens for blanks."""
+    text = re.sub(r"^```.*?^```", "", path.read_text("utf-8"), flags=re.MULTILINE | re.DOTALL)
+    found = re.findall(r"^#{1,6} (.+?)\s*$", text, re.MULTILINE)
+    return frozenset(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in found)
+
+
+def leads_somewhere(target: Path, anchor: str) -> bool:
+    """Return true if the file is there, and has the heading if one is named."""
+    return target.exists() and (not anchor or anchor in headings(target))
+
+
+def complaints(path: Path) -> list[str]:
+    """Return the citations of a file that lead nowhere."""
+    text = _URL.sub("", path.read_text("utf-8", "replace"))
+    cited = [(name, ROOT) for name in _CITED.findall(text)]
+    if path.suffix == ".md":
+        cited += [(name, path.parent) for name in _LINK.findall(text)]
+    wrong = []
+    for name, start in cited:
+        place, _, anchor = name.partition("#")
+        if not leads_somewhere(start / place if place else path, anchor):
+            wrong.append(name)
+    wrong += [name for name in _NAMED.findall(text) if name not in names()]
+    wrong += [match[0] for match in _NUMBERED.finditer(text) if match[1] not in _VERSIONED]
+    return wrong
+
+
+def test_every_citation_of_a_document_leads_to_one_of_this_repository() -> None:
+    found = {path.relative_to(ROOT).as_posix(): wrong for path in files() if (wrong := complaints(path))}
+    assert found == {}
+
+
+@pytest.mark.parametrize(
+    ("text", "wrong"),
+    [
+        ("Source: `docs/facts/nvidia-smi.md#the-table`.", []),
+        ("Source: `docs/facts/nvidia-smi.md#no-such-part`.", ["docs/facts/nvidia-smi.md#no-such-part"]),
+        ("See docs/nowhere.md.", ["docs/nowhere.md"]),
+        ("See NOTES.md.", ["NOTES.md"]),
+        ("Source: NOTES 2.1.", ["NOTES 2.1"]),
+        ("Source: NOTES §3.", ["NOTES §3"]),
+        ("See https://example.com/docs/other.md.", []),
+    ],
+)
+def test_a_citation_that_leads_nowhere_is_found(text: str, wrong: list[str], tmp_path: Path) -> None:
+    path = tmp_path / "module.py"
+    path.write_text(text, encoding="utf-8")
+    assert complaints(path) == wrong
