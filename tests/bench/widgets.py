@@ -1,0 +1,181 @@
+"""Our table and form beside Textual's own, without a terminal: processor time until a frame is painted.
+
+    python -m tests.bench.widgets
+
+Every figure is the least of five, in milliseconds of processor time of this process.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import time
+from collections.abc import Awaitable, Callable
+
+import msgspec
+from textual.app import App, ComposeResult
+from textual.containers import VerticalScroll
+from textual.pilot import Pilot
+from textual.widget import Widget
+from textual.widgets import DataTable, Input, Label, Select
+
+from tui.present.fields import Field, FieldKind
+from tui.seams import screen_strips
+from tui.widgets.columns import Column
+from tui.widgets.form import ParameterForm
+from tui.widgets.table import KeyedTable
+
+ROWS, COLUMNS, CHANGED = 5_000, 10, 500
+SIZE = (160, 50)
+TURNS = 5
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row of the table: a key, and the cells beside it."""
+
+    key: str
+    cells: tuple[str, ...]
+
+
+class Bare(App[None]):
+    """Shows one widget."""
+
+    def __init__(self, shown: Widget) -> None:
+        super().__init__()
+        self.shown = shown
+
+    def compose(self) -> ComposeResult:
+        yield self.shown
+
+
+def rows_at(version: int) -> list[Row]:
+    """All rows; the first ones differ by version."""
+    return [
+        Row(
+            f"node-{at:05d}",
+            tuple(f"{at * column % 977}.{version if at < CHANGED else 0}" for column in range(COLUMNS - 1)),
+        )
+        for at in range(ROWS)
+    ]
+
+
+def our_table() -> KeyedTable[Row]:
+    """An empty table of ours."""
+    first = Column[Row](id="key", title="NODE", cell=lambda row: row.key, width=14)
+    others = [
+        Column[Row](id=f"c{at}", title=f"C{at}", cell=lambda row, at=at: row.cells[at], width=12)  # type: ignore[misc]
+        for at in range(COLUMNS - 1)
+    ]
+    return KeyedTable([first, *others], key=lambda row: row.key)
+
+
+class TheirTable(DataTable[str]):
+    """A table of Textual's with the same columns."""
+
+    def on_mount(self) -> None:
+        """Add the columns, which takes an app."""
+        self.add_column("NODE", key="key", width=14)
+        for at in range(COLUMNS - 1):
+            self.add_column(f"C{at}", key=f"c{at}", width=12)
+
+
+def fields(count: int) -> list[Field]:
+    """Fields of a launch form: three texts to one choice."""
+    return [
+        Field(f"f{at}", f"Field {at}", FieldKind.CHOICE, "a", choices=("a", "b"))
+        if at % 4 == 3
+        else Field(f"f{at}", f"Field {at}", FieldKind.TEXT, "some text")
+        for at in range(count)
+    ]
+
+
+def their_form(count: int) -> VerticalScroll:
+    """The same of Textual's widgets: a label and an editor for each field."""
+    parts: list[Widget] = []
+    for field in fields(count):
+        parts.append(Label(field.title))
+        chooses = field.kind is FieldKind.CHOICE
+        parts.append(
+            Select([(str(c), c) for c in field.choices]) if chooses else Input(str(field.default), compact=True)
+        )
+    return VerticalScroll(*parts)
+
+
+async def painted(app: App[None], pilot: Pilot[None]) -> None:
+    """Wait until all that is due has been laid out, and draw the screen."""
+    await pilot.pause()
+    screen_strips(app)
+
+
+async def spent(work: Callable[[], Awaitable[None]]) -> float:
+    """Milliseconds of processor time of `work`."""
+    gc.collect()
+    begun = time.process_time()
+    await work()
+    return (time.process_time() - begun) * 1_000
+
+
+async def of_opening(make: Callable[[], Widget]) -> float:
+    """From an empty screen to one with the widget on it."""
+    app = Bare(Label("nothing"))
+    async with app.run_test(size=SIZE) as pilot:
+        await painted(app, pilot)
+
+        async def show() -> None:
+            await app.mount(make())
+            await painted(app, pilot)
+
+        return await spent(show)
+
+
+async def of_table(table: Widget, fill: Callable[[], None], change: Callable[[], None]) -> tuple[float, float]:
+    """Filling the table, and changing a part of its rows."""
+    app = Bare(table)
+    async with app.run_test(size=SIZE) as pilot:
+        await painted(app, pilot)
+
+        async def then_paint(step: Callable[[], None]) -> None:
+            step()
+            await painted(app, pilot)
+
+        return await spent(lambda: then_paint(fill)), await spent(lambda: then_paint(change))
+
+
+async def ours() -> tuple[float, float]:
+    """Figures of our table."""
+    table, before, after = our_table(), rows_at(0), rows_at(1)
+    return await of_table(table, lambda: table.reconcile(before), lambda: table.amend(after[:CHANGED]))
+
+
+async def theirs() -> tuple[float, float]:
+    """Figures of Textual's table."""
+    table, before, after = TheirTable(), rows_at(0), rows_at(1)
+
+    def fill() -> None:
+        for row in before:
+            table.add_row(row.key, *row.cells, key=row.key)
+
+    def change() -> None:
+        for row in after[:CHANGED]:
+            for at, cell in enumerate(row.cells):
+                table.update_cell(row.key, f"c{at}", cell)
+
+    return await of_table(table, fill, change)
+
+
+async def main() -> None:
+    """Measure, and print a line for each figure."""
+    for name, measure in (("KeyedTable", ours), ("DataTable", theirs)):
+        figures = [await measure() for _ in range(TURNS)]
+        print(f"{name}: fill {min(f[0] for f in figures):.1f}, change {CHANGED} rows {min(f[1] for f in figures):.1f}")  # noqa: T201
+    for count in (20, 60):
+        for name, make in (
+            ("ParameterForm", lambda n=count: ParameterForm(fields(n))),
+            ("Input, Select", lambda n=count: their_form(n)),
+        ):
+            figure = min([await of_opening(make) for _ in range(TURNS)])
+            print(f"{name}: open {count} fields {figure:.1f}")  # noqa: T201
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
