@@ -11,13 +11,13 @@ import yaml
 from actions.cluster.objects import Discovery
 from actions.cluster.session import KubeSession
 from tests.realcluster.harness.kwok import kwok_definitions
-from tests.realcluster.harness.parts import CRD_FOLDERS, HERE, module_folder
+from tests.realcluster.harness.parts import CRD_FOLDERS, module_folder
 from tests.realcluster.harness.standins import PLAYED, reduced_definitions
 from tests.support.applying import apply_all
+from tests.support.definitions import recorded_definitions
 
-_RECORDED = HERE.parents[2] / "shared" / "data" / "crds"
-"""Definitions of operators that no Go module has, beside the clone where there are some."""
-_RECORDED_FILES = ("kuberay-1.1.1.yaml", "mpi-operator-0.6.0.yaml", "volcano-1.8.2.yaml")
+_RECORDED = ("kuberay-1.1.1", "mpi-operator-0.6.0", "volcano-1.8.2")
+"""Releases of operators that no Go module has."""
 _NOT_WANTED = frozenset({"mpijobs.kubeflow.org"})
 """The training-operator's own, in favour of the mpi-operator's."""
 
@@ -30,15 +30,14 @@ async def install_definitions(session: KubeSession) -> int:
 
 
 def _definitions() -> Iterator[dict[str, Any]]:
-    """Of one name, the last wins: of those operators that no module has, the real ones if they are at hand."""
+    """Of one name, the last wins: of those operators that no module has, the recorded ones."""
     for release in PLAYED:
         yield from reduced_definitions(release)
     for folder, module, below in CRD_FOLDERS:
         for path in sorted((module_folder(folder, module) / below).glob("*_*.yaml")):
             yield from (one for one in _read(path) if one["metadata"]["name"] not in _NOT_WANTED)
-    for name in _RECORDED_FILES:
-        if (_RECORDED / name).exists():
-            yield from _read(_RECORDED / name)
+    for release in _RECORDED:
+        yield from recorded_definitions(release)
     for path in kwok_definitions():
         yield from _read(path)
 

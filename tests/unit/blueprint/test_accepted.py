@@ -1,15 +1,13 @@
 """Every object that a shipped blueprint applies is accepted strictly: no unknown field, no wrong value.
 
-Custom resources are held against the operators' real definitions, where those stand beside the clone.
+Custom resources are held against the operators' real definitions.
 """
 
 from __future__ import annotations
 
 from functools import cache
-from pathlib import Path
 
 import pytest
-import yaml
 
 from actions.base.files import shipped_blueprints
 from actions.blueprint.load import load_blueprint
@@ -21,9 +19,9 @@ from actions.sandbox.api.builtin import builtin_types
 from actions.sandbox.api.fields import prune_builtin, wrong_type
 from actions.sandbox.api.schema import prune_resource, violations
 from actions.sandbox.api.validation import object_causes
+from tests.support.definitions import recorded_definitions
 
-_DEFINITIONS = Path(__file__).resolve().parents[4] / "shared" / "data" / "crds"
-_FILES = ("kuberay-1.1.1", "mpi-operator-0.6.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.8.2")
+_RELEASES = ("kuberay-1.1.1", "mpi-operator-0.6.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.8.2")
 _BLUEPRINTS = sorted(folder.name for folder in shipped_blueprints().iterdir() if (folder / "blueprint.yaml").is_file())
 
 
@@ -31,11 +29,8 @@ _BLUEPRINTS = sorted(folder.name for folder in shipped_blueprints().iterdir() if
 def real_schemas() -> dict[tuple[str, str], Manifest]:
     """The schema of every recorded custom resource, by `apiVersion` and kind."""
     found: dict[tuple[str, str], Manifest] = {}
-    for name in _FILES:
-        text = (_DEFINITIONS / f"{name}.yaml").read_bytes()
-        for definition in yaml.load_all(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader)):
-            if not definition:
-                continue
+    for release in _RELEASES:
+        for definition in recorded_definitions(release):
             spec = definition["spec"]
             for version in spec["versions"]:
                 key = (f"{spec['group']}/{version['name']}", spec["names"]["kind"])
@@ -69,7 +64,6 @@ def complaints_about(manifest: Manifest) -> list[str]:
     return [*wrong_values, *prune_resource(manifest, schema)]
 
 
-@pytest.mark.skipif(not _DEFINITIONS.is_dir(), reason="the recorded definitions are not beside this clone")
 @pytest.mark.parametrize("name", _BLUEPRINTS)
 def test_every_object_is_accepted_under_every_preset(name: str) -> None:
     blueprint = load_blueprint(shipped_blueprints() / name)
