@@ -10,7 +10,7 @@ from typing import Any
 
 Document = dict[str, Any]
 
-FOLDER = Path(__file__).resolve().parents[4] / "shared" / "data" / "operators"
+FOLDER = Path(__file__).resolve().parents[2] / "fixtures" / "operators"
 _VERSIONS = {
     "Pod": "v1",
     "Job": "batch/v1",
@@ -67,7 +67,7 @@ def _event(event: Document) -> Document:
 
 
 def recordings() -> list[Path]:
-    """Every recording; none where the folder is absent."""
+    """Every recording."""
     return sorted(FOLDER.glob("*/*.jsonl"))
 
 

@@ -17,8 +17,6 @@ from actions.cluster.diagnose.vocabulary import Code, Severity
 from tests.unit.diagnose.recordings import World, moments, recordings
 from tests.unit.diagnose.samples import is_quoted
 
-pytestmark = pytest.mark.skipif(not recordings(), reason="the recordings are not beside the repository")
-
 _OPERATORS = ("PyTorchJob", "MPIJob")
 _ROOTS = (*_OPERATORS, "RayJob", "RayCluster")
 _ENDS = {"Succeeded": WorkState.FINISHED, "Failed": WorkState.FAILED}
