@@ -1,4 +1,4 @@
-"""Captured troubles with their expected readings: those in the repository, and the larger collection beside it."""
+"""Captured troubles with their expected readings, from `tests/fixtures/corpus/failures`."""
 
 from __future__ import annotations
 
@@ -10,21 +10,15 @@ from actions.cluster.diagnose.diagnose import diagnose
 from actions.cluster.diagnose.finding import Finding
 from actions.cluster.diagnose.intake import read_case
 
-_ROOT = Path(__file__).resolve().parents[3]
-_FOLDERS = (_ROOT / "tests" / "fixtures" / "corpus" / "failures", _ROOT.parent / "shared" / "corpus" / "failures")
-LOGS = _ROOT.parent / "shared" / "corpus" / "logs"
+_CORPUS = Path(__file__).resolve().parents[2] / "fixtures" / "corpus"
+LOGS = _CORPUS / "logs"
 
 Document = dict[str, Any]
 
 
 def samples() -> list[Path]:
-    """Each sample once, by name."""
-    found: dict[str, Path] = {}
-    for folder in _FOLDERS:
-        for path in sorted(folder.glob("*.json")):
-            if not path.name.endswith(".expected.json"):
-                found.setdefault(path.stem, path)
-    return list(found.values())
+    """Every sample, by name."""
+    return sorted(path for path in (_CORPUS / "failures").glob("*.json") if not path.name.endswith(".expected.json"))
 
 
 def load(path: Path) -> Document:

@@ -1,4 +1,4 @@
-"""Captured samples: those in the repository, and the larger collection beside it where there is one."""
+"""Captured samples with their expected readings, from `tests/fixtures/corpus`."""
 
 from __future__ import annotations
 
@@ -9,19 +9,13 @@ from typing import Any
 
 from actions.telemetry.points import Point
 
-_ROOT = Path(__file__).resolve().parents[3]
-_FOLDERS = (_ROOT / "tests" / "fixtures" / "corpus", _ROOT.parent / "shared" / "corpus")
+_CORPUS = Path(__file__).resolve().parents[2] / "fixtures" / "corpus"
 LOSSES = ("train_loss", "val_loss", "test_loss")
 
 
 def samples(category: str) -> list[Path]:
-    """Each sample once, by name."""
-    found: dict[str, Path] = {}
-    for folder in _FOLDERS:
-        for path in sorted((folder / category).glob("*")):
-            if path.suffix != ".json" and not path.name.endswith(".source.txt"):
-                found.setdefault(path.name, path)
-    return list(found.values())
+    """Every sample of a category, by name."""
+    return sorted(path for path in (_CORPUS / category).iterdir() if path.suffix != ".json")
 
 
 def expected_of(sample: Path) -> dict[str, Any]:
