@@ -1,4 +1,4 @@
-"""Small disks of a test's own, to be filled; skipped with one line where mounting is not permitted."""
+"""Small disks of a test's own, to be filled."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
-
+from tests.support.missing import skip_without
 from tests.support.program import Program
 
 _CHUNKS = (1 << 20, 1 << 16, 1 << 12, 1 << 9, 1)
@@ -69,7 +68,7 @@ def as_an_ordinary_user(program: Program, *arguments: str) -> subprocess.Complet
     if os.geteuid() == 0:
         setpriv = shutil.which("setpriv")
         if setpriv is None:
-            pytest.skip("setpriv is not there, and root ignores the modes of files")
+            skip_without("setpriv")
         argv = [setpriv, "--bounding-set", "-dac_override,-dac_read_search", *argv]
     return subprocess.run(
         argv,
@@ -86,4 +85,4 @@ def as_an_ordinary_user(program: Program, *arguments: str) -> subprocess.Complet
 def _mount(*arguments: str, program: str = "mount") -> None:
     done = subprocess.run([program, *arguments], capture_output=True, text=True, check=False)
     if done.returncode:
-        pytest.skip(f"mounting is not permitted here: {done.stderr.strip()}")
+        skip_without("mount")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import signal
 import stat
 import sys
@@ -23,6 +22,7 @@ from actions.run.folder import terraform_path
 from actions.run.launch import create_run
 from actions.terraform.detached import DetachedOperation
 from tests.support import standin_terraform
+from tests.support.missing import needs
 from tests.support.polling import wait
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "tests", "AWS_SECRET_ACCESS_KEY": "tests"}
@@ -37,7 +37,7 @@ stages:
   - {id: net, kind: terraform, title: Net, expect: 1s..5s, root: terraform/net, own_cluster_only: true}
 """
 
-needs_terraform = pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not on PATH")
+needs_terraform = needs("terraform")
 
 
 def a_root_run(

@@ -7,7 +7,6 @@ import os
 import signal
 import stat
 import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -119,7 +118,6 @@ def test_d15_the_verb_tells_of_the_kubeconfig_and_of_no_token(program: Program) 
     assert token not in said.read_text()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="processes are known by /proc")
 def test_d15_a_sandbox_of_an_earlier_version_is_named_and_not_used(program: Program) -> None:
     folder = program.state / "sandbox" / "demo"
     folder.mkdir(parents=True, mode=0o700)

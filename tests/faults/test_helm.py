@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shutil
 from pathlib import Path
 
 import pytest
@@ -14,11 +13,12 @@ from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import BLUEPRINT, a_run
 from tests.faults.somebody import Somebody
+from tests.support.missing import needs
 from tests.support.smallrun import carry_out, torn_down
 
 SANDBOX_SPEED = 100.0
 
-pytestmark = pytest.mark.skipif(shutil.which("kubectl") is None, reason="the script keeps releases by kubectl")
+pytestmark = needs("kubectl")
 
 BARE = BLUEPRINT.rpartition("  - {id: objects")[0]
 

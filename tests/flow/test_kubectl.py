@@ -5,11 +5,11 @@ from __future__ import annotations
 import asyncio
 
 import msgspec
-import pytest
 
-from tests.flow.kubectl import PROGRAM, Kubectl
+from tests.flow.kubectl import Kubectl
+from tests.support.missing import needs
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="kubectl is not on PATH")
+pytestmark = needs("kubectl")
 
 JOB = """
 apiVersion: batch/v1

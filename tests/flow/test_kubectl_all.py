@@ -10,8 +10,9 @@ import msgspec
 import pytest
 
 from tests.flow.kubectl import PROGRAM, Kubectl
+from tests.support.missing import needs
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="kubectl is not on PATH")
+pytestmark = needs("kubectl")
 
 POD = """
 apiVersion: v1

@@ -10,10 +10,11 @@ from pathlib import Path
 import pytest
 
 from actions.base.files import asset, shipped_blueprints
-from tests.flow.kubectl import PROGRAM, Kubectl, a_cluster, a_real_cluster
+from tests.flow.kubectl import Kubectl, a_cluster, a_real_cluster
 from tests.realcluster.running import KINDS
+from tests.support.missing import needs
 
-pytestmark = pytest.mark.skipif(PROGRAM is None, reason="there is no kubectl")
+pytestmark = needs("kubectl")
 _MIRROR = ("training-operator/1.8.1", "mpi-operator/0.6.0", "kuberay/1.1.1", "volcano/1.8.2")
 _FOLDERS = sorted(folder for folder in shipped_blueprints().iterdir() if (folder / "manifests").is_dir())
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.support.missing import needs
 from tests.support.program import Program
 
 SCRIPT = Path(__file__).parents[2] / "assets" / "scripts" / "bionemo-esm1nv.yaml"
@@ -52,7 +52,7 @@ def test_the_screenshot_shows_the_training(played: tuple[Program, dict[str, Any]
     assert "bionemo" in picture
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+@needs("kubectl")
 def test_kubectl_finds_nothing_of_the_run(played: tuple[Program, dict[str, Any], str]) -> None:
     program, report, _ = played
     kinds = kubectl(program, "api-resources", "--verbs=list", "-o", "name").split()
@@ -68,7 +68,7 @@ def kubectl(program: Program, *arguments: str) -> str:
     ).stdout.strip()
 
 
-@pytest.mark.skipif(shutil.which("terraform") is None, reason="terraform is not on PATH")
+@needs("terraform")
 def test_terraform_has_nothing_in_its_state(played: tuple[Program, dict[str, Any], str]) -> None:
     program, _, _ = played
     (folder,) = program.run_folders()

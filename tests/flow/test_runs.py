@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from actions.base.process import is_alive
+from tests.support.missing import needs
 from tests.support.polling import wait
 from tests.support.program import Program
 
@@ -167,7 +168,7 @@ def test_following_the_logs_ends_with_the_run(program: Program) -> None:
     assert "train_loss" in output.read_text() or "reduced_train_loss" in output.read_text()
 
 
-@pytest.mark.skipif(shutil.which("kubectl") is None, reason="kubectl is not on PATH")
+@needs("kubectl")
 def test_what_the_run_made_is_found_by_its_label_and_its_manager(program: Program) -> None:
     listed = kubectl(program, "get", "jobs,pytorchjobs,pvc,pods", "-A", "-o", "json", "--show-managed-fields")
     run = shown(program)["id"]

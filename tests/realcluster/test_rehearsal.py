@@ -13,9 +13,8 @@ import pytest
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
 from tests.realcluster.rehearsals import SCRIPTS, Played, playing
-from tests.realcluster.running import FOLDER, real_cluster
+from tests.realcluster.running import real_cluster
 
-pytestmark = pytest.mark.skipif(not FOLDER, reason="not started by `make realcluster`")
 _LEFT_PATHS = (
     "/api/v1/pods", "/api/v1/services", "/api/v1/secrets", "/api/v1/persistentvolumes",
     "/api/v1/persistentvolumeclaims", "/apis/batch/v1/jobs", "/apis/kubeflow.org/v1/pytorchjobs",

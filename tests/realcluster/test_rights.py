@@ -9,9 +9,7 @@ import pytest
 from actions.base.errors import AccessError
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
-from tests.realcluster.running import FOLDER, real_cluster
-
-pytestmark = pytest.mark.skipif(not FOLDER, reason="not started by `make realcluster`")
+from tests.realcluster.running import real_cluster
 
 
 @pytest.mark.parametrize("path", ["/api/v1/pods", "/api/v1/nodes", "/apis/batch/v1/jobs"])

@@ -18,6 +18,7 @@ from tests.schedules.invariants import Broken, violations_of
 from tests.schedules.life import Life, Story
 from tests.schedules.machine import Machine, a_machine
 from tests.schedules.schedule import Schedule, schedule_of
+from tests.support.missing import skip_without
 
 Played = tuple[Story, Machine]
 
@@ -87,7 +88,7 @@ def test_a_point_that_is_lost_or_doubled_is_told(played: Played, change: Callabl
 def test_a_resource_that_terraform_makes_twice_or_forgets_is_told(played: Played) -> None:
     ledger = played[1].ledger
     if not ledger.exists():
-        pytest.skip("terraform is not on PATH")
+        skip_without("terraform")
     lines = ledger.read_text().splitlines()
     ledger.write_text("\n".join(lines[:1] + lines) + "\n")
     assert broken(played) == {Broken.TERRAFORM}

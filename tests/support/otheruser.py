@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import subprocess
 
-import pytest
+from tests.support.missing import needs_root
 
 NOBODY = 65534
 CURL = shutil.which("curl")
-needs_another_user = pytest.mark.skipif(
-    os.geteuid() != 0 or CURL is None, reason="only root may start curl as another user"
-)
+needs_another_user = needs_root("curl")
 
 
 def as_nobody(*argv: str, seconds: float = 60) -> subprocess.CompletedProcess[str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-import pytest
+from tests.support.missing import skip_without
 
 
 class SmallDisk:
@@ -44,7 +44,7 @@ def a_small_disk(path: Path, *, megabytes: int = 12) -> Iterator[SmallDisk]:
         ["mount", "-t", "tmpfs", "-o", options, "tmpfs", str(path)], capture_output=True, text=True, check=False
     )
     if mounted.returncode:
-        pytest.skip("a file system cannot be mounted here: the full disk is only played at the layer of files")
+        skip_without("mount")
     try:
         yield SmallDisk(path)
     finally:

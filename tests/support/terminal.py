@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 import subprocess
 import time
 import uuid
@@ -13,9 +12,9 @@ from pathlib import Path
 
 import pytest
 
-HAS_TMUX = shutil.which("tmux") is not None
+from tests.support.missing import needs
 
-needs_tmux = pytest.mark.skipif(not HAS_TMUX, reason="tmux is not on PATH")
+needs_tmux = needs("tmux")
 
 
 class Terminal:

@@ -13,6 +13,7 @@ from actions.base.files import private_directory, write_private
 from actions.run.journal import create_journal
 from actions.run.spool import SpoolWriter
 from actions.run.spoolformat import lines_file
+from tests.support.missing import needs_root
 from tests.unit.run.world import creation
 
 
@@ -55,7 +56,7 @@ def test_s05_a_log_is_not_kept_through_a_link(tmp_path: Path) -> None:
     assert victim.read_text() == "mine"
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can give a folder away")
+@needs_root()
 def test_s05_a_folder_of_somebody_else_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "theirs"
     folder.mkdir()

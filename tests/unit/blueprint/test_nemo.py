@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -16,6 +15,7 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import manifests_of, tfvars_of
+from tests.support.missing import needs
 from tests.unit.blueprint.shipped import object_of, shipped
 
 _IMAGE = {"image": {"image": "registry.example/nemo-aws@sha256:" + "0" * 64}}
@@ -227,7 +227,7 @@ def test_every_step_of_the_preparation_is_looked_at_before_the_next() -> None:
     ]  # fmt: skip
 
 
-@pytest.mark.skipif(shutil.which("curl") is None, reason="the script uses curl")
+@needs("curl")
 def test_the_vocabulary_is_fetched_whole_and_once(tmp_path: Path) -> None:
     (container,) = rendered("vocabulary", "Job")["spec"]["template"]["spec"]["containers"]
     source, target = tmp_path / "source", tmp_path / "target"

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-
 from actions.terraform.driver import TerraformDriver
 from actions.terraform.program import find_terraform
+from tests.support.missing import needs
 
 PROGRAM = find_terraform()
 
-needs_terraform = pytest.mark.skipif(PROGRAM is None, reason="terraform is not on PATH")
+needs_terraform = needs("terraform")
 
 
 def a_root(folder: Path, *, seconds: float = 0.0, command: str = "") -> Path:

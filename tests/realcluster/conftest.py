@@ -1,0 +1,7 @@
+"""The tests that only a real cluster can answer are collected beside one: `make realcluster`."""
+
+from __future__ import annotations
+
+from tests.realcluster.running import FOLDER
+
+collect_ignore = [] if FOLDER else ["test_rehearsal.py", "test_rights.py"]
