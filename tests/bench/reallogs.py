@@ -21,7 +21,7 @@ from tests.bench.serving import until_stdin_ends
 from tests.bench.target import Target
 from tests.realcluster.harness.controlplane import ControlPlane, api_server
 from tests.realcluster.harness.kwok import kwok_folder
-from tests.realcluster.harness.parts import VERSION, program
+from tests.realcluster.harness.parts import VERSION, build_all, program
 from tests.realcluster.harness.programs import free_ports, listens, running
 
 _STAGE = "kustomize/stage/node/heartbeat/node-heartbeat.yaml"
@@ -29,7 +29,8 @@ _STAGE = "kustomize/stage/node/heartbeat/node-heartbeat.yaml"
 
 
 async def serve(folder: Path) -> None:
-    """Serve until stdin ends."""
+    """Serve until stdin ends, in a folder that is made if it is missing, by programs that are built if they are."""
+    build_all()
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(api_server(folder / "cluster"))
         (port,) = free_ports(1)

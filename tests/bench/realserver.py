@@ -21,11 +21,12 @@ from tests.bench.fleet import Fleet, full_pod
 from tests.bench.serving import in_background, serving, until_stdin_ends
 from tests.bench.target import Target
 from tests.realcluster.harness.controlplane import api_server
-from tests.realcluster.harness.parts import VERSION
+from tests.realcluster.harness.parts import VERSION, build_all
 
 
 async def serve(fleet: Fleet, folder: Path) -> None:
-    """Serve until stdin ends."""
+    """Serve until stdin ends, in a folder that is made if it is missing, by programs that are built if they are."""
+    build_all()
     async with AsyncExitStack() as stack:
         plane = await stack.enter_async_context(api_server(folder / "cluster"))
         http = await stack.enter_async_context(aiohttp.ClientSession())
