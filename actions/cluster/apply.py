@@ -10,7 +10,8 @@ from msgspec.structs import replace
 from actions.base.errors import ConflictError, RefusedError
 from actions.base.wording import listed
 from actions.cluster.errors import ApiConflictError, ApiRefusedError, ApiStatus, ApiUnavailableError
-from actions.cluster.objects import Discovery, Document, ObjectRef, ref_of
+from actions.cluster.listing import Document
+from actions.cluster.objects import Discovery, ObjectRef, ref_of
 from actions.cluster.session import KubeSession, decode_document
 
 FIELD_MANAGER = "eksml-tui"

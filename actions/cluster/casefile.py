@@ -23,6 +23,7 @@ from actions.cluster.diagnose.narrow import Question, narrowed
 from actions.cluster.diagnose.scopes import without_the_dead
 from actions.cluster.listing import read_item
 from actions.cluster.logs import LogLine, LogSource, read_log
+from actions.cluster.logstamps import NANOSECONDS
 from actions.cluster.objects import Discovery, list_objects
 from actions.cluster.session import KubeSession
 
@@ -45,7 +46,6 @@ _TAIL_LINES = 300
 _MOST_LOGS = 24
 _LOG_BYTES = 1 << 20
 _LOG_SECONDS = 10.0
-_NANOSECONDS = 1_000_000_000
 
 
 class _Wanted(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ async def gather(session: KubeSession, question: Question | None, *, clock: Cloc
     if question is not None:
         case = narrowed(case, question)
     logs, newest_ns = await _logs(session, case, everything=question is not None)
-    age = now - newest_ns / _NANOSECONDS if newest_ns and question is not None else None
+    age = now - newest_ns / NANOSECONDS if newest_ns and question is not None else None
     return replace(case, logs=logs, last_log_age_s=age)
 
 

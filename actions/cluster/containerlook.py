@@ -9,8 +9,7 @@ import msgspec
 
 from actions.base.clock import parse_rfc3339
 from actions.base.untrusted import one_line
-
-_NANOSECONDS = 1_000_000_000
+from actions.cluster.logstamps import NANOSECONDS
 
 
 class ContainerEnd(msgspec.Struct, frozen=True):
@@ -48,7 +47,7 @@ def look_at(pod: Mapping[str, Any], container: str) -> ContainerLook:
     elif ended is not None and _stays_ended(pod, ended):
         end = ended
     began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
-    started_at_ns = int(parse_rfc3339(began).timestamp()) * _NANOSECONDS if began else 0
+    started_at_ns = int(parse_rfc3339(began).timestamp()) * NANOSECONDS if began else 0
     restarts = int(entry.get("restartCount") or 0)
     has_started = restarts > 0 or "running" in state or "terminated" in state
     return ContainerLook(has_started, restarts, started_at_ns, last_exit=last or ended, end=end)

@@ -5,9 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from actions.base.untrusted import clean_text
-
-MAX_LINE_BYTES = 1 << 20
-BAR_BYTES = 4096
+from actions.cluster.loglines import BAR_BYTES, MAX_LINE_BYTES
 
 
 class FileLine(msgspec.Struct, frozen=True, gc=False):

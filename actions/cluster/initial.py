@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Generic, TypeVar
+from typing import Generic
 
 from actions.cluster.limits import FACTS, OversizeError
-from actions.cluster.reading import Reading
+from actions.cluster.reading import Reading, T
 from actions.cluster.wire import Event
-
-T = TypeVar("T")
 
 
 class Initial(Generic[T]):

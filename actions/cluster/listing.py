@@ -17,6 +17,7 @@ from actions.cluster.paging import PageCount
 from actions.cluster.session import KubeSession, decode_document
 
 Document = dict[str, Any]
+"""A Kubernetes object as JSON gives it."""
 Take = Callable[[list[msgspec.Raw]], Awaitable[list[Document]]]
 """Reads a page's objects, or what is to be kept of them, before the next page is asked for. Their uids stay."""
 

@@ -24,6 +24,7 @@ from actions.cluster.errors import ApiMissingError, ApiRefusedError, wished_seco
 from actions.cluster.logbatch import LogBatch, batches_of, read_lines
 from actions.cluster.loglines import START, LineCutter, LogCursor, LogLine
 from actions.cluster.logpace import LogPace
+from actions.cluster.logstamps import NANOSECONDS
 from actions.cluster.session import KubeSession, Lane
 from actions.cluster.transport import ByteStream
 
@@ -39,7 +40,6 @@ _MOST_REFUSALS = 6
 """So often the log of an ended container may not be there, before it is given up: a kubelet may just be coming back."""
 _MOST_COMPARED = 64
 _GAP_LOOK_SECONDS = 0.4
-_NANOSECONDS = 1_000_000_000
 
 
 class LogSource(msgspec.Struct, frozen=True):
@@ -250,7 +250,7 @@ class LogFollower:
             if self._restarts is not None and look.restarts > self._restarts:
                 raise _RestartedError(f"{self._source.container} has been restarted.")
             await self._clock.sleep(_GAP_LOOK_SECONDS)
-        missing = (resumed_at_ns - self.cursor.at_ns) / _NANOSECONDS
+        missing = (resumed_at_ns - self.cursor.at_ns) / NANOSECONDS
         await self._lose(f"the server no longer has the log of {missing:.1f} s before this line: lines may be missing")
 
     async def _lose(self, text: str) -> None:
@@ -382,4 +382,4 @@ def _is_of_a_proxy(error: MissingError) -> bool:
 
 def _second_of(at_ns: int) -> str:
     """The API keeps whole seconds of `sinceTime`."""
-    return format_rfc3339(datetime.fromtimestamp(at_ns // _NANOSECONDS, UTC))
+    return format_rfc3339(datetime.fromtimestamp(at_ns // NANOSECONDS, UTC))

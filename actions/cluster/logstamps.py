@@ -12,7 +12,7 @@ SHAPE = b"0000-00-00T00:00:00.000000000Z"
 """A stamp whose digits are all zeros; see `DIGITS_TO_ZERO`."""
 DIGITS_TO_ZERO = bytes(ord("0") if chr(byte).isdigit() and byte < 128 else byte for byte in range(256))
 _FORM = re.compile(rb"(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)(?:\.(\d{1,9}))?(?:Z|([+-])(\d\d):(\d\d))(?: |$)", re.ASCII)
-_NANOSECONDS = 1_000_000_000
+NANOSECONDS = 1_000_000_000
 _LATEST_SECOND = 253_402_300_799
 """The end of the year 9999."""
 _LATEST_NS = (1 << 63) - 1
@@ -20,12 +20,12 @@ _LATEST_NS = (1 << 63) - 1
 
 def ns_of(stamp: bytes) -> int:
     """Nanoseconds since the epoch, at most what 63 bits hold; 0 for a date that no calendar has."""
-    return min(_second_of(stamp[:19]) * _NANOSECONDS + int(stamp[20:29]), _LATEST_NS)
+    return min(_second_of(stamp[:19]) * NANOSECONDS + int(stamp[20:29]), _LATEST_NS)
 
 
 def stamp_of(at_ns: int) -> bytes:
     """The stamp of nanoseconds since the epoch; what is before it, or after the year 9999, is moved there."""
-    seconds, fraction = divmod(max(at_ns, 0), _NANOSECONDS)
+    seconds, fraction = divmod(max(at_ns, 0), NANOSECONDS)
     return b"%s.%09dZ" % (_text_of(min(seconds, _LATEST_SECOND)), fraction)
 
 

@@ -13,12 +13,9 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, InputError, MissingError
 from actions.base.names import segment
 from actions.cluster.errors import ApiMissingError
-from actions.cluster.listing import Take, list_pages
+from actions.cluster.listing import Document, Take, list_pages
 from actions.cluster.session import KubeSession, decode_document
 from actions.cluster.versions import other_versions
-
-Document = dict[str, Any]
-"""A Kubernetes object as JSON gives it."""
 
 _CATALOGUE_SECONDS = 600.0
 _ASK_AGAIN_SECONDS = 2.0

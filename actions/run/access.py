@@ -13,7 +13,8 @@ from actions.base.errors import ConflictError, FormatError, MissingError, Refuse
 from actions.cluster import objects
 from actions.cluster.apply import apply
 from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.objects import Discovery, Document, ObjectRef
+from actions.cluster.listing import Document
+from actions.cluster.objects import Discovery, ObjectRef
 from actions.cluster.session import KubeSession, TokenFactory
 from actions.run.patience import ONCE, Patience, patiently
 

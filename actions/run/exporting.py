@@ -15,9 +15,10 @@ from actions.base.offload import in_thread
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
 from actions.cluster.conditions import WorkState, verdict_of
+from actions.cluster.listing import Document
 from actions.cluster.logbatch import LogBatch
 from actions.cluster.logs import LogFollower, LogSource
-from actions.cluster.objects import Document, ObjectRef, ref_of
+from actions.cluster.objects import ObjectRef, ref_of
 from actions.run.access import Connection
 from actions.run.exportjob import CONTAINER, EXPORT_STAGE, copying
 from actions.run.inventory import is_runs

@@ -15,7 +15,8 @@ from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, labels_of
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.exec import run_in_pod
-from actions.cluster.objects import Document, ObjectRef
+from actions.cluster.listing import Document
+from actions.cluster.objects import ObjectRef
 from actions.run.access import Connection
 from actions.run.volumejob import LOOK_PREFIX, Errand, Ledger, Volume, has_ended, made, pods_of, volume_job
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable
 
 from actions.cluster.apply import apply
 from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import Discovery, Document, fetch, ref_of
+from actions.cluster.listing import Document
+from actions.cluster.objects import Discovery, fetch, ref_of
 from actions.cluster.session import KubeSession
 
 _FIRST = ("Namespace", "CustomResourceDefinition")

@@ -96,7 +96,7 @@ _REFUSALS = (
 )
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_refused_capacity(case: Case) -> Iterator[Finding]:
     """What AWS refused, and instances that were given but never became nodes."""
     texts = [
         *spoken(case),

@@ -4,42 +4,40 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 
-from actions.cluster.diagnose import (
-    capacity,
-    fabric,
-    gpu_faults,
-    hosts,
-    images,
-    jobs,
-    memory,
-    neuron,
-    nodepools,
-    programs,
-    queues,
-    scheduling,
-    storage,
-    training,
-)
+from actions.cluster.diagnose.capacity import find_refused_capacity
 from actions.cluster.diagnose.case import Case
+from actions.cluster.diagnose.fabric import find_network_faults
 from actions.cluster.diagnose.finding import Finding, finding
+from actions.cluster.diagnose.gpu_faults import find_nvidia_faults
+from actions.cluster.diagnose.hosts import find_node_faults
+from actions.cluster.diagnose.images import find_image_faults
+from actions.cluster.diagnose.jobs import find_failed_jobs
+from actions.cluster.diagnose.memory import find_memory_faults
+from actions.cluster.diagnose.neuron import find_neuron_faults
+from actions.cluster.diagnose.nodepools import find_pool_limits
+from actions.cluster.diagnose.programs import find_failed_programs
+from actions.cluster.diagnose.queues import find_queued
+from actions.cluster.diagnose.scheduling import find_unschedulable
 from actions.cluster.diagnose.scopes import scopes_of, without_the_past
+from actions.cluster.diagnose.storage import find_storage_faults
+from actions.cluster.diagnose.training import find_diverged_training
 from actions.cluster.diagnose.vocabulary import EXPLAINS, LAST_RESORTS, RANK, Code, Severity
 
 _RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
-    gpu_faults.find,
-    neuron.find,
-    hosts.find,
-    capacity.find,
-    queues.find,
-    storage.find,
-    scheduling.find,
-    nodepools.find,
-    images.find,
-    memory.find,
-    fabric.find,
-    jobs.find,
-    programs.find,
-    training.find,
+    find_nvidia_faults,
+    find_neuron_faults,
+    find_node_faults,
+    find_refused_capacity,
+    find_queued,
+    find_storage_faults,
+    find_unschedulable,
+    find_pool_limits,
+    find_image_faults,
+    find_memory_faults,
+    find_network_faults,
+    find_failed_jobs,
+    find_failed_programs,
+    find_diverged_training,
 )
 
 

@@ -55,7 +55,7 @@ _SIGNS = (
 )
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_network_faults(case: Case) -> Iterator[Finding]:
     """What the ranks print of their network."""
     texts = list(logged(case)) + [(event.message, "") for event in case.troubles()]
     yield from read_signs(texts, _SIGNS)

@@ -111,7 +111,7 @@ _SIGNS = (
 )
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_nvidia_faults(case: Case) -> Iterator[Finding]:
     """The driver's reports, each class once, what came first in front; then other words for the same."""
     said: set[Code] = set()
     for finding_ in _xids(list(hits(spoken(case), _XID))):

@@ -34,7 +34,7 @@ _LOST_REASONS = frozenset({"NodeNotReady", "NodeLost", "KubeletDown"})
 _LOST_TEXT = pattern(r"Kubelet stopped posting node status", r"stopped posting node status")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_node_faults(case: Case) -> Iterator[Finding]:
     """What nodes do to their pods."""
     yield from _spot(case)
     yield from _lost(case)

@@ -115,7 +115,7 @@ _VERDICTS = (
 """In the order in which they are tried: the last holds for any pull that fails."""
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_image_faults(case: Case) -> Iterator[Finding]:
     """Why images are not there."""
     yield from _formats(case)
     told = list(_told(case))

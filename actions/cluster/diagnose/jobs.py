@@ -18,7 +18,7 @@ _DEADLINE = re.compile(
 _MOST_LIMIT = re.compile(r"[Aa]ctiveDeadlineSeconds[:= (]{1,4}(\d+)")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_failed_jobs(case: Case) -> Iterator[Finding]:
     """What became of jobs."""
     yield from _launcher(case)
     for job in sorted(

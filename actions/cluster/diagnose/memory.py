@@ -70,7 +70,7 @@ _AT_THE_START = Sign(
 )
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_memory_faults(case: Case) -> Iterator[Finding]:
     """Whatever ran out of memory."""
     yield from read_signs(still_said(case), _SIGNS)
     yield from read_signs(spoken(case), (_AT_THE_START,))

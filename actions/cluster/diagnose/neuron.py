@@ -85,6 +85,6 @@ _SIGNS = (
 )
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_neuron_faults(case: Case) -> Iterator[Finding]:
     """The runtime's reports."""
     return read_signs(spoken(case), _SIGNS)

@@ -47,7 +47,7 @@ _MISFITS = (
 )
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_pool_limits(case: Case) -> Iterator[Finding]:
     """Why no node is added, or none of those there fits."""
     refused = list(refusals(case))
     yield from _limits(refused)

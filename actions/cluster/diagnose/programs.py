@@ -66,7 +66,7 @@ _SIGNS = (
 )
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_failed_programs(case: Case) -> Iterator[Finding]:
     """Why programs end."""
     yield from read_signs(spoken(case), _SIGNS)
     for pod in case.pods:

@@ -37,7 +37,7 @@ _NAMESPACE = pattern(
 _QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<asked>[^,\s]+))?")
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_queued(case: Case) -> Iterator[Finding]:
     """Who waits for whom."""
     yield from _namespace_quota(case)
     yield from _kueue(case)

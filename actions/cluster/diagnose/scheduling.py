@@ -27,7 +27,7 @@ _PASSING = re.compile(
 """Taints that others set and take away: to tolerate them would be wrong."""
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_unschedulable(case: Case) -> Iterator[Finding]:
     """Why pods have no node."""
     refused = list(refusals(case))
     yield from _device_plugins(case, refused)

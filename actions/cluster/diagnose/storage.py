@@ -29,7 +29,7 @@ _VOLUME = re.compile(r'volume "([^"]+)"')
 _CLAIM_REASONS = frozenset({"ProvisioningFailed", "FailedBinding", "ClaimLost", "ClaimMisbound", "VolumeMismatch"})
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_storage_faults(case: Case) -> Iterator[Finding]:
     """Configuration first: a missing Secret also shows as a failed mount."""
     missing = [(name, message) for name, message in _told(case) if _MISSING.search(message)]
     if missing:

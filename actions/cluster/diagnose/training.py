@@ -16,7 +16,7 @@ from actions.telemetry.points import Point
 WAY_OUT = "Stop it, and go on from a checkpoint before that, with a lower learning rate or a higher precision."
 
 
-def find(case: Case) -> Iterator[Finding]:
+def find_diverged_training(case: Case) -> Iterator[Finding]:
     """The first log whose loss is no number; the other ranks say the same."""
     for log in case.logs:
         reader, curves = LogReader(), Curves()

@@ -7,7 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.cluster.filelines import BAR_BYTES, MAX_LINE_BYTES, FileCutter, FileLine
+from actions.cluster.filelines import FileCutter, FileLine
+from actions.cluster.loglines import BAR_BYTES, MAX_LINE_BYTES
 from actions.cluster.podfile import quoted
 
 BAR = b"".join(b"\rEpoch 0:  %d%%" % percent for percent in range(100)) * 12
