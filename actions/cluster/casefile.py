@@ -68,9 +68,9 @@ async def explain(session: KubeSession, question: Question | None, *, clock: Clo
         MissingError: There is no such object.
         AccessError: No right to list pods.
     """
-    case = await gather(session, question, clock=clock)
+    evidence = await gather(session, question, clock=clock)
     # seconds, for long logs: not on the loop that paints
-    return await in_thread("diagnosis", diagnose_each if question is None else diagnose, case)
+    return await in_thread("diagnosis", diagnose_each if question is None else diagnose, evidence)
 
 
 async def gather(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> Case:
@@ -81,13 +81,13 @@ async def gather(session: KubeSession, question: Question | None, *, clock: Cloc
     clock = clock or SystemClock()
     now = clock.now().timestamp()
     namespace = question.namespace if question is not None else ""
-    case = await in_thread("documents", case_of, await _seen(session, namespace, clock), taken_at=now)
-    case = without_the_dead(case)
+    evidence = await in_thread("documents", case_of, await _seen(session, namespace, clock), taken_at=now)
+    evidence = without_the_dead(evidence)
     if question is not None:
-        case = narrowed(case, question)
-    logs, newest_ns = await _logs(session, case, everything=question is not None)
+        evidence = narrowed(evidence, question)
+    logs, newest_ns = await _logs(session, evidence, everything=question is not None)
     age = now - newest_ns / NANOSECONDS if newest_ns and question is not None else None
-    return replace(case, logs=logs, last_log_age_s=age)
+    return replace(evidence, logs=logs, last_log_age_s=age)
 
 
 async def _seen(session: KubeSession, namespace: str, clock: Clock) -> list[Any]:
@@ -145,11 +145,11 @@ def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"metadata": kept, "spec": spec | {"containers": containers, "initContainers": []}}
 
 
-async def _logs(session: KubeSession, case: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:
+async def _logs(session: KubeSession, evidence: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:
     """Logs of containers that fail; of the ones that run too, if they are `everything` that was asked for."""
-    wanted = list(_failing(case.pods))
+    wanted = list(_failing(evidence.pods))
     if everything:
-        wanted += [_Wanted(pod, one.name, False) for pod in case.pods for one in pod.containers if _is_running(one)]
+        wanted += [_Wanted(pod, one.name, False) for pod in evidence.pods for one in pod.containers if _is_running(one)]
     wanted = list({(one.pod.namespace, one.pod.name, one.container, one.is_previous): one for one in wanted}.values())
     wanted = wanted[:_MOST_LOGS]
     read = await asyncio.gather(*(_log(session, one) for one in wanted))

@@ -40,7 +40,7 @@ class Page(msgspec.Struct, frozen=True):
 
 
 class Wire(Protocol):
-    """How an API server writes lists and events: this module for JSON, `actions.cluster.protowire` for protobuf."""
+    """The form of lists and events: this module for JSON, `actions.cluster.protowire` for protobuf."""
 
     def frames_of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
         """Whole events out of chunks that are cut anywhere; an unfinished last one is dropped."""

@@ -25,7 +25,8 @@ _HOME = "/api/v1/namespaces/kube-system"
 class Connection(msgspec.Struct, frozen=True):
     """A session with what it knows of the cluster's kinds, and one call for each thing that is done with objects.
 
-    The calls, and what they raise, are those of these names in `actions.cluster.objects` and `actions.cluster.apply`.
+    The calls and their errors are those of the same names in
+    `actions.cluster.objects` and `actions.cluster.apply`.
     """
 
     session: KubeSession

@@ -55,16 +55,16 @@ async def explain_stage(
     if stage is None:
         known = ", ".join(one.id for one in view.stages)
         raise MissingError(f"Run {view.id} has no stage {stage_id!r}.", hint=f"It has {known}.")
-    case = await _in_cluster(session, view, stage_id, clock=clock or SystemClock())
-    told = {log.pod for log in case.logs}
+    evidence = await _in_cluster(session, view, stage_id, clock=clock or SystemClock())
+    told = {log.pod for log in evidence.logs}
     thread = Offload("stage diagnosis")
     try:
         kept = await thread.call(spooled_logs, folder, stage)
         # the journal first: of errors that weigh the same, the last one counts, and a program knows more than the run
-        logs = (*_journal(stage), *case.logs, *(log for log in kept if log.pod not in told))
-        found = await thread.call(diagnose, replace(case, logs=logs))
+        logs = (*_journal(stage), *evidence.logs, *(log for log in kept if log.pod not in told))
+        found = await thread.call(diagnose, replace(evidence, logs=logs))
         if stage.state is StageState.FAILED and _waits(found):
-            said = await thread.call(diagnose, Case(logs=logs, taken_at=case.taken_at))
+            said = await thread.call(diagnose, Case(logs=logs, taken_at=evidence.taken_at))
             found = _of_the_past(found, said)
         diverged = await thread.call(_diverged, folder, stage)
         if diverged:

@@ -32,10 +32,10 @@ def run(options: Namespace) -> int:
 
 
 def _read(options: Namespace) -> list[Finding]:
-    case, is_one = read_case(_bytes_of(options.source), source=str(options.source))
+    evidence, is_one = read_case(_bytes_of(options.source), source=str(options.source))
     if options.object:
-        return diagnose(narrowed(case, _question(options.object, options.namespace)))
-    return diagnose(case) if is_one else diagnose_each(case)
+        return diagnose(narrowed(evidence, _question(options.object, options.namespace)))
+    return diagnose(evidence) if is_one else diagnose_each(evidence)
 
 
 def _bytes_of(path: Path) -> bytes:

@@ -32,10 +32,10 @@ class Awaited(msgspec.Struct, frozen=True):
         return event.kind == "NodePool" or not self.node_claims or event.name in self.node_claims
 
 
-def awaited_by(case: Case, pods: tuple[Pod, ...]) -> Awaited:
+def awaited_by(evidence: Case, pods: tuple[Pod, ...]) -> Awaited:
     """What the pods wait for, as the case's events and their own volumes tell."""
     names = {pod.name for pod in pods}
-    told = (event.message for event in case.events if event.kind == "Pod" and event.name in names)
+    told = (event.message for event in evidence.events if event.kind == "Pod" and event.name in names)
     return Awaited(
         is_homeless=any(pod.is_unscheduled for pod in pods),
         node_claims=frozenset(name for message in told for name in _NAMED.findall(message)),

@@ -96,12 +96,12 @@ _REFUSALS = (
 )
 
 
-def find_refused_capacity(case: Case) -> Iterator[Finding]:
+def find_refused_capacity(evidence: Case) -> Iterator[Finding]:
     """What AWS refused, and instances that were given but never became nodes."""
     texts = [
-        *spoken(case),
-        *((event.message, event.name) for event in case.events),
-        *((refused.message, claim.name) for claim, refused in _not_launched(case)),
+        *spoken(evidence),
+        *((event.message, event.name) for event in evidence.events),
+        *((refused.message, claim.name) for claim, refused in _not_launched(evidence)),
     ]
     said = False
     for refusal in _REFUSALS:
@@ -109,9 +109,9 @@ def find_refused_capacity(case: Case) -> Iterator[Finding]:
             said = True
             yield _refused(refusal, found)
     if not said:
-        yield from _unspecified(case)
-        yield from _launch_failed(case)
-    yield from _not_joining(case)
+        yield from _unspecified(evidence)
+        yield from _launch_failed(evidence)
+    yield from _not_joining(evidence)
 
 
 def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
@@ -127,9 +127,9 @@ def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
     return finding(refusal.code, refusal.says + (f" ({shown})" if shown else ""), quotes, refusal.next_step)
 
 
-def _unspecified(case: Case) -> Iterator[Finding]:
+def _unspecified(evidence: Case) -> Iterator[Finding]:
     """Karpenter's own word where no code of EC2 is told."""
-    for event in case.events:
+    for event in evidence.events:
         if event.reason == "InsufficientCapacityError":
             yield finding(
                 Code.CAPACITY,
@@ -138,7 +138,7 @@ def _unspecified(case: Case) -> Iterator[Finding]:
                 "Allow more zones, other types or on-demand, or use a capacity reservation.",
             )
             return
-    for claim, refused in _not_launched(case):
+    for claim, refused in _not_launched(evidence):
         if refused.reason in ("InsufficientCapacityError", "InsufficientCapacity"):
             yield finding(
                 Code.CAPACITY,
@@ -149,9 +149,9 @@ def _unspecified(case: Case) -> Iterator[Finding]:
             return
 
 
-def _not_launched(case: Case) -> Iterator[tuple[Thing, Condition]]:
+def _not_launched(evidence: Case) -> Iterator[tuple[Thing, Condition]]:
     """NodeClaims for which no instance was given, with the condition that says why."""
-    for claim in case.node_claims:
+    for claim in evidence.node_claims:
         launched = claim.condition("Launched")
         if launched is not None and launched.status != "True":
             yield claim, launched
@@ -161,9 +161,9 @@ _LAUNCH_REASONS = ("LaunchFailed", "NodeClassNotReady")
 _BRIEF = 240
 
 
-def _launch_failed(case: Case) -> Iterator[Finding]:
+def _launch_failed(evidence: Case) -> Iterator[Finding]:
     """Instances that were refused for another reason than the capacity: rights, a launch template, an AMI."""
-    for claim, refused in _not_launched(case):
+    for claim, refused in _not_launched(evidence):
         if refused.reason in _LAUNCH_REASONS:
             yield finding(
                 Code.NODE_NOT_JOINING,
@@ -179,9 +179,9 @@ _NEVER_JOINED = re.compile(
 )
 
 
-def _not_joining(case: Case) -> Iterator[Finding]:
-    for claim in case.node_claims:
-        if not claim.has("Launched") or claim.has("Registered") or claim.has("Ready") or _is_young(case, claim):
+def _not_joining(evidence: Case) -> Iterator[Finding]:
+    for claim in evidence.node_claims:
+        if not claim.has("Launched") or claim.has("Registered") or claim.has("Ready") or _is_young(evidence, claim):
             continue
         open_steps = [one for name in ("Registered", "Initialized", "Ready") if (one := claim.condition(name))]
         yield finding(
@@ -191,7 +191,7 @@ def _not_joining(case: Case) -> Iterator[Finding]:
             "Check the node role's access entry, the security groups and routes to the API server, and the instance's"
             " console output.",
         )
-    for event in case.events:
+    for event in evidence.events:
         if _NEVER_JOINED.search(event.message):
             yield finding(
                 Code.NODE_NOT_JOINING,
@@ -201,8 +201,8 @@ def _not_joining(case: Case) -> Iterator[Finding]:
             )
 
 
-def _is_young(case: Case, claim: Thing) -> bool:
+def _is_young(evidence: Case, claim: Thing) -> bool:
     """Whether it is known to have been launched a short while ago: joining takes minutes."""
     launched = claim.condition("Launched")
     since = (launched.since if launched else 0.0) or claim.created_at
-    return bool(since and case.taken_at and case.taken_at - since < _JOIN_SECONDS)
+    return bool(since and evidence.taken_at and evidence.taken_at - since < _JOIN_SECONDS)

@@ -41,17 +41,17 @@ _RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 )
 
 
-def diagnose(case: Case) -> list[Finding]:
+def diagnose(evidence: Case) -> list[Finding]:
     """What is the matter with one trouble: causes before their symptoms, nothing for a case that is fine.
 
     All of the case is taken to belong together; see `diagnose_each` for a whole cluster.
     """
-    return [] if case.has_succeeded else _ordered(found for rule in _RULES for found in rule(case))
+    return [] if evidence.has_succeeded else _ordered(found for rule in _RULES for found in rule(evidence))
 
 
-def diagnose_each(case: Case) -> list[Finding]:
+def diagnose_each(evidence: Case) -> list[Finding]:
     """What is the matter with every workload of a case, each looked at by itself: errors first, causes in front."""
-    found = [one for scope in scopes_of(without_the_past(case)) for one in diagnose(scope)]
+    found = [one for scope in scopes_of(without_the_past(evidence)) for one in diagnose(scope)]
     once: dict[tuple[Code, str], Finding] = {}
     for one in found:
         once.setdefault((one.code, one.headline), one)

@@ -55,13 +55,13 @@ _SIGNS = (
 )
 
 
-def find_network_faults(case: Case) -> Iterator[Finding]:
+def find_network_faults(evidence: Case) -> Iterator[Finding]:
     """What the ranks print of their network."""
-    texts = list(logged(case)) + [(event.message, "") for event in case.troubles()]
+    texts = list(logged(evidence)) + [(event.message, "") for event in evidence.troubles()]
     yield from read_signs(texts, _SIGNS)
-    yield from _collectives(case)
-    yield from _rendezvous(case)
-    yield from _sockets(case)
+    yield from _collectives(evidence)
+    yield from _rendezvous(evidence)
+    yield from _sockets(evidence)
 
 
 _TIMEOUT = pattern(
@@ -91,9 +91,9 @@ _COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
 _RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)")
 
 
-def _collectives(case: Case) -> Iterator[Finding]:
+def _collectives(evidence: Case) -> Iterator[Finding]:
     """A timeout or a lost peer, whichever came first: the other is its echo."""
-    texts = list(logged(case))
+    texts = list(logged(evidence))
     timeouts, peers = list(hits(texts, _TIMEOUT)), list(hits(texts, _PEER))
     if timeouts and (not peers or timeouts[0].position <= peers[0].position):
         yield _timeout(timeouts, list(hits(texts, _TIMEOUT_DETAIL)))
@@ -144,17 +144,17 @@ _JOINED = re.compile(
 _STRAGGLERS = 4
 
 
-def _rendezvous(case: Case) -> Iterator[Finding]:
-    found = list(hits(still_said(case), _RENDEZVOUS))
+def _rendezvous(evidence: Case) -> Iterator[Finding]:
+    found = list(hits(still_said(evidence), _RENDEZVOUS))
     if not found:
         return
-    running = sum(pod.phase in ("Running", "Succeeded") for pod in case.pods)
-    missing = [pod.name for pod in case.pods if pod.phase not in ("Running", "Succeeded")]
+    running = sum(pod.phase in ("Running", "Succeeded") for pod in evidence.pods)
+    missing = [pod.name for pod in evidence.pods if pod.phase not in ("Running", "Succeeded")]
     joined = next((match for hit in found if (match := _JOINED.search(hit.line))), None)
     if joined:
         count = f"{joined['came'] or joined['workers']} of {joined['all'] or joined['world']} processes"
     elif missing:
-        count = f"{running} of {len(case.pods)} workers"
+        count = f"{running} of {len(evidence.pods)} workers"
     else:
         count = "Only some of the workers"
     absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else ""
@@ -184,15 +184,15 @@ _SOCKETS = pattern(r"Using network Socket", r"NET/Socket : Using ", r"\bvia NET/
 _EFA_MEANT = pattern(r"FI_PROVIDER[= ]+\"?efa", r"FI_EFA_\w+", r"NET/OFI", r"aws-ofi-nccl")
 
 
-def _sockets(case: Case) -> Iterator[Finding]:
+def _sockets(evidence: Case) -> Iterator[Finding]:
     """TCP where EFA was meant: asked for by a pod, named in the log, or nothing is known of the pods."""
-    texts = list(logged(case))
+    texts = list(logged(evidence))
     if next(hits(texts, _USES_EFA), None) is not None:
         return
     sockets, failed = list(hits(texts, _SOCKETS)), list(hits(texts, _OFI_FAILED))
-    was_asked = any(pod.requests.get(EFA) for pod in case.pods)
+    was_asked = any(pod.requests.get(EFA) for pod in evidence.pods)
     is_named = next(hits(texts, _EFA_MEANT), None) is not None
-    known = any(pod.requests for pod in case.pods)
+    known = any(pod.requests for pod in evidence.pods)
     if not (sockets or failed) or not (was_asked or is_named or not known):
         return
     sign = Sign(

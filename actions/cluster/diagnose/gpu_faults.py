@@ -111,16 +111,16 @@ _SIGNS = (
 )
 
 
-def find_nvidia_faults(case: Case) -> Iterator[Finding]:
+def find_nvidia_faults(evidence: Case) -> Iterator[Finding]:
     """The driver's reports, each class once, what came first in front; then other words for the same."""
     said: set[Code] = set()
-    for finding_ in _xids(list(hits(spoken(case), _XID))):
+    for finding_ in _xids(list(hits(spoken(evidence), _XID))):
         said.add(finding_.code)
         yield finding_
-    yield from (one for one in read_signs(spoken(case), _SIGNS) if one.code not in said)
-    if Code.GPU_ECC not in said and (counts := [gpu.ecc_uncorrected for gpu in case.gpus if gpu.ecc_uncorrected]):
+    yield from (one for one in read_signs(spoken(evidence), _SIGNS) if one.code not in said)
+    if Code.GPU_ECC not in said and (counts := [gpu.ecc_uncorrected for gpu in evidence.gpus if gpu.ecc_uncorrected]):
         headline = (
-            f"{len(counts)} of {len(case.gpus)} GPUs have uncorrectable memory errors ({max(counts)} on the worst)"
+            f"{len(counts)} of {len(evidence.gpus)} GPUs have uncorrectable memory errors ({max(counts)} on the worst)"
         )
         yield finding(Code.GPU_ECC, headline, [field_quote("ecc_uncorrected", counts[0])], _RESET)
 

@@ -34,16 +34,16 @@ _LOST_REASONS = frozenset({"NodeNotReady", "NodeLost", "KubeletDown"})
 _LOST_TEXT = pattern(r"Kubelet stopped posting node status", r"stopped posting node status")
 
 
-def find_node_faults(case: Case) -> Iterator[Finding]:
+def find_node_faults(evidence: Case) -> Iterator[Finding]:
     """What nodes do to their pods."""
-    yield from _spot(case)
-    yield from _lost(case)
-    yield from _full(case)
-    yield from _addresses(case)
+    yield from _spot(evidence)
+    yield from _lost(evidence)
+    yield from _full(evidence)
+    yield from _addresses(evidence)
 
 
-def _spot(case: Case) -> Iterator[Finding]:
-    for event in case.events:
+def _spot(evidence: Case) -> Iterator[Finding]:
+    for event in evidence.events:
         if event.reason in _SPOT_REASONS or _SPOT_TEXT.search(event.message):
             yield finding(
                 Code.SPOT_INTERRUPTED,
@@ -54,10 +54,10 @@ def _spot(case: Case) -> Iterator[Finding]:
             return
 
 
-def _lost(case: Case) -> Iterator[Finding]:
-    for node in case.nodes:
+def _lost(evidence: Case) -> Iterator[Finding]:
+    for node in evidence.nodes:
         ready = node.condition("Ready")
-        if ready is None or ready.status == "True" or not _carries(case, node) or _is_starting(case, node):
+        if ready is None or ready.status == "True" or not _carries(evidence, node) or _is_starting(evidence, node):
             continue
         if _NO_NETWORK.search(ready.message):
             yield finding(
@@ -71,45 +71,45 @@ def _lost(case: Case) -> Iterator[Finding]:
         says = "does not answer any more" if silent else "is not ready"
         yield finding(
             Code.NODE_LOST,
-            f"Node {node.name} {says}{_pods_on(case, node)}",
+            f"Node {node.name} {says}{_pods_on(evidence, node)}",
             [ready.message or ready.reason, field_quote("reason", ready.reason)],
             "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
         )
-    yield from _lost_by_event(case)
+    yield from _lost_by_event(evidence)
 
 
 _START_SECONDS = 600.0
 
 
-def _is_starting(case: Case, node: Node) -> bool:
+def _is_starting(evidence: Case, node: Node) -> bool:
     """Whether it is so young that it cannot be ready yet; one that fell silent was ready before."""
     ready = node.condition("Ready")
     is_silent = ready is not None and ready.status == "Unknown"
-    return bool(not is_silent and node.created_at and case.now and case.now - node.created_at < _START_SECONDS)
+    return bool(not is_silent and node.created_at and evidence.now and evidence.now - node.created_at < _START_SECONDS)
 
 
-def _carries(case: Case, node: Node) -> bool:
+def _carries(evidence: Case, node: Node) -> bool:
     """Whether the node matters here: pods are on it, or no pod is on any node that is known."""
-    carriers = {pod.node for pod in case.pods if pod.node}
-    return node.name in carriers or not carriers.intersection(one.name for one in case.nodes)
+    carriers = {pod.node for pod in evidence.pods if pod.node}
+    return node.name in carriers or not carriers.intersection(one.name for one in evidence.nodes)
 
 
-def _pods_on(case: Case, node: Node) -> str:
-    names = [pod.name for pod in case.pods if pod.node == node.name]
+def _pods_on(evidence: Case, node: Node) -> str:
+    names = [pod.name for pod in evidence.pods if pod.node == node.name]
     return f"; {names[0]} is on it" if len(names) == 1 else f"; {len(names)} pods are on it" if names else ""
 
 
-def _lost_by_event(case: Case) -> Iterator[Finding]:
-    known = {node.name for node in case.nodes}
+def _lost_by_event(evidence: Case) -> Iterator[Finding]:
+    known = {node.name for node in evidence.nodes}
     lost = [
         event
-        for event in case.events
+        for event in evidence.events
         if event.name not in known and (event.reason in _LOST_REASONS or _LOST_TEXT.search(event.message))
     ]
-    if known and case.pods and all(pod.is_fine for pod in case.pods):
+    if known and evidence.pods and all(pod.is_fine for pod in evidence.pods):
         return
     if not lost:
-        lost_pods = [pod for pod in case.pods if pod.reason == "NodeLost"]
+        lost_pods = [pod for pod in evidence.pods if pod.reason == "NodeLost"]
         if lost_pods:
             yield finding(
                 Code.NODE_LOST,
@@ -118,7 +118,7 @@ def _lost_by_event(case: Case) -> Iterator[Finding]:
                 "Replace the node; a pod of a Job comes back on another one.",
             )
         return
-    pod = case.pod(lost[0].namespace, lost[0].name)
+    pod = evidence.pod(lost[0].namespace, lost[0].name)
     if pod is not None and pod.is_fine:
         return
     name = lost[0].name if lost[0].kind == "Node" else (pod.node if pod else "")
@@ -130,21 +130,21 @@ def _lost_by_event(case: Case) -> Iterator[Finding]:
     )
 
 
-def _full(case: Case) -> Iterator[Finding]:
+def _full(evidence: Case) -> Iterator[Finding]:
     quotes: list[str] = []
     where = ""
-    for node in case.nodes:
+    for node in evidence.nodes:
         pressure = node.condition("DiskPressure")
         if pressure is not None and pressure.status == "True":
             where = where or node.name
             quotes += [pressure.message or pressure.reason, pressure.reason]
-    for event in case.events:
+    for event in evidence.events:
         if _AT_START.search(event.message):
             continue
         if event.reason in _FULL_REASONS or (event.reason == "EvictionThresholdMet" and "ephemeral" in event.message):
             where = where or (event.name if event.kind == "Node" else "")
             quotes += [event.message, event.reason]
-    lines = [hit.line for hit in hits(logged(case), _FULL_TEXT) if not _SHARED_MEMORY.search(hit.line)]
+    lines = [hit.line for hit in hits(logged(evidence), _FULL_TEXT) if not _SHARED_MEMORY.search(hit.line)]
     if quotes or lines:
         says = f"The disk of node {where} is full" if where else "The node's disk is full"
         yield finding(
@@ -155,15 +155,15 @@ def _full(case: Case) -> Iterator[Finding]:
         )
 
 
-def _addresses(case: Case) -> Iterator[Finding]:
+def _addresses(evidence: Case) -> Iterator[Finding]:
     events = [
         event
-        for event in case.troubles()
+        for event in evidence.troubles()
         if _NO_ADDRESS.search(event.message)
         or (event.reason == "FailedCreatePodSandBox" and "failed to setup network" in event.message)
     ]
     if events:
-        pod = case.pod(events[0].namespace, events[0].name)
+        pod = evidence.pod(events[0].namespace, events[0].name)
         node = f" on {pod.node}" if pod is not None and pod.node else ""
         what = (
             "There is no IP address left"

@@ -115,43 +115,43 @@ _VERDICTS = (
 """In the order in which they are tried: the last holds for any pull that fails."""
 
 
-def find_image_faults(case: Case) -> Iterator[Finding]:
+def find_image_faults(evidence: Case) -> Iterator[Finding]:
     """Why images are not there."""
-    yield from _formats(case)
-    told = list(_told(case))
+    yield from _formats(evidence)
+    told = list(_told(evidence))
     for code, expression, headline, next_step in _VERDICTS:
         # a failed pull is told several times, in parts: the first verdict that fits a pod counts
-        matched = [(pod, message) for pod, message in told if expression.search(_without_names(case, pod, message))]
+        matched = [(pod, message) for pod, message in told if expression.search(_without_names(evidence, pod, message))]
         if matched:
             told = [(pod, message) for pod, message in told if pod not in {name for name, _ in matched}]
-            says = headline.format(image=_image_of(case, matched)).rstrip(": ")
+            says = headline.format(image=_image_of(evidence, matched)).rstrip(": ")
             yield finding(code, says, [message for _, message in matched[:3]], next_step)
-    yield from _pulling(case)
+    yield from _pulling(evidence)
 
 
-def _without_names(case: Case, pod: str, message: str) -> str:
+def _without_names(evidence: Case, pod: str, message: str) -> str:
     """What was answered, without addresses and names of images: a tag may well be called 403."""
     names = {found[1] for found in _IMAGE.finditer(message)}
-    names |= {one.image for known in case.pods if known.name == pod for one in known.containers if ":" in one.image}
+    names |= {one.image for known in evidence.pods if known.name == pod for one in known.containers if ":" in one.image}
     for name in sorted(names, key=len, reverse=True):
         message = message.replace(name, "")
     return _URL.sub("", message)
 
 
-def _image_of(case: Case, told: list[tuple[str, str]]) -> str:
+def _image_of(evidence: Case, told: list[tuple[str, str]]) -> str:
     """The image that the messages name, or that the pod asks for."""
     named = next((found[1] for _, message in told if (found := _IMAGE.search(message))), "")
-    asked = (one.image for pod in case.pods if pod.name == told[0][0] for one in pod.containers)
+    asked = (one.image for pod in evidence.pods if pod.name == told[0][0] for one in pod.containers)
     return named or next((image for image in asked if image), "")
 
 
-def _formats(case: Case) -> Iterator[Finding]:
+def _formats(evidence: Case) -> Iterator[Finding]:
     """A program of another architecture, which only shows when it is started."""
-    sources = [log.text for log in case.logs]
-    for pod in case.pods:
+    sources = [log.text for log in evidence.logs]
+    for pod in evidence.pods:
         for container in pod.containers:
             sources += [state.message for state in (container.state, container.last)]
-    sources += [event.message for event in case.troubles()]
+    sources += [event.message for event in evidence.troubles()]
     lines = [line for text in sources for line in text.splitlines() if _FORMAT.search(line)]
     if lines:
         yield finding(
@@ -162,18 +162,18 @@ def _formats(case: Case) -> Iterator[Finding]:
         )
 
 
-def _told(case: Case) -> Iterator[tuple[str, str]]:
+def _told(evidence: Case) -> Iterator[tuple[str, str]]:
     """What was said of pulls that failed, by pod."""
-    for pod in case.pods:
+    for pod in evidence.pods:
         for container in pod.containers:
             state = container.state
             if state.kind == "waiting" and state.reason in _PULL_REASONS:
                 yield pod.name, f"{state.message}\n{state.reason}"
-    for event in case.troubles():
+    for event in evidence.troubles():
         is_pull = "pull" in event.message.lower() or event.reason in _PULL_REASONS
         is_of_sandbox = event.reason == _SANDBOX and "failed to pull image" in event.message
         if (event.reason in ("Failed", "InspectFailed", *_PULL_REASONS) and is_pull) or is_of_sandbox:
-            puller = case.pod(event.namespace, event.name)
+            puller = evidence.pod(event.namespace, event.name)
             if puller is None or _is_waiting(puller):
                 yield event.name, event.message
 
@@ -186,14 +186,14 @@ def _is_waiting(pod: Pod) -> bool:
 _PULL_ENDED = ("Pulled", "Failed", "Created", "Started", "BackOff")
 
 
-def _pulling(case: Case) -> Iterator[Finding]:
+def _pulling(evidence: Case) -> Iterator[Finding]:
     """A pull that was begun and has not ended."""
-    for event in case.troubles():
-        pod = case.pod(event.namespace, event.name)
+    for event in evidence.troubles():
+        pod = evidence.pod(event.namespace, event.name)
         if event.reason != "Pulling" or (pod is not None and not _is_waiting(pod)):
             continue
         later = [
-            other for other in case.events if other.name == event.name and other.last_seen_at >= event.last_seen_at
+            other for other in evidence.events if other.name == event.name and other.last_seen_at >= event.last_seen_at
         ]
         if any(other.reason in _PULL_ENDED for other in later) or _has_failed(pod):
             continue

@@ -66,8 +66,8 @@ def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
             file=source,
             hint="Give it what kubectl get pods,nodes,events -o json prints.",
         )
-    case = case_of(objects)
-    return replace(case, taken_at=case.now), False
+    evidence = case_of(objects)
+    return replace(evidence, taken_at=evidence.now), False
 
 
 def _several(data: bytes) -> list[Any]:

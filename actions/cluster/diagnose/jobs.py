@@ -18,20 +18,20 @@ _DEADLINE = re.compile(
 _MOST_LIMIT = re.compile(r"[Aa]ctiveDeadlineSeconds[:= (]{1,4}(\d+)")
 
 
-def find_failed_jobs(case: Case) -> Iterator[Finding]:
+def find_failed_jobs(evidence: Case) -> Iterator[Finding]:
     """What became of jobs."""
-    yield from _launcher(case)
+    yield from _launcher(evidence)
     for job in sorted(
-        case.jobs, key=lambda one: bool(one.owner[1])
+        evidence.jobs, key=lambda one: bool(one.owner[1])
     ):  # a person's own object before what was made of it
-        yield from _job(case, job)
-    yield from _refused_pods(case)
-    yield from _refused_jobs(case)
-    yield from _deadline_pods(case)
-    yield from _hang(case)
+        yield from _job(evidence, job)
+    yield from _refused_pods(evidence)
+    yield from _refused_jobs(evidence)
+    yield from _deadline_pods(evidence)
+    yield from _hang(evidence)
 
 
-def _job(case: Case, job: Thing) -> Iterator[Finding]:
+def _job(evidence: Case, job: Thing) -> Iterator[Finding]:
     reason, message = failure_of(job)
     if not reason and not message:
         return
@@ -47,7 +47,7 @@ def _job(case: Case, job: Thing) -> Iterator[Finding]:
             "Raise activeDeadlineSeconds or leave it out; resume from the last checkpoint.",
         )
         return
-    error = last_error(case)
+    error = last_error(evidence)
     yield finding(
         Code.JOB_FAILED,
         f"{name} has failed: {error or message or reason}",
@@ -60,9 +60,9 @@ _REFUSED = re.compile(r"^(?:Error creating|Failed to create[^:\n]*): (?P<why>.+)
 _ALREADY = "already exists"
 
 
-def _refused_pods(case: Case) -> Iterator[Finding]:
+def _refused_pods(evidence: Case) -> Iterator[Finding]:
     """An owner that may not make its pods, for whatever reason no rule knows."""
-    refused = [event for event in case.troubles() if event.is_refusal and _ALREADY not in event.message]
+    refused = [event for event in evidence.troubles() if event.is_refusal and _ALREADY not in event.message]
     for event in sorted(refused, key=lambda one: -one.last_seen_at)[:1]:
         told = _REFUSED.search(event.message)
         yield finding(
@@ -76,10 +76,10 @@ def _refused_pods(case: Case) -> Iterator[Finding]:
 _REFUSAL_OF_A_JOB = re.compile(r"FailedValidation|ValidationError|^Invalid\w*(?:Spec|Metadata)$")
 
 
-def _refused_jobs(case: Case) -> Iterator[Finding]:
+def _refused_jobs(evidence: Case) -> Iterator[Finding]:
     """A job that its operator does not take up, because of what stands in it."""
-    idle = {(job.kind, job.name): job for job in case.jobs if not job.conditions and not job.status}
-    for event in case.events:
+    idle = {(job.kind, job.name): job for job in evidence.jobs if not job.conditions and not job.status}
+    for event in evidence.events:
         if (event.kind, event.name) in idle and _REFUSAL_OF_A_JOB.search(event.reason):
             yield finding(
                 Code.JOB_FAILED,
@@ -90,15 +90,15 @@ def _refused_jobs(case: Case) -> Iterator[Finding]:
             return
 
 
-def _deadline_pods(case: Case) -> Iterator[Finding]:
+def _deadline_pods(evidence: Case) -> Iterator[Finding]:
     """A pod with a deadline of its own, where no job is known that says so."""
-    if any(_DEADLINE.search(" ".join(failure_of(job))) for job in case.jobs):
+    if any(_DEADLINE.search(" ".join(failure_of(job))) for job in evidence.jobs):
         return
-    quotes = [quote for pod in case.pods if pod.reason == "DeadlineExceeded" for quote in (pod.reason, pod.message)]
-    events = [event for event in case.events if event.reason == "DeadlineExceeded"]
+    quotes = [quote for pod in evidence.pods if pod.reason == "DeadlineExceeded" for quote in (pod.reason, pod.message)]
+    events = [event for event in evidence.events if event.reason == "DeadlineExceeded"]
     quotes += [event.reason for event in events[:1]] + [event.message for event in events[:2]]
     if quotes:
-        stopped = [pod.name for pod in case.pods if pod.reason == "DeadlineExceeded"]
+        stopped = [pod.name for pod in evidence.pods if pod.reason == "DeadlineExceeded"]
         name = stopped[0] if stopped else events[0].name
         yield finding(
             Code.JOB_DEADLINE,
@@ -132,20 +132,20 @@ _MOST_RESTARTS = 5
 """With back-offs, more than two minutes."""
 
 
-def _launcher(case: Case) -> Iterator[Finding]:
+def _launcher(evidence: Case) -> Iterator[Finding]:
     """A launcher that fails while its workers are not up: it is tried again, and that is how it works."""
-    for pod in case.pods:
+    for pod in evidence.pods:
         if not _is_role(pod, "launcher") or pod.is_fine:
             continue
-        workers = [other for other in case.pods if _is_role(other, "worker")]
+        workers = [other for other in evidence.pods if _is_role(other, "worker")]
         missing = [worker for worker in workers if worker.phase not in ("Running", "Succeeded")]
-        lines = [hit.line for hit in hits(((log.text, "") for log in case.logs_of(pod)), _UNREACHED)]
+        lines = [hit.line for hit in hits(((log.text, "") for log in evidence.logs_of(pod)), _UNREACHED)]
         failed = [one for one in pod.containers if _has_failed(one)]
         restarts = max((one.restarts for one in failed), default=0)
-        is_early = restarts <= _USUAL_RESTARTS and not last_error(case, pod)
+        is_early = restarts <= _USUAL_RESTARTS and not last_error(evidence, pod)
         if not failed or pod.phase == "Failed" or not (missing or lines or is_early):
             continue
-        is_hopeless = restarts > _MOST_RESTARTS or any(_DENIED.search(log.text) for log in case.logs_of(pod))
+        is_hopeless = restarts > _MOST_RESTARTS or any(_DENIED.search(log.text) for log in evidence.logs_of(pod))
         if not missing and is_hopeless:
             continue
         count = (
@@ -179,21 +179,21 @@ _LOW_SHARE = 0.3
 _SILENT_SECONDS = 300.0
 
 
-def _hang(case: Case) -> Iterator[Finding]:
+def _hang(evidence: Case) -> Iterator[Finding]:
     """A spinning collective: GPUs that are busy all the time, take little power, and a log that has stopped."""
-    spinning = [gpu for gpu in case.gpus if _spins(gpu)]
-    if not spinning or case.last_log_age_s is None or case.last_log_age_s < _SILENT_SECONDS:
+    spinning = [gpu for gpu in evidence.gpus if _spins(gpu)]
+    if not spinning or evidence.last_log_age_s is None or evidence.last_log_age_s < _SILENT_SECONDS:
         return
     first = spinning[0]
     yield finding(
         Code.LIKELY_HANG,
-        f"{len(spinning)} of {len(case.gpus)} GPUs are at {first.util_pct:.0f} % but take only {first.power_w:.0f} W of"
-        f" {first.power_cap_w:.0f} W, and no log line came for {case.last_log_age_s / 60:.0f} minutes:"
+        f"{len(spinning)} of {len(evidence.gpus)} GPUs are at {first.util_pct:.0f} % but take only {first.power_w:.0f} W"
+        f" of {first.power_cap_w:.0f} W, and no log line came for {evidence.last_log_age_s / 60:.0f} minutes:"
         " a collective is probably stuck",
         [
             field_quote("util_pct", _plain(first.util_pct)),
             field_quote("power_w", _plain(first.power_w)),
-            field_quote("last_log_age_s", _plain(case.last_log_age_s)),
+            field_quote("last_log_age_s", _plain(evidence.last_log_age_s)),
         ],
         "Find the rank whose log stops first (py-spy dump, NCCL flight recorder); restart from the last checkpoint.",
     )

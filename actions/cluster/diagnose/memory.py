@@ -70,24 +70,24 @@ _AT_THE_START = Sign(
 )
 
 
-def find_memory_faults(case: Case) -> Iterator[Finding]:
+def find_memory_faults(evidence: Case) -> Iterator[Finding]:
     """Whatever ran out of memory."""
-    yield from read_signs(still_said(case), _SIGNS)
-    yield from read_signs(spoken(case), (_AT_THE_START,))
-    for pod in case.pods:
-        yield from _container_kills(case, pod)
-    for pod, message in _evictions(case):
+    yield from read_signs(still_said(evidence), _SIGNS)
+    yield from read_signs(spoken(evidence), (_AT_THE_START,))
+    for pod in evidence.pods:
+        yield from _container_kills(evidence, pod)
+    for pod, message in _evictions(evidence):
         yield from _eviction(pod, message)
-    yield from _child_kills(case)
+    yield from _child_kills(evidence)
 
 
 _PAST_SECONDS = 3600.0
 
 
-def _container_kills(case: Case, pod: Pod) -> Iterator[Finding]:
+def _container_kills(evidence: Case, pod: Pod) -> Iterator[Finding]:
     for container in pod.containers:
         killed = next((ending for ending in container.endings if ending.reason == "OOMKilled"), None)
-        if killed is None or (pod.is_fine and (pod.phase == "Succeeded" or _is_past(case, container))):
+        if killed is None or (pod.is_fine and (pod.phase == "Succeeded" or _is_past(evidence, container))):
             continue
         quotes = [field_quote("reason", killed.reason)]
         if killed.exit_code is not None:
@@ -100,10 +100,10 @@ def _container_kills(case: Case, pod: Pod) -> Iterator[Finding]:
         )
 
 
-def _is_past(case: Case, container: Container) -> bool:
+def _is_past(evidence: Case, container: Container) -> bool:
     """Whether it has run so long again that its end does not matter any more."""
     state = container.state
-    return bool(state.kind == "running" and state.since and case.now and case.now - state.since > _PAST_SECONDS)
+    return bool(state.kind == "running" and state.since and evidence.now and evidence.now - state.since > _PAST_SECONDS)
 
 
 def _times(container: Container) -> str:
@@ -124,10 +124,12 @@ _CHILD = pattern(
 _SYSTEM = pattern(r"System OOM encountered", r"OOM encountered, victim process")
 
 
-def _child_kills(case: Case) -> Iterator[Finding]:
-    lines = [hit.line for hit in hits(logged(case), _CHILD)]
-    events = [event.message for event in case.events if event.reason in ("SystemOOM", "OOMKilling") and event.message]
-    events += [hit.line for hit in hits(((event.message, "") for event in case.events), _SYSTEM)]
+def _child_kills(evidence: Case) -> Iterator[Finding]:
+    lines = [hit.line for hit in hits(logged(evidence), _CHILD)]
+    events = [
+        event.message for event in evidence.events if event.reason in ("SystemOOM", "OOMKilling") and event.message
+    ]
+    events += [hit.line for hit in hits(((event.message, "") for event in evidence.events), _SYSTEM)]
     if lines or events:
         yield finding(
             Code.OOM_CHILD_KILLED,
@@ -144,10 +146,10 @@ _DISK_WORDS = ("ephemeral", "storage", "inodes", "nodefs", "imagefs", "DiskPress
 _EMPTY_DIR = re.compile(r'EmptyDir volume "(?P<name>[^"]+)" exceeds')
 
 
-def _evictions(case: Case) -> Iterator[tuple[Pod, str]]:
+def _evictions(evidence: Case) -> Iterator[tuple[Pod, str]]:
     """Pods that the kubelet evicted, with what it said; Karpenter's moving of pods is no eviction of that kind."""
-    for pod in case.pods:
-        told = [event.message for event in case.events if event.name == pod.name and event.reason == "Evicted"]
+    for pod in evidence.pods:
+        told = [event.message for event in evidence.events if event.name == pod.name and event.reason == "Evicted"]
         told = [message for message in told if _LOW.search(message) or _EMPTY_DIR.search(message)]
         if pod.reason == "Evicted" or (told and pod.phase == "Failed"):
             yield pod, pod.message or (told[0] if told else "")

@@ -29,44 +29,46 @@ class Question(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-def narrowed(case: Case, question: Question) -> Case:
+def narrowed(evidence: Case, question: Question) -> Case:
     """What of the case is about the object.
 
     Raises:
         MissingError: Nothing in the case is about it.
     """
-    jobs = tuple(job for job in case.jobs if _is_job(job, question))
-    pods = tuple(pod for pod in case.pods if _is_pod(pod, question, jobs))
+    jobs = tuple(job for job in evidence.jobs if _is_job(job, question))
+    pods = tuple(pod for pod in evidence.pods if _is_pod(pod, question, jobs))
     names = {question.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
-    awaited = awaited_by(case, pods)
+    awaited = awaited_by(evidence, pods)
     hosts = {pod.node for pod in pods if pod.node} | ({question.name} if question.kind == "Node" else set())
     found = replace(
-        case,
+        evidence,
         pods=pods,
         jobs=jobs,
-        nodes=tuple(node for node in case.nodes if awaited.is_homeless or node.name in hosts),
-        events=tuple(one for one in case.events if _is_event(one, names, hosts) or awaited.holds_event(one)),
-        logs=tuple(log for log in case.logs if log.pod in names or not log.pod),
+        nodes=tuple(node for node in evidence.nodes if awaited.is_homeless or node.name in hosts),
+        events=tuple(one for one in evidence.events if _is_event(one, names, hosts) or awaited.holds_event(one)),
+        logs=tuple(log for log in evidence.logs if log.pod in names or not log.pod),
         node_claims=tuple(
-            one for one in case.node_claims if awaited.holds_claim(one) or _is_itself(one, "NodeClaim", question)
+            one for one in evidence.node_claims if awaited.holds_claim(one) or _is_itself(one, "NodeClaim", question)
         ),
-        volume_claims=tuple(one for one in case.volume_claims if one.name in names | awaited.volume_claims),
-        queued=tuple(one for one in case.queued if any(name in one.name for name in names)),
-        gangs=tuple(one for one in case.gangs if any(name in one.name for name in names)),
+        volume_claims=tuple(one for one in evidence.volume_claims if one.name in names | awaited.volume_claims),
+        queued=tuple(one for one in evidence.queued if any(name in one.name for name in names)),
+        gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in names)),
     )
     if not _is_known(found, question):
         raise MissingError(f"There is nothing about {question.describe()}.", hint="Check kind, name and namespace.")
     return found
 
 
-def _is_known(case: Case, question: Question) -> bool:
+def _is_known(evidence: Case, question: Question) -> bool:
     if question.kind == "Node":
-        return any(node.name == question.name for node in case.nodes)
-    if question.labels and case.jobs:
+        return any(node.name == question.name for node in evidence.nodes)
+    if question.labels and evidence.jobs:
         return True
-    things = (*case.jobs, *case.node_claims, *case.volume_claims, *case.queued, *case.gangs)
+    things = (*evidence.jobs, *evidence.node_claims, *evidence.volume_claims, *evidence.queued, *evidence.gangs)
     named = (thing.name for thing in things)
-    return bool(case.pods) or question.name in named or any(event.name == question.name for event in case.events)
+    return (
+        bool(evidence.pods) or question.name in named or any(event.name == question.name for event in evidence.events)
+    )
 
 
 def _carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:

@@ -85,6 +85,6 @@ _SIGNS = (
 )
 
 
-def find_neuron_faults(case: Case) -> Iterator[Finding]:
+def find_neuron_faults(evidence: Case) -> Iterator[Finding]:
     """The runtime's reports."""
-    return read_signs(spoken(case), _SIGNS)
+    return read_signs(spoken(evidence), _SIGNS)

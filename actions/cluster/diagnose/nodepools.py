@@ -47,9 +47,9 @@ _MISFITS = (
 )
 
 
-def find_pool_limits(case: Case) -> Iterator[Finding]:
+def find_pool_limits(evidence: Case) -> Iterator[Finding]:
     """Why no node is added, or none of those there fits."""
-    refused = list(refusals(case))
+    refused = list(refusals(evidence))
     yield from _limits(refused)
     yield from _taints(refused)
     yield from _mismatches(refused)

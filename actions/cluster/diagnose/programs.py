@@ -66,13 +66,13 @@ _SIGNS = (
 )
 
 
-def find_failed_programs(case: Case) -> Iterator[Finding]:
+def find_failed_programs(evidence: Case) -> Iterator[Finding]:
     """Why programs end."""
-    yield from read_signs(spoken(case), _SIGNS)
-    for pod in case.pods:
+    yield from read_signs(spoken(evidence), _SIGNS)
+    for pod in evidence.pods:
         for container in pod.containers:
-            yield from _ending(case, pod, container)
-        yield from _rejection(case, pod)
+            yield from _ending(evidence, pod, container)
+        yield from _rejection(evidence, pod)
 
 
 _PULLING = ("ErrImagePull", "ImagePullBackOff")
@@ -86,7 +86,7 @@ _START_ERRORS = (
 )
 
 
-def _ending(case: Case, pod: Pod, container: Container) -> Iterator[Finding]:
+def _ending(evidence: Case, pod: Pod, container: Container) -> Iterator[Finding]:
     """One finding for a container that failed, the most telling."""
     waiting = container.state if container.state.kind == "waiting" else ContainerState()
     if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
@@ -94,12 +94,12 @@ def _ending(case: Case, pod: Pod, container: Container) -> Iterator[Finding]:
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
     loops = waiting.reason == "CrashLoopBackOff"
     if failed is not None and failed.exit_code == 137 and failed.reason != "OOMKilled":
-        yield _sigkill(case, pod, container, failed)
+        yield _sigkill(evidence, pod, container, failed)
     elif loops or waiting.reason in _START_ERRORS or (failed is not None and _keeps_failing(container)):
         if failed is None or failed.reason != "OOMKilled":
-            yield _crash(case, pod, container, failed)
+            yield _crash(evidence, pod, container, failed)
     elif failed is not None and failed.reason != "OOMKilled" and container.state.kind == "terminated":
-        yield _failure(case, pod, container, failed)
+        yield _failure(evidence, pod, container, failed)
 
 
 def _keeps_failing(container: Container) -> bool:
@@ -111,8 +111,8 @@ _KILLERS = re.compile(
 )
 
 
-def _sigkill(case: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
-    told = [event.message for event in case.events if event.name == pod.name and _KILLERS.search(event.message)]
+def _sigkill(evidence: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+    told = [event.message for event in evidence.events if event.name == pod.name and _KILLERS.search(event.message)]
     by = "its liveness probe failed" if any("iveness" in message for message in told) else "not by the memory limit"
     return finding(
         Code.KILLED_SIGKILL,
@@ -126,10 +126,10 @@ _CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received|
 """What launchers say of a rank that somebody has killed."""
 
 
-def _crash(case: Case, pod: Pod, container: Container, failed: ContainerState | None) -> Finding:
+def _crash(evidence: Case, pod: Pod, container: Container, failed: ContainerState | None) -> Finding:
     waiting = container.state
     told = failed.message.strip().splitlines() if failed is not None else []
-    error = last_error(case, pod) or (told[-1] if told else _detail(waiting))
+    error = last_error(evidence, pod) or (told[-1] if told else _detail(waiting))
     code = f" with exit code {failed.exit_code}" if failed is not None else ""
     headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
     if failed is None and waiting.reason in _START_ERRORS:
@@ -153,7 +153,7 @@ _NO_DEVICES = re.compile(
 )
 
 
-def _rejection(case: Case, pod: Pod) -> Iterator[Finding]:
+def _rejection(evidence: Case, pod: Pod) -> Iterator[Finding]:
     """A pod that its node ended, or never let start: the reason is its own, not a container's."""
     endings = (ending for one in pod.containers for ending in one.endings)
     if (
@@ -173,7 +173,7 @@ def _rejection(case: Case, pod: Pod) -> Iterator[Finding]:
             "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
         )
         return
-    goes_on = any(not is_failed(job) for job in case.jobs) and not any(is_failed(job) for job in case.jobs)
+    goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     yield finding(
         Code.JOB_FAILED,
         f"{pod.name} was ended by its node: {pod.message or pod.reason}",
@@ -188,10 +188,10 @@ def _detail(waiting: ContainerState) -> str:
     return "" if waiting.message.startswith("back-off") else waiting.message[:QUOTE_LIMIT]
 
 
-def _failure(case: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+def _failure(evidence: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
     """A container that has ended for good; while its job is known to go on, that is no failure of the job."""
-    error = last_error(case, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
-    goes_on = any(not is_failed(job) for job in case.jobs) and not any(is_failed(job) for job in case.jobs)
+    error = last_error(evidence, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
+    goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
     headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
     headline += " while its job goes on" if goes_on else ""
     code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
@@ -223,13 +223,13 @@ _SECOND_HAND = (
 _TAIL_LINES = 400
 
 
-def last_error(case: Case, pod: Pod | None = None) -> str:
+def last_error(evidence: Case, pod: Pod | None = None) -> str:
     """The line with which a program explained its end; empty if it printed nothing.
 
     An exception of Python counts more than other complaints, those more than the last line; of equals the last one,
     but none that only tells of another's end.
     """
-    logs = list(case.logs_of(pod)) if pod is not None else list(case.logs)
+    logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
     lines = [line for log in logs for line in log.text.splitlines()[-_TAIL_LINES:] if line.strip()]
     own = [line for line in lines if not any(words in line for words in _SECOND_HAND)]
     for expression in (_EXCEPTION, _COMPLAINT):

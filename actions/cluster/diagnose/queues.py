@@ -37,16 +37,16 @@ _NAMESPACE = pattern(
 _QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<asked>[^,\s]+))?")
 
 
-def find_queued(case: Case) -> Iterator[Finding]:
+def find_queued(evidence: Case) -> Iterator[Finding]:
     """Who waits for whom."""
-    yield from _namespace_quota(case)
-    yield from _kueue(case)
-    yield from _volcano_queue(case)
-    yield from _gang(case)
+    yield from _namespace_quota(evidence)
+    yield from _kueue(evidence)
+    yield from _volcano_queue(evidence)
+    yield from _gang(evidence)
 
 
-def _namespace_quota(case: Case) -> Iterator[Finding]:
-    found = list(hits(spoken(case), _NAMESPACE))
+def _namespace_quota(evidence: Case) -> Iterator[Finding]:
+    found = list(hits(spoken(evidence), _NAMESPACE))
     if not found:
         return
     named = _QUOTA_NAME.search(found[0].line)
@@ -62,8 +62,8 @@ def _namespace_quota(case: Case) -> Iterator[Finding]:
     )
 
 
-def _kueue(case: Case) -> Iterator[Finding]:
-    for workload in case.queued:
+def _kueue(evidence: Case) -> Iterator[Finding]:
+    for workload in evidence.queued:
         reserved, admitted = workload.condition("QuotaReserved"), workload.condition("Admitted")
         if workload.has("Admitted") or workload.has("Finished"):
             continue
@@ -78,7 +78,7 @@ def _kueue(case: Case) -> Iterator[Finding]:
             quotes or [workload.name],
             "Wait, end admitted work of the same ClusterQueue, or raise its quota; kubectl get workloads lists it.",
         )
-    if not case.queued and (gated := [pod for pod in case.pods if pod.is_gated or _is_gated(pod.conditions)]):
+    if not evidence.queued and (gated := [pod for pod in evidence.pods if pod.is_gated or _is_gated(pod.conditions)]):
         condition = gated[0].condition("PodScheduled")
         yield finding(
             Code.QUEUE_WAITING,
@@ -96,13 +96,17 @@ def _brief(message: str) -> str:
     return message.split(". ", maxsplit=1)[0].rstrip(".")[:160]
 
 
-def _volcano_queue(case: Case) -> Iterator[Finding]:
-    if case.pods and not any(pod.is_unscheduled for pod in case.pods) and not any(map(_is_waiting, case.gangs)):
+def _volcano_queue(evidence: Case) -> Iterator[Finding]:
+    if (
+        evidence.pods
+        and not any(pod.is_unscheduled for pod in evidence.pods)
+        and not any(map(_is_waiting, evidence.gangs))
+    ):
         return
-    running = {gang.name for gang in case.gangs if not _is_waiting(gang)}
-    texts = [(event.message, event.name) for event in case.events if event.name not in running]
-    texts += [(one.message, one.pod) for one in refusals(case)]
-    found = list(hits(texts, _QUEUE_FULL)) if not case.queued else []
+    running = {gang.name for gang in evidence.gangs if not _is_waiting(gang)}
+    texts = [(event.message, event.name) for event in evidence.events if event.name not in running]
+    texts += [(one.message, one.pod) for one in refusals(evidence)]
+    found = list(hits(texts, _QUEUE_FULL)) if not evidence.queued else []
     if found:
         yield finding(
             Code.QUEUE_WAITING,
@@ -111,14 +115,14 @@ def _volcano_queue(case: Case) -> Iterator[Finding]:
             "Wait, raise the queue's capability or quota, or end other work in it.",
         )
         return
-    for gang in case.gangs:
+    for gang in evidence.gangs:
         if gang.status.get("phase") == "Pending" and not gang.conditions:
             queue = str(gang.spec.get("queue") or "default")
             yield finding(
                 Code.QUEUE_WAITING,
                 f"PodGroup {gang.name} waits in queue {queue}: Volcano has not taken it up",
                 [field_quote("phase", "Pending"), queue],
-                f"Does the queue exist and is it Open? kubectl get queue {queue}.{_unseen_by_karpenter(case)}",
+                f"Does the queue exist and is it Open? kubectl get queue {queue}.{_unseen_by_karpenter(evidence)}",
             )
 
 
@@ -126,14 +130,14 @@ def _is_waiting(gang: Thing) -> bool:
     return gang.status.get("phase") in ("Pending", "Inqueue", "Unknown", None)
 
 
-def _gang(case: Case) -> Iterator[Finding]:
-    lines = [one.message for one in refusals(case) if _GANG.search(one.message)]
-    names = [gang.name for gang in case.gangs if _is_waiting(gang)]
-    for gang in case.gangs:
+def _gang(evidence: Case) -> Iterator[Finding]:
+    lines = [one.message for one in refusals(evidence) if _GANG.search(one.message)]
+    names = [gang.name for gang in evidence.gangs if _is_waiting(gang)]
+    for gang in evidence.gangs:
         condition = gang.condition("Unschedulable")
         if _is_waiting(gang) and condition is not None and condition.status == "True":
             lines.insert(0, condition.message or condition.reason)
-    if case.gangs and not names:
+    if evidence.gangs and not names:
         # the condition and events of an earlier wait stay when the gang runs
         return
     lines = list(dict.fromkeys(lines))
@@ -148,15 +152,15 @@ def _gang(case: Case) -> Iterator[Finding]:
     yield finding(
         Code.GANG_WAITING,
         f"The gang scheduler waits until all {total or ''} pods{who} fit at once{fits}".replace("  ", " "),
-        [*lines[:3], *(one.message for one in refusals(case) if one.reasons)],
+        [*lines[:3], *(one.message for one in refusals(evidence) if one.reasons)],
         f"Free or add room for {missing + ' ' if missing else ''}more pods, or lower minMember."
-        f"{_unseen_by_karpenter(case)}",
+        f"{_unseen_by_karpenter(evidence)}",
     )
 
 
-def _unseen_by_karpenter(case: Case) -> str:
+def _unseen_by_karpenter(evidence: Case) -> str:
     """A sentence on pods that wait for a node which nobody will start: Karpenter acts on `Unschedulable` only."""
-    waiting = [pod for pod in case.pods if pod.is_unscheduled and pod.scheduler == "volcano"]
+    waiting = [pod for pod in evidence.pods if pod.is_unscheduled and pod.scheduler == "volcano"]
     unseen = [
         pod.name
         for pod in waiting

@@ -27,17 +27,17 @@ _PASSING = re.compile(
 """Taints that others set and take away: to tolerate them would be wrong."""
 
 
-def find_unschedulable(case: Case) -> Iterator[Finding]:
+def find_unschedulable(evidence: Case) -> Iterator[Finding]:
     """Why pods have no node."""
-    refused = list(refusals(case))
-    yield from _device_plugins(case, refused)
-    yield from _unregistered(case)
-    yield from _adapters(case, refused)
-    yield from _taints(case, refused)
+    refused = list(refusals(evidence))
+    yield from _device_plugins(evidence, refused)
+    yield from _unregistered(evidence)
+    yield from _adapters(evidence, refused)
+    yield from _taints(evidence, refused)
     yield from _claims(refused)
     yield from _accelerators(refused)
-    yield from read_signs(still_said(case), _RAYS_OWN)
-    yield from _nominations(case, refused)
+    yield from read_signs(still_said(evidence), _RAYS_OWN)
+    yield from _nominations(evidence, refused)
 
 
 _RAYS_OWN = (
@@ -56,10 +56,10 @@ _RAYS_OWN = (
 )
 
 
-def _device_plugins(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
+def _device_plugins(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
     """Accelerator instances that are Ready, not brand-new, and offer none."""
     for resource, plugin in _PLUGINS.items():
-        bare = [node for node in case.nodes if _is_bare(case, node, resource)]
+        bare = [node for node in evidence.nodes if _is_bare(evidence, node, resource)]
         if not bare:
             continue
         short = [one for one in refused if any(name in one.short_of() for name in family_of(resource))]
@@ -78,9 +78,9 @@ _INCONSISTENT = re.compile(r'expected resource "([\w./-]+)" didn\'t register on 
 _UNREGISTERED = re.compile(r'[Rr]esource "?([\w./-]+)"? was requested but not registered')
 
 
-def _unregistered(case: Case) -> Iterator[Finding]:
+def _unregistered(evidence: Case) -> Iterator[Finding]:
     """Nodes of Karpenter that wait for a device plugin."""
-    for event in case.events:
+    for event in evidence.events:
         missing = _INCONSISTENT.search(event.message) if event.reason == "FailedConsistencyCheck" else None
         if missing and missing[1] in _PLUGINS:
             yield finding(
@@ -92,7 +92,7 @@ def _unregistered(case: Case) -> Iterator[Finding]:
                 " accelerated one.",
             )
             break
-    for claim in case.node_claims:
+    for claim in evidence.node_claims:
         step = claim.condition("Initialized")
         found = _UNREGISTERED.search(step.message) if step is not None and step.status != "True" else None
         if step is not None and found:
@@ -104,25 +104,25 @@ def _unregistered(case: Case) -> Iterator[Finding]:
             )
 
 
-def _is_bare(case: Case, node: Node, resource: str) -> bool:
+def _is_bare(evidence: Case, node: Node, resource: str) -> bool:
     if accelerator_of(node.instance_type) != resource or not (node.is_ready or node.condition("Ready") is None):
         return False
     if any((number(node.allocatable.get(name)) or 0) > 0 for name in family_of(resource)):
         return False
     ready = node.condition("Ready")
     since = (ready.since if ready else 0.0) or node.created_at
-    return not (since and case.now and case.now - since < _PLUGIN_GRACE_SECONDS)
+    return not (since and evidence.now and evidence.now - since < _PLUGIN_GRACE_SECONDS)
 
 
-def _adapters(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
+def _adapters(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
     """Too few EFA adapters on nodes that have enough of all else."""
     short = [one for one in refused if _is_about_adapters(one)]
     if not short:
         return
-    asked = max((pod.requests.get(EFA, 0) for pod in case.pods), default=0)
-    most = max((int(number(node.allocatable.get(EFA)) or 0) for node in case.nodes), default=0)
+    asked = max((pod.requests.get(EFA, 0) for pod in evidence.pods), default=0)
+    most = max((int(number(node.allocatable.get(EFA)) or 0) for node in evidence.nodes), default=0)
     who = names_ask(short)
-    if asked and case.nodes and asked > most:
+    if asked and evidence.nodes and asked > most:
         headline = f"{who} {asked} EFA adapters; these nodes offer {most or 'none'}"
         step = "Ask for no more than a node has (4 on p4d and p4de, 8 on trn1.32xlarge, 32 on p5.48xlarge, 1 on g5)."
     else:
@@ -130,7 +130,7 @@ def _adapters(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
         wants = f"the {asked} EFA adapters" if asked else "the EFA adapters"
         headline = f"No node has {wants} free that {who} ({nodes} are short of them)"
         step = "Wait for the job that holds them, ask for fewer, or add nodes."
-    types = [node.instance_type for node in case.nodes if node.instance_type]
+    types = [node.instance_type for node in evidence.nodes if node.instance_type]
     yield finding(
         Code.EFA_SHORTAGE,
         headline,
@@ -149,15 +149,15 @@ def _lacks_accelerators(refusal: Refusal) -> bool:
     return not refusal.is_misfit and any(map(is_accelerator, refusal.short_of()))
 
 
-def _taints(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
+def _taints(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
     keys: dict[str, list[Refusal]] = {}
     for one in refused:
         for key in one.taints():
-            keys.setdefault(key or _only_taint(case), []).append(one)
+            keys.setdefault(key or _only_taint(evidence), []).append(one)
     lost = [key for key in keys if key in _LOST_TAINTS]
-    blamed = [key for key in keys if not _PASSING.search(key) and _explains(case, key, keys[key])]
+    blamed = [key for key in keys if not _PASSING.search(key) and _explains(evidence, key, keys[key])]
     if blamed:
-        yield _taint(case, blamed, keys, lost)
+        yield _taint(evidence, blamed, keys, lost)
     elif lost and not any(map(_lacks_accelerators, keys[lost[0]])):
         yield finding(
             Code.NODE_LOST,
@@ -182,21 +182,21 @@ def _taints(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
-def _only_taint(case: Case) -> str:
+def _only_taint(evidence: Case) -> str:
     """Which taint a scheduler means that names none (1.34), where nodes have no others than those of lost ones."""
-    known = {key for node in case.nodes for key in node.taints}
+    known = {key for node in evidence.nodes for key in node.taints}
     return min(known) if known and known <= set(_LOST_TAINTS) else ""
 
 
-def _explains(case: Case, key: str, refused: list[Refusal]) -> bool:
+def _explains(evidence: Case, key: str, refused: list[Refusal]) -> bool:
     """Whether the taint, and no lack on other nodes, is why the pod waits.
 
     Nodes without any accelerator are also `Insufficient` of it: a taint that stands before the accelerators explains
     that. Any other taint (of the control plane, of another team) explains a wait only if no resource is lacking, and
     one that the scheduler does not name only if nothing else is told.
     """
-    asks = any(pod.requests.get(name) for pod in case.pods for name in ACCELERATORS)
-    tainted = _tainted_accelerators(case) if asks else []
+    asks = any(pod.requests.get(name) for pod in evidence.pods for name in ACCELERATORS)
+    tainted = _tainted_accelerators(evidence) if asks else []
     if key in ACCELERATORS or key in tainted or (not key and tainted):
         return any(not _is_about_adapters(one) for one in refused)
     if not key:
@@ -204,18 +204,20 @@ def _explains(case: Case, key: str, refused: list[Refusal]) -> bool:
     return any(not one.short_of() for one in refused)
 
 
-def _tainted_accelerators(case: Case) -> list[str]:
+def _tainted_accelerators(evidence: Case) -> list[str]:
     """Keys of taints before the accelerators, if there is one before every accelerator."""
-    equipped = [node for node in case.nodes if any(map(is_accelerator, node.allocatable))]
+    equipped = [node for node in evidence.nodes if any(map(is_accelerator, node.allocatable))]
     return [key for node in equipped for key in node.taints] if all(node.taints for node in equipped) else []
 
 
-def _taint(case: Case, blamed: list[str], keys: dict[str, list[Refusal]], lost: list[str]) -> Finding:
+def _taint(evidence: Case, blamed: list[str], keys: dict[str, list[Refusal]], lost: list[str]) -> Finding:
     key = min(blamed, key=lambda one: one not in ACCELERATORS)
     refused = keys[key]
     nodes = max(one.taints().get(key, 0) for one in refused)
     further = sum(max(one.taints().get(other, 0) for one in keys[other]) for other in lost)
-    named = key or next(iter(_tainted_accelerators(case) or [key for node in case.nodes for key in node.taints]), "")
+    named = key or next(
+        iter(_tainted_accelerators(evidence) or [key for node in evidence.nodes for key in node.taints]), ""
+    )
     also = f" {further} further node{'s are' if further > 1 else ' is'} unreachable." if further else ""
     return finding(
         Code.TAINT,
@@ -279,14 +281,14 @@ _MANY_CLAIMS = 3
 _NOMINATED = re.compile(r"should schedule on: (.+)|pod triggered scale-up: (.+)")
 
 
-def _nominations(case: Case, refused: list[Refusal]) -> Iterator[Finding]:
+def _nominations(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
     """Somebody is making a node."""
     made: dict[str, dict[str, str]] = {}
-    for event in case.events:
+    for event in evidence.events:
         found = _NOMINATED.search(event.message)
-        if found and event.reason in ("Nominated", "TriggeredScaleUp") and is_unscheduled(case, event):
+        if found and event.reason in ("Nominated", "TriggeredScaleUp") and is_unscheduled(evidence, event):
             made.setdefault(event.name, {})[(found[1] or found[2]).strip()] = event.message
-    for waiting in case.pods:
+    for waiting in evidence.pods:
         if waiting.is_unscheduled and waiting.nominated:
             yield finding(
                 Code.WAITING_FOR_NODE,

@@ -26,33 +26,33 @@ JOB_KINDS = frozenset({"Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster", "T
 _MEMBER = re.compile(r"-(?:worker|launcher|master|head|server|raycluster)(?:-.*)?$|-\d+$")
 
 
-def scopes_of(case: Case) -> Iterator[Case]:
+def scopes_of(evidence: Case) -> Iterator[Case]:
     """One case for every workload, then one for what belongs to none.
 
     A log that nobody is named for cannot be cut: then all is one case.
     """
-    if any(not log.pod for log in case.logs) or len(case.pods) + len(case.jobs) < 2:
-        yield _about_listed_pods(case)
+    if any(not log.pod for log in evidence.logs) or len(evidence.pods) + len(evidence.jobs) < 2:
+        yield _about_listed_pods(evidence)
         return
     groups: dict[tuple[str, str], list[Pod]] = {}
-    for pod in case.pods:
-        groups.setdefault((pod.namespace, root_of(case, pod.namespace, workload_of(pod))), []).append(pod)
-    for job in case.jobs:
-        groups.setdefault((job.namespace, root_of(case, job.namespace, job.name)), [])
+    for pod in evidence.pods:
+        groups.setdefault((pod.namespace, root_of(evidence, pod.namespace, workload_of(pod))), []).append(pod)
+    for job in evidence.jobs:
+        groups.setdefault((job.namespace, root_of(evidence, job.namespace, job.name)), [])
     taken: set[int] = set()
     for key, pods in groups.items():
-        scope = _scope(case, key, tuple(pods))
+        scope = _scope(evidence, key, tuple(pods))
         taken |= {id(event) for event in scope.events if event.kind not in ("Node", "NodeClaim")}
         taken |= {id(thing) for thing in (*scope.queued, *scope.gangs)}
         yield scope
-    yield _rest(case, taken)
+    yield _rest(evidence, taken)
 
 
-def _about_listed_pods(case: Case) -> Case:
+def _about_listed_pods(evidence: Case) -> Case:
     """Where pods are listed, without events about others: those are gone."""
-    names = {pod.name for pod in case.pods}
+    names = {pod.name for pod in evidence.pods}
     return replace(
-        case, events=tuple(one for one in case.events if not names or one.kind != "Pod" or one.name in names)
+        evidence, events=tuple(one for one in evidence.events if not names or one.kind != "Pod" or one.name in names)
     )
 
 
@@ -65,11 +65,12 @@ def workload_of(pod: Pod) -> str:
     return owner or _MEMBER.sub("", pod.name)
 
 
-def root_of(case: Case, namespace: str, name: str) -> str:
+def root_of(evidence: Case, namespace: str, name: str) -> str:
     """The name of the job that a person made: of a RayCluster its RayJob, of a launcher's Job its MPIJob."""
     for _ in range(_MOST_LEVELS):
         above = next(
-            (job.owner[1] for job in case.jobs if job.name == name and job.namespace == namespace and job.owner[1]), ""
+            (job.owner[1] for job in evidence.jobs if job.name == name and job.namespace == namespace and job.owner[1]),
+            "",
         )
         if not above or above == name:
             break
@@ -77,10 +78,10 @@ def root_of(case: Case, namespace: str, name: str) -> str:
     return name
 
 
-def without_the_dead(case: Case) -> Case:
+def without_the_dead(evidence: Case) -> Case:
     """Without events about pods, jobs and gangs that are gone: they explain nothing that is there."""
-    alive = {("Pod", pod.name) for pod in case.pods} | {(job.kind, job.name) for job in case.jobs}
-    alive |= {("PodGroup", gang.name) for gang in case.gangs}
+    alive = {("Pod", pod.name) for pod in evidence.pods} | {(job.kind, job.name) for job in evidence.jobs}
+    alive |= {("PodGroup", gang.name) for gang in evidence.gangs}
     kinds = {"Pod", "PodGroup", *JOB_KINDS}
 
     def is_alive(event: Event) -> bool:
@@ -89,42 +90,42 @@ def without_the_dead(case: Case) -> Case:
             return False
         return event.kind not in kinds or (event.kind, event.name) in alive
 
-    return replace(case, events=tuple(filter(is_alive, case.events)))
+    return replace(evidence, events=tuple(filter(is_alive, evidence.events)))
 
 
-def without_the_past(case: Case) -> Case:
+def without_the_past(evidence: Case) -> Case:
     """Without events about nodes and claims for them that are gone, where nobody suffers from it any more."""
-    if not case.pods or not all(pod.is_fine for pod in case.pods):
-        return case
-    nodes, claims = {node.name for node in case.nodes}, {claim.name for claim in case.node_claims}
+    if not evidence.pods or not all(pod.is_fine for pod in evidence.pods):
+        return evidence
+    nodes, claims = {node.name for node in evidence.nodes}, {claim.name for claim in evidence.node_claims}
 
     def is_present(event: Event) -> bool:
         if event.kind == "NodeClaim":
             return event.name in claims
         return event.kind != "Node" or not nodes or event.name in nodes
 
-    return replace(case, events=tuple(filter(is_present, case.events)))
+    return replace(evidence, events=tuple(filter(is_present, evidence.events)))
 
 
-def _scope(case: Case, key: tuple[str, str], pods: tuple[Pod, ...]) -> Case:
+def _scope(evidence: Case, key: tuple[str, str], pods: tuple[Pod, ...]) -> Case:
     names = {pod.name for pod in pods}
     hosts = {pod.node for pod in pods if pod.node}
-    awaited = awaited_by(case, pods)
-    jobs = tuple(job for job in case.jobs if (job.namespace, root_of(case, job.namespace, job.name)) == key)
+    awaited = awaited_by(evidence, pods)
+    jobs = tuple(job for job in evidence.jobs if (job.namespace, root_of(evidence, job.namespace, job.name)) == key)
     owned = names | {job.name for job in jobs} | {key[1]}
     return replace(
-        case,
+        evidence,
         pods=pods,
-        nodes=tuple(node for node in case.nodes if awaited.is_homeless or node.name in hosts),
+        nodes=tuple(node for node in evidence.nodes if awaited.is_homeless or node.name in hosts),
         events=tuple(
-            event for event in case.events if _is_about(event, key[0], owned, hosts) or awaited.holds_event(event)
+            event for event in evidence.events if _is_about(event, key[0], owned, hosts) or awaited.holds_event(event)
         ),
-        logs=tuple(log for log in case.logs if log.pod in names),
+        logs=tuple(log for log in evidence.logs if log.pod in names),
         jobs=jobs,
-        node_claims=tuple(filter(awaited.holds_claim, case.node_claims)),
-        queued=tuple(one for one in case.queued if any(name in one.name for name in owned)),
-        gangs=tuple(one for one in case.gangs if any(name in one.name for name in owned)),
-        volume_claims=tuple(one for one in case.volume_claims if one.name in awaited.volume_claims),
+        node_claims=tuple(filter(awaited.holds_claim, evidence.node_claims)),
+        queued=tuple(one for one in evidence.queued if any(name in one.name for name in owned)),
+        gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in owned)),
+        volume_claims=tuple(one for one in evidence.volume_claims if one.name in awaited.volume_claims),
     )
 
 
@@ -136,19 +137,21 @@ def _is_about(event: Event, namespace: str, owned: set[str], hosts: set[str]) ->
     return event.name in owned or (event.kind != "Pod" and any(name and name in event.name for name in owned))
 
 
-def _rest(case: Case, taken: set[int]) -> Case:
+def _rest(evidence: Case, taken: set[int]) -> Case:
     """What belongs to no workload: nodes and claims by themselves, events about controllers."""
-    known = {pod.name for pod in case.pods}
+    known = {pod.name for pod in evidence.pods}
     return replace(
-        case,
+        evidence,
         pods=(),
         jobs=(),
         logs=(),
         gpus=(),
-        queued=tuple(one for one in case.queued if id(one) not in taken),
-        gangs=tuple(one for one in case.gangs if id(one) not in taken),
+        queued=tuple(one for one in evidence.queued if id(one) not in taken),
+        gangs=tuple(one for one in evidence.gangs if id(one) not in taken),
         last_log_age_s=None,
         events=tuple(
-            event for event in case.events if id(event) not in taken and (event.kind != "Pod" or event.name in known)
+            event
+            for event in evidence.events
+            if id(event) not in taken and (event.kind != "Pod" or event.name in known)
         ),
     )

@@ -49,40 +49,40 @@ def pattern(*alternatives: str, ignore_case: bool = False) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{one})" for one in alternatives), re.IGNORECASE if ignore_case else 0)
 
 
-def spoken(case: Case) -> Iterator[tuple[str, str]]:
+def spoken(evidence: Case) -> Iterator[tuple[str, str]]:
     """Every text that somebody printed or wrote about the case, with the pod's name where it is known."""
-    for log in case.logs:
+    for log in evidence.logs:
         yield log.text, log.pod
-    for event in case.troubles():
+    for event in evidence.troubles():
         yield event.message, event.name if event.kind == "Pod" else ""
         if event.kind == "Node":
             yield event.reason, ""
-    for pod in case.pods:
+    for pod in evidence.pods:
         yield pod.message, pod.name
         for container in () if pod.is_fine else pod.containers:
             yield container.state.message, pod.name
             yield container.last.message, pod.name
-    for node in case.nodes:
+    for node in evidence.nodes:
         for problem in node.problems:
             yield f"{problem.reason}\n{problem.message}", ""
-    for thing in (*case.jobs, *case.node_claims):
+    for thing in (*evidence.jobs, *evidence.node_claims):
         yield from ((condition.message, "") for condition in thing.conditions)
         yield str(thing.status.get("message") or ""), ""
 
 
-def logged(case: Case) -> Iterator[tuple[str, str]]:
+def logged(evidence: Case) -> Iterator[tuple[str, str]]:
     """Only what the containers printed."""
-    return ((log.text, log.pod) for log in case.logs)
+    return ((log.text, log.pod) for log in evidence.logs)
 
 
 _STEP = re.compile(r"[Ll]oss['\"]?[ :=]{1,4}\d")
 """In a line of training: quick, and good enough to tell that a program has gone on."""
 
 
-def still_said(case: Case) -> Iterator[tuple[str, str]]:
+def still_said(evidence: Case) -> Iterator[tuple[str, str]]:
     """What containers printed, without what did not stop them: a pod that is fine has trained on after it."""
-    for log in case.logs:
-        theirs = [pod for pod in case.pods if log.pod in ("", pod.name)]
+    for log in evidence.logs:
+        theirs = [pod for pod in evidence.pods if log.pod in ("", pod.name)]
         if len(theirs) != 1 or not theirs[0].is_fine:
             yield log.text, log.pod
         elif theirs[0].phase != "Succeeded":

@@ -29,30 +29,30 @@ _VOLUME = re.compile(r'volume "([^"]+)"')
 _CLAIM_REASONS = frozenset({"ProvisioningFailed", "FailedBinding", "ClaimLost", "ClaimMisbound", "VolumeMismatch"})
 
 
-def find_storage_faults(case: Case) -> Iterator[Finding]:
+def find_storage_faults(evidence: Case) -> Iterator[Finding]:
     """Configuration first: a missing Secret also shows as a failed mount."""
-    missing = [(name, message) for name, message in _told(case) if _MISSING.search(message)]
+    missing = [(name, message) for name, message in _told(evidence) if _MISSING.search(message)]
     if missing:
         yield _config(missing)
     mounts = [
         (event.name, event.message)
-        for event in case.troubles()
+        for event in evidence.troubles()
         if (event.reason in _MOUNT_REASONS or _MOUNT_TEXT.search(event.message)) and not _MISSING.search(event.message)
     ]
     if mounts:
         yield _mount(mounts)
-    yield from _claims(case)
+    yield from _claims(evidence)
 
 
-def _told(case: Case) -> Iterator[tuple[str, str]]:
-    for pod in case.pods:
+def _told(evidence: Case) -> Iterator[tuple[str, str]]:
+    for pod in evidence.pods:
         for container in pod.containers:
             if container.state.kind == "waiting" and container.state.reason in _CONFIG_REASONS:
                 yield pod.name, f"{container.state.message}\n{container.state.reason}"
-    for event in case.troubles():
+    for event in evidence.troubles():
         if event.type != "Normal" and event.reason != "FailedToRetrieveImagePullSecret":
             yield event.name, event.message
-    for job in case.jobs:
+    for job in evidence.jobs:
         yield from ((job.name, condition.message) for condition in job.conditions if condition.status != "False")
 
 
@@ -109,9 +109,9 @@ def _reason_of(text: str) -> tuple[str, str]:
     return "", "kubectl describe pod and pvc; check the CSI driver's logs, security groups and the volume's zone."
 
 
-def _claims(case: Case) -> Iterator[Finding]:
+def _claims(evidence: Case) -> Iterator[Finding]:
     """Claims without a volume: lost ones, and those whose provisioning failed."""
-    lost = {claim.name for claim in case.volume_claims if claim.status.get("phase") == "Lost"}
+    lost = {claim.name for claim in evidence.volume_claims if claim.status.get("phase") == "Lost"}
     for name in sorted(lost):
         yield finding(
             Code.PVC_UNBOUND,
@@ -119,8 +119,8 @@ def _claims(case: Case) -> Iterator[Finding]:
             [field_quote("phase", "Lost")],
             "Make the claim again, or restore its PersistentVolume.",
         )
-    bound = {claim.name for claim in case.volume_claims if claim.status.get("phase") == "Bound"}
-    failed = [event for event in case.events if event.reason in _CLAIM_REASONS and event.name not in bound]
+    bound = {claim.name for claim in evidence.volume_claims if claim.status.get("phase") == "Bound"}
+    failed = [event for event in evidence.events if event.reason in _CLAIM_REASONS and event.name not in bound]
     if failed:
         yield finding(
             Code.PVC_UNBOUND,

@@ -16,9 +16,9 @@ from actions.telemetry.points import Point
 WAY_OUT = "Stop it, and go on from a checkpoint before that, with a lower learning rate or a higher precision."
 
 
-def find_diverged_training(case: Case) -> Iterator[Finding]:
+def find_diverged_training(evidence: Case) -> Iterator[Finding]:
     """The first log whose loss is no number; the other ranks say the same."""
-    for log in case.logs:
+    for log in evidence.logs:
         reader, curves = LogReader(), Curves()
         quotes: dict[bool, str] = {}
         for line in log.text.splitlines():

@@ -74,32 +74,32 @@ def refusal_of(message: str, pod: str) -> Refusal:
     return Refusal(message, pod, int(fit[2]), reasons)
 
 
-def refusals(case: Case) -> Iterator[Refusal]:
+def refusals(evidence: Case) -> Iterator[Refusal]:
     """What was said of every pod that still has no node, each sentence once for each pod."""
     seen: set[tuple[str, str]] = set()
-    for message, name in _messages(case):
+    for message, name in _messages(evidence):
         if message and (message, name) not in seen:
             seen.add((message, name))
             yield refusal_of(message, name)
 
 
-def _messages(case: Case) -> Iterator[tuple[str, str]]:
-    for pod in case.pods:
+def _messages(evidence: Case) -> Iterator[tuple[str, str]]:
+    for pod in evidence.pods:
         scheduled = pod.condition("PodScheduled")
         if scheduled is not None and scheduled.status == "False":
             yield scheduled.message, pod.name
-    for event in scheduling_events(case):
+    for event in scheduling_events(evidence):
         yield event.message, event.name
 
 
-def scheduling_events(case: Case) -> Iterator[Event]:
+def scheduling_events(evidence: Case) -> Iterator[Event]:
     """Complaints of a scheduler about pods that still have no node."""
-    return (event for event in case.events if event.reason in NO_ROOM_REASONS and is_unscheduled(case, event))
+    return (event for event in evidence.events if event.reason in NO_ROOM_REASONS and is_unscheduled(evidence, event))
 
 
-def is_unscheduled(case: Case, event: Event) -> bool:
+def is_unscheduled(evidence: Case, event: Event) -> bool:
     """Whether the event's object, as far as is known, still has no node."""
-    pod = case.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
+    pod = evidence.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
     return pod is None or _has_no_node(pod)
 
 
