@@ -21,8 +21,8 @@ def verdict_of(document: Object) -> Verdict:
     if rule is None:
         return Verdict(WorkState.UNKNOWN, "NoRule", f"No rule for {one_line(kind)} of {one_line(group) or 'v1'}.")
     if (document.get("metadata") or {}).get("deletionTimestamp"):
-        verdict = rule(document)
-        return verdict if verdict.is_final else Verdict(WorkState.WAITING, "Terminating", "It is being deleted.")
+        status = rule(document)
+        return status if status.is_final else Verdict(WorkState.WAITING, "Terminating", "It is being deleted.")
     return rule(document)
 
 

@@ -97,7 +97,7 @@ async def open_forward(
         find_pod: Which pod, asked for every connection.
         remote_port: The port in the pod.
         local_port: Ours; 0 takes a free one.
-        token: Required of HTTP requests, see `actions.cluster.gate`; empty for a port whose number stays private.
+        token: Required of HTTP requests, see `actions.cluster.gate`; empty for a private port.
         on_trouble: Told why a connection was not made or broke; the port stays open.
 
     Raises:

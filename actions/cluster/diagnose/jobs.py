@@ -187,9 +187,9 @@ def _hang(evidence: Case) -> Iterator[Finding]:
     first = spinning[0]
     yield finding(
         Code.LIKELY_HANG,
-        f"{len(spinning)} of {len(evidence.gpus)} GPUs are at {first.util_pct:.0f} % but take only {first.power_w:.0f} W"
-        f" of {first.power_cap_w:.0f} W, and no log line came for {evidence.last_log_age_s / 60:.0f} minutes:"
-        " a collective is probably stuck",
+        f"{len(spinning)} of {len(evidence.gpus)} GPUs are at {first.util_pct:.0f} % but take only"
+        f" {first.power_w:.0f} W of {first.power_cap_w:.0f} W, and no log line came for"
+        f" {evidence.last_log_age_s / 60:.0f} minutes: a collective is probably stuck",
         [
             field_quote("util_pct", _plain(first.util_pct)),
             field_quote("power_w", _plain(first.power_w)),
