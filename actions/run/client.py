@@ -19,8 +19,7 @@ from actions.base.process import (
 )
 from actions.base.readonly import refuse_if_readonly
 from actions.run.appending import append_record, with_reserve
-from actions.run.creation import ENDPOINT_VARIABLE, load_environment
-from actions.run.folder import journal_path, runner_log_path, runs_home
+from actions.run.folder import ENDPOINT_VARIABLE, journal_path, load_environment, runner_log_path, runs_home
 from actions.run.lease import grant_lease
 from actions.run.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.records import Wish, WishKind

@@ -18,6 +18,7 @@ from actions.base.readonly import refuse_if_readonly
 from actions.cluster.plugins import allowances
 from actions.run.block import make_block
 from actions.run.folder import (
+    ENDPOINT_VARIABLE,
     blueprint_path,
     environment_path,
     heartbeat_path,
@@ -33,8 +34,6 @@ from actions.run.records import Created
 from actions.run.room import keep_reserve
 
 _NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
-ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
-"""Says which AWS is meant; a run stays with the one that it was launched into."""
 _MAX_BLUEPRINT_BYTES = 16 << 20
 
 
@@ -96,19 +95,6 @@ def create_folder(
 def _numbers_in(runs: Path) -> dict[str, int]:
     """The numbers of runs as their journals have them."""
     return {run.id: run.number for run in list_runs(runs) if run.number}
-
-
-def load_environment(folder: Path) -> dict[str, str]:
-    """What was given to `create_folder`.
-
-    Raises:
-        ConfigError: It cannot be read.
-    """
-    path = environment_path(folder)
-    try:
-        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
-    except (OSError, msgspec.MsgspecError) as error:
-        raise ConfigError(f"{path} cannot be read: {error}.") from error
 
 
 def _stored(environment: Mapping[str, str]) -> dict[str, str]:

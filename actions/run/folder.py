@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
+
+from actions.base.errors import ConfigError
 from actions.base.files import state_home
+
+ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
+"""Names the AWS endpoint; a run stays with the one that it was launched into."""
 
 
 def runs_home() -> Path:
@@ -65,3 +71,16 @@ def starts_path(folder: Path) -> Path:
 def reserve_path(folder: Path) -> Path:
     """Room on disk for a cancel or a teardown on a full one."""
     return folder / "reserve"
+
+
+def load_environment(folder: Path) -> dict[str, str]:
+    """Return the environment that the run was launched with.
+
+    Raises:
+        ConfigError: The file cannot be read.
+    """
+    path = environment_path(folder)
+    try:
+        return msgspec.json.decode(path.read_bytes(), type=dict[str, str])
+    except (OSError, msgspec.MsgspecError) as error:
+        raise ConfigError(f"{path} cannot be read: {error}.") from error

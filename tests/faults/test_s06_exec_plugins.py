@@ -10,7 +10,7 @@ import yaml
 
 from actions.base.files import state_home
 from actions.cluster.plugins import ALLOW_VARIABLE, CONFIRMED, PluginUnconfirmedError, confirm
-from actions.run.creation import load_environment
+from actions.run.folder import load_environment
 from actions.run.view import RunState
 from tests.faults.rehearsal import a_sandbox
 from tests.faults.small import BLUEPRINT, CONFIG_MAP

@@ -23,8 +23,8 @@ from actions.run.client import (
     take_over,
     wish,
 )
-from actions.run.creation import load_environment
 from actions.run.exporting import Copy, export_results
+from actions.run.folder import load_environment
 from actions.run.reader import RunReader
 from actions.run.records import WishKind
 from actions.run.repair import repair_json, repair_run, repair_text

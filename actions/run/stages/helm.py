@@ -19,8 +19,7 @@ from actions.blueprint.manifests import inside
 from actions.blueprint.render import labels_of
 from actions.blueprint.stages import HelmStage
 from actions.run.access import Connection
-from actions.run.creation import load_environment
-from actions.run.folder import kubeconfig_path
+from actions.run.folder import kubeconfig_path, load_environment
 from actions.run.handler import Performed, StageFailedError
 from actions.run.inventory import RELEASE_VERSION
 from actions.run.judgement import SKEW_SECONDS, entry_of

@@ -10,8 +10,7 @@ from actions.base.errors import ConsoleError, ToolError
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.roots import root_folder
 from actions.blueprint.stages import TerraformStage
-from actions.run.creation import load_environment
-from actions.run.folder import terraform_path
+from actions.run.folder import load_environment, terraform_path
 from actions.run.handler import Performed, StageFailedError
 from actions.run.records import CheckResult, Finding, PlanOffer
 from actions.run.stages.reconcile import Reconciliation, unknown_error
