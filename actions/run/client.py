@@ -236,7 +236,7 @@ def wish(
     deed = f"{kind.value} of {folder.name}"
     refuse_if_readonly(deed)
     refuse_unfit(load_run(folder), kind, plan_hash=plan_hash)
-    append_record(folder, Wish(wish=kind, plan_hash=plan_hash, delete_data=delete_data), deed=deed, clock=clock)
+    append_record(folder, Wish(kind, plan_hash=plan_hash, delete_data=delete_data), deed=deed, clock=clock)
     if start:
         start_runner(folder, environment=environment)
     stalled = stalled_runner(folder)

@@ -107,7 +107,7 @@ class Created(_Body, frozen=True, tag="created"):
 class Wish(_Body, frozen=True, tag="wish"):
     """Something asked of the run."""
 
-    wish: WishKind
+    wish: WishKind = msgspec.field(name="wish")
     plan_hash: str = ""
     delete_data: bool = False
 

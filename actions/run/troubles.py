@@ -39,9 +39,9 @@ class Troubles:
         self._warn(f"{texts[0]}{more}" if texts else "")
 
 
-async def outcome_of(work: Awaitable[T]) -> T | Exception:
+async def outcome_of(awaitable: Awaitable[T]) -> T | Exception:
     """The result, or the failure, whatever it is. Only a cancellation passes."""
-    (found,) = await asyncio.gather(work, return_exceptions=True)
+    (found,) = await asyncio.gather(awaitable, return_exceptions=True)
     if isinstance(found, BaseException) and not isinstance(found, Exception):
         raise found
     return found

@@ -122,9 +122,9 @@ class Watcher:
             else:
                 await pace.pause_after(error if isinstance(error, ConsoleError) else None)
 
-    async def _told(self, work: Coroutine[Any, Any, object], topic: str) -> Exception | None:
+    async def _told(self, awaitable: Coroutine[Any, Any, object], topic: str) -> Exception | None:
         """Why something did not work, if it did not. A cluster that does not answer is told by the stage itself."""
-        found = await outcome_of(work)
+        found = await outcome_of(awaitable)
         if not isinstance(found, Exception):
             self._troubles.clear(topic)
             return None
