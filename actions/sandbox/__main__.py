@@ -65,10 +65,11 @@ async def serve(invocation: Invocation) -> None:
         ConfigError: The folder or the port cannot be used.
         InputError: The scale cannot be read.
     """
-    from actions.sandbox import actors, cloud
+    from actions.sandbox.actors.start import start_controllers
+    from actions.sandbox.cloud.application import create_aws_app
     from actions.sandbox.crowd import crowded_store, read_size
     from actions.sandbox.faults.panel import FaultPanel
-    from actions.sandbox.kubelet import Kubelet
+    from actions.sandbox.kubelet.agent import Kubelet
     from actions.sandbox.nodegroups import NodeGroups
     from actions.sandbox.server import Parts, serving
     from actions.sandbox.statefiles import PROCESS
@@ -80,8 +81,8 @@ async def serve(invocation: Invocation) -> None:
     groups = NodeGroups.of(options, clock)
     parts = Parts(
         kubelet,
-        actors=lambda session: actors.start(session, kubelet, options, panel.clock, groups=groups),
-        cloud=lambda session, key, authority: cloud.create_app(
+        actors=lambda session: start_controllers(session, kubelet, options, panel.clock, groups=groups),
+        cloud=lambda session, key, authority: create_aws_app(
             session, options, key=key, authority=authority, groups=groups
         ),
         webhooks=(VolcanoAdmission(),),

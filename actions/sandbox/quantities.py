@@ -6,6 +6,7 @@ Source: k8s.io/apimachinery `pkg/api/resource/quantity.go`: the largest unit tha
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
 from decimal import Decimal, InvalidOperation
 from functools import lru_cache
 
@@ -52,3 +53,14 @@ def canonical(text: str) -> str:
         return written(value_of(text), in_binary=is_binary(text))
     except InvalidOperation:
         return text
+
+
+def sum_quantities(amounts: Iterable[Mapping[str, str]]) -> dict[str, str]:
+    """Return the sums of quantities by name, each in the family of the first one added."""
+    sums: dict[str, Decimal] = {}
+    binary: dict[str, bool] = {}
+    for amount in amounts:
+        for name, quantity in amount.items():
+            sums[name] = sums.get(name, Decimal(0)) + value_of(quantity)
+            binary.setdefault(name, is_binary(quantity))
+    return {name: written(total, in_binary=binary[name]) for name, total in sums.items()}

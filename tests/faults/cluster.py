@@ -18,12 +18,12 @@ from actions.cluster.health import Health
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
 from actions.cluster.state import ClusterState
-from actions.sandbox import actors
 from actions.sandbox.activity import ACTOR_AGENT
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import NAMESPACES, PODS
+from actions.sandbox.actors.start import start_controllers
 from actions.sandbox.faults.panel import FaultPanel
-from actions.sandbox.kubelet import Kubelet
+from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
 from tests.support.sandboxes import http_of
@@ -91,7 +91,7 @@ async def a_faulty_cluster(folder: Path, *, has_actors: bool = False) -> AsyncIt
     """The API alone, or with everything that makes pods run."""
     panel = FaultPanel(SystemClock())
     kubelet = Kubelet(_FAST, panel.clock)
-    start = (lambda session: actors.start(session, kubelet, _FAST, panel.clock)) if has_actors else None
+    start = (lambda session: start_controllers(session, kubelet, _FAST, panel.clock)) if has_actors else None
     async with (
         serving(folder, _FAST, Parts(kubelet, actors=start, panel=panel)) as server,
         http_of(server.kubeconfig) as http,

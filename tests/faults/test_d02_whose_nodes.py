@@ -23,7 +23,7 @@ from actions.run.site import Site
 from actions.run.stages.claims import ClaimLedger
 from actions.run.view import OwnedObject, RunView, TerraformMemory
 from actions.sandbox.actors.definitions import karpenter_definitions
-from actions.sandbox.kubelet import Kubelet
+from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
 from tests.faults.small import BLUEPRINT, CONFIG_MAP

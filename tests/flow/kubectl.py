@@ -10,8 +10,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from actions.sandbox import actors, cloud
-from actions.sandbox.kubelet import Kubelet
+from actions.sandbox.actors.start import start_controllers
+from actions.sandbox.cloud.application import create_aws_app
+from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
 from tests.realcluster.running import own_namespace, real_cluster
@@ -79,8 +80,8 @@ async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
     kubelet = Kubelet(options)
     parts = Parts(
         kubelet,
-        actors=lambda session: actors.start(session, kubelet, options),
-        cloud=lambda session, key, authority: cloud.create_app(session, options, key=key, authority=authority),
+        actors=lambda session: start_controllers(session, kubelet, options),
+        cloud=lambda session, key, authority: create_aws_app(session, options, key=key, authority=authority),
     )
     async with serving(folder, options, parts) as server:
         yield Kubectl(server.kubeconfig, folder)

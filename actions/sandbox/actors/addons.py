@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from actions.fleet.instances import InstanceTable
 from actions.sandbox.actors.kinds import Document
-from actions.sandbox.actors.machines import EFA_PRESENT
-from actions.sandbox.actors.provisioning import INSTANCE_TYPE
+from actions.sandbox.actors.machines import EFA_PRESENT, INSTANCE_TYPE
 
 _EVERYWHERE = [{"operator": "Exists"}]
 

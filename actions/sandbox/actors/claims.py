@@ -8,11 +8,14 @@ from __future__ import annotations
 from actions.cluster.quantity import parse_quantity
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
-from actions.sandbox.actors.fsxprovisioner import PROVISIONED_BY, PROVISIONER
 from actions.sandbox.actors.kinds import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.podcontrol import phase_of
 from actions.sandbox.actors.watching import Caches
 
+PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
+"""The annotation of a volume that a driver has provisioned: the driver's name."""
+PROVISIONER = "volume.kubernetes.io/storage-provisioner"
+"""The annotation of a claim that waits for a driver: the driver's name."""
 _CLAIM_GUARD = "kubernetes.io/pvc-protection"
 _VOLUME_GUARD = "kubernetes.io/pv-protection"
 _SOURCE = "persistentvolume-controller"

@@ -7,6 +7,7 @@ is billed until the claim is deleted while the driver runs.
 from __future__ import annotations
 
 from actions.cluster.quantity import parse_quantity
+from actions.sandbox.actors.claims import PROVISIONED_BY, PROVISIONER
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import CLAIMS, STORAGE_CLASSES, VOLUMES, Document, is_deleting, key_of, uid_of
@@ -15,8 +16,6 @@ from actions.sandbox.actors.watching import Caches
 from actions.sandbox.options import SandboxOptions
 
 DRIVER = "fsx.csi.aws.com"
-PROVISIONED_BY = "pv.kubernetes.io/provisioned-by"
-PROVISIONER = "volume.kubernetes.io/storage-provisioner"
 _CONTROLLER = "kube-system/fsx-csi-controller"
 _SOURCE = f"{DRIVER}_fsx-csi-controller"
 _GUARD = "external-provisioner.volume.kubernetes.io/finalizer"

@@ -24,10 +24,10 @@ from actions.sandbox.actors.kinds import (
     owner_reference,
     uid_of,
 )
+from actions.sandbox.actors.machines import INSTANCE_TYPE
 from actions.sandbox.actors.nodefit import NodeSpace
 from actions.sandbox.actors.podcontrol import phase_of, suffix
 from actions.sandbox.actors.provisioning import (
-    INSTANCE_TYPE,
     NODE_POOL,
     Offer,
     capacity_amounts,

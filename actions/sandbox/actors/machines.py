@@ -12,6 +12,8 @@ import msgspec
 from actions.fleet.instances import InstanceType
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, Document
 
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""The label of a node's instance type."""
 KUBELET_VERSION = "v1.32.3-eks-473151a"
 _MIB = 1 << 20
 _CPU_SHARES = ((1, 0.06), (2, 0.01), (4, 0.005))
@@ -99,7 +101,7 @@ def well_known_labels(machine: Machine, region: str) -> dict[str, str]:
         "kubernetes.io/arch": "amd64",
         "kubernetes.io/hostname": machine.name,
         "kubernetes.io/os": "linux",
-        "node.kubernetes.io/instance-type": machine.type.name,
+        INSTANCE_TYPE: machine.type.name,
         "topology.kubernetes.io/region": region,
         "topology.kubernetes.io/zone": machine.zone,
     }

@@ -63,7 +63,7 @@ class MPIJobStatus(JobStatus):
         )
 
 
-def begun(job: Document, now: str) -> MPIJobStatus:
+def begin_mpi_job_status(job: Document, now: str) -> MPIJobStatus:
     """The job's status as it is, ready to be changed; a new job is created with it."""
     old = copy.deepcopy(job.get("status") or {})
     status = MPIJobStatus(
@@ -82,7 +82,9 @@ def begun(job: Document, now: str) -> MPIJobStatus:
     return status
 
 
-def conclude(status: MPIJobStatus, launcher: Document | None, pods: list[Document], workers: list[Document]) -> None:
+def conclude_mpi_job(
+    status: MPIJobStatus, launcher: Document | None, pods: list[Document], workers: list[Document]
+) -> None:
     """Set the conditions and counts that follow from the launcher's Job, its pods, and the workers."""
     _rest(status)
     running = sum(phase_of(pod) == "Running" for pod in pods)

@@ -39,7 +39,7 @@ from actions.sandbox.actors.mpi_objects import (
     worker_pod,
     workers_of,
 )
-from actions.sandbox.actors.mpi_status import MPIJobStatus, begun, conclude
+from actions.sandbox.actors.mpi_status import MPIJobStatus, begin_mpi_job_status, conclude_mpi_job
 from actions.sandbox.actors.operators import Operator
 from actions.sandbox.actors.podcontrol import is_pod_ready, phase_of
 from actions.sandbox.actors.watching import Caches
@@ -92,7 +92,7 @@ class MPIJobController(Controller):
         if problem:
             await self._tell(job, "ValidationError", f"Found validation errors: {problem}", is_warning=True)
             return None
-        status = begun(job, self._client.timestamp())
+        status = begin_mpi_job_status(job, self._client.timestamp())
         if (job.get("status") or {}).get("completionTime"):
             if run_policy(job).get("cleanPodPolicy") in ("Running", "All"):
                 await self._remove_workers(job)
@@ -106,7 +106,7 @@ class MPIJobController(Controller):
         if is_suspended(job):
             await self._remove_workers(job)
         pods = self._caches[PODS].of_owner(launcher) if launcher is not None else []
-        conclude(status, launcher, pods, workers)
+        conclude_mpi_job(status, launcher, pods, workers)
         await self._write(job, status)
         return None
 

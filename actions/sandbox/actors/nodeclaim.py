@@ -12,8 +12,14 @@ from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.karpenter import CLAIM_GUARD, SOURCE
 from actions.sandbox.actors.kinds import EFA, NODE_CLAIMS, NODES, PODS, Document, is_deleting, key_of, labels_of
 from actions.sandbox.actors.machinelife import DRAIN_POLL_SECONDS, become_ready, drain, register
-from actions.sandbox.actors.machines import Machine, allocatable_of, capacity_of, devices_of, node_document
-from actions.sandbox.actors.provisioning import INSTANCE_TYPE
+from actions.sandbox.actors.machines import (
+    INSTANCE_TYPE,
+    Machine,
+    allocatable_of,
+    capacity_of,
+    devices_of,
+    node_document,
+)
 from actions.sandbox.actors.scheduler import is_ready
 from actions.sandbox.actors.watching import Caches
 from actions.sandbox.options import SandboxOptions

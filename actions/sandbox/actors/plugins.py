@@ -10,9 +10,8 @@ from actions.fleet.instances import InstanceTable, InstanceType
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document, labels_of
-from actions.sandbox.actors.machines import devices_of, has_efa
+from actions.sandbox.actors.machines import INSTANCE_TYPE, devices_of, has_efa
 from actions.sandbox.actors.podcontrol import is_pod_ready
-from actions.sandbox.actors.provisioning import INSTANCE_TYPE
 from actions.sandbox.actors.watching import Caches
 
 _EFA_CHART = "aws-efa-k8s-device-plugin"

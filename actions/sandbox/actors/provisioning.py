@@ -13,12 +13,11 @@ import msgspec
 from actions.cluster.quantity import parse_quantity
 from actions.fleet.instances import Accelerator, InstanceType
 from actions.sandbox.actors.kinds import EFA, Document, is_met
-from actions.sandbox.actors.machines import allocatable_of, capacity_of
+from actions.sandbox.actors.machines import INSTANCE_TYPE, allocatable_of, capacity_of
 from actions.sandbox.actors.nodefit import NodeSpace, reasons_against, requests_of, required_terms
 
 CAPACITY_TYPE = "karpenter.sh/capacity-type"
 NODE_POOL = "karpenter.sh/nodepool"
-INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 _OLD_INSTANCE_TYPE = "beta.kubernetes.io/instance-type"
 _AWS = "karpenter.k8s.aws/"
 

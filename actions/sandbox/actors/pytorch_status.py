@@ -42,7 +42,7 @@ class PyTorchJobStatus(JobStatus):
         return any(one["type"] == name and one["status"] == "True" for one in self.conditions)
 
 
-def begun(job: Document, now: str) -> PyTorchJobStatus:
+def begin_pytorch_job_status(job: Document, now: str) -> PyTorchJobStatus:
     """The job's status as it is, ready to be changed."""
     conditions = copy.deepcopy((job.get("status") or {}).get("conditions") or [])
     return PyTorchJobStatus(job, now, conditions)
@@ -81,7 +81,7 @@ def replica_statuses(job: Document, counts: Counts, *, keeps_absent: bool = Fals
     return statuses
 
 
-def conclude(job: Document, status: PyTorchJobStatus, counts: Counts, *, is_fatal: dict[str, bool]) -> None:
+def conclude_pytorch_job(job: Document, status: PyTorchJobStatus, counts: Counts, *, is_fatal: dict[str, bool]) -> None:
     """Set the conditions that follow from the counts.
 
     Args:

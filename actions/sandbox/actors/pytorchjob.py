@@ -36,8 +36,8 @@ from actions.sandbox.actors.pytorch_objects import (
 from actions.sandbox.actors.pytorch_status import (
     Counts,
     PyTorchJobStatus,
-    begun,
-    conclude,
+    begin_pytorch_job_status,
+    conclude_pytorch_job,
     count,
     is_finished,
     replica_statuses,
@@ -77,7 +77,7 @@ class PyTorchJobController(Controller):
         pods, services = self._children(job, PODS), self._children(job, SERVICES)
         if is_finished(job):
             return await self._clean_up(job, pods, services)
-        status = begun(job, self._client.timestamp())
+        status = begin_pytorch_job_status(job, self._client.timestamp())
         name = job["metadata"]["name"]
         status.set("Created", "PyTorchJobCreated", f"PyTorchJob {name} is created.")
         if _run_policy(job).get("suspend"):
@@ -115,7 +115,7 @@ class PyTorchJobController(Controller):
             await self._scale_pods(job, role, mine)
             await self._scale_services(job, role, services)
         counts = count(job, by_role)
-        conclude(job, status, counts, is_fatal=is_fatal)
+        conclude_pytorch_job(job, status, counts, is_fatal=is_fatal)
         await self._write(job, status, counts)
 
     async def _judge(self, job: Document, role: str, pod: Document) -> bool:

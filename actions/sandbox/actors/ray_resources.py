@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from actions.sandbox.actors.amounts import total
 from actions.sandbox.actors.kinds import Document
+from actions.sandbox.quantities import sum_quantities
 
 
 def groups_of(cluster: Document) -> list[Document]:
@@ -62,7 +62,7 @@ def _resources(cluster: Document, counts: list[int]) -> dict[str, str]:
     amounts = _pod_requests(cluster["spec"]["headGroupSpec"]["template"])
     for group, count in zip(groups_of(cluster), counts, strict=True):
         amounts += _pod_requests(group["template"]) * count
-    return total(amounts)
+    return sum_quantities(amounts)
 
 
 def _pod_requests(template: Document) -> list[Mapping[str, str]]:

@@ -39,7 +39,7 @@ class NodeAgent(Protocol):
 
 
 @asynccontextmanager
-async def start(
+async def start_controllers(
     session: KubeSession,
     kubelet: NodeAgent,
     options: SandboxOptions,

@@ -8,10 +8,10 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterable
 
-from actions.sandbox.actors.amounts import total
 from actions.sandbox.actors.conditions import with_condition
 from actions.sandbox.actors.kinds import Document
 from actions.sandbox.actors.volcano_gang import Gang
+from actions.sandbox.quantities import sum_quantities
 
 PENDING, INQUEUE, RUNNING, UNKNOWN, COMPLETED = "Pending", "Inqueue", "Running", "Unknown", "Completed"
 OPEN, CLOSING, CLOSED = "Open", "Closing", "Closed"
@@ -82,4 +82,4 @@ def allocated_of(pods: Iterable[Document]) -> Document:
         for container in pod["spec"]["containers"]:
             resources = container.get("resources") or {}
             amounts.append({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
-    return total(amounts) | ({"pods": str(count)} if count else {})
+    return sum_quantities(amounts) | ({"pods": str(count)} if count else {})

@@ -13,11 +13,15 @@ from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
-from actions.sandbox.cloud import ec2, ecr, quotas, secretsmanager, tagging
+from actions.sandbox.cloud import ec2
+from actions.sandbox.cloud.ecr import ecr_calls
 from actions.sandbox.cloud.eks import describe_cluster, is_known, list_clusters, no_such_cluster
 from actions.sandbox.cloud.jsoncalls import JsonCall, answer_json
 from actions.sandbox.cloud.nodegroups import add_node_groups
+from actions.sandbox.cloud.quotas import QUOTA_TARGET, service_quota
+from actions.sandbox.cloud.secretsmanager import SECRETS_MANAGER_TARGET, secret_value
 from actions.sandbox.cloud.sts import caller_identity, refusal
+from actions.sandbox.cloud.tagging import TAGGING_TARGET, tagged_resources
 from actions.sandbox.keys import AccessKey
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
@@ -28,7 +32,7 @@ _FORM = "application/x-www-form-urlencoded"
 """The content type of the query protocols, which answer in XML."""
 
 
-def create_app(
+def create_aws_app(
     session: KubeSession,
     options: SandboxOptions,
     clock: Clock | None = None,
@@ -98,10 +102,10 @@ def _queries(node_groups: NodeGroups, options: SandboxOptions) -> Callable[[web.
     """What answers at the root: the query protocols, and JSON protocols spoken at the same path."""
     rules = ec2.SecurityGroups()
     json_calls: dict[str, JsonCall] = {
-        quotas.TARGET: quotas.service_quota,
-        secretsmanager.TARGET: secretsmanager.secret_value,
-        tagging.TARGET: lambda asked: tagging.tagged(asked, node_groups, rules, options),
-        **ecr.calls_of(options.account),
+        QUOTA_TARGET: service_quota,
+        SECRETS_MANAGER_TARGET: secret_value,
+        TAGGING_TARGET: lambda asked: tagged_resources(asked, node_groups, rules, options),
+        **ecr_calls(options.account),
     }
 
     async def query(request: web.Request) -> web.Response:

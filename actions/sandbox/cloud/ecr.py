@@ -13,14 +13,14 @@ from typing import Any
 from actions.sandbox.cloud.jsoncalls import JsonRefusalError
 from actions.sandbox.registry import is_there
 
-TARGET = "AmazonEC2ContainerRegistry_V20150921"
+ECR_TARGET = "AmazonEC2ContainerRegistry_V20150921"
 _SIZE_BYTES = 21_474_836_480
 _MEDIA_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
 
 Asked = Mapping[str, Any]
 
 
-def calls_of(account: str) -> dict[str, Callable[[Asked], dict[str, Any]]]:
+def ecr_calls(account: str) -> dict[str, Callable[[Asked], dict[str, Any]]]:
     """The calls that are served, by `X-Amz-Target`."""
 
     def describe_images(asked: Asked) -> dict[str, Any]:
@@ -55,7 +55,7 @@ def calls_of(account: str) -> dict[str, Callable[[Asked], dict[str, Any]]]:
         return {"authorizationData": [{"authorizationToken": token, "proxyEndpoint": endpoint}]}
 
     served = (describe_images, batch_get_image, batch_delete_image, get_authorization_token)
-    return {f"{TARGET}.{_operation(call.__name__)}": call for call in served}
+    return {f"{ECR_TARGET}.{_operation(call.__name__)}": call for call in served}
 
 
 def _detail(account: str, asked: Asked, image: Mapping[str, str]) -> dict[str, Any]:

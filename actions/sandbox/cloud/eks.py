@@ -7,7 +7,7 @@ from typing import Any
 
 from actions.sandbox.options import SandboxOptions
 
-_VERSION = "1.32"
+KUBERNETES_VERSION = "1.32"
 
 
 def list_clusters(options: SandboxOptions) -> dict[str, Any]:
@@ -38,7 +38,7 @@ def describe_cluster(
             "name": name,
             "arn": f"arn:aws:eks:{region}:{account}:cluster/{name}",
             "createdAt": created_at,
-            "version": _VERSION,
+            "version": KUBERNETES_VERSION,
             "endpoint": endpoint,
             "roleArn": f"arn:aws:iam::{account}:role/{name}-cluster",
             "resourcesVpcConfig": {

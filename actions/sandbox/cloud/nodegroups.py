@@ -13,10 +13,10 @@ from aiohttp import web
 
 from actions.base.clock import Clock
 from actions.fleet.instances import InstanceTable
+from actions.sandbox.cloud.eks import KUBERNETES_VERSION
 from actions.sandbox.nodegroups import GroupStatus, NodeGroup, NodeGroups
 from actions.sandbox.options import SandboxOptions
 
-_VERSION = "1.32"
 _RELEASE = "1.32.3-20250501"
 _NEEDED = ("nodegroupName", "subnets", "nodeRole")
 _CAPACITY_TYPES = ("ON_DEMAND", "SPOT", "CAPACITY_BLOCK")
@@ -140,7 +140,7 @@ def _described(group: NodeGroup, options: SandboxOptions) -> web.Response:
         "nodegroupName": group.name,
         "nodegroupArn": arn,
         "clusterName": group.cluster,
-        "version": _VERSION,
+        "version": KUBERNETES_VERSION,
         "releaseVersion": _RELEASE,
         "createdAt": group.created_at,
         "modifiedAt": group.created_at,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-TARGET = "ServiceQuotasV20190624.GetServiceQuota"
+QUOTA_TARGET = "ServiceQuotasV20190624.GetServiceQuota"
 """`X-Amz-Target` of the one call that is served."""
 
 _VALUE = 1152.0

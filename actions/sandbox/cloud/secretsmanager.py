@@ -10,7 +10,7 @@ from typing import Any
 
 from actions.sandbox.cloud.jsoncalls import JsonRefusalError
 
-TARGET = "secretsmanager.GetSecretValue"
+SECRETS_MANAGER_TARGET = "secretsmanager.GetSecretValue"
 
 _VALUES = {
     "eksml/hf-token": "hf_sandbox0000000000000000000000000000",

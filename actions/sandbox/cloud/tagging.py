@@ -12,10 +12,10 @@ from actions.sandbox.cloud.ec2 import SecurityGroups
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
-TARGET = "ResourceGroupsTaggingAPI_20170126.GetResources"
+TAGGING_TARGET = "ResourceGroupsTaggingAPI_20170126.GetResources"
 
 
-def tagged(
+def tagged_resources(
     asked: Mapping[str, Any], groups: NodeGroups, rules: SecurityGroups, options: SandboxOptions
 ) -> dict[str, Any]:
     """`GetResources` with any tag filters; all of it on one page."""

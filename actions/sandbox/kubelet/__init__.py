@@ -1,5 +1,1 @@
 """The node agent: runs the containers of the pods that are bound to nodes, and answers for their logs."""
-
-from actions.sandbox.kubelet.agent import Kubelet
-
-__all__ = ["Kubelet"]

@@ -8,17 +8,15 @@ from datetime import UTC, datetime
 
 from msgspec.structs import replace
 
-from actions.sandbox.workloads import (
-    awscli,
-    efa_info,
-    ends,
-    finding,
-    mpirun,
-    neuron_ls,
-    neuron_monitor,
-    neuron_top,
-    nvidia_smi,
-)
+from actions.sandbox.workloads import mpirun
+from actions.sandbox.workloads.awscli import aws
+from actions.sandbox.workloads.efa_info import list_adapters
+from actions.sandbox.workloads.ends import head, tail
+from actions.sandbox.workloads.finding import df, find, stat
+from actions.sandbox.workloads.neuron_ls import run_neuron_ls
+from actions.sandbox.workloads.neuron_monitor import run_neuron_monitor
+from actions.sandbox.workloads.neuron_top import run_neuron_top
+from actions.sandbox.workloads.nvidia_smi import run_nvidia_smi
 from actions.sandbox.workloads.program import Program, Step
 from actions.sandbox.workloads.terminal import Inside
 
@@ -235,24 +233,24 @@ def _uname(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
 
 
 def _nvidia_smi(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    return (yield from nvidia_smi.run(inside.container, inside.load, inside.now, arguments))
+    return (yield from run_nvidia_smi(inside.container, inside.load, inside.now, arguments))
 
 
 def _neuron_ls(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    return (yield from neuron_ls.run(inside.container, inside.load(), arguments))
+    return (yield from run_neuron_ls(inside.container, inside.load(), arguments))
 
 
 def _neuron_monitor(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    return (yield from neuron_monitor.run(inside.container, inside.load, inside.now, arguments))
+    return (yield from run_neuron_monitor(inside.container, inside.load, inside.now, arguments))
 
 
 def _neuron_top(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
     has_terminal = bool(inside.value("TERM"))
-    return (yield from neuron_top.run(inside.container, inside.load, inside.now, has_terminal=has_terminal))
+    return (yield from run_neuron_top(inside.container, inside.load, inside.now, has_terminal=has_terminal))
 
 
 def _fi_info(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    return (yield from efa_info.list_adapters(inside.container))
+    return (yield from list_adapters(inside.container))
 
 
 def _mpirun(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
@@ -261,12 +259,12 @@ def _mpirun(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
 
 
 _EVERYWHERE: dict[str, Command] = {
-    "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": ends.head, "tail": ends.tail, "grep": _grep,
-    "find": finding.find, "stat": finding.stat,
-    "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": finding.df, "sleep": _sleep,
+    "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": head, "tail": tail, "grep": _grep,
+    "find": find, "stat": stat,
+    "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": df, "sleep": _sleep,
     "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
     "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
-    "mpirun": _mpirun, "mpiexec": _mpirun, "fi_info": _fi_info, "aws": awscli.aws,
+    "mpirun": _mpirun, "mpiexec": _mpirun, "fi_info": _fi_info, "aws": aws,
 }  # fmt: skip
 
 

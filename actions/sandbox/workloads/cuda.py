@@ -10,7 +10,7 @@ _CONTEXT_MIB = 1900
 _PROCESS = 103
 
 
-def out_of_memory(*, device: int, total_mib: int, free_mib: int, asked_gib: float) -> str:
+def cuda_out_of_memory(*, device: int, total_mib: int, free_mib: int, asked_gib: float) -> str:
     """The last line of the traceback."""
     used, allocated = total_mib - free_mib, total_mib - free_mib - _CONTEXT_MIB
     return (

@@ -15,7 +15,7 @@ _P5_BUSES = tuple(range(79, 207, 4))
 _SLOT = {"g5": 29, "p4d": 27, "p4de": 27}
 
 
-def is_wanted_by(container: Container) -> bool:
+def is_fi_info(container: Container) -> bool:
     """Whether a container's command is `fi_info`."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) == "fi_info"
 

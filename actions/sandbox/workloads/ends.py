@@ -18,7 +18,7 @@ _POLL_SECONDS = 0.25
 _Units = TypeVar("_Units", bytes, list[bytes])
 
 
-class _Wish(msgspec.Struct):
+class _CutOptions(msgspec.Struct):
     """What the arguments ask for."""
 
     paths: list[str]
@@ -33,18 +33,18 @@ class _Wish(msgspec.Struct):
 
 def head(inside: Inside, arguments: Sequence[str], given: str) -> Program:
     """`head`."""
-    return (yield from _cut(inside, _wish_of(arguments), given, "head"))
+    return (yield from _cut(inside, _cut_options(arguments), given, "head"))
 
 
 def tail(inside: Inside, arguments: Sequence[str], given: str) -> Program:
     """`tail`; with `-f` or `-F` it goes on until somebody ends it."""
-    wish = _wish_of(arguments)
+    wish = _cut_options(arguments)
     if not (wish.follow and wish.paths and not wish.problem):
         return (yield from _cut(inside, wish, given, "tail"))
     return (yield from _follow(inside, wish))
 
 
-def _follow(inside: Inside, wish: _Wish) -> Program:
+def _follow(inside: Inside, wish: _CutOptions) -> Program:
     """The end of one file, then whatever is appended to it; with `-F` also of a file that is yet to come."""
     name = wish.paths[0]
     path, seen, is_told = posixpath.normpath(posixpath.join(inside.folder, name)), -1, False
@@ -71,7 +71,7 @@ def _follow(inside: Inside, wish: _Wish) -> Program:
         yield Step(_POLL_SECONDS)
 
 
-def _cut(inside: Inside, wish: _Wish, given: str, name: str) -> Program:
+def _cut(inside: Inside, wish: _CutOptions, given: str, name: str) -> Program:
     if wish.problem:
         yield Step(text=f"{name}: {wish.problem}\n", is_error=True)
         return 1
@@ -90,7 +90,7 @@ def _cut(inside: Inside, wish: _Wish, given: str, name: str) -> Program:
     return code
 
 
-def _piece(wish: _Wish, content: bytes, name: str) -> bytes:
+def _piece(wish: _CutOptions, content: bytes, name: str) -> bytes:
     """The part of a content that is wanted. Lines end at newlines only: a bar's carriage returns are within one."""
     if wish.in_bytes:
         return _part(wish, content, len(content), name)
@@ -100,15 +100,15 @@ def _piece(wish: _Wish, content: bytes, name: str) -> bytes:
     return b"".join(_part(wish, whole, len(whole), name))
 
 
-def _part(wish: _Wish, units: _Units, count: int, name: str) -> _Units:
+def _part(wish: _CutOptions, units: _Units, count: int, name: str) -> _Units:
     if name == "head":
         return units[: wish.count]
     return units[max(0, wish.count - 1) if wish.from_start else max(0, count - wish.count) :]
 
 
-def _wish_of(arguments: Sequence[str]) -> _Wish:
+def _cut_options(arguments: Sequence[str]) -> _CutOptions:
     """Read `-n 5`, `-n5`, `-5`, `-n +3`, `-c +100`, `--lines=5`, `-f`, `-F`, `-nf 5` and file names."""
-    wish, rest = _Wish([]), list(arguments)
+    wish, rest = _CutOptions([]), list(arguments)
     while rest:
         word = rest.pop(0)
         if not word.startswith("-") or word == "-":
@@ -126,7 +126,7 @@ def _wish_of(arguments: Sequence[str]) -> _Wish:
     return wish
 
 
-def _count(wish: _Wish, value: str, *, in_bytes: bool) -> None:
+def _count(wish: _CutOptions, value: str, *, in_bytes: bool) -> None:
     digits = value.removeprefix("+")
     if not digits.isdigit():
         wish.problem = f"invalid number of {'bytes' if in_bytes else 'lines'}: '{value}'"

@@ -15,8 +15,10 @@ import random
 
 import msgspec
 
-from actions.sandbox.workloads import cuda, lightning, nccl
+from actions.sandbox.workloads.cuda import cuda_out_of_memory
 from actions.sandbox.workloads.gpu_models import model_of
+from actions.sandbox.workloads.lightning import lightning_bar
+from actions.sandbox.workloads.nccl import start_lines
 from actions.sandbox.workloads.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
 from actions.sandbox.workloads.torchrun import group_of, newest_step, node_rank
 
@@ -104,7 +106,7 @@ def _attempt(container: Container, settings: Settings, attempt: int) -> Program:
     rank = node_rank(container) * settings.processes
     yield Step(3.0, load=_LOADED)
     address = f"10.0.{40 + rank % 8}.{20 + rank * 7 % 200}"
-    lines = nccl.start_lines(
+    lines = start_lines(
         container.pod, rank=rank, world_size=settings.world_size, address=address, process_id=96 + attempt
     )
     for line in lines:
@@ -128,7 +130,7 @@ def _first_step_fails(container: Container, settings: Settings, total_mib: int) 
         "Traceback (most recent call last):\n"
         '  File "/workspace/bionemo/examples/protein/esm1nv/pretrain.py", line 78, in main\n'
         "    trainer.fit(model)\n"
-    ) + cuda.out_of_memory(device=0, total_mib=total_mib, free_mib=free, asked_gib=asked)
+    ) + cuda_out_of_memory(device=0, total_mib=total_mib, free_mib=free, asked_gib=asked)
 
 
 def _opening(settings: Settings) -> Program:
@@ -199,7 +201,7 @@ class _MainBar:
         if self._val_loss is not None:
             metrics["val_loss"] = self._val_loss
         done = step + 1 + self._extra
-        drawn = lightning.bar(0, done, self._total, first=self._first, elapsed_seconds=self.elapsed, metrics=metrics)
+        drawn = lightning_bar(0, done, self._total, first=self._first, elapsed_seconds=self.elapsed, metrics=metrics)
         return f"\r{drawn}{end}"
 
 

@@ -20,7 +20,7 @@ _BLOCKS = 2_516_582_400
 """Of 1024 bytes: the size that a shared volume claims."""
 
 
-class _Wish(msgspec.Struct):
+class _FindOptions(msgspec.Struct):
     """What the arguments of `find` ask for."""
 
     roots: list[str] = msgspec.field(default_factory=list)
@@ -34,7 +34,7 @@ def find(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
 
     `-newer` is taken as true: volumes of the sandbox are younger than its containers.
     """
-    wish, code = _wish_of(arguments), 0
+    wish, code = _find_options(arguments), 0
     found: list[str] = []
     for root in wish.roots or ["."]:
         path = _path(inside, root)
@@ -87,8 +87,8 @@ def df(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
     return 0
 
 
-def _wish_of(arguments: Sequence[str]) -> _Wish:
-    wish, words = _Wish(), list(arguments)
+def _find_options(arguments: Sequence[str]) -> _FindOptions:
+    wish, words = _FindOptions(), list(arguments)
     while words and not words[0].startswith("-"):
         wish.roots.append(words.pop(0))
     while words:
@@ -104,7 +104,7 @@ def _wish_of(arguments: Sequence[str]) -> _Wish:
     return wish
 
 
-def _below(files: FileView, path: str, wish: _Wish) -> list[str]:
+def _below(files: FileView, path: str, wish: _FindOptions) -> list[str]:
     if wish.kind == "d":
         return [path] if files.is_folder(path) else []
     every = files.walk(path) if files.is_folder(path) else [path]

@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from actions.sandbox.workloads import (
-    efa_info,
     esm1nv,
     mpirun,
     nccl_tests,
     nemo_gpt,
-    nemo_pile,
-    nemo_vocabulary,
     neuronx_nemo,
     neuronx_nemo_data,
     neuronx_nemo_train,
@@ -23,6 +20,9 @@ from actions.sandbox.workloads import (
     uniref50,
 )
 from actions.sandbox.workloads.commands import NOT_FOUND, command_named
+from actions.sandbox.workloads.efa_info import is_fi_info, list_adapters
+from actions.sandbox.workloads.nemo_pile import prepare_pile, wants_pile
+from actions.sandbox.workloads.nemo_vocabulary import fetch_vocabulary, wants_vocabulary
 from actions.sandbox.workloads.program import Container, Program, Step
 from actions.sandbox.workloads.terminal import Inside
 
@@ -32,8 +32,8 @@ _IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]
     (uniref50.is_wanted_by, uniref50.prepare),
     (uniref50.makes_sample, uniref50.make_sample),
     (esm1nv.is_wanted_by, esm1nv.train),
-    (nemo_vocabulary.is_wanted_by, nemo_vocabulary.fetch),
-    (nemo_pile.is_wanted_by, nemo_pile.prepare),
+    (wants_vocabulary, fetch_vocabulary),
+    (wants_pile, prepare_pile),
     (nemo_gpt.is_wanted_by, nemo_gpt.train),
     (ray_submit.is_wanted_by, ray_submit.submit),
     (ray_dataset.is_sample, ray_dataset.make_up),
@@ -47,7 +47,7 @@ _IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]
     (neuronx_nemo_data.tokenises, neuronx_nemo_data.tokenise),
     (neuronx_nemo.is_wanted_by, neuronx_nemo_train.train),
     (tensorboard.is_wanted_by, tensorboard.serve),
-    (efa_info.is_wanted_by, efa_info.list_adapters),
+    (is_fi_info, list_adapters),
     (nccl_tests.is_wanted_by, nccl_tests.run),
     (mpirun.is_mpirun, mpirun.launch),
     (mpirun.is_sshd, mpirun.sshd),

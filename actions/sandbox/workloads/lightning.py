@@ -15,7 +15,7 @@ _EIGHTHS = " ▏▎▍▌▋▊▉"
 _PADDED = 5
 
 
-def bar(
+def lightning_bar(
     epoch: int,
     done: int,
     total: int,
@@ -49,7 +49,10 @@ def nemo_bar(
     metrics: Mapping[str, float | str],
     first: int = 0,
 ) -> str:
-    """One drawing of the bar of NeMo 24.01: two colons, no rate, training steps only; arguments as for `bar`."""
+    """One drawing of the bar of NeMo 24.01: two colons, no rate, training steps only.
+
+    Arguments as for `lightning_bar`.
+    """
     rate = (done - first) / elapsed_seconds if elapsed_seconds > 0 else 0.0
     left = clock((total - done) / rate) if rate else "?"
     return f"Epoch {epoch}: : {_count(done, total)} [{clock(elapsed_seconds)}<{left}, {_values(metrics)}]"

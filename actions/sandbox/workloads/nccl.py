@@ -9,7 +9,7 @@ import msgspec
 _CHANNELS = 2
 
 
-class Network(msgspec.Struct, frozen=True):
+class NcclTransport(msgspec.Struct, frozen=True):
     """What ranks talk over."""
 
     version: str = "2.18.3+cuda12.2"
@@ -26,7 +26,7 @@ class Network(msgspec.Struct, frozen=True):
         return f"AWS Libfabric/{device % self.efa_interfaces}/GDRDMA" if self.efa_interfaces else "Socket/0"
 
 
-SOCKETS = Network()
+SOCKETS = NcclTransport()
 
 
 def start_lines(
@@ -37,7 +37,7 @@ def start_lines(
     address: str,
     process_id: int,
     device: int = 0,
-    network: Network = SOCKETS,
+    network: NcclTransport = SOCKETS,
 ) -> Iterator[str]:
     """The lines of one rank, in order, without newlines.
 
@@ -78,7 +78,7 @@ def start_lines(
     yield f"{inner} {communicator} nvmlDev {device} busId 1e0 commId 0x9a3f5d2b7c61e804 - Init COMPLETE"
 
 
-def _network_lines(network: Network, address: str) -> Iterator[str]:
+def _network_lines(network: NcclTransport, address: str) -> Iterator[str]:
     if not network.efa_interfaces:
         yield "NET/IB : No device found."
         yield f"NET/Socket : Using [0]eth0:{address}<0>"

@@ -9,9 +9,17 @@ from __future__ import annotations
 import posixpath
 import random
 
-from actions.sandbox.workloads import nccl, nccl_failures
 from actions.sandbox.workloads.gpu_models import GpuModel, model_of
+from actions.sandbox.workloads.nccl import NcclTransport, start_lines
 from actions.sandbox.workloads.nccl_fabric import Fabric, fabric_of
+from actions.sandbox.workloads.nccl_failures import (
+    Problem,
+    closed_by_peer,
+    no_registered_memory,
+    no_remote_read,
+    too_many_devices,
+    wrong_values,
+)
 from actions.sandbox.workloads.nccl_options import Options, options_of
 from actions.sandbox.workloads.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
 
@@ -45,7 +53,7 @@ def run(container: Container) -> Program:
     try:
         return (yield from rank.run())
     except PeerLost:
-        yield Step(2.0, nccl_failures.closed_by_peer(container.pod, rank.number), is_error=True, load=_IDLE)
+        yield Step(2.0, closed_by_peer(container.pod, rank.number), is_error=True, load=_IDLE)
         return 1
 
 
@@ -65,13 +73,13 @@ class _Rank:
         self._random = random.Random(container.seed)
         self._debug = known.get("NCCL_DEBUG", "").upper()
 
-    def first_problem(self) -> nccl_failures.Problem | None:
+    def first_problem(self) -> Problem | None:
         """What ends the process before anything is measured."""
         container = self._container
         return (
-            nccl_failures.too_many_devices(container, self._options, first=self._local)
-            or nccl_failures.no_remote_read(container)
-            or nccl_failures.no_registered_memory(container, device=self._local)
+            too_many_devices(container, self._options, first=self._local)
+            or no_remote_read(container)
+            or no_registered_memory(container, device=self._local)
         )
 
     def run(self) -> Program:
@@ -117,14 +125,14 @@ class _Rank:
     def _connect(self) -> Program:
         """What NCCL prints of itself, as much as NCCL_DEBUG asks for."""
         if self._debug in ("INFO", "TRACE"):
-            lines = nccl.start_lines(
+            lines = start_lines(
                 self._container.pod,
                 rank=self.number,
                 world_size=self._size,
                 address=f"10.0.{40 + self.number % 8}.{20 + self.number * 7 % 200}",
                 process_id=33 + self._local,
                 device=self._local,
-                network=nccl.Network(
+                network=NcclTransport(
                     version=_VERSION,
                     efa_interfaces=self._fabric.interfaces,
                     platform=self._container.instance_type,
@@ -144,7 +152,7 @@ class _Rank:
         bandwidths: list[float] = []
         size = options.smallest
         while size <= largest:
-            wrong = nccl_failures.wrong_values(self._container, size // _ELEMENT)
+            wrong = wrong_values(self._container, size // _ELEMENT)
             times = [self._fabric.time_us(size) * self._random.uniform(0.985, 1.015) for _ in ("out", "in")]
             seconds = sum(times) * (options.iterations + _WARMUP) / 1e6
             yield Step(seconds, self._row(size, times, wrong) if self.number == 0 else "", load=_TESTING)

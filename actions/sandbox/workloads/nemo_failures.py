@@ -5,7 +5,7 @@ Source: PyTorch 2.2 (`CUDACachingAllocator.cpp`, `ProcessGroupNCCL.cpp`), aws-of
 
 from __future__ import annotations
 
-from actions.sandbox.workloads import cuda
+from actions.sandbox.workloads.cuda import cuda_out_of_memory
 from actions.sandbox.workloads.nemo_settings import Settings
 from actions.sandbox.workloads.program import Container
 
@@ -79,7 +79,7 @@ def out_of_memory(settings: Settings, *, device: int) -> str:
         return ""
     free = 700 + device * 37
     asked = settings.micro_batch * settings.sequence * 51200 * 4 / settings.tensor_parallel / (1 << 30)
-    return cuda.out_of_memory(device=device, total_mib=total, free_mib=free, asked_gib=max(asked, 0.4))
+    return cuda_out_of_memory(device=device, total_mib=total, free_mib=free, asked_gib=max(asked, 0.4))
 
 
 def watchdog(rank: int, *, sequence: int, moment: str) -> str:

@@ -15,8 +15,18 @@ import random
 from collections.abc import Iterator
 from datetime import UTC, datetime
 
-from actions.sandbox.workloads import nccl, nemo_failures
 from actions.sandbox.workloads.lightning import nemo_bar
+from actions.sandbox.workloads.nccl import NcclTransport, start_lines
+from actions.sandbox.workloads.nemo_failures import (
+    WATCHDOG_SECONDS,
+    closed_by_peer,
+    missing_data,
+    missing_vocabulary,
+    no_device,
+    no_locked_memory,
+    out_of_memory,
+    watchdog,
+)
 from actions.sandbox.workloads.nemo_settings import PARAMETERS, Settings, settings_of
 from actions.sandbox.workloads.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
 from actions.sandbox.workloads.torchrun import child_failed, group_of, newest_step, node_rank
@@ -43,7 +53,7 @@ def is_wanted_by(container: Container) -> bool:
 def train(container: Container) -> Program:
     """Train to `max_steps`, from the newest checkpoint if there is one. Ends with 0, or with 1 and a traceback."""
     settings = settings_of(container)
-    problem = nemo_failures.missing_data(container)
+    problem = missing_data(container)
     if problem:
         yield Step(0.5, problem, is_error=True)
         return 1
@@ -76,21 +86,21 @@ class _Pod:
         container, settings = self._container, self._settings
         yield Step(0.1, meeting=Meeting(f"{container.namespace}/{group_of(container)}", settings.nodes))
         for problem in (
-            nemo_failures.no_device(settings, container),
-            nemo_failures.missing_vocabulary(settings, container),
+            no_device(settings, container),
+            missing_vocabulary(settings, container),
         ):
             if problem:
                 yield Step(2.0, problem, is_error=True)
                 return 1
         yield from self._connect()
-        problem = nemo_failures.no_locked_memory(settings, container, rank=self._first_rank)
+        problem = no_locked_memory(settings, container, rank=self._first_rank)
         if problem:
             yield Step(1.0, problem, is_error=True)
             return 1
         if settings.trainer_nodes != settings.nodes:
             return (yield from self._hang(1))
         yield from self._build()
-        problem = nemo_failures.out_of_memory(settings, device=self._container.seed % settings.processes)
+        problem = out_of_memory(settings, device=self._container.seed % settings.processes)
         if problem:
             yield Step(settings.step_seconds, problem, is_error=True)
             return 1
@@ -101,7 +111,7 @@ class _Pod:
     def mourn(self) -> Program:
         """A peer is lost. Over sockets that is noticed at once; over EFA the collective only never ends."""
         if not self._settings.efa_interfaces:
-            yield Step(2.0, nemo_failures.closed_by_peer(self._first_rank, self._container), is_error=True)
+            yield Step(2.0, closed_by_peer(self._first_rank, self._container), is_error=True)
             return 1
         return (yield from self._hang(max(1, self._step) * _SEQUENCES_A_STEP))
 
@@ -116,7 +126,7 @@ class _Pod:
     def _connect(self) -> Program:
         """What NCCL prints, rank by rank."""
         settings = self._settings
-        network = nccl.Network(
+        network = NcclTransport(
             version="2.20.3+cuda12.2" if settings.efa_interfaces else "2.19.4+cuda12.2",
             efa_interfaces=settings.efa_interfaces,
             platform=self._container.instance_type,
@@ -124,7 +134,7 @@ class _Pod:
         )
         address = f"10.0.{40 + self._first_rank % 8}.{20 + self._first_rank * 7 % 200}"
         for device, rank in enumerate(self._ranks()):
-            lines = nccl.start_lines(
+            lines = start_lines(
                 self._container.pod,
                 rank=rank,
                 world_size=settings.world_size,
@@ -213,10 +223,10 @@ class _Pod:
     def _hang(self, sequence: int) -> Program:
         """The collective with this number never ends; the watchdogs notice after ten minutes."""
         yield Step(load=GpuLoad(100, round(self._settings.needed_mib)))
-        yield Step(nemo_failures.WATCHDOG_SECONDS)
+        yield Step(WATCHDOG_SECONDS)
         stamp = datetime.fromtimestamp(self._container.started_at, UTC).strftime("%m%d %H:%M:%S.%f")
         for rank in self._ranks():
-            yield Step(0.1, nemo_failures.watchdog(rank, sequence=sequence, moment=stamp), is_error=True)
+            yield Step(0.1, watchdog(rank, sequence=sequence, moment=stamp), is_error=True)
         self._code = -6
         return 1
 

@@ -33,13 +33,13 @@ _DOCUMENTS = 210_000
 _COMPRESSED_BYTES, _TEXT_BYTES, _TOKEN_BYTES, _INDEX_BYTES = 15_200_000_000, 45_900_000_000, 17_300_000_000, 141_000_000
 
 
-def is_wanted_by(container: Container) -> bool:
+def wants_pile(container: Container) -> bool:
     """Whether this is one process of the preparation, or of the look at its files."""
     script = _script(container)
     return script in _PROGRAMS and (_FOLDER in container.command_line or script == "verify.py")
 
 
-def prepare(container: Container) -> Program:
+def prepare_pile(container: Container) -> Program:
     """One process of one step."""
     return (yield from _PROGRAMS[_script(container)](container))
 

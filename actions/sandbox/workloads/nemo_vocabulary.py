@@ -8,12 +8,12 @@ _SOURCE = "https://huggingface.co/openai-community/gpt2/resolve/main"
 _SIZES = {"vocab.json": 1_042_301, "merges.txt": 456_318}
 
 
-def is_wanted_by(container: Container) -> bool:
+def wants_vocabulary(container: Container) -> bool:
     """Whether this container fetches the vocabulary."""
     return "VOCABULARY_URL" in container.environment and "vocab.json" in container.command_line
 
 
-def fetch(container: Container) -> Program:
+def fetch_vocabulary(container: Container) -> Program:
     """Fetch what is not there. Ends with 0, or with curl's 22 where the address has no such file."""
     url, folder = container.environment["VOCABULARY_URL"], container.environment.get("VOCABULARY_DIR", "/tmp")  # noqa: S108
     for name, size in _SIZES.items():

@@ -26,7 +26,7 @@ _COMMAND_WIDTH = 40
 _WIDE_COMMAND_WIDTH = 80
 
 
-def run(container: Container, load: Load, argv: Sequence[str]) -> Program:
+def run_neuron_ls(container: Container, load: Load, argv: Sequence[str]) -> Program:
     """`neuron-ls` with its arguments. Without a device it fails, and says so on stderr only."""
     if not container.neurons:
         yield Step(text="neuron-ls: No neuron device found\n", is_error=True)

@@ -31,7 +31,9 @@ _SHARES = (("constants", 0.06), ("model_code", 0.15), ("model_shared_scratchpad"
 """Of a core's memory; tensors have the rest."""
 
 
-def run(container: Container, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]) -> Program:
+def run_neuron_monitor(
+    container: Container, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
+) -> Program:
     """`neuron-monitor`, with `-c FILE` for its configuration.
 
     Args:

@@ -30,7 +30,9 @@ _FOOT = (
 )
 
 
-def run(container: Container, load: Callable[[], Load], now: Callable[[], float], *, has_terminal: bool) -> Program:
+def run_neuron_top(
+    container: Container, load: Callable[[], Load], now: Callable[[], float], *, has_terminal: bool
+) -> Program:
     """`neuron-top`; see the module.
 
     Args:

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import msgspec
 
-from actions.sandbox.workloads import neuron_errors
 from actions.sandbox.workloads.neuron_cores import CORES_OF_A_DEVICE
+from actions.sandbox.workloads.neuron_errors import cores_taken, no_fabric, out_of_device_memory, suspected_hang
 from actions.sandbox.workloads.neuronx_nemo_scripts import PROCESSES_PER_NODE, Choices, read_scripts
 from actions.sandbox.workloads.program import Container, Meeting, NeuronLoad, PeerLost, Program, Step
 
@@ -111,7 +111,7 @@ def fail(problem: str, code: int = 1) -> Program:
 def hang(moment: float) -> Program:
     """A node of the group is gone: the collective waits for its time limit."""
     yield Step(_TIME_LIMIT_SECONDS)
-    return (yield from fail(neuron_errors.suspected_hang(moment, _FIRST_PROCESS)))
+    return (yield from fail(suspected_hang(moment, _FIRST_PROCESS)))
 
 
 def _missing_file(node: Node) -> str:
@@ -133,12 +133,12 @@ def _problem(node: Node, moment: float) -> str:
     """Why the runtime cannot start here, in its words; empty if it can."""
     cores = len(node.container.neurons) * CORES_OF_A_DEVICE
     if cores < PROCESSES_PER_NODE:
-        return neuron_errors.cores_taken(moment, _FIRST_PROCESS + cores, cores)
+        return cores_taken(moment, _FIRST_PROCESS + cores, cores)
     if node.nodes > 1 and not node.container.efa_interfaces:
-        return neuron_errors.no_fabric(moment, _FIRST_PROCESS)
+        return no_fabric(moment, _FIRST_PROCESS)
     if node.micro_batch > _LARGEST_MICRO_BATCH and not node.is_compiling:
         asked = node.micro_batch * node.choices.seq_length * 4096 * 32
-        return neuron_errors.out_of_device_memory(moment, _FIRST_PROCESS, 0, 0, asked)
+        return out_of_device_memory(moment, _FIRST_PROCESS, 0, 0, asked)
     return ""
 
 

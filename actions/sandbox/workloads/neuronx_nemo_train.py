@@ -13,7 +13,8 @@ import re
 
 import msgspec
 
-from actions.sandbox.workloads import lightning, neuron_errors
+from actions.sandbox.workloads.lightning import lightning_bar
+from actions.sandbox.workloads.neuron_errors import mixed_programs
 from actions.sandbox.workloads.neuronx_nemo import (
     COMMAND,
     LOADED,
@@ -58,7 +59,7 @@ def _run(node: Node) -> Program:
             return (yield from compile_graphs(node))
         moment = node.container.started_at + 9.0
         if is_foreign(node):
-            return (yield from fail(neuron_errors.mixed_programs(moment, 2101)))
+            return (yield from fail(mixed_programs(moment, 2101)))
         yield from compile_missing(node)
         return (yield from _epoch(node))
     except PeerLost:
@@ -170,7 +171,7 @@ class Curve:
             "throughput_peak": round(rate + 0.2, 1),
         }
         total = self._steps + self._steps // 200 + 1
-        drawn = lightning.bar(0, step + 1, total, first=first, elapsed_seconds=elapsed_seconds, metrics=values)
+        drawn = lightning_bar(0, step + 1, total, first=first, elapsed_seconds=elapsed_seconds, metrics=values)
         return f"\r{drawn}" + ("\n" if (step + 1) % 10 == 0 or step + 1 == self._steps else "")
 
 

@@ -74,7 +74,9 @@ def read(container: Container, load: Load, moment: float) -> list[Reading]:
     return readings
 
 
-def run(container: Container, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]) -> Program:
+def run_nvidia_smi(
+    container: Container, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
+) -> Program:
     """`nvidia-smi` with its arguments; `-l N` repeats until somebody ends it.
 
     Args:

@@ -11,11 +11,11 @@ from aiohttp import web
 from actions.base.clock import Clock
 from actions.cluster.session import KubeSession
 from actions.fleet.instances import InstanceTable
-from actions.sandbox import cloud
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.outside import OUTSIDE_WATCHED, outside_controllers
 from actions.sandbox.actors.watching import watching
 from actions.sandbox.actors.world import seed
+from actions.sandbox.cloud.application import create_aws_app
 from actions.sandbox.keys import AccessKey
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
@@ -52,7 +52,7 @@ async def account(
         authority: Who signed its certificate, in PEM.
         groups: Its node groups.
     """
-    app = cloud.create_app(session, options, key=ACCESS_KEY, authority=authority, groups=groups)
+    app = create_aws_app(session, options, key=ACCESS_KEY, authority=authority, groups=groups)
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()
     try:

@@ -14,12 +14,13 @@ from actions.base.clock import SystemClock
 from actions.base.files import asset
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
-from actions.sandbox import actors, cloud
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, kind_named
+from actions.sandbox.actors.start import start_controllers
 from actions.sandbox.api.admission import Admission
+from actions.sandbox.cloud.application import create_aws_app
 from actions.sandbox.keys import AccessKey
-from actions.sandbox.kubelet import Kubelet
+from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
@@ -55,10 +56,10 @@ async def whole_cluster(folder: Path, options: SandboxOptions = FAST) -> AsyncIt
     kubelet, groups = Kubelet(options), NodeGroups.of(options, SystemClock())
 
     def started(session: KubeSession) -> AbstractAsyncContextManager[None]:
-        return actors.start(session, kubelet, options, groups=groups)
+        return start_controllers(session, kubelet, options, groups=groups)
 
     def account(session: KubeSession, key: AccessKey, authority: bytes) -> web.Application:
-        return cloud.create_app(session, options, key=key, authority=authority, groups=groups)
+        return create_aws_app(session, options, key=key, authority=authority, groups=groups)
 
     parts = Parts(kubelet, actors=started, cloud=account)
     async with serving(folder, options, parts) as server, _client(server.kubeconfig) as client:

@@ -11,7 +11,7 @@ import pytest
 
 from actions.sandbox.api.question import Question, question_of
 from actions.sandbox.faults.scenarios import SCENARIOS
-from actions.sandbox.kubelet import Kubelet
+from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving
 from tests.support.sandboxes import http_of

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from actions.sandbox.workloads import efa_info, nccl_tests
+from actions.sandbox.workloads import nccl_tests
+from actions.sandbox.workloads.efa_info import list_adapters
 from actions.sandbox.workloads.images import program_of
 from actions.sandbox.workloads.program import Container, PeerLost
 from actions.telemetry.bandwidth import judge_adapters, judge_bandwidth, load_references
@@ -119,10 +120,10 @@ def test_fi_info_lists_every_interface_and_its_absence() -> None:
     two = _rank(command="/opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM", instance_type="p5.48xlarge", efa=32)
     listed = played(program_of(inside(two)))
     assert [one.is_good for one in judge_adapters(read_fi_info(listed.text), ranks=1, adapters=32)] == [True]
-    none = played(efa_info.list_adapters(replace(two, efa_interfaces=0)))
+    none = played(list_adapters(replace(two, efa_interfaces=0)))
     assert (none.exit_code, none.err) == (61, "fi_getinfo: -61 (No data available)\n")
 
 
 def test_g5_has_its_adapter_where_the_captured_one_was() -> None:
-    listed = played(efa_info.list_adapters(_rank(command="fi_info -p efa")))
+    listed = played(list_adapters(_rank(command="fi_info -p efa")))
     assert "domain: rdmap0s29-rdm\n    version: 122.0\n" in listed.out
