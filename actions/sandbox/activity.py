@@ -6,9 +6,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock
-
-ACTOR_AGENT = "eksml-sandbox"
-"""The user agent of the sandbox's own controllers, whose requests are nobody's use."""
+from actions.sandbox.api.question import ACTOR_AGENT
 
 _POLL_SECONDS = 5.0
 

@@ -18,10 +18,11 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
-from actions.sandbox.activity import ACTOR_AGENT, Activity
+from actions.sandbox.activity import Activity
 from actions.sandbox.api.access import ADMINISTRATOR, User
 from actions.sandbox.api.admission import Admission
 from actions.sandbox.api.application import create_app
+from actions.sandbox.api.question import ACTOR_AGENT
 from actions.sandbox.api.store import Store
 from actions.sandbox.certificate import make_certificate
 from actions.sandbox.faults.bystander import Bystander

@@ -18,10 +18,10 @@ from actions.cluster.health import Health
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import KubeSession
 from actions.cluster.state import ClusterState
-from actions.sandbox.activity import ACTOR_AGENT
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import NAMESPACES, PODS
 from actions.sandbox.actors.start import start_controllers
+from actions.sandbox.api.question import ACTOR_AGENT
 from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions

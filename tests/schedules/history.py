@@ -17,9 +17,9 @@ from actions.cluster.health import SourceHealth
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.reflector import Raw, Reflector
 from actions.cluster.session import KubeSession
-from actions.sandbox.activity import ACTOR_AGENT
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS, SECRETS, Document, Kind, uid_of
+from actions.sandbox.api.question import ACTOR_AGENT
 
 KINDS = (NAMESPACES, CONFIG_MAPS, SECRETS, PODS, JOBS)
 _SECONDS = 60.0

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+ACTOR_AGENT = "eksml-sandbox"
+"""The user agent of the sandbox's own controllers."""
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _IN_NAMESPACES = frozenset({"status", "finalize"})
 """What may follow a namespace's name without being a resource in it."""

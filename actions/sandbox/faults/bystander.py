@@ -8,16 +8,16 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from actions.sandbox.activity import ACTOR_AGENT
-from actions.sandbox.api.question import Question, question_of
+from actions.sandbox.api.question import ACTOR_AGENT, Question, question_of
 from actions.sandbox.faults.fault import REFUSALS, SPOILING, Fault, FaultKind
 from actions.sandbox.faults.panel import ActiveFault, FaultPanel
 from actions.sandbox.faults.refusals import error_event, refusal
+from actions.sandbox.faults.seam import Faults
 
 _PIECE_BYTES = 16_384
 
 
-class Bystander:
+class Bystander(Faults):
     """Does to a server's answers what its panel says (a `Faults`).
 
     Args:
