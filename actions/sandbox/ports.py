@@ -3,21 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Sequence
-from enum import IntEnum
 from typing import Protocol
 
 import msgspec
 
-
-class Channel(IntEnum):
-    """Channel numbers of the Kubernetes remote-command protocol, v4 and v5."""
-
-    STDIN = 0
-    STDOUT = 1
-    STDERR = 2
-    ERROR = 3
-    RESIZE = 4
-    CLOSE = 255
+from actions.cluster.exec import Channel
 
 
 class LogSource(msgspec.Struct, frozen=True):

@@ -10,13 +10,13 @@ from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import WSMsgType, web
 
-from actions.sandbox.api import status
+from actions.cluster.exec import Channel
 from actions.sandbox.api.codec import Object, dig, encode
 from actions.sandbox.api.logs import container_of, open_log
 from actions.sandbox.api.services import Services
-from actions.sandbox.api.status import ApiFault
+from actions.sandbox.api.status import ApiFault, bad_request
 from actions.sandbox.api.target import Target
-from actions.sandbox.ports import Channel, NoProcess
+from actions.sandbox.ports import NoProcess
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SILENCE_SECONDS = 30.0
@@ -76,13 +76,13 @@ async def serve_exec(services: Services, request: web.Request, target: Target) -
     pod = services.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))
     if not dig(pod.body, "spec", "nodeName"):
-        raise status.bad_request(f"pod {pod.name} does not have a host assigned")
+        raise bad_request(f"pod {pod.name} does not have a host assigned")
     argv = request.query.getall("command", [])
     if not argv:
-        raise status.bad_request("you must specify at least one command")
+        raise bad_request("you must specify at least one command")
     offered = {name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")}
     if not offered.intersection(_PROTOCOLS):
-        raise status.bad_request("unable to upgrade: only websockets with v5 or v4 of channel.k8s.io are served")
+        raise bad_request("unable to upgrade: only websockets with v5 or v4 of channel.k8s.io are served")
     socket = web.WebSocketResponse(protocols=_PROTOCOLS, heartbeat=_SILENCE_SECONDS, autoping=True)
     await socket.prepare(request)
     streams = SocketStreams(socket, has_stdin=request.query.get("stdin") in ("true", "1"))
@@ -105,7 +105,7 @@ async def serve_attach(services: Services, request: web.Request, target: Target)
     pod = services.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))
     if dig(pod.body, "status", "phase") != "Running":
-        raise status.bad_request(f"cannot attach a container in a pod that does not run: {pod.name}")
+        raise bad_request(f"cannot attach a container in a pod that does not run: {pod.name}")
     socket = web.WebSocketResponse(protocols=_PROTOCOLS, heartbeat=_SILENCE_SECONDS, autoping=True)
     await socket.prepare(request)
     streams = SocketStreams(socket, has_stdin=False)

@@ -8,10 +8,11 @@ from collections.abc import Coroutine, Sequence
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
+from actions.cluster.exec import Channel
 from actions.sandbox.kubelet.meetings import Meetings
 from actions.sandbox.kubelet.process import Surroundings, run_program
 from actions.sandbox.kubelet.shells import Shells
-from actions.sandbox.ports import Channel, ExecStreams
+from actions.sandbox.ports import ExecStreams
 from actions.sandbox.workloads.commands import is_screen, reads_input
 from actions.sandbox.workloads.images import exec_program
 from actions.sandbox.workloads.program import Load, Program, Step

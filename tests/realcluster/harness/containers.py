@@ -8,6 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from actions.base.clock import Clock
+from actions.cluster.exec import Channel
 from actions.cluster.session import KubeSession
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, VOLUMES, Document, is_deleting, key_of, uid_of
@@ -16,7 +17,7 @@ from actions.sandbox.kubelet.container import ContainerRun
 from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.ports import Channel, ExecStreams, LogRequest, NoProcess
+from actions.sandbox.ports import ExecStreams, LogRequest, NoProcess
 from tests.realcluster.harness.background import in_background
 from tests.realcluster.harness.pods import PodFeed, Site
 

@@ -9,7 +9,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from actions.sandbox.ports import Channel, NoProcess
+from actions.cluster.exec import Channel
+from actions.sandbox.ports import NoProcess
 from tests.realcluster.harness.containers import Containers
 
 _HEAD = struct.Struct(">BI")

@@ -9,12 +9,13 @@ from typing import Any
 import msgspec
 from aiohttp.test_utils import TestClient, TestServer
 
+from actions.cluster.exec import Channel
 from actions.sandbox.api.access import ADMINISTRATOR, User
 from actions.sandbox.api.application import create_app
 from actions.sandbox.api.store import Store
 from actions.sandbox.faults.seam import NO_FAULTS, Faults
 from actions.sandbox.keys import AccessKey
-from actions.sandbox.ports import Channel, ExecStreams, LogRequest, LogSource, NoProcess, PortStream
+from actions.sandbox.ports import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
 
 Client = TestClient[Any, Any]
 TOKEN = {"Authorization": "Bearer administrators"}

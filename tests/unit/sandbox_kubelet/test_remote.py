@@ -7,8 +7,8 @@ import asyncio
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
+from actions.cluster.exec import Channel
 from actions.sandbox.kubelet.remote import RemoteCommand
-from actions.sandbox.ports import Channel
 from tests.unit.sandbox_workloads.containers import a_container, inside
 
 
