@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from actions.sandbox.api import discovery, openapi
+from actions.sandbox.api import openapi
 from actions.sandbox.api.codec import Object
+from actions.sandbox.api.discovery import (
+    AGGREGATED,
+    aggregated,
+    core_versions,
+    group_list,
+    group_named,
+    is_aggregated,
+    resource_list,
+)
 from actions.sandbox.api.messages import json_response
 from actions.sandbox.api.resources import Registry
 from actions.sandbox.api.status import no_such_path
@@ -43,18 +52,18 @@ async def _healthy(_: web.Request) -> web.Response:
 def _add_discovery(app: web.Application, registry: Registry) -> None:
     async def roots(request: web.Request) -> web.Response:
         is_core = request.path.rstrip("/") == "/api"
-        if discovery.is_aggregated(request.headers.get("Accept", "")):
-            response = json_response(discovery.aggregated(registry, core=is_core))
-            response.headers["Content-Type"] = discovery.AGGREGATED
+        if is_aggregated(request.headers.get("Accept", "")):
+            response = json_response(aggregated(registry, core=is_core))
+            response.headers["Content-Type"] = AGGREGATED
             return response
-        return json_response(discovery.core_versions() if is_core else discovery.group_list(registry))
+        return json_response(core_versions() if is_core else group_list(registry))
 
     async def group(request: web.Request) -> web.Response:
-        return _found(discovery.group(registry, request.match_info["group"]))
+        return _found(group_named(registry, request.match_info["group"]))
 
     async def types(request: web.Request) -> web.Response:
         where = request.match_info
-        return _found(discovery.resource_list(registry, where.get("group", ""), where["version"]))
+        return _found(resource_list(registry, where.get("group", ""), where["version"]))
 
     for path in ("/api", "/apis", "/api/", "/apis/"):
         app.router.add_get(path, roots)

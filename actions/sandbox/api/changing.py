@@ -7,7 +7,6 @@ from typing import Any
 
 from aiohttp import web
 
-from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object
 from actions.sandbox.api.lists import list_objects
 from actions.sandbox.api.messages import json_response, parse_body, raw_json, read_object, read_optional_object
@@ -15,6 +14,7 @@ from actions.sandbox.api.options import WriteOptions, delete_options
 from actions.sandbox.api.patch import json_patch, merge_patch
 from actions.sandbox.api.services import Services
 from actions.sandbox.api.shapes import shape_of
+from actions.sandbox.api.status import bad_request, success, unsupported_media
 from actions.sandbox.api.strategic import strategic_patch
 from actions.sandbox.api.target import Target
 from actions.sandbox.api.view import View
@@ -63,7 +63,7 @@ async def patch(services: Services, request: web.Request, target: Target, view: 
     if request.content_type == _APPLY:
         if not request.query.get("fieldManager"):
             why = "fieldManager: Required value: is required for apply patch"
-            raise status.bad_request(f"PatchOptions.meta.k8s.io is invalid: {why}")
+            raise bad_request(f"PatchOptions.meta.k8s.io is invalid: {why}")
         stored, is_new = services.writer.apply(*place, change, options)
         return raw_json(view.one(stored), code=201 if is_new else 200, warnings=options.warnings)
     stored = services.writer.change(*place, _edit_of(target, request.content_type, change), options)
@@ -74,13 +74,13 @@ def _edit_of(target: Target, content_type: str, change: Any) -> Callable[[Object
     if content_type == _JSON_PATCH:
         return lambda body: json_patch(body, change)
     if not isinstance(change, dict):
-        raise status.bad_request("the patch is no object")
+        raise bad_request("the patch is no object")
     if content_type == _MERGE:
         return lambda body: merge_patch(body, change)
     if content_type == _STRATEGIC and not target.resource.is_custom:
         return lambda body: strategic_patch(body, change, shape_of(target.resource))
     accepted = [one for one in PATCH_TYPES if one != _STRATEGIC or not target.resource.is_custom]
-    raise status.unsupported_media(content_type, accepted)
+    raise unsupported_media(content_type, accepted)
 
 
 async def delete(services: Services, request: web.Request, target: Target, view: View) -> web.Response:
@@ -90,7 +90,7 @@ async def delete(services: Services, request: web.Request, target: Target, view:
     if not is_gone or target.resource.key == ("", "pods"):
         return raw_json(view.one(stored))
     details = {"name": target.name, "group": target.resource.group, "kind": target.resource.plural, "uid": stored.uid}
-    return json_response(status.success(details={name: value for name, value in details.items() if value}))
+    return json_response(success(details={name: value for name, value in details.items() if value}))
 
 
 async def delete_collection(services: Services, request: web.Request, target: Target, view: View) -> web.Response:

@@ -6,11 +6,12 @@ from collections.abc import Sequence
 from datetime import timedelta
 
 from actions.base.clock import Clock, format_rfc3339
-from actions.sandbox.api import definitions, status
 from actions.sandbox.api.admission import Admission, Operation, Review
 from actions.sandbox.api.codec import Object, clone, dig
+from actions.sandbox.api.definitions import CRD_KEY, key_of_definition
 from actions.sandbox.api.options import DeleteOptions
 from actions.sandbox.api.resources import GroupResource, Registry, ResourceType
+from actions.sandbox.api.status import conflict, not_found
 from actions.sandbox.api.store import Store, Stored
 
 FOREGROUND = "foregroundDeletion"
@@ -41,7 +42,7 @@ class Deleter:
         """
         stored = self._store.get(resource.key, namespace, name)
         if stored is None:
-            raise status.not_found(resource, name)
+            raise not_found(resource, name)
         self._check_preconditions(resource, stored, options)
         review = Review(Operation.DELETE, resource.key, namespace, name, stored.body)
         for admission in self._admissions:
@@ -61,20 +62,20 @@ class Deleter:
 
     def remove(self, stored: Stored) -> Stored:
         """Take an object out of the store for good, with what it made the server serve."""
-        if stored.key == definitions.CRD_KEY:
-            self._registry.drop(definitions.key_of_definition(stored.body))
+        if stored.key == CRD_KEY:
+            self._registry.drop(key_of_definition(stored.body))
         return self._store.remove(stored)
 
     def _check_preconditions(self, resource: ResourceType, stored: Stored, options: DeleteOptions) -> None:
         if options.uid and options.uid != stored.uid:
             why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {stored.uid}"
-            raise status.conflict(resource, stored.name, why)
+            raise conflict(resource, stored.name, why)
         if options.version and options.version != str(stored.version):
             why = (
                 f"Precondition failed: ResourceVersion in precondition: {options.version}, "
                 f"ResourceVersion in object meta: {stored.version}"
             )
-            raise status.conflict(resource, stored.name, why)
+            raise conflict(resource, stored.name, why)
 
     def _add_finalizers(self, stored: Stored, body: Object, options: DeleteOptions) -> None:
         policy = options.propagation or ("Orphan" if stored.key == _ORPHANING_BY_DEFAULT else "Background")
@@ -83,7 +84,7 @@ class Deleter:
             finalizers.append(FOREGROUND)
         elif policy == "Orphan" and self._store.dependents(stored.uid):
             finalizers.append(ORPHAN)
-        if stored.key == definitions.CRD_KEY and CLEANUP not in finalizers and self._has_instances(stored):
+        if stored.key == CRD_KEY and CLEANUP not in finalizers and self._has_instances(stored):
             finalizers.append(CLEANUP)
         if finalizers:
             body["metadata"]["finalizers"] = finalizers
@@ -91,7 +92,7 @@ class Deleter:
             body["metadata"].pop("finalizers", None)
 
     def _has_instances(self, crd: Stored) -> bool:
-        return bool(self._store.collection(definitions.key_of_definition(crd.body)).objects)
+        return bool(self._store.collection(key_of_definition(crd.body)).objects)
 
     def _mark(self, body: Object, grace: int) -> None:
         metadata = body["metadata"]

@@ -39,7 +39,7 @@ def group_list(registry: Registry) -> Object:
     return {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups}
 
 
-def group(registry: Registry, name: str) -> Object | None:
+def group_named(registry: Registry, name: str) -> Object | None:
     """`GET /apis/GROUP`, or `None` if there is no such group."""
     versions = registry.groups().get(name)
     return {"kind": "APIGroup", "apiVersion": "v1", **_group(name, versions)} if versions else None

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from aiohttp import web
 
-from actions.sandbox.api import changing, subresources
+from actions.sandbox.api.changing import create, delete, delete_collection, patch, replace
 from actions.sandbox.api.execute import serve_attach, serve_exec
 from actions.sandbox.api.forward import serve_forward
 from actions.sandbox.api.lists import list_objects
@@ -15,6 +15,7 @@ from actions.sandbox.api.messages import raw_json
 from actions.sandbox.api.reviews import review
 from actions.sandbox.api.services import Services
 from actions.sandbox.api.status import method_not_allowed
+from actions.sandbox.api.subresources import bind, evict, scale
 from actions.sandbox.api.target import Target, target_of
 from actions.sandbox.api.view import View, form_of
 from actions.sandbox.api.watching import serve_watch
@@ -46,11 +47,11 @@ async def _serve_object(services: Services, request: web.Request, target: Target
         case "GET":
             return raw_json(view.one(services.writer.find(target.resource, target.namespace, target.name)))
         case "PUT":
-            return await changing.replace(services, request, target, view)
+            return await replace(services, request, target, view)
         case "PATCH":
-            return await changing.patch(services, request, target, view)
+            return await patch(services, request, target, view)
         case "DELETE" if not target.subresource:
-            return await changing.delete(services, request, target, view)
+            return await delete(services, request, target, view)
     raise method_not_allowed()
 
 
@@ -61,9 +62,9 @@ async def _serve_collection(services: Services, request: web.Request, target: Ta
         case "GET":
             return raw_json(view.many(*list_objects(services.store, target, request.query)))
         case "POST" if target.namespace or not target.resource.namespaced:
-            return await changing.create(services, request, target, view)
+            return await create(services, request, target, view)
         case "DELETE" if target.namespace or not target.resource.namespaced:
-            return await changing.delete_collection(services, request, target, view)
+            return await delete_collection(services, request, target, view)
     raise method_not_allowed()
 
 
@@ -78,11 +79,11 @@ async def _serve_subresource(services: Services, request: web.Request, target: T
         case "portforward", "GET" | "POST":
             return await serve_forward(services, request, target)
         case "binding", "POST":
-            return await subresources.bind(services, request, target)
+            return await bind(services, request, target)
         case "eviction", "POST":
-            return await subresources.evict(services, request, target)
+            return await evict(services, request, target)
         case "scale", "GET" | "PUT" | "PATCH":
-            return await subresources.scale(services, request, target)
+            return await scale(services, request, target)
     raise method_not_allowed()
 
 

@@ -14,10 +14,10 @@ from collections.abc import Sequence
 
 from aiohttp import WSMsgType, web
 
-from actions.sandbox.api import status
 from actions.sandbox.api.codec import dig
 from actions.sandbox.api.services import Services
 from actions.sandbox.api.spdy import BrokenSpdy, SpdyConnection, SpdyStream
+from actions.sandbox.api.status import bad_request
 from actions.sandbox.api.target import Target
 from actions.sandbox.ports import NoProcess, PortStream
 
@@ -91,14 +91,14 @@ async def serve_forward(services: Services, request: web.Request, target: Target
     """
     pod = services.writer.find(target.resource, target.namespace, target.name)
     if dig(pod.body, "status", "phase") != "Running":
-        raise status.bad_request(f"pod {pod.name} is not running")
+        raise bad_request(f"pod {pod.name} is not running")
     offered = {name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")}
     ports = [int(text) for some in request.query.getall("ports", []) for text in some.split(",") if text.isdigit()]
     if not offered & {_CHANNELS, _TUNNEL}:
         why = "only websockets with v4.channel.k8s.io or SPDY/3.1+portforward.k8s.io are served"
-        raise status.bad_request(f"unable to upgrade: {why}")
+        raise bad_request(f"unable to upgrade: {why}")
     if _TUNNEL not in offered and not ports:
-        raise status.bad_request('query parameter "ports" is required')
+        raise bad_request('query parameter "ports" is required')
     socket = web.WebSocketResponse(protocols=(_TUNNEL, _CHANNELS), heartbeat=_SILENCE_SECONDS)
     await socket.prepare(request)
     forwarding = _Forwarding(services, target)

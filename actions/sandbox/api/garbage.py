@@ -8,8 +8,8 @@ from __future__ import annotations
 import asyncio
 from typing import Never
 
-from actions.sandbox.api import definitions
 from actions.sandbox.api.codec import clone
+from actions.sandbox.api.definitions import CRD_KEY, key_of_definition
 from actions.sandbox.api.deletion import CLEANUP, FOREGROUND, ORPHAN, Deleter
 from actions.sandbox.api.options import DeleteOptions
 from actions.sandbox.api.remaining import remaining_conditions
@@ -71,8 +71,8 @@ class GarbageCollector:
         elif stored.key == _NAMESPACES:
             self._empty_namespace(stored)
         elif CLEANUP in held_by:
-            self._delete_all(list(self._store.collection(definitions.key_of_definition(stored.body)).ordered()))
-            self._finish_definition(definitions.key_of_definition(stored.body))
+            self._delete_all(list(self._store.collection(key_of_definition(stored.body)).ordered()))
+            self._finish_definition(key_of_definition(stored.body))
 
     def _delete_dependents(self, owner: Stored) -> None:
         children = self._store.dependents(owner.uid)
@@ -135,7 +135,7 @@ class GarbageCollector:
             self._store.put(home.key, home.namespace, home.name, body)
 
     def _finish_definition(self, key: GroupResource) -> None:
-        crd = self._store.get(definitions.CRD_KEY, "", f"{key.plural}.{key.group}")
+        crd = self._store.get(CRD_KEY, "", f"{key.plural}.{key.group}")
         if crd is None or CLEANUP not in _finalizers(crd) or "deletionTimestamp" not in crd.body["metadata"]:
             return
         if not self._store.collection(key).objects:

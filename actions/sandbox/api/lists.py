@@ -13,10 +13,10 @@ from itertools import islice
 
 import msgspec
 
-from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object, encode
 from actions.sandbox.api.selectable import check_fields
 from actions.sandbox.api.selectors import predicate_of
+from actions.sandbox.api.status import bad_request, expired, too_large_version
 from actions.sandbox.api.store import Collection, Store, Stored
 from actions.sandbox.api.target import Target
 
@@ -68,11 +68,11 @@ def check_version(query: Mapping[str, str], current: int) -> None:
     if text in ("", "0"):
         return
     if not text.isdigit():
-        raise status.bad_request(f"Invalid value: {text!r}: resourceVersion is no number")
+        raise bad_request(f"Invalid value: {text!r}: resourceVersion is no number")
     if int(text) > current:
-        raise status.too_large_version(int(text), current)
+        raise too_large_version(int(text), current)
     if query.get("resourceVersionMatch") == "Exact" and int(text) != current:
-        raise status.expired("The resourceVersion for the provided list is too old.")
+        raise expired("The resourceVersion for the provided list is too old.")
 
 
 def _token_of(text: str, collection: Collection) -> _Continue | None:
@@ -81,9 +81,9 @@ def _token_of(text: str, collection: Collection) -> _Continue | None:
     try:
         token = msgspec.json.decode(base64.urlsafe_b64decode(text), type=_Continue)
     except (binascii.Error, ValueError, msgspec.DecodeError) as error:
-        raise status.bad_request("continue key is not valid: it cannot be read") from error
+        raise bad_request("continue key is not valid: it cannot be read") from error
     if token.version < collection.floor:
-        raise status.expired("The provided continue parameter is too old to display a consistent list result.")
+        raise expired("The provided continue parameter is too old to display a consistent list result.")
     return token
 
 

@@ -10,9 +10,9 @@ from collections.abc import AsyncIterator, Mapping
 from aiohttp import web
 
 from actions.base.clock import Clock, parse_rfc3339
-from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object, dig
 from actions.sandbox.api.services import Services
+from actions.sandbox.api.status import bad_request
 from actions.sandbox.api.store import Stored
 from actions.sandbox.api.target import Target
 from actions.sandbox.ports import LogRequest, LogSource
@@ -31,7 +31,7 @@ def container_of(pod: Stored, asked: str) -> str:
     inits = [one["name"] for one in spec.get("initContainers") or ()]
     if asked:
         if asked not in (*own, *inits):
-            raise status.bad_request(f"container {asked} is not valid for pod {pod.name}")
+            raise bad_request(f"container {asked} is not valid for pod {pod.name}")
         return asked
     preferred = dig(pod.body, "metadata", "annotations", _DEFAULT_CONTAINER)
     if preferred in own:
@@ -41,7 +41,7 @@ def container_of(pod: Stored, asked: str) -> str:
     choices = f"choose one of: [{' '.join(own)}]"
     if inits:
         choices += f" or one of the init containers: [{' '.join(inits)}]"
-    raise status.bad_request(f"a container name must be specified for pod {pod.name}, {choices}")
+    raise bad_request(f"a container name must be specified for pod {pod.name}, {choices}")
 
 
 async def serve_log(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
@@ -81,7 +81,7 @@ def open_log(services: Services, pod: Stored, container: str, query: Mapping[str
         else:
             reason = _waiting_for(pod.body, container)
             why = f'container "{container}" in pod "{pod.name}" is waiting to start: {reason}'
-        raise status.bad_request(why) from error
+        raise bad_request(why) from error
 
 
 async def _nothing() -> AsyncIterator[bytes]:
@@ -108,7 +108,7 @@ def _number(query: Mapping[str, str], name: str) -> int | None:
     if text is None:
         return None
     if not text.isdigit():
-        raise status.bad_request(f"{name}: Invalid value: {text!r}: must be greater than or equal to 0")
+        raise bad_request(f"{name}: Invalid value: {text!r}: must be greater than or equal to 0")
     return int(text)
 
 
@@ -122,7 +122,7 @@ def _since_ns(query: Mapping[str, str], clock: Clock) -> int | None:
     try:
         whole = parse_rfc3339(text).replace(microsecond=0)
     except ValueError as error:
-        raise status.bad_request(f"sinceTime: Invalid value: {text!r}: is no RFC 3339 time") from error
+        raise bad_request(f"sinceTime: Invalid value: {text!r}: is no RFC 3339 time") from error
     fraction = text.partition(".")[2]
     digits = fraction[: next((i for i, c in enumerate(fraction) if not c.isdigit()), len(fraction))]
     return int(whole.timestamp()) * 1_000_000_000 + int(f"{digits[:9]:0<9}")

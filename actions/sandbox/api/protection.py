@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object, clone, dig
 from actions.sandbox.api.resources import ResourceType
+from actions.sandbox.api.status import bad_request
 
 _COUNTED_GROUPS = frozenset({"apps", "batch", "policy", "networking.k8s.io", "apiextensions.k8s.io", "autoscaling"})
 _SERVER_OWNED = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "name")
@@ -19,10 +19,10 @@ def check_type(resource: ResourceType, body: Any) -> None:
         ApiFault: 400.
     """
     if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
-        raise status.bad_request("the request's body is no object")
+        raise bad_request("the request's body is no object")
     found = (body.setdefault("apiVersion", resource.api_version), body.setdefault("kind", resource.kind))
     if found != (resource.api_version, resource.kind):
-        raise status.bad_request(
+        raise bad_request(
             f"the API version and kind in the data ({found[0]}, {found[1]}) do not match the expected ones "
             f"({resource.api_version}, {resource.kind})"
         )
@@ -39,7 +39,7 @@ def check_namespace(resource: ResourceType, namespace: str, metadata: Object) ->
         metadata.pop("namespace", None)
         return
     if metadata.setdefault("namespace", namespace) != namespace:
-        raise status.bad_request(
+        raise bad_request(
             f"the namespace of the provided object does not match the namespace sent on the request: "
             f"{metadata['namespace']}, {namespace}"
         )

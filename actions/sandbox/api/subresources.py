@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from aiohttp import web
 
-from actions.sandbox.api import status
 from actions.sandbox.api.changing import PATCH_TYPES, write_options
 from actions.sandbox.api.codec import Object, dig
 from actions.sandbox.api.messages import json_response, parse_body, read_object
@@ -12,6 +11,7 @@ from actions.sandbox.api.options import DeleteOptions
 from actions.sandbox.api.patch import json_patch, merge_patch
 from actions.sandbox.api.selectors import label_text
 from actions.sandbox.api.services import Services
+from actions.sandbox.api.status import bad_request, conflict, success
 from actions.sandbox.api.store import Stored
 from actions.sandbox.api.target import Target
 
@@ -20,11 +20,11 @@ async def bind(services: Services, request: web.Request, target: Target) -> web.
     """POST …/pods/NAME/binding: give a pod to a node."""
     node = dig(await read_object(request), "target", "name")
     if not isinstance(node, str) or not node:
-        raise status.bad_request("target.name: Required value")
+        raise bad_request("target.name: Required value")
     pod = services.writer.find(target.resource, target.namespace, target.name)
     bound = dig(pod.body, "spec", "nodeName")
     if bound:
-        raise status.conflict(target.resource, target.name, f'pod {target.name} is already assigned to node "{bound}"')
+        raise conflict(target.resource, target.name, f'pod {target.name} is already assigned to node "{bound}"')
     now = services.writer.now()
 
     def assign(body: Object) -> Object:
@@ -35,7 +35,7 @@ async def bind(services: Services, request: web.Request, target: Target) -> web.
         return body
 
     services.writer.rewrite(pod, assign)
-    return json_response(status.success(), code=201)
+    return json_response(success(), code=201)
 
 
 async def evict(services: Services, request: web.Request, target: Target) -> web.Response:
@@ -44,7 +44,7 @@ async def evict(services: Services, request: web.Request, target: Target) -> web
     grace = dig(body, "deleteOptions", "gracePeriodSeconds")
     options = DeleteOptions(grace_seconds=grace if isinstance(grace, int) else None)
     services.deleter.delete(target.resource, target.namespace, target.name, options)
-    return json_response(status.success(), code=201)
+    return json_response(success(), code=201)
 
 
 async def scale(services: Services, request: web.Request, target: Target) -> web.Response:
@@ -56,7 +56,7 @@ async def scale(services: Services, request: web.Request, target: Target) -> web
     wanted = _patched(_scale_of(stored), request, change)
     replicas = dig(wanted, "spec", "replicas")
     if not isinstance(replicas, int) or replicas < 0:
-        raise status.bad_request("spec.replicas: Invalid value: must be greater than or equal to 0")
+        raise bad_request("spec.replicas: Invalid value: must be greater than or equal to 0")
 
     def resize(body: Object) -> Object:
         body["spec"]["replicas"] = replicas

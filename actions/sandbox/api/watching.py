@@ -7,14 +7,13 @@ from collections.abc import AsyncIterator, Iterator, Mapping
 
 from aiohttp import web
 
-from actions.sandbox.api import status
 from actions.sandbox.api.codec import Object, encode
 from actions.sandbox.api.lists import check_version, list_objects
 from actions.sandbox.api.messages import JSON
 from actions.sandbox.api.selectable import check_fields
 from actions.sandbox.api.selectors import Predicate, predicate_of
 from actions.sandbox.api.services import Services
-from actions.sandbox.api.status import ApiFault
+from actions.sandbox.api.status import ApiFault, expired
 from actions.sandbox.api.store import FIRST_VERSION, Change, Stored, StoreEvent
 from actions.sandbox.api.target import Target
 from actions.sandbox.api.view import View
@@ -86,7 +85,7 @@ class Watch:
 
     def _next(self) -> bytes:
         if self._position < max(self._collection.floor, FIRST_VERSION):
-            raise status.expired(f"too old resource version: {self._position} ({self._collection.floor})")
+            raise expired(f"too old resource version: {self._position} ({self._collection.floor})")
         events = self._collection.since(self._position)
         if not events:
             return b""

@@ -7,11 +7,11 @@ import uuid
 from collections.abc import Callable, Sequence
 
 from actions.base.clock import Clock, format_rfc3339
-from actions.sandbox.api import definitions, schema, status
 from actions.sandbox.api.admission import BUILT_IN, Admission, Operation, Review
 from actions.sandbox.api.apply import apply_object
 from actions.sandbox.api.codec import Object, clone, encode, metadata_of
 from actions.sandbox.api.defaulting import default_builtin
+from actions.sandbox.api.definitions import CRD_KEY, complete, register
 from actions.sandbox.api.fields import prune_builtin, wrong_type
 from actions.sandbox.api.options import WriteOptions
 from actions.sandbox.api.ownership import APPLY, UPDATE, Manager, track_update
@@ -27,8 +27,18 @@ from actions.sandbox.api.protection import (
     writable_part,
 )
 from actions.sandbox.api.resources import GroupResource, Registry, ResourceType
+from actions.sandbox.api.schema import prune_resource, violations, with_defaults
 from actions.sandbox.api.shapes import shape_of
-from actions.sandbox.api.status import Cause
+from actions.sandbox.api.status import (
+    Cause,
+    already_exists,
+    bad_request,
+    forbidden,
+    invalid,
+    not_found,
+    not_of_its_type,
+    stale,
+)
 from actions.sandbox.api.store import Store, Stored
 from actions.sandbox.api.validation import immutable_causes, metadata_causes, object_causes
 
@@ -61,7 +71,7 @@ class Writer:
         """
         stored = self._store.get(resource.key, namespace, name)
         if stored is None:
-            raise status.not_found(resource, name)
+            raise not_found(resource, name)
         return stored
 
     def create(self, resource: ResourceType, namespace: str, body: Object, options: WriteOptions) -> Stored:
@@ -95,7 +105,7 @@ class Writer:
         before = self.find(resource, namespace, name)
         after = edit(clone(before.body))
         if not isinstance(after.get("metadata"), dict):
-            raise status.bad_request("the patch removed the object's metadata")
+            raise bad_request("the patch removed the object's metadata")
         return self._store_change(resource, before, after, options)
 
     def rewrite(self, stored: Stored, edit: Callable[[Object], Object]) -> Stored:
@@ -113,14 +123,14 @@ class Writer:
         check_type(resource, wanted)
         metadata_of(wanted).setdefault("name", name)
         if wanted["metadata"].get("managedFields"):
-            raise status.bad_request("metadata.managedFields must be nil")
+            raise bad_request("metadata.managedFields must be nil")
         self._check_typed(resource, namespace, name, wanted)
         before = self._store.get(resource.key, namespace, name)
         manager = Manager(options.manager, APPLY, resource.api_version, options.subresource)
         shape, own_part = shape_of(resource), writable_part(resource, wanted, options.subresource)
         if before is None:
             if options.subresource:
-                raise status.not_found(resource, name)
+                raise not_found(resource, name)
             self._prepare_new(resource, namespace, wanted)
             empty: Object = {"metadata": {}}
             body = apply_object(empty, own_part, shape, manager, resource=resource, force=True, now=self.now())
@@ -138,7 +148,7 @@ class Writer:
             metadata["name"] = metadata["generateName"] + "".join(random.choices(_SUFFIX_ALPHABET, k=5))
         check_namespace(resource, namespace, metadata)
         if metadata.get("resourceVersion"):
-            raise status.bad_request("resourceVersion should not be set on objects to be created")
+            raise bad_request("resourceVersion should not be set on objects to be created")
         if resource.namespaced:
             self._require_namespace(resource, namespace, metadata.get("name", ""))
         for name in ("deletionTimestamp", "deletionGracePeriodSeconds", "selfLink"):
@@ -153,18 +163,18 @@ class Writer:
         home = self._store.get(NAMESPACES, "", namespace)
         if home is None:
             spaces = self._registry.any_version(NAMESPACES)
-            raise status.not_found(spaces or resource, namespace)
+            raise not_found(spaces or resource, namespace)
         if home.body["metadata"].get("deletionTimestamp"):
             why = f"unable to create new content in namespace {namespace} because it is being terminated"
             cause = Cause("metadata.namespace", f"namespace {namespace} is being terminated", "NamespaceTerminating")
-            raise status.forbidden(resource, name, why, causes=[cause])
+            raise forbidden(resource, name, why, causes=[cause])
 
     def _store_new(
         self, resource: ResourceType, namespace: str, body: Object, options: WriteOptions, manager: Manager | None
     ) -> Stored:
         name = str(body["metadata"].get("name", ""))
         if name and self._store.get(resource.key, namespace, name) is not None:
-            raise status.already_exists(resource, name)
+            raise already_exists(resource, name)
         self._check_unknown(resource, body, options)
         self._complete(resource, body)
         self._admit(Operation.CREATE, resource, namespace, body)
@@ -179,7 +189,7 @@ class Writer:
         check_namespace(resource, before.namespace, body["metadata"])
         asked = str(body["metadata"].get("resourceVersion") or before.version)
         if asked != str(before.version) or body["metadata"].get("uid", before.uid) != before.uid:
-            raise status.stale(resource, before.name)
+            raise stale(resource, before.name)
         if not is_tracked:
             self._check_unknown(resource, body, options)
         body = with_protected_parts(resource, before.body, body, options.subresource)
@@ -205,20 +215,20 @@ class Writer:
         else:
             mistakes = [f".{path}: field not declared in schema" for path in _unknown_in(resource, wanted)]
         if mistakes:
-            raise status.not_of_its_type(resource, namespace, name, mistakes)
+            raise not_of_its_type(resource, namespace, name, mistakes)
 
     def _check_unknown(self, resource: ResourceType, body: Object, options: WriteOptions) -> None:
         head = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
         wrong = None if resource.is_custom else wrong_type(resource, body)
         if wrong is not None:
             what = f"cannot unmarshal {wrong.found} into a field of type {wrong.expected}"
-            raise status.bad_request(f"{head}: json: {what}: {wrong.path}")
+            raise bad_request(f"{head}: json: {what}: {wrong.path}")
         unknown = _unknown_in(resource, body)
         if not unknown or options.strictness == "Ignore":
             return
         texts = [f'unknown field "{path}"' for path in unknown]
         if options.strictness == "Strict":
-            raise status.bad_request(f"{head}: strict decoding error: {', '.join(texts)}")
+            raise bad_request(f"{head}: strict decoding error: {', '.join(texts)}")
         options.warnings.extend(texts)
 
     def _admit(self, operation: Operation, resource: ResourceType, namespace: str, body: Object) -> None:
@@ -231,29 +241,29 @@ class Writer:
             if name in body["metadata"] and not body["metadata"][name]:
                 del body["metadata"][name]
         if resource.is_custom:
-            schema.with_defaults(body, resource.schema)
+            with_defaults(body, resource.schema)
         else:
             default_builtin(resource.key, body)
 
     def _check(self, resource: ResourceType, body: Object, before: Object | None) -> None:
         causes = list(metadata_causes(resource, body))
         if not causes and resource.is_custom:
-            causes = list(schema.violations(body, resource.schema))
+            causes = list(violations(body, resource.schema))
         elif not causes:
             causes = object_causes(resource.key, body)
         if not causes and before is not None and not resource.is_custom:
             causes = immutable_causes(resource.key, before, body)
         if causes:
-            raise status.invalid(resource, str(body["metadata"].get("name", "")), causes)
+            raise invalid(resource, str(body["metadata"].get("name", "")), causes)
 
     def _put(self, resource: ResourceType, namespace: str, name: str, body: Object, options: WriteOptions) -> Stored:
-        if resource.key == definitions.CRD_KEY:
-            definitions.complete(body, now=self.now())
+        if resource.key == CRD_KEY:
+            complete(body, now=self.now())
         if options.is_dry_run:
             return Stored(resource.key, namespace, name, self._store.version, body, encode(body))
         stored = self._store.put(resource.key, namespace, name, body)
-        if resource.key == definitions.CRD_KEY and not body["metadata"].get("deletionTimestamp"):
-            definitions.register(self._registry, body)
+        if resource.key == CRD_KEY and not body["metadata"].get("deletionTimestamp"):
+            register(self._registry, body)
         if body["metadata"].get("deletionTimestamp") and is_released(body):
             return self._store.remove(stored)
         return stored
@@ -261,4 +271,4 @@ class Writer:
 
 def _unknown_in(resource: ResourceType, body: Object) -> list[str]:
     """Paths of fields that the kind does not have; they are taken out."""
-    return schema.prune_resource(body, resource.schema) if resource.is_custom else prune_builtin(resource, body)
+    return prune_resource(body, resource.schema) if resource.is_custom else prune_builtin(resource, body)
