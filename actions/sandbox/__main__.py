@@ -81,8 +81,8 @@ async def serve(invocation: Invocation) -> None:
     groups = NodeGroups.of(options, clock)
     parts = Parts(
         kubelet,
-        actors=lambda session: start_controllers(session, kubelet, options, panel.clock, groups=groups),
-        cloud=lambda session, key, authority: create_aws_app(
+        controllers=lambda session: start_controllers(session, kubelet, options, panel.clock, groups=groups),
+        aws=lambda session, key, authority: create_aws_app(
             session, options, key=key, authority=authority, groups=groups
         ),
         webhooks=(VolcanoAdmission(),),

@@ -34,23 +34,23 @@ from actions.sandbox.ports import KubeletPort
 from actions.sandbox.statefiles import VIEWER, remove_process, write_credentials, write_kubeconfig, write_process
 
 HOST = "127.0.0.1"
-CLOUD_PREFIX = "/aws"
+AWS_PREFIX = "/aws"
 _SHUTDOWN_SECONDS = 0.5
 _NO_FILES = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM})
 _LOCAL_HOSTS = frozenset({"127.0.0.1", "localhost"})
 
-StartActors: TypeAlias = Callable[[KubeSession], AbstractAsyncContextManager[None]]
+StartControllers: TypeAlias = Callable[[KubeSession], AbstractAsyncContextManager[None]]
 """Starts the controllers and the kubelet on a session; entered once the world is there."""
-StartCloud: TypeAlias = Callable[[KubeSession, AccessKey, bytes], web.Application]
+StartAws: TypeAlias = Callable[[KubeSession, AccessKey, bytes], web.Application]
 """Makes the account of a session's cluster, by the key that it takes and the cluster's certificate authority in PEM."""
 
 
 class Parts(msgspec.Struct, frozen=True):
-    """The rooms that the server puts together. Without actors nothing happens; without a cloud AWS answers nothing."""
+    """The rooms that the server puts together. Without controllers nothing happens; without AWS no endpoint of it."""
 
     kubelet: KubeletPort
-    actors: StartActors | None = None
-    cloud: StartCloud | None = None
+    controllers: StartControllers | None = None
+    aws: StartAws | None = None
     webhooks: Sequence[Admission] = ()
     """Of operators."""
     panel: FaultPanel = msgspec.field(default_factory=lambda: FaultPanel(SystemClock()))
@@ -63,7 +63,7 @@ class RunningServer(msgspec.Struct, frozen=True):
 
     url: str
     aws_endpoint_url: str
-    """Empty without a cloud."""
+    """Empty without AWS."""
     kubeconfig: Path
     activity: Activity
 
@@ -109,11 +109,11 @@ async def serving(
         app.middlewares[:0] = [_only_local, activity.middleware()]
         await stack.enter_async_context(_answering(app, listener, certificate.tls))
         aws_endpoint_url = ""
-        if parts.cloud is not None:
-            account = parts.cloud(session, keys.access_key, certificate.authority)
+        if parts.aws is not None:
+            account = parts.aws(session, keys.access_key, certificate.authority)
             aws_endpoint_url = await stack.enter_async_context(_account(account, activity))
-        if parts.actors is not None:
-            await stack.enter_async_context(parts.actors(session))
+        if parts.controllers is not None:
+            await stack.enter_async_context(parts.controllers(session))
         server = RunningServer(url, aws_endpoint_url, kubeconfig, activity)
         write_process(folder, url=url, kubeconfig=kubeconfig, aws_endpoint_url=aws_endpoint_url, speed=options.speed)
         stack.callback(remove_process, folder)
@@ -156,10 +156,10 @@ def _bound(port: int) -> socket.socket:
 async def _account(account: web.Application, activity: Activity) -> AsyncIterator[str]:
     """Answer for AWS, where requests are signed and so go without TLS; the address."""
     app = web.Application(middlewares=[_only_local, activity.middleware()])
-    app.add_subapp(CLOUD_PREFIX, account)
+    app.add_subapp(AWS_PREFIX, account)
     with _bound(0) as listener:
         async with _answering(app, listener):
-            yield f"http://{HOST}:{listener.getsockname()[1]}{CLOUD_PREFIX}"
+            yield f"http://{HOST}:{listener.getsockname()[1]}{AWS_PREFIX}"
 
 
 @asynccontextmanager

@@ -93,7 +93,7 @@ async def a_faulty_cluster(folder: Path, *, has_actors: bool = False) -> AsyncIt
     kubelet = Kubelet(_FAST, panel.clock)
     start = (lambda session: start_controllers(session, kubelet, _FAST, panel.clock)) if has_actors else None
     async with (
-        serving(folder, _FAST, Parts(kubelet, actors=start, panel=panel)) as server,
+        serving(folder, _FAST, Parts(kubelet, controllers=start, panel=panel)) as server,
         http_of(server.kubeconfig) as http,
     ):
         target = ClusterTarget(kubeconfig=server.kubeconfig)

@@ -80,8 +80,8 @@ async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
     kubelet = Kubelet(options)
     parts = Parts(
         kubelet,
-        actors=lambda session: start_controllers(session, kubelet, options),
-        cloud=lambda session, key, authority: create_aws_app(session, options, key=key, authority=authority),
+        controllers=lambda session: start_controllers(session, kubelet, options),
+        aws=lambda session, key, authority: create_aws_app(session, options, key=key, authority=authority),
     )
     async with serving(folder, options, parts) as server:
         yield Kubectl(server.kubeconfig, folder)

@@ -61,7 +61,7 @@ async def whole_cluster(folder: Path, options: SandboxOptions = FAST) -> AsyncIt
     def account(session: KubeSession, key: AccessKey, authority: bytes) -> web.Application:
         return create_aws_app(session, options, key=key, authority=authority, groups=groups)
 
-    parts = Parts(kubelet, actors=started, cloud=account)
+    parts = Parts(kubelet, controllers=started, aws=account)
     async with serving(folder, options, parts) as server, _client(server.kubeconfig) as client:
         yield client
 
