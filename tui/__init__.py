@@ -1,1 +1,1 @@
-"""The live picture and the hands."""
+"""The Textual user interface."""

@@ -160,7 +160,7 @@ class ConsoleApp(LeavingApp[Any]):
         from tui.hands import hands_of
         from tui.screens.verbs import verbs_of
 
-        return verbs_of(self.workspace, self.desk, self._actions, hands_of(self))
+        return verbs_of(self.workspace, self.desk, self._actions, hands_of(self, self.desk, save=self.host.save_screen))
 
     def _tell_error(self, error: ConsoleError) -> None:
         tell = partial(self.notify, one_line(redact(error.sentence())), markup=False, timeout=8)
@@ -181,7 +181,7 @@ class ConsoleApp(LeavingApp[Any]):
             except ConfigError as error:
                 from tui.hands import settle
 
-                self.run_worker(settle(self, error, self._start), exit_on_error=True)
+                self.run_worker(settle(self, self.desk, error, self._start), exit_on_error=True)
                 return
         self.desk.start()
         if self.desk.settings.open_run:

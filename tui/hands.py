@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from textual.screen import Screen
 
 from actions.base.errors import ConfigError
 from actions.base.offload import in_thread
+from tui.live.desk import Desk
 from tui.modals.confirm import ConfirmModal
 from tui.screens.hands import ScreenHands
 from tui.screens.questions import plugin_question
@@ -15,15 +19,20 @@ from tui.screens.shell import ShellScreen
 
 if TYPE_CHECKING:
     from actions.fleet.facts import PodFacts
-    from tui.app import ConsoleApp
-    from tui.modals.viewer import Viewer
+    from tui.typeahead import PatientApp
 
 
-def hands_of(app: ConsoleApp) -> ScreenHands:
-    """The hands that work on `app`."""
+def hands_of(app: PatientApp[Any], desk: Desk, *, save: Callable[[Path], None]) -> ScreenHands:
+    """Return what commands may do with `app`.
 
-    def show(viewer: Viewer) -> None:
-        app.push_screen(viewer)
+    Args:
+        app: The console.
+        desk: The data behind its panes.
+        save: Writes the screen to a file.
+    """
+
+    def show(screen: Screen[None]) -> None:
+        app.push_screen(screen)
 
     def leave_front() -> bool:
         if len(app.screen_stack) <= 1:
@@ -32,29 +41,27 @@ def hands_of(app: ConsoleApp) -> ScreenHands:
         return True
 
     def open_shell(pod: PodFacts, container: str) -> None:
-        app.push_screen(ShellScreen(app.desk, pod, container))
+        app.push_screen(ShellScreen(desk, pod, container))
 
-    return ScreenHands(
-        show, app.say, app.host.save_screen, app.exit, leave_front, open_shell, partial(allow_plugin, app)
-    )
+    return ScreenHands(show, app.say, save, app.exit, leave_front, open_shell, partial(allow_plugin, app, desk))
 
 
-async def settle(app: ConsoleApp, error: ConfigError, begin: Callable[[], Awaitable[None]]) -> None:
+async def settle(app: PatientApp[Any], desk: Desk, error: ConfigError, begin: Callable[[], Awaitable[None]]) -> None:
     """Begin once the operator has allowed the exec plugin that is wanted; end with any other error, or a no."""
-    if await allow_plugin(app, error):
+    if await allow_plugin(app, desk, error):
         await begin()
     else:
         app.exit(error)
 
 
-async def allow_plugin(app: ConsoleApp, error: ConfigError) -> bool:
+async def allow_plugin(app: PatientApp[Any], desk: Desk, error: ConfigError) -> bool:
     """Ask whether a kubeconfig's exec plugin may be started, if that is what is wrong. A script asks nobody.
 
     To be called in a worker.
     """
     from actions.cluster.plugins import PluginUnconfirmedError, confirm
 
-    if not isinstance(error, PluginUnconfirmedError) or not app.desk.settings.has_operator:
+    if not isinstance(error, PluginUnconfirmedError) or not desk.settings.has_operator:
         return False
     if not await app.put_in_front(ConfirmModal(plugin_question(error.request))):
         return False

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
-
-from textual.app import App
+from typing import TYPE_CHECKING, Any
 
 from actions.base.files import config_home
 from tui.live.keymap import Keymap
+
+if TYPE_CHECKING:
+    from textual.app import App
 
 FILE_NAME = "keys.yaml"
 

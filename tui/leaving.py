@@ -6,7 +6,6 @@ import asyncio
 import signal
 from functools import partial
 from types import FrameType
-from typing import TypeVar
 
 from rich.console import RenderableType
 from textual.driver import Driver
@@ -14,9 +13,7 @@ from textual.driver import Driver
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import plain_text, redact
 from tui.ending import Ending
-from tui.typeahead import PatientApp
-
-ResultT = TypeVar("ResultT")
+from tui.typeahead import PatientApp, ResultT
 
 _FAILED = 1
 _HUNG_UP = 128 + signal.SIGHUP

@@ -18,19 +18,19 @@ FAILED = 1
 BAD_USAGE = 2
 
 _COMMANDS = {
-    None: "tui.cli.console",
-    "nodes": "tui.cli.nodes",
-    "why": "tui.cli.why",
-    "mirror": "tui.cli.mirror",
-    "read": "tui.cli.read",
-    "watch": "tui.cli.watch",
-    "blueprints": "tui.cli.catalogue",
-    "validate": "tui.cli.catalogue",
-    "plan": "tui.cli.catalogue",
-    "runs": "tui.cli.runs",
-    "sandbox": "tui.cli.sandbox",
+    None: "tui.cli.console:run",
+    "nodes": "tui.cli.nodes:print_nodes",
+    "why": "tui.cli.why:print_findings",
+    "mirror": "tui.cli.mirror:run",
+    "read": "tui.cli.read:run",
+    "watch": "tui.cli.watch:run",
+    "blueprints": "tui.cli.catalogue:run",
+    "validate": "tui.cli.catalogue:run",
+    "plan": "tui.cli.catalogue:run",
+    "runs": "tui.cli.runs:run",
+    "sandbox": "tui.cli.sandbox:run",
 }
-"""Module of each command, imported when it is called; it has `run(options) -> exit code`."""
+"""Function of each command, `(options) -> exit code`; its module is imported when it is called."""
 
 
 def program() -> int:
@@ -52,8 +52,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         promise_readonly()
     try:
         require_files()
-        run: Callable[[Namespace], int] = import_module(_COMMANDS[options.command]).run
-        code = run(options)
+        code = function_of(options.command)(options)
         sys.stdout.flush()
     except ConsoleError as error:
         return _complain(error, debug=options.debug)
@@ -65,6 +64,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     except OSError as error:
         return _complain(_of_the_disk(error), debug=options.debug)
     return code
+
+
+def function_of(command: str | None) -> Callable[[Namespace], int]:
+    """Import the function that runs a command; `None` is the console itself."""
+    module, name = _COMMANDS[command].split(":")
+    function: Callable[[Namespace], int] = getattr(import_module(module), name)
+    return function
 
 
 def _of_the_disk(error: OSError) -> ConfigError:

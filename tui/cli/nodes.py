@@ -16,11 +16,11 @@ from actions.fleet.report_json import nodes_json
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 
-def run(options: Namespace) -> int:
+def print_nodes(options: Namespace) -> int:
     """Print what the cluster's nodes are, do and cost."""
     chosen = chosen_target(options)
     os.environ.update(chosen.environment)  # for boto3, if a token is needed
-    census, region = asyncio.run(_ask(chosen))
+    census, region = asyncio.run(_take(chosen))
     model = CostModel.load(region=region)
     if options.output == "json":
         sys.stdout.write(nodes_json(census.nodes, census.usage, model, region=region))
@@ -29,7 +29,7 @@ def run(options: Namespace) -> int:
     return 0
 
 
-async def _ask(chosen: ChosenTarget) -> tuple[Census, str]:
+async def _take(chosen: ChosenTarget) -> tuple[Census, str]:
     require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:

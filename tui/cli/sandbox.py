@@ -8,12 +8,34 @@ from argparse import Namespace
 from actions.base.errors import MissingError
 from actions.base.files import private_directory
 from actions.base.process import own_module
-from actions.sandbox.locate import find_sandbox, sandbox_folder
+from actions.base.proxies import past_proxies
+from actions.sandbox.locate import RunningSandbox, find_sandbox, sandbox_folder
+
+DEMO_NAME = "demo"
+_CREDENTIALS = (
+    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN",
+    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
+)  # fmt: skip
 
 
 def run(options: Namespace) -> int:
     """Become the sandbox process, whose first line is the path of its kubeconfig; or list or change its faults."""
     return _faults(options) if options.verb == "faults" else _serve(options)
+
+
+def environment_of(sandbox: RunningSandbox, region: str) -> dict[str, str]:
+    """Return the environment in which AWS clients reach the sandbox instead of AWS."""
+    return {
+        "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
+        "AWS_REGION": region,
+        "AWS_EC2_METADATA_DISABLED": "true",
+        "AWS_CONFIG_FILE": os.devnull,
+        "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),
+        "AWS_PROFILE": "default",
+        "AWS_DEFAULT_PROFILE": "default",
+        **past_proxies(os.environ),
+        **dict.fromkeys(_CREDENTIALS, ""),  # empty: those of the operator are not for the sandbox
+    }
 
 
 def _faults(options: Namespace) -> int:

@@ -8,14 +8,7 @@ from argparse import Namespace
 
 import msgspec
 
-from actions.base.proxies import past_proxies
 from actions.cluster.kubeconfig import ClusterTarget
-
-DEMO_NAME = "demo"
-_CREDENTIALS = (
-    "AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN", "AWS_WEB_IDENTITY_TOKEN_FILE", "AWS_ROLE_ARN",
-    "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI", "AWS_CONTAINER_CREDENTIALS_FULL_URI",
-)  # fmt: skip
 
 
 class ChosenTarget(msgspec.Struct, frozen=True):
@@ -72,19 +65,10 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
 
 def _demo(options: Namespace) -> ChosenTarget:
     from actions.sandbox.locate import find_or_start
+    from tui.cli.sandbox import DEMO_NAME, environment_of
 
     sandbox = find_or_start(DEMO_NAME, speed=options.speed)
     region = options.region or "us-west-2"
-    environment = {
-        "AWS_ENDPOINT_URL": sandbox.process.aws_endpoint_url,
-        "AWS_REGION": region,
-        "AWS_EC2_METADATA_DISABLED": "true",
-        "AWS_CONFIG_FILE": os.devnull,
-        "AWS_SHARED_CREDENTIALS_FILE": str(sandbox.credentials),
-        "AWS_PROFILE": "default",
-        "AWS_DEFAULT_PROFILE": "default",
-        **past_proxies(os.environ),
-        **dict.fromkeys(_CREDENTIALS, ""),  # empty: those of the operator are not for the sandbox
-    }
+    environment = environment_of(sandbox, region)
     target = ClusterTarget(kubeconfig=sandbox.kubeconfig, context=options.context, namespace=options.namespace)
     return ChosenTarget(target, environment, region, demo_speed=sandbox.process.speed)

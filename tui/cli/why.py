@@ -24,7 +24,7 @@ from tui.present.subject import parse_subject
 _STDIN = Path("-")
 
 
-def run(options: Namespace) -> int:
+def print_findings(options: Namespace) -> int:
     """Print what is wrong with an object, a captured file, or the whole cluster."""
     found = _read(options) if options.source is not None else _ask(options)
     sys.stdout.write(findings_json(found) if options.output == "json" else findings_text(found))

@@ -18,7 +18,8 @@ from tui.live.ticker import PAINT_INTERVAL_SECONDS
 if TYPE_CHECKING:
     from actions.cluster.health import SourceHealth
     from actions.cluster.session import ClusterIdentity, ClusterTarget, KubeSession, TokenSource
-    from actions.cluster.state import ClusterSnapshot, ClusterState
+    from actions.cluster.snapshot import ClusterSnapshot
+    from actions.cluster.state import ClusterState
 
 CONNECT_SECONDS = 15.0
 _LOADING_SECONDS = 0.02

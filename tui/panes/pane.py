@@ -25,9 +25,9 @@ _BORDER_ENDS = 6
 class Pane(Widget):
     """A pane shows one thing and acts on nothing: what the operator wants goes to the screen as a line.
 
-    Its border tells title and health of its source. `pull` is called on the loop while the pane is visible, at most
-    ten times a second and only after something changed; a pane keeps the revision it showed and does nothing for
-    the same one.
+    Its border has the title and the health of its source. `pull` is called on the loop while the pane is visible,
+    at most ten times a second and only after a change; a pane keeps the revision it showed and does nothing for the
+    same one.
 
     Args:
         desk: What the picture is made from.

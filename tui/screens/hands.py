@@ -6,17 +6,17 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
+from textual.screen import Screen
 
 from actions.base.errors import ConfigError
 from actions.fleet.facts import PodFacts
-from tui.modals.viewer import Viewer
 
 
 class ScreenHands(msgspec.Struct, frozen=True):
     """What verbs may do with the app, handed in so that they need not know it.
 
     Args:
-        show: Put a viewer in front.
+        show: Put a screen in front.
         say: Tell the operator one sentence.
         save: Write the settled screen to a file.
         leave: End the console.
@@ -25,7 +25,7 @@ class ScreenHands(msgspec.Struct, frozen=True):
         allow_plugin: Ask whether an exec plugin may be started, if an error is about one.
     """
 
-    show: Callable[[Viewer], None]
+    show: Callable[[Screen[None]], None]
     say: Callable[[str], None]
     save: Callable[[Path], None]
     leave: Callable[[], None]

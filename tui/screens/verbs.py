@@ -16,8 +16,6 @@ from tui.screens.view_verbs import ViewVerbs
 from tui.screens.watch_verb import WatchVerb
 from tui.screens.workspace import Workspace
 
-__all__ = ["ScreenHands", "verbs_of"]
-
 
 def verbs_of(workspace: Workspace, desk: Desk, actions: RunActions, hands: ScreenHands) -> dict[str, Verb]:
     """One for every command."""

@@ -23,8 +23,8 @@ class LogLines(SteeredWidget, can_focus=True):
     """A window on a `LogBuffer`.
 
     It follows the end until the operator moves up; then the same lines stay in place whatever is appended or
-    forgotten, and moving to the end follows again. Appending costs nothing here: `pull` looks whether the buffer
-    moved, and paints what is visible. Normally used through `LogView`.
+    forgotten, and moving to the end follows again. Appending costs nothing here: `pull` paints what is visible if
+    the buffer moved. Normally used through `LogView`.
 
     Args:
         buffer: Whose lines.

@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable
-from typing import Generic, TypeVar
+from typing import Generic
 
 import msgspec
 
-from tui.widgets.columns import Column
-
-RowT = TypeVar("RowT")
+from tui.widgets.columns import Column, RowT
 
 
 class Changes(msgspec.Struct, frozen=True):

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import cast
 
 import pytest
+from textual.screen import Screen
 
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.kubeconfig import ClusterTarget
@@ -45,7 +47,8 @@ class Hands:
         self.said: list[str] = []
 
     def hands(self) -> ScreenHands:
-        def show(viewer: Viewer) -> None:
+        def show(screen: Screen[None]) -> None:
+            viewer = cast("Viewer", screen)
             self.shown.append("\n".join(viewer._view._lines))
 
         async def allow(_: ConfigError) -> bool:
