@@ -11,13 +11,13 @@ from typing import Final, TypeVar
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
 
-T = TypeVar("T")
+Answer = TypeVar("Answer")
 
 GRACE_SECONDS: Final = 20.0
 _FIRST_PAUSE_SECONDS: Final = 0.5
 
 
-async def settled(call: Callable[[], Awaitable[T]], *, clock: Clock, grace_seconds: float = GRACE_SECONDS) -> T:
+async def settled(call: Callable[[], Awaitable[Answer]], *, clock: Clock, grace_seconds: float = GRACE_SECONDS) -> Answer:
     """The result of `call`, asked again with growing pauses while AWS knows no such thing.
 
     Args:
