@@ -47,13 +47,13 @@ class Command(msgspec.Struct, frozen=True):
     def usage(self) -> str:
         """How to type it on the `:` line, e.g. `launch BLUEPRINT [preset=…] [name=value …]`."""
         words = [self.id]
-        for position, field in enumerate(self.fields()):
-            if field.name == "set":
+        for position, item in enumerate(self.fields()):
+            if item.name == "set":
                 words.append("[name=value …]")
             elif position == 0:
-                words.append(field.name.upper() if field.required else f"[{field.name.upper()}]")
+                words.append(item.name.upper() if item.required else f"[{item.name.upper()}]")
             else:
-                words.append(f"{field.name}=…" if field.required else f"[{field.name}=…]")
+                words.append(f"{item.name}=…" if item.required else f"[{item.name}=…]")
         return " ".join(words)
 
 
@@ -66,11 +66,11 @@ class Call(msgspec.Struct, frozen=True):
     def values(self) -> Mapping[str, Any]:
         """The arguments as plain values, defaults left out: what a recorded script shows."""
         given: dict[str, Any] = {}
-        for field in self.command.fields():
-            value = getattr(self.arguments, field.name)
-            default = field.default if field.default is not msgspec.NODEFAULT else None
-            if field.default_factory is not msgspec.NODEFAULT:
-                default = field.default_factory()
+        for item in self.command.fields():
+            value = getattr(self.arguments, item.name)
+            default = item.default if item.default is not msgspec.NODEFAULT else None
+            if item.default_factory is not msgspec.NODEFAULT:
+                default = item.default_factory()
             if value != default:
-                given[field.name] = value
+                given[item.name] = value
         return given
