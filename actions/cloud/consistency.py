@@ -17,7 +17,9 @@ GRACE_SECONDS: Final = 20.0
 _FIRST_PAUSE_SECONDS: Final = 0.5
 
 
-async def settled(call: Callable[[], Awaitable[Answer]], *, clock: Clock, grace_seconds: float = GRACE_SECONDS) -> Answer:
+async def settled(
+    call: Callable[[], Awaitable[Answer]], *, clock: Clock, grace_seconds: float = GRACE_SECONDS
+) -> Answer:
     """The result of `call`, asked again with growing pauses while AWS knows no such thing.
 
     Args:
