@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actions.base.known_secrets import KNOWN
 from actions.base.readonly import withdraw_readonly
+from actions.base.untrusted import KNOWN
 from tests.support.leftover import end_processes_of
 from tests.support.program import Program
 

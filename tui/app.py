@@ -15,9 +15,8 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError, ConsoleError, RefusedError
 from actions.base.files import asset
 from actions.base.untrusted import one_line, redact
-from actions.command.model import Call
 from actions.command.parse import parse_line
-from actions.command.registry import Launch
+from actions.command.verbs import Call, Launch
 from tui.ending import Ending
 from tui.host import ConsoleHost
 from tui.keymap import take_keymap

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from textual.screen import Screen
 
 from actions.base.errors import ConfigError
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from tui.live.desk import Desk
 from tui.modals.confirm import ConfirmModal
 from tui.screens.hands import ScreenHands

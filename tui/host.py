@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from textual import events
 
 from actions.base.untrusted import redact
-from actions.command.model import Call
+from actions.command.verbs import Call
 from tui.live.desk import Desk
 from tui.live.stage_diagnosis import explain_stage
 from tui.picture import without_secrets
@@ -45,7 +45,7 @@ _NAMES = {
 
 
 class ConsoleHost:
-    """Implements `actions.script.host.Host` over a running app. Used on its loop only.
+    """Implements `actions.script.driver.Host` over a running app. Used on its loop only.
 
     Args:
         app: The console.

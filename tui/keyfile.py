@@ -9,8 +9,8 @@ from typing import Any
 from actions.base.errors import ConsoleError, InputError
 from actions.base.yamldoc import Document, load_documents, read_input
 from actions.command.parse import parse_line
-from actions.command.registry import nearest_hint
-from actions.script.keynames import is_key
+from actions.command.verbs import nearest_hint
+from actions.script.model import is_key
 from tui.keys import KEYS, Context, Key
 from tui.live.keymap import Keymap
 

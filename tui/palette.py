@@ -8,8 +8,7 @@ from typing import Protocol, runtime_checkable
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from actions.command.model import Command
-from actions.command.registry import COMMANDS
+from actions.command.verbs import COMMANDS, Command
 
 
 @runtime_checkable

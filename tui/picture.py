@@ -13,7 +13,7 @@ from itertools import groupby
 
 import msgspec
 
-from actions.base.known_secrets import KNOWN
+from actions.base.untrusted import KNOWN
 
 _TEXT = re.compile(
     r'(?P<head><text [^>]*?x="(?P<x>[\d.e+]+)"[^>]*?textLength="(?P<length>[\d.e+]+)"'

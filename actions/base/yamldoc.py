@@ -107,7 +107,7 @@ def load_documents(data: bytes, *, file: str, kind: type[InputError] = InputErro
     documents = []
     try:
         for node in _nodes_of(text):
-            reader = _Reader(file, kind)
+            reader = _YamlReader(file, kind)
             value = reader.read(node, ())
             if value is not None:
                 documents.append(Document(file, value, reader.positions))
@@ -193,7 +193,7 @@ for _tag, _pattern, _first in (
     )
 
 
-class _Reader:
+class _YamlReader:
     def __init__(self, file: str, kind: type[InputError]) -> None:
         self.positions: dict[Path_, Position] = {}
         self._file = file

@@ -1,17 +1,205 @@
-"""The catalogue: which blueprints there are, from the program, the operator and `--blueprints`."""
+"""Blueprints found in their folders, loaded and checked: every error with file, line and column."""
 
 from __future__ import annotations
 
+import difflib
 import re
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any, TypeVar
 
 import msgspec
 
 from actions.base.errors import BlueprintError, MissingError
 from actions.base.files import config_home, shipped_blueprints
-from actions.blueprint.load import FILE_NAME, load_blueprint
-from actions.blueprint.model import Blueprint
+from actions.base.yamldoc import Document, load_document, read_input
+from actions.blueprint.consistency import findings_of
+from actions.blueprint.model import (
+    SCHEMA,
+    Blueprint,
+    Cluster,
+    Derived,
+    Holding,
+    Parameter,
+    Preset,
+    Results,
+    Rule,
+    SecretObject,
+)
+from actions.blueprint.parts import Expectation, Name
+from actions.blueprint.problem import Finding
+from actions.blueprint.references import access_findings
+from actions.blueprint.schema import keys_at, tags_at
+from actions.blueprint.stages import AnyStage
+
+FILE_NAME = "blueprint.yaml"
+
+T = TypeVar("T")
+
+Where = tuple[str | int, ...]
+
+_KEYS = tuple(field.name for field in msgspec.structs.fields(Blueprint) if field.name != "folder")
+_UNKNOWN_KEY = re.compile(r"unknown field `([^`]*)`")
+_PATH_STEP = re.compile(r"\.([A-Za-z_][A-Za-z0-9_]*)|\[([0-9]+)\]|\[\.\.\.\]")
+_BLUEPRINT_ID = re.compile(r"[a-z][a-z0-9-]{0,39}")
+
+
+def load_blueprint(folder: Path) -> Blueprint:
+    """Read and check the blueprint in `folder`.
+
+    Raises:
+        BlueprintError: The first thing that is wrong, with file, line and column.
+    """
+    document, blueprint = _read(folder)
+    for finding in findings_of(blueprint):
+        raise _error_of(document, finding)
+    return blueprint
+
+
+def validate(folder: Path) -> list[BlueprintError]:
+    """All that is wrong with the blueprint in `folder`; empty if nothing is.
+
+    A file that cannot be read into the model gives one error; otherwise every finding is reported.
+    """
+    try:
+        document, blueprint = _read(folder)
+    except BlueprintError as error:
+        return [error]
+    findings = (*findings_of(blueprint), *access_findings(blueprint))
+    return [_error_of(document, finding) for finding in findings]
+
+
+def _read(folder: Path) -> tuple[Document, Blueprint]:
+    path = folder / FILE_NAME
+    document = load_document(read_input(path, kind=BlueprintError), file=str(path), kind=BlueprintError)
+    document.require_plain(BlueprintError)
+    return document, _blueprint_of(document, folder)
+
+
+def _error_of(document: Document, finding: Finding) -> BlueprintError:
+    if finding.error is not None:
+        return finding.error
+    return document.error(BlueprintError, finding.message, *finding.where, hint=finding.hint)
+
+
+def _blueprint_of(document: Document, folder: Path) -> Blueprint:
+    value = document.value
+    _check_keys(document)
+    if value.get("schema") != SCHEMA:
+        raise document.error(
+            BlueprintError, "this is no blueprint of a known schema.", "schema", hint=f"Write {SCHEMA}."
+        )
+    for key in ("id", "title", "summary"):
+        if not isinstance(value.get(key), str):
+            raise document.error(BlueprintError, f"{key} must be a text.", key)
+    if _BLUEPRINT_ID.fullmatch(value["id"]) is None:
+        raise document.error(BlueprintError, f"{value['id']!r} is no id.", "id", hint="Use lower case, digits and -.")
+    return Blueprint(
+        schema="eksml/v1",
+        id=value["id"],
+        title=value["title"],
+        summary=value["summary"],
+        cluster=_convert(document, value.get("cluster"), Cluster, ("cluster",)),
+        parameters=_section(document, "parameters", Parameter),
+        derived=_section(document, "derived", Derived),
+        rules=_list(document, "rules", Rule),
+        holdings=_section(document, "holdings", Holding),
+        secrets=_section(document, "secrets", SecretObject),
+        results=_optional(document, "results", Results),
+        stages=_list(document, "stages", AnyStage),
+        presets=_section(document, "presets", Preset),
+        folder=folder,
+    )
+
+
+def _check_keys(document: Document) -> None:
+    value = document.value
+    if not isinstance(value, dict):
+        raise document.error(BlueprintError, "a blueprint is a mapping.", hint=f"Begin with: schema: {SCHEMA}.")
+    for key in value:
+        if key not in _KEYS:
+            raise document.error(BlueprintError, f"unknown key {key!r}.", key, hint=_nearest(key, _KEYS))
+
+
+def _section(document: Document, key: str, kind: type[T]) -> dict[str, T]:
+    value = document.value.get(key, {})
+    if not isinstance(value, dict):
+        raise document.error(BlueprintError, f"{key} must be a mapping.", key)
+    if key in {"parameters", "derived"}:
+        for name in value:
+            _convert(document, name, Name, (key, name))
+    return {name: _convert(document, item, kind, (key, name)) for name, item in value.items()}
+
+
+def _optional(document: Document, key: str, kind: type[T]) -> T | None:
+    value = document.value.get(key)
+    return None if value is None else _convert(document, value, kind, (key,))
+
+
+def _list(document: Document, key: str, kind: Any) -> tuple[Any, ...]:
+    value = document.value.get(key, [])
+    if not isinstance(value, list) or (key == "stages" and not value):
+        raise document.error(BlueprintError, f"{key} must be a list.", key, hint="Put a - before each item.")
+    return tuple(_convert(document, item, kind, (key, index)) for index, item in enumerate(value))
+
+
+def _convert(document: Document, value: Any, kind: Any, where: Where) -> Any:
+    try:
+        return msgspec.convert(value, kind, dec_hook=_decoded)
+    except msgspec.ValidationError as error:
+        text, _, path = str(error).partition(" - at `$")
+        found = (*where, *_steps_of(path.rstrip("`"), value))
+        steps = found[len(where) :]
+        unknown = _UNKNOWN_KEY.search(text)
+        if unknown is None:
+            tags = tags_at(kind, value, steps)
+            hint = _nearest(str(_at(value, steps)), tags, "Known") if tags else ""
+            raise document.error(BlueprintError, f"{_named(found)}: {_sentence(text)}", *found, hint=hint) from error
+        hint = _nearest(unknown[1], keys_at(kind, value, steps))
+        raise document.error(BlueprintError, f"unknown key {unknown[1]!r}.", *found, unknown[1], hint=hint) from error
+
+
+def _decoded(kind: type, value: Any) -> Any:
+    if kind is Expectation and isinstance(value, str):
+        return Expectation.parse(value)
+    raise ValueError(f"{value!r} is no {kind.__name__.lower()}")
+
+
+def _steps_of(path: str, value: Any) -> list[str | int]:
+    """The steps of msgspec's path. It hides mapping keys as `[...]`: what follows them is left out."""
+    steps: list[str | int] = []
+    for match in _PATH_STEP.finditer(path):
+        if match[1] is None and match[2] is None:
+            break
+        step: str | int = match[1] if match[1] is not None else int(match[2])
+        if step not in (value if isinstance(value, dict) else range(len(value)) if isinstance(value, list) else ()):
+            break
+        value = value[step]
+        steps.append(step)
+    return steps
+
+
+def _at(value: Any, steps: Where) -> Any:
+    for step in steps:
+        value = value[step]
+    return value
+
+
+def _nearest(key: str, known: tuple[str, ...], heading: str = "Known keys") -> str:
+    close = difflib.get_close_matches(key, known, n=1)
+    if close:
+        return f"Did you mean {close[0]!r}?"
+    return f"{heading}: {', '.join(known)}." if known else "Remove it, or see the blueprint schema."
+
+
+def _named(where: Where) -> str:
+    return ".".join(str(step) for step in where)
+
+
+def _sentence(text: str) -> str:
+    plain = text.replace("`", "'").replace("Object missing", "there is no").replace("required field", "key")
+    return plain[0].lower() + plain[1:].rstrip(".") + "."
+
 
 _ID = re.compile(r"""^id:\s*["']?([^\s"'#]+)""", re.MULTILINE)
 

@@ -1,7 +1,7 @@
-"""The checks of a blueprint: what must be true before a stage that costs money starts.
+"""The checks of a blueprint: before a stage that costs money starts, and of the log of a finished job.
 
-`check` in the YAML picks the class. What looks is in `actions.run.stages.check`. Texts may hold `${name}`; where an
-amount is a number, a text with `${name}` will do.
+`check` in the YAML picks the class, or `reads` for a log. The checks are carried out by `actions.run.stages.check`.
+Texts may hold `${name}`; where an amount is a number, a text with `${name}` will do.
 """
 
 from __future__ import annotations
@@ -134,3 +134,34 @@ class ToolCheck(Check, frozen=True, kw_only=True, tag="tool"):
 ClusterCheck = PodsCheck | ObjectCheck | NodesCheck | VersionCheck | PoolCheck
 """What the cluster itself is asked about."""
 AnyCheck = ClusterCheck | QuotaCheck | CapacityCheck | SecretCheck | RegistryCheck | DiskCheck | FilesCheck | ToolCheck
+
+
+_LARGE = 128 << 20
+
+
+class Verdict(Part, frozen=True, kw_only=True, tag_field="reads", tag="verdict"):
+    """One kind of judgement."""
+
+    hint: str = ""
+    """What to do if it is not so, as an imperative."""
+
+
+class AdaptersVerdict(Verdict, frozen=True, kw_only=True, tag="efa"):
+    """The list of `fi_info`: every rank sees so many EFA adapters."""
+
+    ranks: Amount
+    adapters: Amount
+
+
+class BandwidthVerdict(Verdict, frozen=True, kw_only=True, tag="nccl"):
+    """The table of nccl-tests: nothing is wrong, and large messages are as fast as on the same nodes elsewhere."""
+
+    instance_type: str
+    nodes: Amount
+    ranks_per_node: Amount
+    at_least_percent: Amount = 80
+    """Of the reference's bus bandwidth, at each size from `from_bytes` on."""
+    from_bytes: Amount = _LARGE
+
+
+AnyVerdict = AdaptersVerdict | BandwidthVerdict

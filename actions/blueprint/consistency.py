@@ -6,18 +6,21 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 
 from actions.base.errors import BlueprintError, ParameterError
 from actions.base.patterns import PatternError, compile_pattern
-from actions.blueprint.derive import operations_of, relations_of
-from actions.blueprint.finding import Finding, Where, known_names
-from actions.blueprint.manifests import inside, read_manifests
 from actions.blueprint.model import Blueprint, Derived, Operand, Parameter, ParameterType
-from actions.blueprint.naming import manifest_error, naming_findings
-from actions.blueprint.parameters import bounds_of, read_value
+from actions.blueprint.parameters import bounds_of, operations_of, read_value, relations_of
 from actions.blueprint.parts import Target
-from actions.blueprint.references import ancestors_of, reference_findings, unknown_references
-from actions.blueprint.roots import outputs_of, variables_of
+from actions.blueprint.problem import Finding, Where, known_names
+from actions.blueprint.references import (
+    ancestors_of,
+    manifest_error,
+    naming_findings,
+    reference_findings,
+    unknown_references,
+    watch_findings,
+)
+from actions.blueprint.source_files import inside, outputs_of, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ImageStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, form_error
-from actions.blueprint.watching import watch_findings
 
 IMAGE_OUTPUTS = frozenset({"image", "digest"})
 """What an image stage reports."""

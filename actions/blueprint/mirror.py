@@ -17,9 +17,8 @@ from msgspec.structs import replace
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import BlueprintError, ConflictError, FormatError
 from actions.base.files import write_private
-from actions.blueprint.manifests import parse_manifests
 from actions.blueprint.model import Blueprint
-from actions.blueprint.operators import MANIFEST_FILE, SUM_FILE
+from actions.blueprint.source_files import MANIFEST_FILE, SUM_FILE, parse_manifests
 from actions.blueprint.stages import ManifestsStage, Source
 
 LOCK_FILE = "lock.json"

@@ -8,13 +8,10 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.manifests import read_manifests
 from actions.blueprint.model import Blueprint, SecretKind, SecretObject
-from actions.blueprint.operators import operator_manifests
-from actions.blueprint.parameters import Binding
+from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.parts import Scalar, Target, Wire
-from actions.blueprint.roots import variables_of
-from actions.blueprint.skipping import skipped_stages
+from actions.blueprint.source_files import operator_manifests, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, formatted, templates_of
 

@@ -1,9 +1,12 @@
-"""The JSON Schema of `blueprint.yaml`, for editors: made from the model, shipped as an asset."""
+"""The structure of `blueprint.yaml`, read from the model: its JSON Schema, and the keys allowed at a place."""
 
 from __future__ import annotations
 
+import types
+import typing
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Union
 
 import msgspec
 
@@ -37,3 +40,65 @@ def _hooked(kind: type) -> dict[str, Any]:
     if issubclass(kind, Path):
         return {"type": "string"}
     raise NotImplementedError(kind)
+
+
+def keys_at(kind: Any, value: Any, steps: Sequence[str | int]) -> tuple[str, ...]:
+    """The keys of the structure at a place; empty if it is none, or its kind is not known.
+
+    Args:
+        kind: What the whole value is converted to: a struct, or a union of tagged ones.
+        value: As it stands in the file.
+        steps: From the value to the place.
+    """
+    found = _structs_at(kind, value, steps)
+    return tuple(field.encode_name for field in msgspec.structs.fields(found[0])) if len(found) == 1 else ()
+
+
+def tags_at(kind: Any, value: Any, steps: Sequence[str | int]) -> tuple[str, ...]:
+    """The kinds of structure that a tag may name, if the last step leads to a tag; otherwise empty."""
+    if not steps:
+        return ()
+    members = _members(_type_at(kind, value, steps[:-1]))
+    tagged = [item for item in members if _config(item) is not None and _config(item).tag_field == steps[-1]]
+    return tuple(str(_config(item).tag) for item in tagged)
+
+
+def _structs_at(kind: Any, value: Any, steps: Sequence[str | int]) -> list[Any]:
+    place = value
+    for step in steps:
+        place = place[step]
+    return _matching(_type_at(kind, value, steps), place)
+
+
+def _type_at(kind: Any, value: Any, steps: Sequence[str | int]) -> Any:
+    for step in steps:
+        if isinstance(step, int):
+            arguments = typing.get_args(kind)
+            kind = arguments[0] if arguments else None
+        else:
+            structs = _matching(kind, value)
+            kind = _field_type(structs[0], step) if len(structs) == 1 else None
+        value = value[step]
+    return kind
+
+
+def _matching(kind: Any, value: Any) -> list[Any]:
+    """The structs of a union that a value's tag picks; the only one, if there is but one."""
+    structs = [item for item in _members(kind) if _config(item) is not None]
+    if len(structs) <= 1:
+        return structs
+    tags = value if isinstance(value, dict) else {}
+    return [item for item in structs if tags.get(_config(item).tag_field) == _config(item).tag]
+
+
+def _members(kind: Any) -> tuple[Any, ...]:
+    return typing.get_args(kind) if typing.get_origin(kind) in (Union, types.UnionType) else (kind,)
+
+
+def _field_type(struct: Any, name: str) -> Any:
+    hints = typing.get_type_hints(struct)
+    return next((hints[item.name] for item in msgspec.structs.fields(struct) if item.encode_name == name), None)
+
+
+def _config(kind: Any) -> Any:
+    return getattr(kind, "__struct_config__", None)

@@ -9,9 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
-from actions.blueprint.checks import AnyCheck
+from actions.blueprint.checks import AnyCheck, AnyVerdict
 from actions.blueprint.parts import Condition, Expectation, ObjectName, Part, Scalar, StageId, Wire
-from actions.blueprint.verdicts import AnyVerdict
 
 
 class StageKind(StrEnum):

@@ -1,17 +1,27 @@
-"""EKS clusters: where they answer, and the kubeconfig that reaches them."""
+"""EKS clusters: their endpoints and kubeconfigs, and tokens made in this process without the `aws` program.
+
+A token is a presigned GetCallerIdentity request. It is good for 15 minutes from its date, whatever X-Amz-Expires
+says, and only for the cluster whose name is signed into it. Making one is arithmetic: nothing is sent.
+
+Source: aws-iam-authenticator `pkg/token`; AWS CLI 2 `eks get-token`.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
-from typing import Any
+from collections.abc import Sequence
+from pathlib import PurePosixPath
+from typing import Any, NamedTuple
 
 import msgspec
 import yaml
 
-from actions.base.errors import FormatError, UnreachableError
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import AccessError, ConfigError, FormatError, UnreachableError
 from actions.base.untrusted import one_line
-from actions.cloud.session import AwsSession
+from actions.cloud.aws_session import AwsSession
 
 
 class EksCluster(msgspec.Struct, frozen=True):
@@ -110,3 +120,146 @@ def _cluster_of(found: dict[str, Any], region: str) -> EksCluster:
         endpoint=one_line(str(found.get("endpoint") or "")),
         ca=ca,
     )
+
+
+REFRESH_SECONDS = 600.0
+_PREFIX = "k8s-aws-v1."
+_SIGNED_FOR_SECONDS = 60
+_ACTION = "eks:GetToken"
+_QUERY = "Action=GetCallerIdentity&Version=2011-06-15"
+
+
+class TokenRequest(NamedTuple):
+    """What an exec plugin of a kubeconfig asks for."""
+
+    cluster: str
+    region: str
+    profile: str
+
+
+class EksToken:
+    """The token of one cluster, made anew every ten minutes. Used from one loop.
+
+    Args:
+        cluster: Its name, not its ARN.
+        session: Whose credentials, in the cluster's region.
+        clock: For the token's age.
+    """
+
+    def __init__(self, cluster: str, session: AwsSession, *, clock: Clock | None = None) -> None:
+        self.cluster = cluster
+        self._session = session
+        self._clock = clock or SystemClock()
+        self._lock = asyncio.Lock()
+        self._token = ""
+        self._made_at = 0.0
+
+    async def token(self) -> str:
+        """A token that is good for at least five minutes. Callers at the same time get the same one.
+
+        Raises:
+            AccessError: There are no credentials.
+            ConfigError: No such profile, or no region.
+        """
+        async with self._lock:
+            if not self._token or self._clock.monotonic() - self._made_at >= REFRESH_SECONDS:
+                made_at = self._clock.monotonic()
+                self._token = await self._session.offload(lambda: _signed(self._session, self.cluster), action=_ACTION)
+                self._made_at = made_at
+            return self._token
+
+
+def token_factory(
+    exec_argv: Sequence[str], *, profile: str = "", region: str = "", clock: Clock | None = None
+) -> EksToken | None:
+    """What replaces an exec plugin in this process.
+
+    Args:
+        exec_argv: Command and arguments as the kubeconfig names them.
+        profile: Where they name none.
+        region: Where they name none.
+        clock: For the token's age.
+
+    Returns:
+        The source of tokens; `None` if the command is another, or does more than we do (a role, an outpost).
+    """
+    request = request_of(exec_argv)
+    if request is None:
+        return None
+    session = AwsSession(profile=request.profile or profile, region=request.region or region, threads=1)
+    return EksToken(request.cluster, session, clock=clock)
+
+
+def request_of(exec_argv: Sequence[str]) -> TokenRequest | None:
+    """Recognise `aws eks get-token` and `aws-iam-authenticator token`; `None` for anything else.
+
+    An option that is there twice counts the first time.
+    """
+    if not exec_argv:
+        return None
+    parsed = _options_of(exec_argv[1:])
+    if parsed is None:
+        return None
+    words, options = parsed
+    match PurePosixPath(exec_argv[0]).name, words:
+        case "aws", ["eks", "get-token"]:
+            cluster = options.pop("--cluster-name", "")
+        case "aws-iam-authenticator", ["token"]:
+            cluster = options.pop("--cluster-id", "") or options.pop("-i", "")
+        case _:
+            return None
+    region, profile = options.pop("--region", ""), options.pop("--profile", "")
+    is_plain = options.pop("--output", "json") == "json"
+    if not cluster or not is_plain or options:
+        return None
+    return TokenRequest(cluster, region, profile)
+
+
+def _options_of(arguments: Sequence[str]) -> tuple[list[str], dict[str, str]] | None:
+    words: list[str] = []
+    options: dict[str, str] = {}
+    rest = iter(arguments)
+    for argument in rest:
+        if not argument.startswith("-"):
+            words.append(argument)
+            continue
+        name, equals, value = argument.partition("=")
+        if not equals:
+            following = next(rest, None)
+            if following is None:
+                return None
+            value = following
+        options.setdefault(name, value)
+    return words, options
+
+
+def _signed(session: AwsSession, cluster: str) -> str:
+    from botocore.model import ServiceId
+    from botocore.regions import EndpointResolver
+    from botocore.signers import RequestSigner
+
+    raw = session.raw()
+    credentials = raw.get_credentials()
+    if credentials is None:
+        raise AccessError("There are no AWS credentials to make a token from.", hint="Log in, or set AWS_PROFILE.")
+    if not raw.region_name:
+        raise ConfigError(f"No AWS region is known for the cluster {cluster}.", hint="Give one with --region.")
+    # The region's own host is what the cluster will ask, wherever AWS_ENDPOINT_URL sends our own calls.
+    resolver = EndpointResolver(session.core().get_data("endpoints"))
+    endpoint = resolver.construct_endpoint("sts", raw.region_name)
+    if endpoint is None:
+        raise ConfigError(f"AWS has no region {raw.region_name}.", hint="Correct --region.")
+    signer = RequestSigner(ServiceId("STS"), raw.region_name, "sts", "v4", credentials, raw.events)
+    url = signer.generate_presigned_url(
+        {
+            "method": "GET",
+            "url": f"https://{endpoint['hostname']}/?{_QUERY}",
+            "body": {},
+            "headers": {"x-k8s-aws-id": cluster},
+            "context": {},
+        },
+        region_name=raw.region_name,
+        expires_in=_SIGNED_FOR_SECONDS,
+        operation_name="",
+    )
+    return _PREFIX + base64.urlsafe_b64encode(url.encode()).decode().rstrip("=")

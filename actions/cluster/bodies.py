@@ -9,7 +9,7 @@ from contextlib import AsyncExitStack
 from typing import Protocol
 
 from actions.base.errors import UnreachableError
-from actions.base.memory import give_back
+from actions.base.linux import give_back
 from actions.cluster.limits import (
     BODY_BYTES,
     MIB,

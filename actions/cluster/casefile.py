@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, MissingError, RefusedError, UnreachableError
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from actions.base.untrusted import redact
 from actions.cluster.access import Reach
 from actions.cluster.diagnose.case import Case, Container, Log, Pod

@@ -13,7 +13,7 @@ import msgspec
 
 from actions.base.clock import Clock, parse_rfc3339
 from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from actions.base.process import run_tool
 from actions.cluster.kubeconfig import ChosenContext, ExecPlugin
 from actions.cluster.plugins import allowed_command, not_there

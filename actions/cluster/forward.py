@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.linux import user_of_peer
 from actions.base.names import segment
-from actions.base.peers import user_of_peer
 from actions.base.untrusted import one_line
 from actions.cluster.gate import Gate, GateClosed, GatedRequests, Speech, speech_of
 from actions.cluster.session import KubeSession, Lane

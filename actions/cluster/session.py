@@ -20,8 +20,8 @@ import msgspec
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import FormatError, MissingError, RefusedError
+from actions.base.executors import in_thread
 from actions.base.names import require_path
-from actions.base.offload import in_thread
 from actions.base.proxies import proxy_for
 from actions.base.readonly import is_readonly
 from actions.base.untrusted import one_line

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Protocol
 
 from actions.base.errors import UnreachableError
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from actions.cluster.direct import DirectStreams
 from actions.cluster.endpoint import Endpoint
 

@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from actions.base.errors import ParameterError
-from actions.command.model import Arguments, Call, Command
-from actions.command.registry import COMMANDS, command_of, nearest_hint
+from actions.command.verbs import COMMANDS, Arguments, Call, Command, command_of, nearest_hint
 
 ALIASES: Mapping[str, str] = {
     "q": "quit",

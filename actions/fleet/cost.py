@@ -18,8 +18,7 @@ from decimal import Decimal
 import msgspec
 
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources
-from actions.fleet.instances import InstanceTable
-from actions.fleet.prices import Price, PriceBook
+from actions.fleet.instance_types import InstanceTable, Price, PriceBook
 from actions.fleet.quantity import HOURS_PER_MONTH, format_hourly, format_usd
 
 _NOTHING = Decimal(0)

@@ -1,4 +1,4 @@
-"""What is kept of the cluster's objects: small structs instead of documents.
+"""The facts kept of the cluster's objects: small structs instead of documents, and a node's state in a word.
 
 Every text in here has passed `actions.base.untrusted`. Times are seconds since the epoch, UTC; 0.0 is unknown.
 """
@@ -157,3 +157,20 @@ class NodeUsage(msgspec.Struct, frozen=True, gc=False):
 
 
 UNUSED = NodeUsage()
+
+
+_DISRUPTED = "karpenter.sh/disrupted"
+_DISRUPTION = "karpenter.sh/disruption"
+
+
+def state_of(node: NodeFacts) -> str:
+    """`Ready`, `NotReady`, and what keeps pods away: `Ready,Cordoned`, `Ready,Disrupted` (Karpenter drains it).
+
+    Source: taints of Karpenter v1 (`karpenter.sh/disrupted`) and v1beta1 (`karpenter.sh/disruption`).
+    """
+    words = ["Ready" if node.is_ready else "NotReady"]
+    if any(taint.startswith((_DISRUPTED, _DISRUPTION)) for taint in node.taints):
+        words.append("Disrupted")
+    elif not node.is_schedulable:
+        words.append("Cordoned")
+    return ",".join(words)

@@ -8,8 +8,8 @@ import msgspec
 
 from actions.base.errors import ConsoleError, UnreachableError
 from actions.blueprint.render import RUN_LABEL, RUN_TAG
-from actions.cloud.session import AwsSession
-from actions.cloud.tags import fetch_tagged, is_still_there
+from actions.cloud.account import fetch_tagged, is_still_there
+from actions.cloud.aws_session import AwsSession
 from actions.run.contents import Judge
 from actions.run.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.judgement import Entry, Judged, Standing

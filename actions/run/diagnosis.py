@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, MissingError, UnreachableError
-from actions.base.offload import Offload
+from actions.base.executors import Offload
 from actions.base.untrusted import redact
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.cluster.casefile import gather

@@ -11,8 +11,7 @@ from actions.base.errors import JournalError
 from actions.run.handler import Performed
 from actions.run.records import CheckResult, Finding
 from actions.run.spoolreader import SpoolReader
-from actions.telemetry.curves import Curves
-from actions.telemetry.divergence import STEADY, Divergence, divergence_of
+from actions.telemetry.curves import STEADY, Curves, Divergence, divergence_of
 from actions.telemetry.points import Point
 
 

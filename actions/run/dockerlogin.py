@@ -17,7 +17,7 @@ from typing import Any
 import msgspec
 
 from actions.base.files import write_private
-from actions.cloud.registry import RegistryLogin
+from actions.cloud.ecr import RegistryLogin
 
 _MEMORY = Path("/dev/shm")  # noqa: S108 - the folder made in it is private
 _FROM = re.compile(r"^\s*FROM\s+(?:--\S+\s+)*(\S+)", re.I | re.M)

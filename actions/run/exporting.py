@@ -11,7 +11,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConfigError, ConflictError, RefusedError
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
 from actions.cluster.conditions import WorkState, verdict_of

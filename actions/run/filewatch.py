@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
-from actions.blueprint.watching import UID
+from actions.blueprint.references import UID
 from actions.cluster.filelines import FileCutter, FileLine
 from actions.cluster.loglines import LogLine
 from actions.cluster.podfile import (

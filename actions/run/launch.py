@@ -11,10 +11,9 @@ from pathlib import Path
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding
-from actions.blueprint.roots import root_folder, shared_roots
-from actions.blueprint.skipping import skipped_stages
-from actions.cloud.token import request_of
+from actions.blueprint.parameters import Binding, skipped_stages
+from actions.blueprint.source_files import root_folder, shared_roots
+from actions.cloud.eks import request_of
 from actions.cluster.kubeconfig import ClusterTarget, load_context
 from actions.cluster.plugins import require_allowed
 from actions.run.creation import create_folder

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from actions.base.errors import ConfigError
 from actions.blueprint.model import Blueprint, ParameterType
-from actions.blueprint.parameters import Binding
-from actions.blueprint.skipping import skipped_stages
+from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.stages import TerraformStage
 from actions.run.secrets import is_remote, resolve_secret
 from actions.terraform.program import find_terraform

@@ -10,7 +10,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from actions.base.untrusted import one_line
 from actions.run.onvolume import below, run_on_volume
 from actions.run.patience import ONCE

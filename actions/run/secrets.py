@@ -7,9 +7,9 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from actions.base.errors import ConfigError, ConsoleError
-from actions.base.known_secrets import KNOWN
-from actions.cloud.secrets import fetch_secret
-from actions.cloud.session import AwsSession
+from actions.base.untrusted import KNOWN
+from actions.cloud.account import fetch_secret
+from actions.cloud.aws_session import AwsSession
 
 _LIMIT_BYTES = 64 << 10
 _REMOTE = "secretsmanager"

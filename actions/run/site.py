@@ -9,11 +9,11 @@ from pathlib import Path
 
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ConsoleError
-from actions.base.offload import in_thread
-from actions.blueprint.load import load_blueprint
+from actions.base.executors import in_thread
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, bind
-from actions.cloud.token import token_factory
+from actions.cloud.eks import token_factory
 from actions.run.access import ClusterAccess
 from actions.run.auditing import audit_account, audit_cluster, kept_on_purpose
 from actions.run.divergence import with_losses, with_warning

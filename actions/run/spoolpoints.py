@@ -14,8 +14,7 @@ import msgspec
 from actions.cluster.logbatch import LogBatch
 from actions.run.spoolfile import AppendOnly, replace_damaged
 from actions.run.spoolformat import Finding, PointLine, ProgressLine, finding_line_in, line_of_finding, whole_lines
-from actions.telemetry.batch_reader import log_sieve, read_batch
-from actions.telemetry.log_reader import LogReader
+from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
 from actions.telemetry.points import Progress
 
 _COUNTED = -1

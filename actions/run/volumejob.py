@@ -14,7 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from actions.cluster.conditions import WorkState, verdict_of
 from actions.cluster.listing import Document
 from actions.cluster.objects import ObjectRef, ref_of

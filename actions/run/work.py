@@ -10,9 +10,8 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ParameterError
-from actions.blueprint.derive import fill
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import Binding
+from actions.blueprint.parameters import Binding, fill
 from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.render import manifests_of, secrets_of
 from actions.run.access import ClusterAccess, Connection

@@ -12,7 +12,7 @@ import msgspec
 
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import ConfigError, InputError
-from actions.fleet.instances import InstanceTable, InstanceType
+from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.sandbox.actors.kinds import CROWD, GPU
 from actions.sandbox.actors.machines import Machine, node_document, node_status
 from actions.sandbox.api.builtin import builtin_types

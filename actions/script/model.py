@@ -1,12 +1,17 @@
-"""A script, parsed and checked: steps in order, and those that are played whatever happens."""
+"""A script, parsed and checked: steps in order, those always played, and the small values written in them."""
 
 from __future__ import annotations
 
+import math
+import operator
+import re
+import unicodedata
+from collections.abc import Callable
 from typing import Literal
 
 import msgspec
 
-from actions.command.model import Call
+from actions.command.verbs import Call
 
 DEFAULT_WITHIN_SECONDS = 15.0
 _WITHIN_SECONDS = {
@@ -131,3 +136,83 @@ class Script(msgspec.Struct, frozen=True):
 def default_within(verb: str) -> float:
     """How many seconds a step of this verb may take if it does not say."""
     return _WITHIN_SECONDS.get(verb, DEFAULT_WITHIN_SECONDS)
+
+
+_DURATION = re.compile(r"(?:(\d+)h)?(?:(\d+)m)?(?:(\d+(?:\.\d+)?)s)?")
+_COMPARISON = re.compile(r"(>=|<=|==|!=|>|<)?\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
+_OPERATORS: dict[str, Callable[[float, float], bool]] = {
+    ">=": operator.ge,
+    "<=": operator.le,
+    ">": operator.gt,
+    "<": operator.lt,
+    "==": operator.eq,
+    "!=": operator.ne,
+}
+
+
+def parse_duration(text: str | float) -> float:
+    """Seconds from `90s`, `2m`, `1h30m` or a plain number of seconds.
+
+    Raises:
+        ValueError: It is none of these, or not above zero.
+    """
+    if isinstance(text, int | float):
+        seconds = float(text)
+    else:
+        match = _DURATION.fullmatch(text.strip())
+        if not match or not any(match.groups()):
+            raise ValueError(f"{text!r} is no duration; write 90s, 2m or 1h30m")
+        hours, minutes, rest = match.groups()
+        seconds = int(hours or 0) * 3600 + int(minutes or 0) * 60 + float(rest or 0)
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"{text!r} is not above zero")
+    return seconds
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A bound such as `>= 200`. NaN meets none."""
+
+    sign: str
+    bound: float
+
+    def holds(self, value: float) -> bool:
+        """Whether `value` meets the bound."""
+        return not math.isnan(value) and _OPERATORS[self.sign](value, self.bound)
+
+    def __str__(self) -> str:
+        return f"{self.sign} {self.bound:g}"
+
+
+def parse_comparison(text: str | float) -> Comparison:
+    """Read `>= 200`, `< 9`, or a plain number, which means *equal*.
+
+    Raises:
+        ValueError: It is no comparison.
+    """
+    match = _COMPARISON.fullmatch(str(text).strip())
+    if isinstance(text, bool) or not match:
+        raise ValueError(f"{text!r} is no comparison; write '>= 200', '< 9' or a number")
+    return Comparison(match[1] or "==", float(match[2]))
+
+
+_MODIFIERS = ("ctrl+", "shift+", "alt+", "super+", "meta+", "hyper+")
+_NAMED = frozenset(
+    {
+        "up", "down", "left", "right", "home", "end", "pageup", "pagedown", "insert", "delete", "backspace", "enter",
+        "return", "escape", "tab", "space", "slash", "backslash", "at", "minus", "plus", "underscore",
+        *(f"f{number}" for number in range(1, 25)),
+    }
+)  # fmt: skip
+
+
+def is_key(word: str) -> bool:
+    """Whether `word` names a key: `j`, `enter`, `ctrl+w`, `question_mark`."""
+    while word.startswith(_MODIFIERS):
+        word = word.partition("+")[2]
+    if len(word) == 1 or word in _NAMED:
+        return True
+    try:
+        unicodedata.lookup(word.replace("_", " "))
+    except KeyError:
+        return False
+    return True

@@ -11,17 +11,13 @@ from typing import Any, TypeVar
 import msgspec
 
 from actions.base.errors import ConsoleError, ScriptError
-from actions.base.known_secrets import KNOWN
 from actions.base.patterns import PatternError, compile_pattern
-from actions.base.untrusted import redact
+from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.cluster.diagnose.vocabulary import Code
-from actions.command.model import Call
 from actions.command.parse import decode, plain
-from actions.command.registry import COMMANDS, Screenshot, Teardown, command_of, nearest_hint
+from actions.command.verbs import COMMANDS, Call, Screenshot, Teardown, command_of, nearest_hint
 from actions.run.view import RunState, StageState
-from actions.script.amounts import parse_comparison, parse_duration
-from actions.script.keynames import is_key
 from actions.script.model import (
     DEFAULT_DEADLINE_SECONDS,
     DEFAULT_SIZE,
@@ -31,6 +27,9 @@ from actions.script.model import (
     Script,
     Step,
     default_within,
+    is_key,
+    parse_comparison,
+    parse_duration,
 )
 
 S = TypeVar("S", bound=msgspec.Struct)

@@ -1,9 +1,177 @@
-"""The curves of one log: points sorted by metric, on a common x."""
+"""The curves of one log: points by metric, in bounded memory, and where a loss stops being a number."""
 
 from __future__ import annotations
 
+import math
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
 from actions.telemetry.points import Point
-from actions.telemetry.series import Series
+
+SMALLEST = 8
+"""Samples below which a curve cannot keep its ends and every kind of extreme."""
+
+
+class Sample(NamedTuple):
+    """One point of a curve."""
+
+    x: float
+    y: float
+    """May be NaN or infinite."""
+
+
+class Series:
+    """Samples in rising x, at most `capacity` of them.
+
+    When it is full it thins itself out: of each stretch of x the extremes stay, and one of each kind of number that is
+    not finite, so that no spike and no NaN is ever lost. The first and the last sample stay too.
+
+    An x that goes back means that the run began again from a checkpoint: what was beyond is dropped, the later value is
+    the curve, and the place is remembered in `restarts`.
+
+    Args:
+        capacity: At least `SMALLEST`.
+    """
+
+    def __init__(self, capacity: int = 2048) -> None:
+        if capacity < SMALLEST:
+            raise ValueError(f"capacity {capacity} is below {SMALLEST}")
+        self._capacity = capacity
+        self._samples: list[Sample] = []
+        self.restarts: list[float] = []
+        """Where the run began again, in the order of events; bounded by `capacity`."""
+        self.revision = 0
+        """Rises with every change."""
+
+    def append(self, x: float, y: float) -> None:
+        """Add a sample. The same x again replaces its value.
+
+        Raises:
+            ValueError: `x` is not finite.
+        """
+        if not math.isfinite(x):
+            raise ValueError(f"x is {x}")
+        self.revision += 1
+        samples = self._samples
+        if samples and x < samples[-1].x:
+            del samples[bisect_left(samples, x, key=lambda sample: sample.x) :]
+            self.restarts = [*self.restarts[-self._capacity + 1 :], x]
+        elif samples and x == samples[-1].x:
+            samples.pop()
+        samples.append(Sample(x, y))
+        if len(samples) > self._capacity:
+            self._samples = downsample(samples, self._capacity // 2 if self._capacity >= 2 * SMALLEST else SMALLEST)
+
+    def clear(self) -> None:
+        """Forget everything."""
+        self._samples.clear()
+        self.restarts = []
+        self.revision += 1
+
+    def samples(self) -> tuple[Sample, ...]:
+        """All that is kept, in rising x."""
+        return tuple(self._samples)
+
+    @property
+    def last(self) -> Sample | None:
+        """The newest sample."""
+        return self._samples[-1] if self._samples else None
+
+    def bounds(self) -> tuple[float, float] | None:
+        """Least and greatest finite value: what an axis should show. `None` without any."""
+        finite = [sample.y for sample in self._samples if math.isfinite(sample.y)]
+        return (min(finite), max(finite)) if finite else None
+
+    def __len__(self) -> int:
+        return len(self._samples)
+
+    def __iter__(self) -> Iterator[Sample]:
+        return iter(self._samples)
+
+
+def downsample(samples: Sequence[Sample], limit: int) -> list[Sample]:
+    """At most `limit` of `samples`, themselves, in order, that keep the picture.
+
+    Args:
+        samples: In rising x.
+        limit: At least `SMALLEST`.
+
+    Returns:
+        The first, the last, and of each of some equal stretches of x the least, the greatest and the first NaN, the
+        first infinity of either sign. All of them if there are no more than `limit`.
+
+    Raises:
+        ValueError: `limit` is too small.
+    """
+    if limit < SMALLEST:
+        raise ValueError(f"limit {limit} is below {SMALLEST}")
+    if len(samples) <= limit:
+        return list(samples)
+    stretches = limit // 2
+    while True:
+        kept = _thinned(samples, stretches)
+        if len(kept) <= limit:
+            return kept
+        stretches = max(1, stretches * 3 // 4)
+
+
+def smoothed(samples: Sequence[Sample], weight: float = 0.6) -> list[Sample]:
+    """An exponential moving average, corrected for its start.
+
+    Args:
+        samples: In rising x.
+        weight: Of the past, 0 ≤ `weight` < 1.
+
+    Returns:
+        One sample for each. Values that are not finite stay as they are and do not enter the mean.
+
+    Source: TensorBoard's smoothing, debiased as in Adam.
+    """
+    mean = norm = 0.0
+    result = []
+    for sample in samples:
+        if math.isfinite(sample.y):
+            mean = weight * mean + (1 - weight) * sample.y
+            norm = weight * norm + (1 - weight)
+            result.append(Sample(sample.x, mean / norm))
+        else:
+            result.append(sample)
+    return result
+
+
+def _thinned(samples: Sequence[Sample], stretches: int) -> list[Sample]:
+    start, end = samples[0].x, samples[-1].x
+    keep = {0, len(samples) - 1}
+    for first, last in _slices(samples, start, (end - start) / stretches):
+        keep |= _landmarks(samples, first, last)
+    return [samples[index] for index in sorted(keep)]
+
+
+def _slices(samples: Sequence[Sample], start: float, width: float) -> Iterator[tuple[int, int]]:
+    first, current = 0, 0
+    for index, sample in enumerate(samples):
+        stretch = int((sample.x - start) / width) if width > 0 else 0
+        if stretch != current:
+            if index > first:
+                yield first, index
+            first, current = index, stretch
+    yield first, len(samples)
+
+
+def _landmarks(samples: Sequence[Sample], first: int, last: int) -> set[int]:
+    finite = [index for index in range(first, last) if math.isfinite(samples[index].y)]
+    marks: dict[str, int] = {}
+    for index in range(first, last):
+        value = samples[index].y
+        if not math.isfinite(value):
+            marks.setdefault(str(value), index)
+    if finite:
+        marks["least"] = min(finite, key=lambda index: samples[index].y)
+        marks["greatest"] = max(finite, key=lambda index: samples[index].y)
+    return set(marks.values())
 
 
 class Curves:
@@ -72,3 +240,56 @@ class Curves:
                 x = last.x + 1
             self._epoch[metric] = point.epoch
         return x
+
+
+STEADY = 3
+"""So many values in a row are no accident: scalers skip a step that overflowed, and the next one is a number."""
+
+
+class Divergence(msgspec.Struct, frozen=True):
+    """Since when a loss is no number."""
+
+    metric: str
+    word: str
+    """`nan` or `inf`, as it is now."""
+    since: float
+    """Step of the first value that is none."""
+    last_good: Sample | None
+    """The number before it; `None` if there never was one."""
+
+    @property
+    def detail(self) -> str:
+        """The rest of a sentence that begins with the metric."""
+        if self.last_good is None:
+            return f"is {self.word} since its first value."
+        number = f"{self.last_good.y:.4g} at {self.last_good.x:g}"
+        return f"is {self.word} since step {self.since:g}; the last number was {number}."
+
+    @property
+    def way_out(self) -> str:
+        """What to do."""
+        if self.last_good is None:
+            return "Check precision, data and learning rate; nothing of this training can be used."
+        return f"Go on from a checkpoint before step {self.since:g}, with a lower learning rate or a higher precision."
+
+
+def divergence_of(curves: Curves, *, least: int = STEADY) -> Divergence | None:
+    """The loss whose newest values are no numbers, that of the training first; `None` if there is none.
+
+    Args:
+        curves: Of one log.
+        least: How many values in a row have to be none.
+    """
+    for metric in sorted((name for name in curves.metrics() if name.endswith("_loss")), key=_training_first):
+        series = curves.series(metric)
+        samples = series.samples() if series is not None else ()
+        good = next((at for at in range(len(samples) - 1, -1, -1) if math.isfinite(samples[at].y)), -1)
+        lost = samples[good + 1 :]
+        if lost and len(lost) >= least:
+            word = "nan" if math.isnan(lost[-1].y) else "inf"
+            return Divergence(metric, word, lost[0].x, samples[good] if good >= 0 else None)
+    return None
+
+
+def _training_first(metric: str) -> tuple[bool, str]:
+    return metric != "train_loss", metric

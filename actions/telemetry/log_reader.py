@@ -1,32 +1,27 @@
-"""The reader of one container's log: lines in, points and progress out.
+"""The reader of one container's log: lines or batches of lines in, points and progress out.
 
-Source: `docs/facts/training-logs.md#from-bytes-to-records`; every dialect names its own.
+Source: `docs/FORMATS` of the project's facts; every dialect names its own.
 """
 
 from __future__ import annotations
 
 import math
 import re
+from typing import Protocol
 
-from actions.telemetry.assembler import LineAssembler
-from actions.telemetry.dialects.choice import DialectChoice
-from actions.telemetry.dialects.composer import Composer
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, Finding
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, Finding
+from actions.telemetry.dialects.generic import OwnLoops
 from actions.telemetry.dialects.huggingface import HuggingFace
-from actions.telemetry.dialects.json_lines import JsonLines
-from actions.telemetry.dialects.keras import Keras
-from actions.telemetry.dialects.lightning import LightningBars, LightningResults
+from actions.telemetry.dialects.indented import Composer, Olmo
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
-from actions.telemetry.dialects.nccl_rows import OPERATIONS, NcclRows, may_be_row
-from actions.telemetry.dialects.olmo import Olmo
-from actions.telemetry.dialects.own_loops import OwnLoops
+from actions.telemetry.dialects.progress_bars import Keras, LightningBars, LightningResults
 from actions.telemetry.dialects.ray import RayReports, RayTables
-from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
-from actions.telemetry.dialects.tables import Tables
-from actions.telemetry.lines import PrefixReader, Record, epoch_of, is_bare, split_records, strip_controls
-from actions.telemetry.outlines import LONGEST_KEPT, outline_of, remembered
+from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, SingleLines
+from actions.telemetry.dialects.tables import OPERATIONS, NcclRows, Tables, may_be_row
+from actions.telemetry.line_cutter import LineAssembler, Unwrapper, is_wrapped
+from actions.telemetry.log_records import PrefixReader, Record, epoch_of, is_bare, split_records, strip_controls
+from actions.telemetry.outlines import LONGEST_KEPT, LineSieve, outline_of, remembered
 from actions.telemetry.points import Point
-from actions.telemetry.wrapped import Unwrapper, is_wrapped
 
 _MARKS = (
     "oss",
@@ -227,3 +222,57 @@ class LogStream:
     def read_all(self, data: bytes) -> list[Finding]:
         """A whole log at once."""
         return self.feed(data) + self.finish()
+
+
+class LineBatch(Protocol):
+    """Consecutive lines of one log."""
+
+    @property
+    def data(self) -> bytes:
+        """All of them, each ended by a newline; something short may stand before their texts."""
+        ...
+
+    def text(self, index: int) -> str:
+        """One line, without its newline."""
+        ...
+
+    def at_ns(self, index: int) -> int:
+        """When it was written, nanoseconds since the epoch."""
+        ...
+
+    def __len__(self) -> int: ...
+
+
+def log_sieve() -> LineSieve:
+    """What keeps the lines apart in which no dialect sees anything. One does for any number of logs."""
+    return LineSieve(may_interest, signs=SIGNS)
+
+
+def read_batch(reader: LogReader, sieve: LineSieve, batch: LineBatch) -> list[Finding]:
+    """What a batch says: the same as if every line were fed to the reader.
+
+    Args:
+        reader: Of this log.
+        sieve: Made by `log_sieve`.
+        batch: The lines that come next.
+    """
+    findings: list[Finding] = []
+    done = 0
+    for place in sieve.pick(batch.data):
+        findings += _while_waiting(reader, batch, done, place)
+        findings += _read(reader, batch, place)
+        done = place + 1
+    return findings + _while_waiting(reader, batch, done, len(batch))
+
+
+def _while_waiting(reader: LogReader, batch: LineBatch, start: int, end: int) -> list[Finding]:
+    """Show the reader lines that say nothing by themselves, for as long as it waits for what follows."""
+    findings: list[Finding] = []
+    while start < end and reader.is_waiting:
+        findings += _read(reader, batch, start)
+        start += 1
+    return findings
+
+
+def _read(reader: LogReader, batch: LineBatch, place: int) -> list[Finding]:
+    return reader.feed(batch.text(place), batch.at_ns(place) / 1e9)

@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, FormatError, RefusedError, UnreachableError
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from actions.base.untrusted import one_line
 from actions.terraform.protocol import Variables
 from actions.terraform.signing import signed_headers

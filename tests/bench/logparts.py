@@ -18,8 +18,7 @@ from actions.cluster.logbatch import LogBatch, read_lines
 from actions.cluster.loglines import LineCutter
 from actions.run.spool import SpoolWriter
 from actions.run.spoolreader import SpoolReader
-from actions.telemetry.batch_reader import log_sieve, read_batch
-from actions.telemetry.log_reader import LogReader
+from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
 from tests.bench.loglines import LINES, NAMESPACE, log_line
 from tui.live.spool_feeds import SpoolLogFeed
 from tui.widgets.log_buffer import LogBuffer

@@ -12,7 +12,7 @@ import pytest
 
 from actions.base.errors import ConsoleError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import ParameterType
 from actions.blueprint.parameters import read_value
 from actions.cluster.podfile import quoted

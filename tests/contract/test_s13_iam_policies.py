@@ -116,7 +116,7 @@ def test_s13_boto3_is_used_in_one_place_only() -> None:
         for path in (ROOT / "actions").rglob("*.py")
         if "import boto3" in path.read_text(encoding="utf-8")
     }
-    assert users == {"actions/cloud/session.py"}
+    assert users == {"actions/cloud/aws_session.py"}
 
 
 @pytest.mark.parametrize("name", ["view", "launch", "teardown"])

@@ -15,7 +15,7 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.files import shipped_blueprints
 from actions.base.process import ProcessIdentity, is_alive
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.run.client import RunReader, load_run, start_runner, wish

@@ -15,7 +15,7 @@ from actions.run.records import Outcome, Owned, WishKind, decode_body
 from actions.run.report import run_table
 from actions.run.view import RunState, RunView
 from actions.sandbox.locate import RunningSandbox
-from actions.script.judge import _audit
+from actions.script.conditions import _audit
 from actions.script.report import exit_code_of, run_report
 from tests.faults.small import a_run
 from tests.faults.somebody import Somebody

@@ -15,8 +15,7 @@ import pytest
 
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.names import segment
-from actions.blueprint.catalogue import Catalogue
-from actions.blueprint.load import validate
+from actions.blueprint.catalogue import Catalogue, validate
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.logs import LogSource
 from actions.cluster.objects import ResourceType

@@ -11,7 +11,7 @@ from botocore.exceptions import ClientError
 
 from actions.base.clock import SystemClock
 from actions.base.errors import AccessError
-from actions.cloud.errors import error_of
+from actions.cloud.aws_session import error_of
 from actions.run.client import RunReader
 from actions.run.desk import Desk
 from actions.run.folder import journal_path

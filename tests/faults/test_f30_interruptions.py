@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actions.cloud.capacity import fetch_reservation
-from actions.cloud.session import AwsSession
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.ec2 import fetch_reservation
 from actions.run.checks.account import reservation_seen
 from actions.run.records import CheckResult
 from tests.unit.diagnose.samples import an_event, why

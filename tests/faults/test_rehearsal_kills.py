@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.cloud.token import token_factory
+from actions.cloud.eks import token_factory
 from actions.cluster.logs import LogSource, read_log
 from actions.cluster.session import ClusterTarget, KubeSession
 from actions.run.client import load_run

@@ -11,7 +11,7 @@ import pytest
 
 from actions.base.errors import RefusedError
 from actions.base.readonly import promise_readonly
-from actions.cloud.session import AwsSession
+from actions.cloud.aws_session import AwsSession
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.cluster.session import REVIEWS, KubeSession
 from actions.run.client import start_runner, wish

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from actions.base.clock import SystemClock
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.run.launch import create_run

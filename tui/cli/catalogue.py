@@ -8,11 +8,10 @@ from argparse import Namespace
 import msgspec
 
 from actions.base.errors import ParameterError
-from actions.blueprint.catalogue import Catalogue
-from actions.blueprint.load import validate
+from actions.blueprint.catalogue import Catalogue, validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind, bounds_of
-from actions.fleet.prices import PriceBook
+from actions.fleet.instance_types import PriceBook
 
 BAD_FILE = 2
 """The exit code where a blueprint has a mistake."""
@@ -85,8 +84,7 @@ def _validate(options: Namespace) -> int:
 
 
 def _plan(options: Namespace) -> int:
-    from actions.blueprint.cost import plan_of
-    from actions.blueprint.plan_report import plan_json, plan_table
+    from actions.blueprint.launch_plan import plan_json, plan_of, plan_table
 
     blueprint = Catalogue.usual(options.blueprints).find(options.blueprint)
     binding = bind(

@@ -144,7 +144,7 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
             teller.tell(line)
 
     async def play(host: ConsoleHost) -> Report:
-        from actions.script.observe import player_of
+        from actions.script.play import player_of
 
         await host.show_named_run()
         return await player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play()

@@ -7,12 +7,11 @@ import os
 import sys
 from argparse import Namespace
 
-from actions.cloud.token import token_factory
+from actions.cloud.eks import token_factory
 from actions.cluster.census import Census, take_census
 from actions.cluster.session import KubeSession
 from actions.fleet.cost import CostModel
-from actions.fleet.report import nodes_table
-from actions.fleet.report_json import nodes_json
+from actions.fleet.node_report import nodes_json, nodes_table
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 

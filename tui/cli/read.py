@@ -13,18 +13,18 @@ from typing import BinaryIO, Protocol, TypeVar
 import msgspec
 
 from actions.base.errors import FormatError, UnreadableError
-from actions.telemetry.curves import Curves
-from actions.telemetry.log_reader import LogStream
-from actions.telemetry.points import Point
-from actions.telemetry.saved.documents import (
+from actions.telemetry.captured.documents import (
     efa_document,
     nccl_document,
     neuron_document,
     point_document,
     smi_document,
 )
-from actions.telemetry.saved.readers import SavedEfa, SavedNccl, SavedNeuron, SavedSmi
-from actions.telemetry.saved.source import pieces_of
+from actions.telemetry.captured.readers import SavedEfa, SavedNccl, SavedNeuron, SavedSmi
+from actions.telemetry.captured.source import pieces_of
+from actions.telemetry.curves import Curves
+from actions.telemetry.log_reader import LogStream
+from actions.telemetry.points import Point
 from tui.cli.read_plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
 from tui.present import saved
 

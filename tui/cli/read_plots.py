@@ -7,16 +7,12 @@ import shutil
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 
-from actions.telemetry.curves import Curves
-from actions.telemetry.efa import EfaReading
-from actions.telemetry.nccl import NcclReading
-from actions.telemetry.nccom import NccomReading
-from actions.telemetry.neuron_ls import NeuronListing
-from actions.telemetry.neuron_monitor import NeuronReport
-from actions.telemetry.neuron_top import NeuronScreen
-from actions.telemetry.node_listing import NodeListing
-from actions.telemetry.series import Series
-from actions.telemetry.smi_reading import SmiReading
+from actions.telemetry.curves import Curves, Series
+from actions.telemetry.tools.collectives import NcclReading, NccomReading
+from actions.telemetry.tools.efa import EfaReading
+from actions.telemetry.tools.neuron import NeuronListing, NeuronReport, NeuronScreen
+from actions.telemetry.tools.node_listing import NodeListing
+from actions.telemetry.tools.nvidia_smi_reading import SmiReading
 from tui.present.ansi import visible_text
 from tui.present.bars import bar
 from tui.present.curves import Curve, figures_of, short_number

@@ -48,7 +48,7 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
     Raises:
         ConfigError: Why it cannot be used.
     """
-    from actions.cloud.token import request_of
+    from actions.cloud.eks import request_of
     from actions.cluster.plugins import PluginUnconfirmedError, confirm, require_usable
 
     try:

@@ -11,7 +11,7 @@ from contextlib import suppress
 from actions.base.clock import SystemClock, time_of_day
 from actions.base.errors import MissingError, UnreachableError
 from actions.base.untrusted import plain_text
-from actions.cloud.token import token_factory
+from actions.cloud.eks import token_factory
 from actions.cluster.jobwatch import JobEnd, JobWatch
 from actions.cluster.logbatch import LogBatch
 from actions.cluster.logrecords import line_in, number_in, records_of, tag_in

@@ -18,7 +18,7 @@ from tui.live.cluster_feed import ClusterFeed
 if TYPE_CHECKING:
     from actions.cluster.session import KubeSession
     from actions.run.spoolformat import AcceleratorSample
-    from actions.telemetry.devices import DeviceReading
+    from actions.telemetry.tools.devices import DeviceReading
 
 ASK_EVERY_SECONDS = 2.0
 AT_ONCE = 8
@@ -110,7 +110,7 @@ class AcceleratorFeed:
     async def _read(
         self, gate: asyncio.Semaphore, pod: PodFacts, kept: Mapping[str, AcceleratorSample]
     ) -> WorkerReading:
-        from actions.telemetry.devices import (  # many expressions to compile: after the first frame
+        from actions.telemetry.tools.devices import (  # many expressions to compile: after the first frame
             DeviceReading,
             read_devices,
         )

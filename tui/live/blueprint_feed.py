@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.base.offload import Offload
+from actions.base.executors import Offload
 
 if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint, Catalogue

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import UnreachableError
-from actions.base.offload import Offload
+from actions.base.executors import Offload
 from tui.live.collector import keep_what_is, let_go
 from tui.live.health import FeedHealth, FeedState
 from tui.live.ticker import PAINT_INTERVAL_SECONDS
@@ -167,7 +167,7 @@ class ClusterFeed:
 
     def _token_source(self, exec_argv: Sequence[str]) -> TokenSource | None:
         """EKS tokens are made in this process: a plugin would be a new Python every quarter of an hour."""
-        from actions.cloud.token import token_factory
+        from actions.cloud.eks import token_factory
 
         return token_factory(exec_argv, profile=self._profile, region=self._region, clock=self._clock)
 

@@ -9,7 +9,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 
 if TYPE_CHECKING:
-    from actions.cloud.identity import CallerIdentity
+    from actions.cloud.account import CallerIdentity
 
 REFRESH_SECONDS = 300.0
 RETRY_SECONDS = 60.0
@@ -48,8 +48,8 @@ class CredentialsFeed:
 
     async def run(self, live: Callable[[], None]) -> None:
         """Keep asking, for ever. Having no credentials is an answer, not a failure."""
-        from actions.cloud.identity import fetch_identity
-        from actions.cloud.session import AwsSession
+        from actions.cloud.account import fetch_identity
+        from actions.cloud.aws_session import AwsSession
 
         session = AwsSession(profile=self._profile, region=self._region, threads=1)
         try:

@@ -7,7 +7,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
-from actions.base.offload import in_thread
+from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
 from tui.live.blueprint_feed import BlueprintFeed
 from tui.live.cluster_feed import ClusterFeed
@@ -85,7 +85,7 @@ class Desk:
         """
 
         def look() -> None:
-            from actions.cloud.token import request_of
+            from actions.cloud.eks import request_of
             from actions.cluster.plugins import require_usable
 
             require_usable(target, replaces=request_of)

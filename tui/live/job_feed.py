@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from actions.cluster.logbatch import LogBatch
     from actions.cluster.members import JobRef, Member
     from actions.telemetry.log_reader import LogReader
-    from actions.telemetry.sieve import LineSieve
+    from actions.telemetry.outlines import LineSieve
 
 MOST_LINES = 200_000
 """Lines kept for a log pane that nobody looks at."""
@@ -144,8 +144,7 @@ class JobFeed:
         self._changed()
 
     def _read(self, member: Member, container: str, batch: LogBatch) -> None:
-        from actions.telemetry.batch_reader import log_sieve, read_batch
-        from actions.telemetry.log_reader import LogReader
+        from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
 
         key = (member.pod.uid, container)
         if key not in self._readers:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
-from actions.base.offload import Offload
+from actions.base.executors import Offload
 from actions.run.client import load_run, resume_interrupted, stalled_runner, start_runner, take_over, wish
 from actions.run.records import WishKind
 from actions.run.view import RunView

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
-from actions.base.offload import Offload
+from actions.base.executors import Offload
 from actions.run.naming import short_ids
 from actions.run.view import RunState, RunView
 

@@ -8,7 +8,7 @@ from typing import ClassVar, Generic, TypeVar
 from textual.app import ComposeResult
 
 from actions.base.errors import MissingError
-from actions.command.registry import nearest_hint
+from actions.command.verbs import nearest_hint
 from tui.live.desk import Desk
 from tui.live.health import FeedHealth, FeedState
 from tui.panes.pane import Pane

@@ -15,7 +15,7 @@ from tui.present.meters import meter
 from tui.present.names import short_names
 
 if TYPE_CHECKING:
-    from actions.telemetry.devices import Device
+    from actions.telemetry.tools.devices import Device
 
 _ABSENT = Span("-", Tone.MUTED)
 _GIB = 1 << 30

@@ -10,8 +10,7 @@ import msgspec
 
 from actions.fleet.quantity import format_bytes
 from actions.run.records import CheckResult, Finding
-from actions.telemetry.curves import Curves
-from actions.telemetry.divergence import divergence_of
+from actions.telemetry.curves import Curves, divergence_of
 from tui.present.cells import Cells, Span, Tone
 from tui.present.curves import Curve, short_number
 

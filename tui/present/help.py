@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actions.command.registry import COMMANDS
+from actions.command.verbs import COMMANDS
 from tui.keys import MOVEMENT, Context, Key, explanation, keys_of, names_of, shown_name
 from tui.live.keymap import NO_CHANGES, Keymap
 

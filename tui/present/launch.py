@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from decimal import Decimal
 
-from actions.blueprint.cost import LaunchPlan, StagePlan
+from actions.blueprint.launch_plan import LaunchPlan, StagePlan
 from actions.blueprint.model import Blueprint, Parameter, ParameterType
 from actions.fleet.quantity import UNKNOWN, format_usd
 from tui.present.cells import Cells, Span, Tone, fit, width_of

@@ -7,10 +7,9 @@ from collections.abc import Callable, Iterable, Mapping
 import msgspec
 
 from actions.fleet.cost import NodeCost
-from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources
-from actions.fleet.nodestate import state_of
+from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources, state_of
+from actions.fleet.node_report import has_accelerators
 from actions.fleet.quantity import format_bytes, format_cpu
-from actions.fleet.report import has_accelerators
 from tui.present.cells import Cells, CellValue, Span, Tone
 from tui.present.meters import meter
 

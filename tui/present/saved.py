@@ -6,15 +6,12 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from actions.base.untrusted import one_line
 from actions.fleet.quantity import format_bytes
-from actions.telemetry.efa import EfaReading
-from actions.telemetry.nccl import Bandwidth, NcclReading
-from actions.telemetry.nccom import NccomReading
-from actions.telemetry.neuron_ls import NeuronListing
-from actions.telemetry.neuron_monitor import NeuronReport
-from actions.telemetry.neuron_top import NeuronScreen
-from actions.telemetry.node_listing import NodeListing
 from actions.telemetry.points import Point
-from actions.telemetry.smi_reading import SmiReading
+from actions.telemetry.tools.collectives import Bandwidth, NcclReading, NccomReading
+from actions.telemetry.tools.efa import EfaReading
+from actions.telemetry.tools.neuron import NeuronListing, NeuronReport, NeuronScreen
+from actions.telemetry.tools.node_listing import NodeListing
+from actions.telemetry.tools.nvidia_smi_reading import SmiReading
 from tui.present.curves import short_number
 
 _UNKNOWN = "-"

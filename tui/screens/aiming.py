@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from actions.command.model import Call
+from actions.command.verbs import Call
 from tui.present.subject import Subject
 
 

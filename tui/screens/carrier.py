@@ -7,7 +7,7 @@ from functools import cached_property
 from typing import Any
 
 from actions.base.errors import RefusedError
-from actions.command.model import Arguments, Call, Danger
+from actions.command.verbs import Arguments, Call, Danger
 from tui.modals.confirm import Question
 
 Verb = Callable[[Any], Awaitable[None]]

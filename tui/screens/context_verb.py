@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from actions.base.errors import ConfigError, MissingError
-from actions.command import registry
+from actions.command import verbs as registry
 from tui.live.desk import Desk
 from tui.modals.viewer import Viewer
 from tui.screens.carrier import Verb

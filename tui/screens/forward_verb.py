@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from actions.base.errors import ConfigError, MissingError
-from actions.command import registry
+from actions.command import verbs as registry
 from actions.fleet.facts import PodFacts
 from tui.live.desk import Desk
 from tui.live.forwards import SERVICES, Forwards, Service, served_by

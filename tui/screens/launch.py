@@ -14,14 +14,13 @@ from textual.content import Content
 from textual.worker import Worker, WorkerCancelled
 
 from actions.base.errors import ConsoleError
-from actions.base.offload import Offload
-from actions.blueprint.cost import LaunchPlan, plan_of
+from actions.base.executors import Offload
+from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
-from actions.command.registry import Launch
-from actions.fleet.instances import InstanceTable
-from actions.fleet.prices import PriceBook
+from actions.command.verbs import Launch
+from actions.fleet.instance_types import InstanceTable, PriceBook
 from tui.live.desk import Desk
 from tui.modals.confirm import BODY_COLUMNS, ConfirmModal, Question
 from tui.present.cells import Span, Tone

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from actions.base.errors import MissingError, RefusedError
-from actions.command import registry
+from actions.command import verbs as registry
 from actions.fleet.facts import PodFacts
 from tui.live.desk import Desk
 from tui.modals.viewer import Viewer

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, assert_never
 
 from msgspec.structs import replace
 
-from actions.command.model import Arguments, Call, Danger
-from actions.command.registry import Export, Launch, Teardown, Waive
+from actions.command.verbs import Arguments, Call, Danger, Export, Launch, Teardown, Waive
 from actions.run.graph import kept_stages
 from actions.run.view import RunView, StageState
 from tui.live.run_feed import RunFeed

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from actions.command import registry
+from actions.command import verbs as registry
 from actions.run.records import WishKind
 from actions.run.service import logout_warning
 from tui.live.desk import Desk

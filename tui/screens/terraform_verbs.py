@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from actions.command import registry
+from actions.command import verbs as registry
 from tui.live.desk import Desk
 from tui.live.run_actions import RunActions
 from tui.modals.viewer import Viewer

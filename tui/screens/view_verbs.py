@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from actions.command import registry
+from actions.command import verbs as registry
 from tui.live.desk import Desk
 from tui.modals.viewer import Viewer
 from tui.present.help import help_page

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from actions.base.errors import MissingError
 from actions.cluster.members import WATCHABLE, JobRef, job_named, job_of
-from actions.command import registry
+from actions.command import verbs as registry
 from tui.live.desk import Desk
 from tui.present.subject import Subject, parse_subject
 from tui.screens.carrier import Verb

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 from actions.base.errors import MissingError, UnreachableError
-from actions.command import registry
+from actions.command import verbs as registry
 from tui.live.desk import Desk
 from tui.live.stage_diagnosis import explain_stage
 from tui.modals.viewer import Viewer

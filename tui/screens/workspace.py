@@ -8,7 +8,7 @@ from typing import get_args
 
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.untrusted import one_line, redact
-from actions.command.registry import LayoutName, nearest_hint
+from actions.command.verbs import LayoutName, nearest_hint
 from tui.live.desk import Desk
 from tui.live.health import FeedHealth, FeedState
 from tui.panes.pane import Pane

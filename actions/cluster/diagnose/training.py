@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from actions.cluster.diagnose.case import Case, Log
 from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.vocabulary import Code
-from actions.telemetry.curves import Curves
-from actions.telemetry.divergence import Divergence, divergence_of
+from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
 

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 from actions.base.errors import ConsoleError, MissingError
 from actions.blueprint.checks import QuotaCheck
-from actions.cloud.capacity import Reservation, fetch_reservation
-from actions.cloud.registry import Repository, fetch_digest
-from actions.cloud.session import AwsSession
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.ec2 import Reservation, fetch_reservation
+from actions.cloud.ecr import Repository, fetch_digest
 from actions.run.checks.seen import Seen, failed, passed, unknown
 
 CAPACITY_BLOCK = "CAPACITY_BLOCK"

@@ -6,7 +6,7 @@ from typing import assert_never
 
 from actions.base.errors import ConsoleError
 from actions.blueprint import checks
-from actions.cloud.registry import repository_of
+from actions.cloud.ecr import repository_of
 from actions.run.access import Connection
 from actions.run.checks.account import see_capacity, see_ecr_image, see_quota
 from actions.run.checks.cluster import see_nodes, see_object, see_pods, see_pool, see_version

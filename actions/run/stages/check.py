@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actions.base.errors import AccessError, MissingError
 from actions.blueprint.checks import AnyCheck
-from actions.blueprint.skipping import holds
+from actions.blueprint.parameters import holds
 from actions.blueprint.stages import CheckStage
 from actions.run.access import Connection
 from actions.run.checks.asking import ask

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from actions.base.errors import ConsoleError, UnreachableError
 from actions.base.process import stream_tool
 from actions.base.untrusted import one_line
-from actions.blueprint.manifests import inside
 from actions.blueprint.render import labels_of
+from actions.blueprint.source_files import inside
 from actions.blueprint.stages import HelmStage
 from actions.run.access import Connection
 from actions.run.folder import kubeconfig_path, load_environment

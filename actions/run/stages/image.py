@@ -6,10 +6,10 @@ from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError
 from actions.base.process import run_tool, stream_tool
-from actions.blueprint.manifests import inside
+from actions.blueprint.source_files import inside
 from actions.blueprint.stages import ImageStage
-from actions.cloud.registry import Repository, delete_image, fetch_digest, fetch_login, repository_of
-from actions.cloud.session import AwsSession
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.ecr import Repository, delete_image, fetch_digest, fetch_login, repository_of
 from actions.run.dockerlogin import docker_config, registries_in
 from actions.run.handler import Performed, StageFailedError
 from actions.run.patience import patiently, wait_until

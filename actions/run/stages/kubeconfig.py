@@ -11,10 +11,8 @@ from actions.base.errors import MissingError
 from actions.base.files import write_private
 from actions.blueprint.parts import REFERENCE
 from actions.blueprint.stages import KubeconfigStage
-from actions.cloud.consistency import settled
-from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for
-from actions.cloud.session import AwsSession
-from actions.cloud.token import request_of
+from actions.cloud.aws_session import AwsSession, settled
+from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, request_of
 from actions.cluster.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
 from actions.cluster.plugins import require_allowed
 from actions.cluster.session import ClusterIdentity

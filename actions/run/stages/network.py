@@ -10,9 +10,8 @@ from msgspec.structs import replace
 from actions.base.errors import MissingError
 from actions.blueprint.render import RUN_TAG
 from actions.blueprint.stages import NetworkStage
-from actions.cloud.consistency import settled
-from actions.cloud.network import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
-from actions.cloud.session import AwsSession
+from actions.cloud.aws_session import AwsSession, settled
+from actions.cloud.ec2 import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
 from actions.run.handler import Performed
 from actions.run.patience import patiently
 from actions.run.view import OwnedObject

@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from actions.base.errors import ConsoleError, ToolError
 from actions.blueprint.render import tfvars_of
-from actions.blueprint.roots import root_folder
+from actions.blueprint.source_files import root_folder
 from actions.blueprint.stages import TerraformStage
 from actions.run.folder import load_environment, terraform_path
 from actions.run.handler import Performed, StageFailedError

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import assert_never
 
 from actions.base.errors import AccessError, MissingError, RefusedError
+from actions.blueprint.checks import AdaptersVerdict, AnyVerdict, BandwidthVerdict
 from actions.blueprint.stages import JobStage
-from actions.blueprint.verdicts import AdaptersVerdict, AnyVerdict, BandwidthVerdict
 from actions.cluster.logs import LogSource, read_log
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
@@ -15,9 +15,9 @@ from actions.run.patience import ANSWERED, patiently
 from actions.run.records import CheckResult, Finding
 from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.work import StageWork
-from actions.telemetry.bandwidth import Judgement, judge_adapters, judge_bandwidth, load_references
-from actions.telemetry.efa import read_fi_info
-from actions.telemetry.nccl import read_nccl
+from actions.telemetry.tools.bandwidth import Judgement, judge_adapters, judge_bandwidth, load_references
+from actions.telemetry.tools.collectives import read_nccl
+from actions.telemetry.tools.efa import read_fi_info
 
 _KEPT_BYTES = 32 << 20
 _RESULTS = {True: CheckResult.PASSED, False: CheckResult.FAILED, None: CheckResult.UNKNOWN}

@@ -6,7 +6,7 @@ device plugin 0.16.1), the Neuron chart and the EFA plugin as the EFA pattern of
 
 from __future__ import annotations
 
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.kinds import Document
 from actions.sandbox.actors.machines import EFA_PRESENT, INSTANCE_TYPE
 

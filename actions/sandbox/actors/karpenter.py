@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from actions.fleet.instances import InstanceType
+from actions.fleet.instance_types import InstanceType
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition, is_true, with_condition
 from actions.sandbox.actors.controller import Controller

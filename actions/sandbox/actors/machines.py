@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import msgspec
 
-from actions.fleet.instances import InstanceType
+from actions.fleet.instance_types import InstanceType
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, Document
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"

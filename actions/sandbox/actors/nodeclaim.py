@@ -5,7 +5,7 @@ from __future__ import annotations
 import zlib
 
 from actions.base.errors import MissingError
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition, condition_of, is_true, with_condition
 from actions.sandbox.actors.controller import Controller

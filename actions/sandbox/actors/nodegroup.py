@@ -8,7 +8,7 @@ import zlib
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import NODES, PODS, Document

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.fsxprovisioner import FsxProvisioner

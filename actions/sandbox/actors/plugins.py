@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from actions.fleet.instances import InstanceTable, InstanceType
+from actions.fleet.instance_types import InstanceTable, InstanceType
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document, labels_of

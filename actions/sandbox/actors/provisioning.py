@@ -11,7 +11,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from actions.cluster.quantity import parse_quantity
-from actions.fleet.instances import Accelerator, InstanceType
+from actions.fleet.instance_types import Accelerator, InstanceType
 from actions.sandbox.actors.kinds import EFA, Document, is_met
 from actions.sandbox.actors.machines import INSTANCE_TYPE, allocatable_of, capacity_of
 from actions.sandbox.actors.nodefit import NodeSpace, reasons_against, requests_of, required_terms

@@ -9,7 +9,7 @@ from typing import Protocol
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.session import KubeSession
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.claims import ClaimController, VolumeController
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller

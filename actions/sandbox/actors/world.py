@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.addons import addon_documents
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.definitions import karpenter_definitions

@@ -12,7 +12,7 @@ from typing import Any
 from aiohttp import web
 
 from actions.base.clock import Clock
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.cloud.eks import KUBERNETES_VERSION
 from actions.sandbox.nodegroups import GroupStatus, NodeGroup, NodeGroups
 from actions.sandbox.options import SandboxOptions

@@ -10,7 +10,7 @@ import math
 
 import msgspec
 
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.workloads.program import Container
 
 Curve = tuple[tuple[int, float], ...]

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.workloads.nccl_options import Options
 from actions.sandbox.workloads.program import Container
 

@@ -1,17 +1,16 @@
-"""What a dialect is."""
+"""The interface of a dialect, and the choice of dialects for a record by their marks."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Protocol
 
 import msgspec
 
-from actions.telemetry.lines import Record
-from actions.telemetry.numbers import number_of
-from actions.telemetry.outlines import place_of
-from actions.telemetry.points import Point, Progress
+from actions.telemetry.log_records import Record
+from actions.telemetry.outlines import place_of, remembered
+from actions.telemetry.points import Point, Progress, number_of
 
 Finding = Point | Progress
 
@@ -92,3 +91,33 @@ def points_at(
 def first_of(values: Mapping[str, str], keys: Iterable[str]) -> str:
     """The first of `keys` that `values` has, empty if it has none."""
     return next((key for key in keys if key in values), "")
+
+
+class DialectChoice:
+    """Chooses among dialects by their marks.
+
+    Args:
+        dialects: In the order in which they are asked.
+    """
+
+    def __init__(self, dialects: Sequence[Dialect]) -> None:
+        self._dialects = dialects
+        self._marked = remembered(self._find)
+
+    def of(self, outline: str, *, waiting: Collection[Dialect] = ()) -> Sequence[Dialect]:
+        """Those that a record is shown to, in their order.
+
+        Args:
+            outline: The record's.
+            waiting: Dialects that want to see every record.
+        """
+        if not waiting:
+            return self._marked(outline)
+        return [one for one in self._dialects if one in waiting or _has_mark(one, outline)]
+
+    def _find(self, outline: str) -> list[Dialect]:
+        return [one for one in self._dialects if _has_mark(one, outline)]
+
+
+def _has_mark(dialect: Dialect, outline: str) -> bool:
+    return any(mark in outline for mark in dialect.marks)

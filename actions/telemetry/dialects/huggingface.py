@@ -14,10 +14,9 @@ import re
 from msgspec.structs import replace
 
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, named_points
-from actions.telemetry.lines import Record
-from actions.telemetry.numbers import NUMBER, number_of
-from actions.telemetry.points import Point
-from actions.telemetry.progress import Bar, bar_of
+from actions.telemetry.dialects.progress_bars import Bar, bar_of
+from actions.telemetry.log_records import Record
+from actions.telemetry.points import NUMBER, Point, number_of
 
 _DICTIONARY = re.compile(r"\{'[^{}]{1,6000}\}")
 _PAIR = re.compile(rf"'([\w/ ().-]{{1,80}})': '?({NUMBER})'?(?=[,}}])")

@@ -11,10 +11,9 @@ import re
 import msgspec
 
 from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, Finding, Named, named_in, points_at
-from actions.telemetry.lines import Record
-from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.log_records import Record
 from actions.telemetry.outlines import place_of, remembered
-from actions.telemetry.points import Point, Progress
+from actions.telemetry.points import NUMBER, Point, Progress, number_of
 
 _ITERATION = re.compile(r"(?<!after )\biteration {1,12}(\d{1,12})/ {0,12}(\d{1,12}) \|")
 _VALIDATION = re.compile(
@@ -54,7 +53,7 @@ _NEMO = {
 }
 
 
-class _Places(msgspec.Struct, frozen=True):
+class _FieldPlaces(msgspec.Struct, frozen=True):
     """What records of one outline say, and where."""
 
     numbers: tuple[Named, ...]
@@ -81,17 +80,17 @@ class Megatron:
 
 
 @remembered
-def _iteration_in(outline: str) -> _Places | None:
+def _iteration_in(outline: str) -> _FieldPlaces | None:
     validation = _VALIDATION.search(outline)
     if validation:
         metric = TEST_LOSS if validation[2] == "test" else VAL_LOSS
         loss = Named(metric, "lm loss value", slice(*validation.span(3)))
-        return _Places((loss,), slice(*validation.span(1)))
+        return _FieldPlaces((loss,), slice(*validation.span(1)))
     iteration = _ITERATION.search(outline)
     if iteration is None:
         return None
     fields = named_in(_FIELD.finditer(outline, iteration.end() - 1), _MEGATRON)
-    return _Places(fields, slice(*iteration.span(1)), place_of(iteration, 2))
+    return _FieldPlaces(fields, slice(*iteration.span(1)), place_of(iteration, 2))
 
 
 class NemoFields:
@@ -125,14 +124,14 @@ class NemoFields:
 
 
 @remembered
-def _nemo_in(outline: str) -> _Places | None:
+def _nemo_in(outline: str) -> _FieldPlaces | None:
     head = _EPOCH.search(outline)
     if head is None:
         return None
     fields = named_in(_FIELD.finditer(outline, head.end() - 1), _NEMO)
     steps = [each.place for each in fields if each.metric == _STEP]
     losses_last = sorted((each for each in fields if each.metric != _STEP), key=lambda each: each.metric == VAL_LOSS)
-    return _Places(
+    return _FieldPlaces(
         tuple(losses_last),
         slice(*head.span(2)),
         place_of(head, 3),

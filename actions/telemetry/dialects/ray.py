@@ -9,8 +9,8 @@ import math
 import re
 
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points, point_of
-from actions.telemetry.lines import Record
-from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.log_records import Record
+from actions.telemetry.points import NUMBER, number_of
 
 _ROW = re.compile(rf"^\s{{0,8}}│ (\w{{1,80}})\s{{1,120}}({NUMBER})\s{{1,120}}│")
 _REPORT = re.compile(r"Reporting training result (\d{1,9}):.{0,500}?metrics=(\{[^{}]{0,6000}\})")

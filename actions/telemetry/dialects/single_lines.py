@@ -1,12 +1,11 @@
-"""Trainers that put a whole report on one line: a table of patterns.
+"""Trainers that put a whole report on one line: a table of patterns, and JSON objects with a step and a loss.
 
-Source: `docs/facts/training-logs.md#single-lines`, `docs/facts/training-logs.md#neuronx-distributed`,
-`docs/facts/training-logs.md#torchtitan`, `docs/facts/training-logs.md#deepspeed`; nxd and torchtitan 0.2.2
-captured in `tests/fixtures/corpus/logs`.
+Source: FORMATS 2.4, 2.6 and 2.8; nxd and torchtitan 0.2.2 captured in `tests/fixtures/corpus/logs`.
 """
 
 from __future__ import annotations
 
+import json
 import re
 from typing import NamedTuple
 
@@ -17,15 +16,15 @@ from actions.telemetry.dialects.dialect import (
     VAL_LOSS,
     Finding,
     Named,
+    first_of,
     named_in,
     named_points,
     point_of,
     points_at,
 )
-from actions.telemetry.lines import Record
-from actions.telemetry.numbers import NUMBER, number_of
+from actions.telemetry.log_records import Record
 from actions.telemetry.outlines import place_of, remembered
-from actions.telemetry.points import Progress
+from actions.telemetry.points import NUMBER, Progress, number_of
 
 
 class LineForm(NamedTuple):
@@ -217,7 +216,7 @@ _PRINTED = (
 _DOCUMENTS = re.compile(rf"\bProcessed (\d{{1,12}}) documents \(({NUMBER}) docs/s")
 
 
-class _Places(msgspec.Struct, frozen=True):
+class _FormPlaces(msgspec.Struct, frozen=True):
     """What lines of one outline say, and where."""
 
     marker: str
@@ -282,7 +281,7 @@ class Preprocessing:
 
 
 @remembered
-def _places_in(outline: str) -> _Places | None:
+def _places_in(outline: str) -> _FormPlaces | None:
     for form in FORMS:
         match = form.head.search(outline) if form.marker in outline else None
         if match:
@@ -290,8 +289,46 @@ def _places_in(outline: str) -> _Places | None:
     return None
 
 
-def _places_of(form: LineForm, match: re.Match[str]) -> _Places:
+def _places_of(form: LineForm, match: re.Match[str]) -> _FormPlaces:
     loss = Named(form.metric, form.key, slice(*match.span("loss")))
     further = named_in(form.pair.finditer(match.string), form.names) if form.pair else ()
     epoch = place_of(match, "epoch") if "epoch" in form.head.groupindex else None
-    return _Places(form.marker, slice(*match.span("step")), epoch, (loss, *further))
+    return _FormPlaces(form.marker, slice(*match.span("step")), epoch, (loss, *further))
+
+
+_STEP_KEYS = ("step", "global_step", "iteration", "iter", "trainer/global_step", "current_steps")
+_TRAIN_KEYS = ("train_loss", "train/loss", "loss", "reduced_train_loss")
+_VALIDATION_KEYS = ("val_loss", "eval_loss", "val/loss", "eval/loss", "validation_loss")
+_EXTRAS = {"lr": "lr", "learning_rate": "lr", "grad_norm": "grad_norm", "throughput": "throughput"}
+
+
+class _Printed(str):
+    """A number of a JSON text, as it stands there."""
+
+    __slots__ = ()
+
+
+class JsonLines:
+    """Reads objects that have a step and a loss."""
+
+    marks = ('{"',)
+
+    def read(self, record: Record) -> list[Finding] | None:
+        text = record.text.strip()
+        if not text.startswith('{"') or not text.endswith("}"):
+            return None
+        try:
+            parsed = json.loads(text, parse_float=_Printed, parse_int=_Printed, parse_constant=_Printed)
+        except (ValueError, RecursionError):
+            return None
+        texts: dict[str, str] = {key: value for key, value in parsed.items() if isinstance(value, _Printed)}
+        step_key = first_of(texts, _STEP_KEYS)
+        if not step_key or not float(texts[step_key]).is_integer():
+            return None
+        step, epoch = int(float(texts[step_key])), float(texts["epoch"]) if "epoch" in texts else None
+        points: list[Finding] = []
+        for metric, keys in ((TRAIN_LOSS, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
+            key = first_of(texts, keys)
+            if key:
+                points.append(point_of(record, metric, step, texts[key], key=key, epoch=epoch))
+        return points + named_points(record, step, texts, _EXTRAS, epoch=epoch) if points else None

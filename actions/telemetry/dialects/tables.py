@@ -1,8 +1,4 @@
-"""Tables: a line of column names, a row for each step below it.
-
-Source: Lightning's `CSVLogger`, fastai's recorder, the notebook callback of transformers, the status of Ray Tune as
-plain text and in a box.
-"""
+"""Tables: a line of column names with a row for each step below it, and the rows of nccl-tests."""
 
 from __future__ import annotations
 
@@ -11,9 +7,10 @@ import re
 import msgspec
 
 from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, point_of
-from actions.telemetry.lines import Record
-from actions.telemetry.numbers import number_or_none
+from actions.telemetry.log_records import Record
 from actions.telemetry.outlines import remembered
+from actions.telemetry.points import Point, number_or_none
+from actions.telemetry.tools.collectives import row_of
 
 _EDGES = " |│"
 _RULE = re.compile(r"[\s|+=─━│├┤╞╡╭╮╰╯┼┬┴-]{1,400}")
@@ -120,3 +117,31 @@ def _number_in(cells: list[str], column: int | None) -> float | None:
     """A cell's whole or broken number; `None` without one."""
     number = None if column is None else number_or_none(cells[column])
     return number if number is not None and abs(number) < float("inf") else None
+
+
+BUS_BANDWIDTH = "busbw_gbs"
+"""GB/s out of place; its step is the size of the message in bytes."""
+OPERATIONS = (" sum ", " none ", " prod ", " max ", " min ", " avg ")
+"""One of them is in every row."""
+_LEAST_CELLS = 8
+
+
+def may_be_row(text: str) -> bool:
+    """Whether a text with prefixes can hold a row: a cheap look before the real one."""
+    for word in OPERATIONS:
+        if word in text:
+            return len(text.split()) >= _LEAST_CELLS
+    return False
+
+
+class NcclRows:
+    """Reads the rows of a table; its header and footer are no points."""
+
+    marks = OPERATIONS
+
+    def read(self, record: Record) -> list[Finding] | None:
+        row = row_of(record.text) if may_be_row(record.text) else None
+        if row is None:
+            return None
+        value = row.out_of_place.busbw
+        return [Point(BUS_BANDWIDTH, row.size, value, record.rank, None, "busbw", record.at, f"{value:g}")]

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from actions.base.clock import Clock
 from actions.cluster.session import KubeSession
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.outside import OUTSIDE_WATCHED, outside_controllers
 from actions.sandbox.actors.watching import watching

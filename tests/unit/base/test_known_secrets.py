@@ -11,8 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.base.known_secrets import KnownSecrets
-from actions.base.untrusted import redact
+from actions.base.untrusted import KnownSecrets, redact
 
 VALUE = 'pa ss/"wörd"<&>%'
 

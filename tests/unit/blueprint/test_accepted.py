@@ -10,7 +10,7 @@ from functools import cache
 import pytest
 
 from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import own_objects

@@ -7,8 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import BlueprintError, MissingError
-from actions.blueprint.catalogue import Catalogue
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import Catalogue, load_blueprint
 from actions.blueprint.model import Blueprint
 from tests.unit.blueprint.builders import a_blueprint
 

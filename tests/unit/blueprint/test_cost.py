@@ -6,10 +6,10 @@ from decimal import Decimal
 from pathlib import Path
 
 from actions.base.files import shipped_blueprints
-from actions.blueprint.cost import plan_of
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.launch_plan import plan_of
 from actions.blueprint.parameters import bind
-from actions.fleet.prices import Price, PriceBook
+from actions.fleet.instance_types import Price, PriceBook
 from tests.unit.blueprint.builders import a_blueprint
 
 PRICES = PriceBook({("g5.12xlarge", "us-west-2", "on-demand"): Price(Decimal("5.5"), "test", None)})

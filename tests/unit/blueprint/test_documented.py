@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 
-from actions.blueprint.load import validate
+from actions.blueprint.catalogue import validate
 from actions.blueprint.model import Blueprint
 from actions.blueprint.stages import StageKind
 from actions.script.parse import load_script

@@ -11,10 +11,9 @@ import pytest
 
 from actions.base.errors import ParameterError
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import bind
+from actions.blueprint.parameters import bind, skipped_stages
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import tfvars_of
-from actions.blueprint.skipping import skipped_stages
 from actions.blueprint.stages import CheckStage
 from tests.unit.blueprint.shipped import object_of, shipped
 

@@ -10,9 +10,8 @@ import yaml
 from actions.base.errors import ParameterError
 from actions.base.files import asset
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import bind
+from actions.blueprint.parameters import bind, skipped_stages
 from actions.blueprint.parts import Scalar
-from actions.blueprint.skipping import skipped_stages
 from actions.blueprint.stages import JobStage, ManifestsStage, TerraformStage
 from tests.unit.blueprint.shipped import object_of, shipped
 

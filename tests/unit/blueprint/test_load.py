@@ -8,7 +8,7 @@ import pytest
 
 from actions.base.errors import BlueprintError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint, validate
+from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.parts import Expectation
 from actions.blueprint.stages import JobStage, StageKind, TerraformStage
 from tests.unit.blueprint.builders import JOB, TEXT, a_blueprint

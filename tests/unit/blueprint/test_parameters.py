@@ -10,12 +10,11 @@ from hypothesis import strategies as st
 
 from actions.base.errors import MissingError, ParameterError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.derive import derive
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Choice, Derived, Lookup, Parameter, ParameterType
-from actions.blueprint.parameters import bind, read_value
+from actions.blueprint.parameters import bind, derive, read_value
 from actions.blueprint.parts import Scalar
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from tests.unit.blueprint.builders import a_blueprint
 
 A_NUMBER = Parameter(type=ParameterType.INTEGER, title="N", default=1, minimum=1, maximum=64)

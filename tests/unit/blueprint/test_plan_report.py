@@ -5,8 +5,7 @@ from __future__ import annotations
 import json
 from decimal import Decimal
 
-from actions.blueprint.cost import LaunchPlan, StagePlan
-from actions.blueprint.plan_report import plan_json, plan_table
+from actions.blueprint.launch_plan import LaunchPlan, StagePlan, plan_json, plan_table
 
 
 def a_stage(**changes: object) -> StagePlan:

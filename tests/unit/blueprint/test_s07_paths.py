@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.load import load_blueprint
-from actions.blueprint.manifests import inside
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.source_files import inside
 from actions.terraform.workspace import Workspace
 from tests.unit.blueprint.builders import JOB, a_blueprint
 

@@ -7,11 +7,10 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.load import load_blueprint, validate
+from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.model import Blueprint
-from actions.blueprint.parameters import bind
+from actions.blueprint.parameters import bind, reason_to_skip, skipped_stages
 from actions.blueprint.render import manifests_of, tfvars_of
-from actions.blueprint.skipping import reason_to_skip, skipped_stages
 from tests.unit.blueprint.builders import a_blueprint
 
 DATA = (

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from tests.unit.blueprint.builders import a_blueprint
 
 BEFORE = "    target: {api_version: batch/v1, kind: Job, name: work}\n"

@@ -19,10 +19,9 @@ from actions.base.errors import (
     RefusedError,
     UnreachableError,
 )
-from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for
-from actions.cloud.identity import fetch_identity
-from actions.cloud.session import AwsSession
-from actions.cloud.token import token_factory
+from actions.cloud.account import fetch_identity
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, token_factory
 from tests.unit.cloud.fake_aws import CA, FakeAws
 
 

@@ -10,8 +10,8 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 
 from actions.base.errors import AccessError, ConfigError
-from actions.cloud.session import AwsSession
-from actions.cloud.token import REFRESH_SECONDS, EksToken, TokenRequest, request_of, token_factory
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.eks import REFRESH_SECONDS, EksToken, TokenRequest, request_of, token_factory
 
 
 class HandClock:

@@ -9,10 +9,8 @@ from botocore.exceptions import ClientError
 from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 
 from actions.base.errors import AccessError, MissingError, UnreachableError
-from actions.cloud.consistency import GRACE_SECONDS, settled
+from actions.cloud.aws_session import GRACE_SECONDS, AwsSession, error_of, settled
 from actions.cloud.eks import describe_cluster
-from actions.cloud.errors import error_of
-from actions.cloud.session import AwsSession
 from tests.unit.cloud.fake_aws import FakeAws
 from tests.unit.cluster.clocks import HastyClock
 

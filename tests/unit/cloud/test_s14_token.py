@@ -7,9 +7,8 @@ from urllib.parse import parse_qsl, urlsplit
 
 import pytest
 
-from actions.cloud.eks import EksCluster, kubeconfig_for
-from actions.cloud.session import AwsSession
-from actions.cloud.token import EksToken
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.eks import EksCluster, EksToken, kubeconfig_for
 
 LONGEST_TOKEN_BYTES = 4096
 """Source: aws-iam-authenticator's verifier, which refuses longer ones, other parameters, and a parameter twice."""

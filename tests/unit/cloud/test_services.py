@@ -7,11 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from actions.base.errors import FormatError, MissingError
-from actions.cloud.network import Direction, add_self_rule, fetch_self_rules, remove_rules
-from actions.cloud.registry import Repository, fetch_digest, fetch_login, repository_of
-from actions.cloud.secrets import fetch_secret
-from actions.cloud.session import AwsSession
-from actions.cloud.tags import fetch_tagged, is_still_there
+from actions.cloud.account import fetch_secret, fetch_tagged, is_still_there
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.ec2 import Direction, add_self_rule, fetch_self_rules, remove_rules
+from actions.cloud.ecr import Repository, fetch_digest, fetch_login, repository_of
 from tests.support.account import REGION, a_group, an_account, an_image, client
 
 ACCOUNT = "123456789012"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actions.base.errors import ConsoleError, MissingError, ParameterError
-from actions.command.model import Danger
 from actions.command.parse import complete, decode, parse_line
-from actions.command.registry import COMMANDS, Launch, Open, Teardown, command_of
+from actions.command.verbs import COMMANDS, Danger, Launch, Open, Teardown, command_of
 
 
 def test_the_first_word_is_the_positional_argument_and_the_rest_are_parameters() -> None:

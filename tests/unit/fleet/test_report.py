@@ -9,9 +9,8 @@ import pytest
 
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts, NodeUsage
+from actions.fleet.node_report import bar_of, nodes_json, nodes_table
 from actions.fleet.quantity import format_bytes, format_cpu
-from actions.fleet.report import bar_of, nodes_table
-from actions.fleet.report_json import nodes_json
 from tests.unit.fleet.builders import a_node, asking
 
 MODEL = CostModel.load()

@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import FormatError
-from actions.fleet.instances import GIB, InstanceTable
-from actions.fleet.prices import PriceBook
+from actions.fleet.instance_types import GIB, InstanceTable, PriceBook
 
 PRICE_HEADER = "instance_type,region,capacity_type,usd_per_hour,source,as_of\n"
 

@@ -6,7 +6,7 @@ from decimal import Decimal
 
 import pytest
 
-from actions.blueprint.cost import LaunchPlan, StagePlan
+from actions.blueprint.launch_plan import LaunchPlan, StagePlan
 from tui.present.cells import text_of, width_of
 from tui.present.launch import plan_lines
 

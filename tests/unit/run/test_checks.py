@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from actions.cloud.capacity import Reservation
+from actions.cloud.ec2 import Reservation
 from actions.run.checks.account import reservation_seen, see_capacity
 from actions.run.checks.cluster import nodes_seen, version_seen
 from actions.run.checks.internet import Image, image_of, see_huggingface, see_image

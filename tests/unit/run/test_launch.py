@@ -10,7 +10,7 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.run.client import load_run

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.fleet.instances import InstanceTable
+from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, PODS, Document
 from actions.sandbox.actors.provisioning import capacity_amounts, exceeds

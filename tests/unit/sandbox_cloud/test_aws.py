@@ -10,7 +10,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from actions.base.offload import Offload
+from actions.base.executors import Offload
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, whole_cluster
 

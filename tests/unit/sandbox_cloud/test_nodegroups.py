@@ -15,8 +15,8 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
+from actions.base.executors import Offload
 from actions.base.files import shipped_blueprints
-from actions.base.offload import Offload
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
 from actions.sandbox.locate import CREDENTIALS

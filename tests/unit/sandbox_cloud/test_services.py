@@ -8,12 +8,10 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import MissingError, RefusedError
-from actions.cloud.capacity import fetch_reservation
-from actions.cloud.network import Direction, add_self_rule, fetch_self_rules, remove_rules
-from actions.cloud.registry import Repository, delete_image, fetch_digest, fetch_login
-from actions.cloud.secrets import fetch_secret
-from actions.cloud.session import AwsSession
-from actions.cloud.tags import fetch_tagged
+from actions.cloud.account import fetch_secret, fetch_tagged
+from actions.cloud.aws_session import AwsSession
+from actions.cloud.ec2 import Direction, add_self_rule, fetch_reservation, fetch_self_rules, remove_rules
+from actions.cloud.ecr import Repository, delete_image, fetch_digest, fetch_login
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, whole_cluster
 

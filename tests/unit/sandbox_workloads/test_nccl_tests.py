@@ -9,9 +9,9 @@ from actions.sandbox.workloads import nccl_tests
 from actions.sandbox.workloads.efa_info import list_adapters
 from actions.sandbox.workloads.images import program_of
 from actions.sandbox.workloads.program import Container, PeerLost
-from actions.telemetry.bandwidth import judge_adapters, judge_bandwidth, load_references
-from actions.telemetry.efa import read_fi_info
-from actions.telemetry.nccl import NcclReading, read_nccl
+from actions.telemetry.tools.bandwidth import judge_adapters, judge_bandwidth, load_references
+from actions.telemetry.tools.collectives import NcclReading, read_nccl
+from actions.telemetry.tools.efa import read_fi_info
 from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside
 from tests.unit.sandbox_workloads.containers import run as played
 

@@ -10,7 +10,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar

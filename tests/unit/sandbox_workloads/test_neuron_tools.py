@@ -10,9 +10,7 @@ from msgspec.structs import replace
 from actions.sandbox.workloads.images import exec_program
 from actions.sandbox.workloads.program import NeuronLoad
 from actions.sandbox.workloads.terminal import Inside
-from actions.telemetry.neuron_ls import read_neuron_ls
-from actions.telemetry.neuron_monitor import read_monitor_line
-from actions.telemetry.neuron_top import read_neuron_top
+from actions.telemetry.tools.neuron import read_monitor_line, read_neuron_ls, read_neuron_top
 from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside, run
 
 _COMMAND = "python3 -u megatron_gpt_pretraining.py --config-path=conf --config-name=megatron_llama_7b_config"

@@ -5,9 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actions.base.errors import RefusedError
-from actions.command.model import Arguments, Call
 from actions.command.parse import parse_line
-from actions.command.registry import COMMANDS, Teardown, Waive
+from actions.command.verbs import COMMANDS, Arguments, Call, Teardown, Waive
 from actions.run.view import StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage
 from tui.live.run_feed import RunFeed

@@ -11,7 +11,7 @@ from textual.screen import Screen
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.kubeconfig import ClusterTarget
 from actions.command.parse import parse_line
-from actions.command.registry import Context, Forward
+from actions.command.verbs import Context, Forward
 from actions.fleet.facts import PodFacts
 from tests.support.builders import a_desk, a_pod, a_snapshot
 from tui.live.desk import Desk

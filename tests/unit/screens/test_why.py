@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from actions.cluster.kubeconfig import ClusterTarget
-from actions.command.registry import OnObject
+from actions.command.verbs import OnObject
 from actions.run.view import StageState
 from tests.support.builders import a_desk, a_run, a_stage
 from tests.support.waiting import settle, wait_for

@@ -6,7 +6,7 @@ import math
 
 import pytest
 
-from actions.script.amounts import parse_comparison, parse_duration
+from actions.script.model import parse_comparison, parse_duration
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90), ("2m", 120), ("1h30m", 5400), ("0.5s", 0.5), (7, 7)])

@@ -5,10 +5,8 @@ from __future__ import annotations
 import pytest
 
 from actions.base.errors import ScriptError
-from actions.command.model import Call
-from actions.command.registry import Launch
-from actions.script.keynames import is_key
-from actions.script.model import Conditions, Script
+from actions.command.verbs import Call, Launch
+from actions.script.model import Conditions, Script, is_key
 from actions.script.parse import parse_script
 
 GOOD = b"""\

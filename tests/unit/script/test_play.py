@@ -16,7 +16,7 @@ from actions.base.patterns import Pattern
 from actions.cluster.diagnose.finding import Finding, finding
 from actions.cluster.diagnose.vocabulary import Code
 from actions.cluster.state import ClusterSnapshot
-from actions.command.model import Call
+from actions.command.verbs import Call
 from actions.fleet.cost import CostModel
 from actions.run.records import ClusterName
 from actions.run.view import Audit, Goal, RunState, RunView, StageState, StageView

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actions.base.known_secrets import KNOWN
+from actions.base.untrusted import KNOWN
 from actions.script.report import Report, RunReport, StageReport, report_json, without_secrets
 
 SECRET = "s3cr3t-value"

@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from actions.base.errors import FormatError
-from actions.telemetry.bandwidth import Reference, judge_adapters, judge_bandwidth, load_references, size_text
-from actions.telemetry.efa import read_fi_info
-from actions.telemetry.nccl import Bandwidth, NcclReading, NcclRow, OutOfBounds
+from actions.telemetry.tools.bandwidth import Reference, judge_adapters, judge_bandwidth, load_references, size_text
+from actions.telemetry.tools.collectives import Bandwidth, NcclReading, NcclRow, OutOfBounds
+from actions.telemetry.tools.efa import read_fi_info
 
 _MIB = 1 << 20
 _CURVE = Reference("g5.8xlarge", 2, 1, ((64 * _MIB, 2.0), (256 * _MIB, 3.0)), "a test")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 
-from actions.telemetry.curves import Curves
-from actions.telemetry.divergence import divergence_of
+from actions.telemetry.curves import Curves, divergence_of
 from actions.telemetry.points import Point
 
 NAN = math.nan

@@ -11,10 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.telemetry.efa import read_fi_info
 from actions.telemetry.log_reader import read_log
-from actions.telemetry.nccl import Bandwidth, NcclReader, NcclReading, OutOfBounds, read_nccl, row_of
-from actions.telemetry.nccom import NccomReader, NccomReading
+from actions.telemetry.tools.collectives import (
+    Bandwidth,
+    NcclReader,
+    NcclReading,
+    NccomReader,
+    NccomReading,
+    OutOfBounds,
+    read_nccl,
+    row_of,
+)
+from actions.telemetry.tools.efa import read_fi_info
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
 
 ROW = (

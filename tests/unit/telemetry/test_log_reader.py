@@ -9,12 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.telemetry.assembler import MAX_LINE, LineAssembler
-from actions.telemetry.lines import HALF, split_records
+from actions.telemetry.dialects.progress_bars import bar_of
+from actions.telemetry.line_cutter import MAX_LINE, LineAssembler
 from actions.telemetry.log_reader import RAY_NOTICE, LogReader, read_log
-from actions.telemetry.numbers import number_or_none
-from actions.telemetry.points import Point, Progress
-from actions.telemetry.progress import bar_of
+from actions.telemetry.log_records import HALF, split_records
+from actions.telemetry.points import Point, Progress, number_or_none
 
 BAR = "Epoch 0:   3%|▎  | {n}/1100000 [5:28:58<171:22:21,  1.73it/s, loss=2.52, v_num=, {rest}]"
 MEGATRON = " iteration {:8}/     100 | consumed samples:   8 | lm loss: {} | loss scale: 1.0 | grad norm: 1.000 |"

@@ -6,23 +6,18 @@ import pytest
 
 from actions.cluster.logbatch import batches_of
 from actions.cluster.loglines import LogLine
-from actions.telemetry.assembler import LineAssembler
-from actions.telemetry.batch_reader import log_sieve, read_batch
-from actions.telemetry.dialects.composer import Composer
 from actions.telemetry.dialects.dialect import Dialect
+from actions.telemetry.dialects.generic import OwnLoops
 from actions.telemetry.dialects.huggingface import HuggingFace
-from actions.telemetry.dialects.json_lines import JsonLines
-from actions.telemetry.dialects.keras import Keras
-from actions.telemetry.dialects.lightning import LightningBars, LightningResults
+from actions.telemetry.dialects.indented import Composer, Olmo
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
-from actions.telemetry.dialects.nccl_rows import NcclRows
-from actions.telemetry.dialects.olmo import Olmo
-from actions.telemetry.dialects.own_loops import OwnLoops
+from actions.telemetry.dialects.progress_bars import Keras, LightningBars, LightningResults
 from actions.telemetry.dialects.ray import RayReports, RayTables
-from actions.telemetry.dialects.single_lines import DeepSpeed, Preprocessing, SingleLines
-from actions.telemetry.dialects.tables import Tables
-from actions.telemetry.lines import PrefixReader, split_records, strip_controls
-from actions.telemetry.log_reader import LogReader
+from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, SingleLines
+from actions.telemetry.dialects.tables import NcclRows, Tables
+from actions.telemetry.line_cutter import LineAssembler
+from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
+from actions.telemetry.log_records import PrefixReader, split_records, strip_controls
 from tests.unit.telemetry.corpus import samples
 
 DIALECTS = (

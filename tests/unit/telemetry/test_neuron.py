@@ -10,10 +10,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.telemetry.neuron_ls import NeuronDevice, NeuronListing, NeuronProcess, read_neuron_ls
-from actions.telemetry.neuron_monitor import CoreUse, NeuronReport, read_monitor_line
-from actions.telemetry.neuron_top import NeuronScreen, read_neuron_top
-from actions.telemetry.saved.readers import SavedNeuron
+from actions.telemetry.captured.readers import SavedNeuron
+from actions.telemetry.tools.neuron import (
+    CoreUse,
+    NeuronDevice,
+    NeuronListing,
+    NeuronProcess,
+    NeuronReport,
+    NeuronScreen,
+    read_monitor_line,
+    read_neuron_ls,
+    read_neuron_top,
+)
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
 
 GIB = 1 << 30

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.telemetry.nvidia_smi import QUERY_FIELDS, Gpu, SmiReading, read
-from actions.telemetry.smi_reading import MigDevice, SmiRows
+from actions.telemetry.tools.nvidia_smi import QUERY_FIELDS, Gpu, SmiReading, read
+from actions.telemetry.tools.nvidia_smi_reading import MigDevice, SmiRows
 from tests.unit.telemetry.corpus import expected_of, is_close, samples
 
 ANSWERS = [path for path in samples("nvidia_smi") if "gpus" in expected_of(path)]

@@ -6,14 +6,13 @@ import json
 
 import pytest
 
-from actions.telemetry.efa import read_fi_info
-from actions.telemetry.nccl import NcclReading, read_nccl, row_of
-from actions.telemetry.neuron_ls import read_neuron_ls
-from actions.telemetry.neuron_monitor import NeuronReport
-from actions.telemetry.node_listing import read_node_listing
-from actions.telemetry.nvidia_smi import read as read_smi
-from actions.telemetry.saved.documents import nccl_document, smi_document
-from actions.telemetry.saved.readers import SavedEfa, SavedNccl, SavedNeuron
+from actions.telemetry.captured.documents import nccl_document, smi_document
+from actions.telemetry.captured.readers import SavedEfa, SavedNccl, SavedNeuron
+from actions.telemetry.tools.collectives import NcclReading, read_nccl, row_of
+from actions.telemetry.tools.efa import read_fi_info
+from actions.telemetry.tools.neuron import NeuronReport, read_neuron_ls
+from actions.telemetry.tools.node_listing import read_node_listing
+from actions.telemetry.tools.nvidia_smi import read as read_smi
 
 
 @pytest.mark.parametrize(

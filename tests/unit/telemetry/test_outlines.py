@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from actions.telemetry.dialects.dialect import Dialect
-from actions.telemetry.lines import PrefixReader, Record, split_records, strip_controls
+from actions.telemetry.dialects.progress_bars import bar_of
 from actions.telemetry.log_reader import read_log
-from actions.telemetry.numbers import number_of
+from actions.telemetry.log_records import PrefixReader, Record, split_records, strip_controls
 from actions.telemetry.outlines import LONGEST_KEPT, outline_of, remembered
-from actions.telemetry.progress import bar_of
+from actions.telemetry.points import number_of
 from tests.unit.telemetry.test_marks import DIALECTS, sample_lines
 
 

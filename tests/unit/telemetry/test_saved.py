@@ -11,11 +11,7 @@ from typing import Any
 import pytest
 
 from actions.base.errors import FormatError
-from actions.telemetry.nccl import NcclReading
-from actions.telemetry.neuron_monitor import NeuronReport
-from actions.telemetry.neuron_top import NeuronScreen
-from actions.telemetry.node_listing import NodeListing, read_node_listing
-from actions.telemetry.saved.documents import (
+from actions.telemetry.captured.documents import (
     Json,
     efa_document,
     nccl_document,
@@ -23,8 +19,11 @@ from actions.telemetry.saved.documents import (
     smi_document,
     value_of,
 )
-from actions.telemetry.saved.readers import MOST_TEXT, SavedEfa, SavedNccl, SavedNeuron, SavedSmi
-from actions.telemetry.saved.source import CHUNK_BYTES, pieces_of
+from actions.telemetry.captured.readers import MOST_TEXT, SavedEfa, SavedNccl, SavedNeuron, SavedSmi
+from actions.telemetry.captured.source import CHUNK_BYTES, pieces_of
+from actions.telemetry.tools.collectives import NcclReading
+from actions.telemetry.tools.neuron import NeuronReport, NeuronScreen
+from actions.telemetry.tools.node_listing import NodeListing, read_node_listing
 from tests.unit.telemetry.corpus import samples
 
 ROW = "1048576 262144 float sum -1 119.1 8.81 16.51 0 121.5 8.63 16.18 0"

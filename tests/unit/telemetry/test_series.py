@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.telemetry.curves import Curves
+from actions.telemetry.curves import SMALLEST, Curves, Sample, Series, downsample, smoothed
 from actions.telemetry.points import Point
-from actions.telemetry.series import SMALLEST, Sample, Series, downsample, smoothed
 
 VALUES = st.floats(allow_nan=True, allow_infinity=True, width=32)
 STEPS = st.integers(0, 5000)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.files import shipped_blueprints
-from actions.blueprint.roots import SHARED
+from actions.blueprint.source_files import SHARED
 from actions.terraform.workspace import LOCK_FILE, locked_providers
 
 HOME = shipped_blueprints() / SHARED / "terraform"

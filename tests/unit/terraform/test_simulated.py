@@ -10,10 +10,10 @@ import pytest
 
 from actions.base.errors import BlueprintError, ConfigError, RefusedError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.load import load_blueprint
+from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import tfvars_of
-from actions.blueprint.roots import root_folder
+from actions.blueprint.source_files import root_folder
 from actions.blueprint.stages import TerraformStage
 from actions.terraform.events import TerraformEvent
 from actions.terraform.program import open_terraform

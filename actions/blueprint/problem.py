@@ -1,0 +1,27 @@
+"""One problem of a blueprint, with its place in `blueprint.yaml`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from actions.base.errors import BlueprintError
+
+Where = tuple[str | int, ...]
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """One thing that is wrong."""
+
+    where: Where
+    """Path in `blueprint.yaml`."""
+    message: str = ""
+    hint: str = ""
+    error: BlueprintError | None = None
+    """Instead of a message: an error of another file, with its own position."""
+
+
+def known_names(names: Collection[str]) -> str:
+    """A hint that lists what there is; empty if there is nothing."""
+    return f"Known: {', '.join(sorted(names))}." if names else ""

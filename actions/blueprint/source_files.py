@@ -1,0 +1,200 @@
+"""The files that a blueprint refers to: its manifests, pinned operator manifests, and Terraform roots.
+
+Manifests are read strictly and never from outside the blueprint's folder. Operator manifests are found in a mirror by
+name and version, and checked against their recorded sha256. Terraform roots that several blueprints use lie in a
+shared folder of the program and are named `common/…`; a run keeps copies of those that its blueprint names, in the
+same place below its own copy of the blueprint.
+"""
+
+from __future__ import annotations
+
+import copy
+import hashlib
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from actions.base.errors import BlueprintError, MissingError
+from actions.base.files import asset, config_home, shipped_blueprints
+from actions.base.yamldoc import Document, load_documents, read_input
+from actions.blueprint.model import Blueprint
+from actions.blueprint.stages import Source, TerraformStage
+from actions.blueprint.targets import Manifest
+
+
+def inside(folder: Path, relative: str) -> Path:
+    """The path of a file or folder that a blueprint names.
+
+    Raises:
+        BlueprintError: It is absolute, leads out of `folder` (also by a symbolic link), or is an address.
+    """
+    base = folder.resolve()
+    path = (base / relative).resolve()
+    if not relative or Path(relative).is_absolute() or "://" in relative or not path.is_relative_to(base):
+        raise BlueprintError(f"{relative!r} is not a path inside the blueprint's folder.", file=str(folder))
+    return path
+
+
+def read_manifests(folder: Path, relative: str) -> list[Document]:
+    """The Kubernetes objects of one file.
+
+    Raises:
+        BlueprintError: The file is missing, is not strict YAML, or one of its documents is no object.
+    """
+    path = inside(folder, relative)
+    return parse_manifests(read_input(path, kind=BlueprintError), file=_shown(folder, relative))
+
+
+def parse_manifests(data: bytes, *, file: str) -> list[Document]:
+    """The Kubernetes objects of a stream of YAML documents.
+
+    Args:
+        data: YAML.
+        file: Name for messages.
+
+    Raises:
+        BlueprintError: It is not strict YAML, or one of its documents is no object.
+    """
+    documents = load_documents(data, file=file, kind=BlueprintError)
+    for document in documents:
+        _require_object(document)
+    return documents
+
+
+def _shown(folder: Path, relative: str) -> str:
+    return str(folder / relative)
+
+
+def _require_object(document: Document) -> None:
+    value = document.value
+    if not isinstance(value, dict):
+        raise document.error(BlueprintError, "a Kubernetes object is a mapping.")
+    for key in ("apiVersion", "kind"):
+        if not isinstance(value.get(key), str):
+            raise document.error(BlueprintError, f"a Kubernetes object needs {key}.", key)
+    metadata = value.get("metadata")
+    if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
+        raise document.error(BlueprintError, "a Kubernetes object needs metadata.name.", "metadata")
+
+
+MANIFEST_FILE = "manifest.yaml"
+SUM_FILE = "manifest.yaml.sha256"
+
+
+def operator_manifests(source: Source, mirrors: Sequence[Path], *, shipped: str = "") -> list[Manifest]:
+    """The objects of an operator at its pinned version.
+
+    A mirror holds `NAME/VERSION/manifest.yaml` beside `manifest.yaml.sha256`, written as by sha256sum.
+
+    Args:
+        source: Which operator.
+        mirrors: Folders that are searched first.
+        shipped: Asset folder that serves as a mirror too, for rehearsals; empty for none.
+
+    Raises:
+        MissingError: No mirror has it.
+        BlueprintError: Its bytes are not those that were recorded, or are no Kubernetes objects.
+    """
+    folders = [*mirrors, config_home() / "mirror", *([asset(shipped)] if shipped else [])]
+    for folder in folders:
+        path = folder / source.name / source.version / MANIFEST_FILE
+        if path.is_file():
+            found = [dict(item.value) for item in parse_manifests(_checked(path, source), file=str(path))]
+            return [_adapted(each, source) for each in found if _name_of(each) not in source.without]
+    raise MissingError(
+        f"{source.name} {source.version} is in no mirror.",
+        hint=f"Fill one: eksml-tui mirror {source.name}; or put its {MANIFEST_FILE} and {SUM_FILE} into "
+        f"{folders[0] / source.name / source.version}.",
+    )
+
+
+def _name_of(manifest: Manifest) -> str:
+    return f"{manifest.get('kind')}/{(manifest.get('metadata') or {}).get('name')}"
+
+
+def _adapted(manifest: Manifest, source: Source) -> Manifest:
+    """The manifest with the arguments that the blueprint adds to its containers, each once."""
+    if manifest.get("kind") != "Deployment" or not source.arguments:
+        return manifest
+    adapted = copy.deepcopy(manifest)
+    for container in adapted.get("spec", {}).get("template", {}).get("spec", {}).get("containers") or ():
+        added = source.arguments.get(container.get("name", ""), ())
+        given = container.get("args") or []
+        if added:
+            container["args"] = [*given, *(argument for argument in added if argument not in given)]
+    return adapted
+
+
+def _checked(path: Path, source: Source) -> bytes:
+    data = read_input(path, kind=BlueprintError)
+    recorded = read_input(path.with_name(SUM_FILE), kind=BlueprintError).decode(errors="replace").split()
+    found = hashlib.sha256(data).hexdigest()
+    if found not in recorded[:1]:
+        raise BlueprintError(
+            f"{source.name} {source.version} is not what was recorded: its sha256 is {found[:12]}….",
+            file=str(path),
+            hint=f"Fetch it again, or record it anew in {SUM_FILE}.",
+        )
+    return data
+
+
+SHARED = "common"
+"""First step of the path of a root that is not the blueprint's own."""
+
+_VARIABLE = re.compile(r'^variable\s+"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"\s*\{(?P<body>.*?)^\}', re.M | re.S)
+_ONE_LINE = re.compile(r'^variable\s+"(?P<name>[A-Za-z_][A-Za-z0-9_]*)"\s*\{(?P<body>[^\n{}]*)\}\s*$', re.M)
+_DEFAULT = re.compile(r"(?:^|[\s{])default\s*=")
+_OUTPUT = re.compile(r'^output\s+"([A-Za-z_][A-Za-z0-9_]*)"', re.M)
+
+
+def root_folder(folder: Path, root: str) -> Path:
+    """Where a root is: in the blueprint's folder; for `common/…` that is not there, in the program's shared folder.
+
+    Raises:
+        BlueprintError: The path leads elsewhere.
+    """
+    own = inside(folder, root)
+    if is_shared(root) and not own.is_dir():
+        return inside(shipped_blueprints(), root)
+    return own
+
+
+def is_shared(root: str) -> bool:
+    """Whether a root is named as one of the program's."""
+    return Path(root).parts[:1] == (SHARED,)
+
+
+def shared_roots(blueprint: Blueprint) -> Iterator[str]:
+    """The shared roots that a blueprint names, under whatever preset."""
+    named = [stage.root for stage in blueprint.stages if isinstance(stage, TerraformStage)]
+    named += [root for preset in blueprint.presets.values() for root in preset.roots.values()]
+    yield from (root for root in dict.fromkeys(named) if is_shared(root))
+
+
+def variables_of(folder: Path, root: str) -> dict[str, bool]:
+    """Variables that a root declares, and whether each must be answered (has no default).
+
+    Raises:
+        BlueprintError: The root has no `.tf` file.
+    """
+    text = _source_of(folder, root)
+    found = {match["name"]: match["body"] for match in _VARIABLE.finditer(text)}
+    found |= {match["name"]: match["body"] for match in _ONE_LINE.finditer(text)}
+    return {name: _DEFAULT.search(body) is None for name, body in found.items()}
+
+
+def outputs_of(folder: Path, root: str) -> frozenset[str]:
+    """Outputs that a root declares.
+
+    Raises:
+        BlueprintError: The root has no `.tf` file.
+    """
+    return frozenset(_OUTPUT.findall(_source_of(folder, root)))
+
+
+def _source_of(folder: Path, root: str) -> str:
+    path = root_folder(folder, root)
+    files = sorted(path.glob("*.tf")) if path.is_dir() else []
+    if not files:
+        raise BlueprintError(f"{root!r} is no Terraform root: it has no .tf file.", file=str(folder))
+    return "\n".join(file.read_text(encoding="utf-8") for file in files)

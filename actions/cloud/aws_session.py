@@ -1,0 +1,322 @@
+"""One set of AWS credentials, and calls made with it on its own threads, with AWS' errors as the console's own.
+
+botocore reads profile, region, proxy and `AWS_ENDPOINT_URL` from the environment as the AWS CLI does. AWS is
+eventually consistent: *not found* is an answer for something just made only when it is repeated after a while.
+
+Source: EC2 API Reference, "Eventual consistency in the Amazon EC2 API".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, TypeVar
+
+from actions.base.clock import Clock
+from actions.base.errors import (
+    AccessError,
+    ConfigError,
+    ConflictError,
+    ConsoleError,
+    FormatError,
+    MissingError,
+    RefusedError,
+    UnreachableError,
+)
+from actions.base.executors import Offload
+from actions.base.readonly import refuse_if_readonly
+from actions.base.untrusted import one_line, redact
+
+_LOGGED_OUT = frozenset(
+    {
+        "AuthFailure",
+        "ExpiredToken",
+        "ExpiredTokenException",
+        "IncompleteSignature",
+        "InvalidClientTokenId",
+        "InvalidSignatureException",
+        "RequestExpired",
+        "SignatureDoesNotMatch",
+        "UnrecognizedClientException",
+    }
+)
+_SKEWED = frozenset({"RequestTimeTooSkewed", "RequestInTheFuture"})
+_SKEWED_WORDS = ("Signature not yet current", "Signature expired")
+"""How SigV4 services say it whose code is that of any bad signature."""
+_FORBIDDEN = frozenset({"AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "UnauthorizedException"})
+_MISSING = frozenset({"ResourceNotFoundException", "NoSuchEntity", "NoSuchEntityException", "FileSystemNotFound"})
+_CONFLICT = frozenset(
+    {"InvalidPermission.Duplicate", "ResourceInUseException", "ConflictException", "EntityAlreadyExists"}
+)
+_BUSY = frozenset(
+    {
+        "BandwidthLimitExceeded",
+        "EC2ThrottledException",
+        "IDPCommunicationError",
+        "InternalError",
+        "InternalFailure",
+        "LimitExceededException",
+        "PriorRequestNotComplete",
+        "ProvisionedThroughputExceededException",
+        "RequestLimitExceeded",
+        "RequestThrottled",
+        "RequestThrottledException",
+        "RequestTimeout",
+        "RequestTimeoutException",
+        "ServerException",
+        "ServiceUnavailable",
+        "ServiceUnavailableException",
+        "SlowDown",
+        "ThrottledException",
+        "Throttling",
+        "ThrottlingException",
+        "TooManyRequestsException",
+        "TransactionInProgressException",
+    }
+)
+"""botocore's lists of what is throttled or passes (`botocore/retries/standard.py`, 1.40), and what services add."""
+_UNREACHABLE_KINDS = frozenset(
+    {
+        "ConnectTimeoutError",
+        "ConnectionClosedError",
+        "EndpointConnectionError",
+        "HTTPClientError",
+        "ProxyConnectionError",
+        "ReadTimeoutError",
+        "SSLError",
+    }
+)
+_ACCESS_KINDS = frozenset(
+    {
+        "CredentialRetrievalError",
+        "LoginAuthorizationCodeError",
+        "LoginError",
+        "LoginTokenLoadError",
+        "NoAuthTokenError",
+        "NoCredentialsError",
+        "PartialCredentialsError",
+        "SSOError",
+        "SSOTokenLoadError",
+        "TokenRetrievalError",
+        "UnauthorizedSSOTokenError",
+    }
+)
+_LOG_IN = "Log in, for example with: aws sso login, or choose another --profile."
+
+
+def error_of(cause: Exception, *, action: str) -> ConsoleError:
+    """The console's error for one of botocore.
+
+    Args:
+        cause: A `ClientError`, a `BotoCoreError` or a `ResponseParserError`.
+        action: What was asked for, as IAM names it: `eks:DescribeCluster`.
+    """
+    response = getattr(cause, "response", None)
+    if isinstance(response, dict):
+        return _refusal(response, action)
+    kind, text = type(cause).__name__, _clean(str(cause))
+    if kind in _UNREACHABLE_KINDS:
+        return UnreachableError(f"AWS did not answer {action}: {text}", hint="Check the network, region and proxy.")
+    if kind in _ACCESS_KINDS:
+        return AccessError(f"There are no AWS credentials for {action}: {text}", hint=_LOG_IN)
+    if kind == "ResponseParserError":
+        return FormatError(f"What answered {action} is not AWS.", hint="Check AWS_ENDPOINT_URL and the proxy.")
+    if kind == "ProfileNotFound":
+        return ConfigError(f"AWS: {text}.", hint="Choose a profile of ~/.aws/config with --profile.")
+    if kind == "NoRegionError":
+        return ConfigError(f"No AWS region is known for {action}.", hint="Give one with --region or AWS_REGION.")
+    return ConfigError(f"AWS cannot be asked for {action}: {text}")
+
+
+def _refusal(response: dict[str, dict[str, str]], action: str) -> ConsoleError:
+    details = response.get("Error", {})
+    code, text = str(details.get("Code", "")), _clean(str(details.get("Message", "")))
+    said = f"AWS refused {action} ({code}): {text}"
+    if code in _FORBIDDEN:
+        return AccessError(said, hint=f"Ask for the permission {action}.")
+    if code in _SKEWED or any(words in text for words in _SKEWED_WORDS):
+        return AccessError(
+            f"The clock of this machine is not that of AWS ({code}): {text}",
+            hint="Set it, for example by: timedatectl set-ntp true.",
+        )
+    if code in _LOGGED_OUT:
+        return AccessError(f"The AWS credentials are not valid any more ({code}): {text}", hint=_LOG_IN)
+    if code in _MISSING or code.endswith((".NotFound", "NotFoundException")):
+        return MissingError(f"AWS knows no such thing, says {action}: {text}")
+    if code in _CONFLICT:
+        return ConflictError(said)
+    status = str(response.get("ResponseMetadata", {}).get("HTTPStatusCode", ""))
+    if code in _BUSY or status.startswith("5") or status == "429":
+        return UnreachableError(f"AWS is busy with {action} ({code or status}): {text}", hint="Wait and try again.")
+    return RefusedError(said)
+
+
+def _clean(text: str) -> str:
+    return redact(one_line(text))
+
+
+T = TypeVar("T")
+
+_CONNECT_SECONDS = 5
+_READ_SECONDS = 20
+_ATTEMPTS = 3
+_DEADLINE_SECONDS = 60.0
+_LOOKING = ("describe_", "list_", "get_", "batch_get_")
+"""How the operations begin that change nothing."""
+
+
+class AwsSession:
+    """Credentials of one profile in one region. Nothing is read or imported before the first call.
+
+    Args:
+        profile: Of `~/.aws/config`; empty for what the environment says.
+        region: Empty for what profile or environment say.
+        threads: Calls at once.
+    """
+
+    def __init__(self, *, profile: str = "", region: str = "", threads: int = 2) -> None:
+        self.profile = profile
+        self._region = region
+        self._pool = Offload("aws", threads=threads)
+        self._lock = threading.Lock()
+        self._core: Any = None
+        self._session: Any = None
+        self._clients: dict[tuple[str, str], Any] = {}
+
+    async def call(self, service: str, operation: str, *, region: str = "", **parameters: object) -> dict[str, Any]:
+        """Make one call.
+
+        Args:
+            service: As boto3 names it: `eks`.
+            operation: As boto3 names the method: `describe_cluster`.
+            region: Instead of the session's.
+            parameters: Of the operation.
+
+        Raises:
+            AccessError: No credentials, expired ones, or no permission.
+            UnreachableError: No answer, or a busy one.
+            MissingError, ConflictError, RefusedError: AWS said so; or this process is read-only.
+            ConfigError: Profile, region or parameters are wrong.
+        """
+        if not operation.startswith(_LOOKING):
+            refuse_if_readonly(f"{service}:{_iam_name(operation)}")
+
+        def ask() -> dict[str, Any]:
+            answer: dict[str, Any] = getattr(self._client(service, region), operation)(**parameters)
+            return answer
+
+        return await self.offload(ask, action=f"{service}:{_iam_name(operation)}")
+
+    async def offload(self, work: Callable[[], T], *, action: str) -> T:
+        """Run blocking `work` with botocore on the session's threads.
+
+        Args:
+            work: May raise botocore's errors.
+            action: For messages.
+
+        Raises:
+            ConsoleError: As `call`.
+        """
+        try:
+            async with asyncio.timeout(_DEADLINE_SECONDS):
+                return await self._pool.call(_converted, work, action)
+        except TimeoutError as error:
+            raise UnreachableError(f"AWS did not answer {action} in {_DEADLINE_SECONDS:.0f} s.") from error
+
+    async def region(self) -> str:
+        """The region in effect; empty if none is configured.
+
+        Raises:
+            ConfigError: The profile does not exist.
+        """
+        return await self.offload(lambda: str(self.raw().region_name or ""), action="region")
+
+    def raw(self) -> Any:
+        """boto3's own session. Only on this session's threads: making it reads files."""
+        with self._lock:
+            if self._session is None:
+                import boto3
+                import botocore.session
+
+                self._core = botocore.session.Session(profile=self.profile or None)
+                region = self._region or os.environ.get("AWS_REGION")  # which botocore passes over, unlike the AWS CLI
+                self._session = boto3.Session(region_name=region or None, botocore_session=self._core)
+            return self._session
+
+    def core(self) -> Any:
+        """botocore's session below boto3's. Only on this session's threads."""
+        self.raw()
+        return self._core
+
+    def close(self) -> None:
+        """Take no more calls."""
+        self._pool.close()
+
+    def _client(self, service: str, region: str) -> Any:
+        session = self.raw()
+        with self._lock:
+            client = self._clients.get((service, region))
+            if client is None:
+                client = session.client(service, region_name=region or None, config=_config())
+                self._clients[service, region] = client
+            return client
+
+
+def _config() -> Any:
+    from botocore.config import Config
+
+    return Config(
+        connect_timeout=_CONNECT_SECONDS,
+        read_timeout=_READ_SECONDS,
+        retries={"mode": "standard", "total_max_attempts": _ATTEMPTS},
+        user_agent_extra="eksml-tui",
+    )
+
+
+def _converted(work: Callable[[], T], action: str) -> T:
+    from botocore.exceptions import BotoCoreError, ClientError
+    from botocore.parsers import ResponseParserError
+
+    try:
+        return work()
+    except (BotoCoreError, ClientError, ResponseParserError) as error:
+        raise error_of(error, action=action) from error
+
+
+def _iam_name(operation: str) -> str:
+    return "".join(word.capitalize() for word in operation.split("_"))
+
+
+Answer = TypeVar("Answer")
+
+GRACE_SECONDS: Final = 20.0
+_FIRST_PAUSE_SECONDS: Final = 0.5
+
+
+async def settled(
+    call: Callable[[], Awaitable[Answer]], *, clock: Clock, grace_seconds: float = GRACE_SECONDS
+) -> Answer:
+    """The result of `call`, asked again with growing pauses while AWS knows no such thing.
+
+    Args:
+        call: Must be safe to repeat.
+        clock: For the pauses.
+        grace_seconds: For all of them.
+
+    Raises:
+        MissingError: It is still unknown after the grace.
+        ConsoleError: Any other failure of `call`, at once.
+    """
+    until = clock.monotonic() + grace_seconds
+    pause = _FIRST_PAUSE_SECONDS
+    while True:
+        try:
+            return await call()
+        except MissingError:
+            left = until - clock.monotonic()
+            if left <= 0:
+                raise
+        await clock.sleep(min(pause, left))
+        pause *= 2

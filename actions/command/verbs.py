@@ -1,0 +1,304 @@
+"""Every verb of the program once: a command with typed arguments, for keys, palette, `:` line and scripts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from enum import StrEnum
+from typing import Annotated, Any, Literal, TypeVar
+
+import msgspec
+from msgspec import Meta, field
+
+from actions.base.errors import MissingError
+
+A = TypeVar("A", bound="Arguments")
+
+
+class Arguments(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """Base of every command's arguments. An empty text means *what is selected*."""
+
+
+class Danger(StrEnum):
+    """How sure somebody has to be."""
+
+    NONE = "none"
+    CONFIRM = "confirm"
+    """Yes or no."""
+    TYPE_NAME = "type-name"
+    """The cluster's name, typed."""
+
+
+class Command(msgspec.Struct, frozen=True):
+    """One verb.
+
+    `id` is what people type and scripts say; `title` is what lists show; `help` is one sentence.
+    `arguments` is the Struct that every way of calling decodes into; its first field is the positional one.
+    `is_mutation` commands are refused in a read-only session.
+    """
+
+    id: str
+    title: str
+    help: str
+    arguments: type[Arguments]
+    danger: Danger = Danger.NONE
+    is_mutation: bool = False
+
+    def fields(self) -> tuple[msgspec.structs.FieldInfo, ...]:
+        """The arguments' fields, the positional one first."""
+        return msgspec.structs.fields(self.arguments)
+
+    def usage(self) -> str:
+        """How to type it on the `:` line, e.g. `launch BLUEPRINT [preset=…] [name=value …]`."""
+        words = [self.id]
+        for position, item in enumerate(self.fields()):
+            if item.name == "set":
+                words.append("[name=value …]")
+            elif position == 0:
+                words.append(item.name.upper() if item.required else f"[{item.name.upper()}]")
+            else:
+                words.append(f"{item.name}=…" if item.required else f"[{item.name}=…]")
+        return " ".join(words)
+
+
+class Call(msgspec.Struct, frozen=True):
+    """A command with its arguments, ready to be carried out."""
+
+    command: Command
+    arguments: Arguments
+
+    def values(self) -> Mapping[str, Any]:
+        """The arguments as plain values, defaults left out: what a recorded script shows."""
+        given: dict[str, Any] = {}
+        for item in self.command.fields():
+            value = getattr(self.arguments, item.name)
+            default = item.default if item.default is not msgspec.NODEFAULT else None
+            if item.default_factory is not msgspec.NODEFAULT:
+                default = item.default_factory()
+            if value != default:
+                given[item.name] = value
+        return given
+
+
+PaneName = Literal["nodes", "pods", "blueprints", "runs", "run", "logs", "accelerators", "charts", "events", "cost"]
+LayoutName = Literal["single", "watch", "job", "quad"]
+ParameterValue = bool | int | float | str
+
+
+class Nothing(Arguments, frozen=True):
+    """No arguments."""
+
+
+class Open(Arguments, frozen=True):
+    """Show a pane."""
+
+    pane: Annotated[PaneName, Meta(description="The pane to show.")]
+    of: Annotated[str, Meta(description="What it shows: a node, a stage, a pod. Empty: what is selected.")] = ""
+
+
+class Filter(Arguments, frozen=True):
+    """Narrow the focused pane."""
+
+    text: Annotated[str, Meta(description="Text to look for; empty clears the filter.")] = ""
+
+
+class Sort(Arguments, frozen=True):
+    """Order the focused table."""
+
+    column: Annotated[str, Meta(description="Title of the column.")]
+    descending: bool = False
+
+
+class Layout(Arguments, frozen=True):
+    """Arrange the panes."""
+
+    name: Annotated[LayoutName, Meta(description="single, watch (a run), job (of the cluster) or quad.")]
+
+
+class Focus(Arguments, frozen=True):
+    """Move to a pane that is on screen."""
+
+    pane: Annotated[str, Meta(description="A pane's name or number, or next, previous, left, right, up, down.")]
+
+
+class OnObject(Arguments, frozen=True):
+    """Look at an object of the cluster."""
+
+    object: Annotated[str, Meta(description="`namespace/name` of a pod, or `kind/name`. Empty: the selected one.")] = ""
+    container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
+
+
+class Forward(Arguments, frozen=True):
+    """Open a port on this machine that leads into a pod."""
+
+    to: Annotated[str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: what there is.")] = ""
+    local: Annotated[int, Meta(description="Port on 127.0.0.1; 0, the default, takes a free one.", ge=0, le=65535)] = 0
+    stop: Annotated[bool, Meta(description="Close it.")] = False
+
+
+class Export(Arguments, frozen=True):
+    """Copy what a run has made to S3."""
+
+    to: Annotated[str, Meta(description="s3://BUCKET/PREFIX")]
+    run: str = ""
+    service_account: Annotated[str, Meta(description="Whose AWS role the Job uses; empty: the default.")] = ""
+
+
+class Chart(Arguments, frozen=True):
+    """Choose what the chart shows."""
+
+    metric: Annotated[str, Meta(description="loss, lr, grad_norm, throughput, busbw_gbs… Empty: the next one.")] = ""
+
+
+class Watch(Arguments, frozen=True):
+    """Look at a job of the cluster as at a stage of a run."""
+
+    job: Annotated[
+        str,
+        Meta(description="`kind/name` of a Job, PyTorchJob, MPIJob, RayJob. Empty: the selected pod's. `run`: back."),
+    ] = ""
+
+
+class Launch(Arguments, frozen=True):
+    """Start a blueprint."""
+
+    blueprint: Annotated[str, Meta(description="Id of the blueprint.")]
+    preset: Annotated[str, Meta(description="A named set of parameters from the blueprint.")] = ""
+    existing_cluster: Annotated[bool, Meta(description="Use the present cluster: provision nothing.")] = False
+    auto_approve: Annotated[bool, Meta(description="Carry every plan out without asking.")] = False
+    set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
+
+
+class OnRun(Arguments, frozen=True):
+    """Say something to a run."""
+
+    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
+
+
+class Resume(Arguments, frozen=True):
+    """Start the runner of a run again."""
+
+    run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
+    takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is ended first.", ge=0)] = 0
+
+
+class Approve(Arguments, frozen=True):
+    """Approve the plan that a stage waits with."""
+
+    stage: Annotated[str, Meta(description="The stage. Empty: the one that waits.")] = ""
+    run: str = ""
+
+
+class Retry(Arguments, frozen=True):
+    """Try a failed stage again."""
+
+    stage: Annotated[str, Meta(description="The stage. Empty: the one that failed.")] = ""
+    run: str = ""
+
+
+class Teardown(Arguments, frozen=True):
+    """Remove what a run made."""
+
+    confirm: Annotated[str, Meta(description="The cluster's name, letter by letter.")] = ""
+    run: str = ""
+    delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
+
+
+class Import(Arguments, frozen=True):
+    """Say under which id a resource exists that Terraform may have made."""
+
+    address: Annotated[str, Meta(description="The resource, as Terraform writes it.")]
+    id: Annotated[str, Meta(description="As the provider's terraform import takes it.")]
+    stage: Annotated[str, Meta(description="Where several stages have it open.")] = ""
+    run: str = ""
+
+
+class Waive(Arguments, frozen=True):
+    """Say that a resource is not there that Terraform may have made."""
+
+    address: Annotated[str, Meta(description="The resource, or errored.tfstate.")]
+    confirm: Annotated[str, Meta(description="The same, letter by letter.")] = ""
+    stage: Annotated[str, Meta(description="Where several stages have it open.")] = ""
+    run: str = ""
+
+
+class Screenshot(Arguments, frozen=True):
+    """Save the screen."""
+
+    file: Annotated[str, Meta(description="Path, ending in .svg or .txt.")]
+
+
+class Context(Arguments, frozen=True):
+    """Look at another cluster."""
+
+    name: Annotated[str, Meta(description="A context of the kubeconfig; `run`: of the run. Empty: list them.")] = ""
+
+
+COMMANDS: tuple[Command, ...] = (
+    Command("open", "Open a pane", "Show nodes, pods, blueprints, runs, logs, charts…", Open),
+    Command(
+        "launch", "Launch a blueprint", "Review parameters, plan and cost, then start.", Launch, Danger.CONFIRM, True
+    ),
+    Command("approve", "Approve the plan", "Let the stage that waits go on.", Approve, Danger.CONFIRM, True),
+    Command("pause", "Pause the run", "Start no further stage.", OnRun, is_mutation=True),
+    Command("unpause", "Go on with the run", "Take a paused run up again.", OnRun, is_mutation=True),
+    Command("retry", "Retry a stage", "Try the failed stage again.", Retry, Danger.CONFIRM, True),
+    Command("cancel", "Cancel the run", "Stop its jobs; keep cluster and storage.", OnRun, Danger.CONFIRM, True),
+    Command("park", "Park the run", "Free the accelerators; keep cluster and data.", OnRun, Danger.CONFIRM, True),
+    Command(
+        "teardown",
+        "Tear the run down",
+        "Remove what the run made, in reverse, then audit.",
+        Teardown,
+        Danger.TYPE_NAME,
+        True,
+    ),
+    Command("resume", "Resume the run", "Start its runner again, after it died.", Resume, is_mutation=True),
+    Command("terraform", "What Terraform left open", "States, running processes, what may exist outside.", OnRun),
+    Command(
+        "import", "Import a resource", "It exists: Terraform takes it into its state.", Import, Danger.CONFIRM, True
+    ),
+    Command("waive", "Waive a resource", "Nobody looks for it any more.", Waive, Danger.TYPE_NAME, True),
+    Command("results", "List the results", "What the run has made, on its file system.", OnRun),
+    Command("export", "Export the results", "Copy what the run has made to S3.", Export, Danger.CONFIRM, True),
+    Command("describe", "Describe", "What the cluster says about the object, with its events.", OnObject),
+    Command("yaml", "Show YAML", "The object as the API has it.", OnObject),
+    Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", OnObject),
+    Command("logs", "Show logs", "Follow the object's log.", OnObject),
+    Command("watch", "Watch a job", "Logs, accelerators and curves of any job of the cluster.", Watch),
+    Command("forward", "Forward a port", "A local port into a pod: dashboards of a run.", Forward, is_mutation=True),
+    Command("shell", "Open a shell", "A shell in the container.", OnObject, is_mutation=True),
+    Command("chart", "Choose the curve", "The losses, or another metric of the log.", Chart),
+    Command("filter", "Filter", "Narrow the focused pane.", Filter),
+    Command("sort", "Sort", "Order the focused table by a column.", Sort),
+    Command("layout", "Arrange panes", "One pane, four to watch a run or a job, or an overview.", Layout),
+    Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", Nothing),
+    Command("focus", "Go to a pane", "Move the focus.", Focus),
+    Command("context", "Change cluster", "Look at another context of the kubeconfig.", Context),
+    Command("screenshot", "Save the screen", "As SVG, or as text.", Screenshot),
+    Command("back", "Back", "Close what is in front, or go up a level.", Nothing),
+    Command("help", "Help", "Keys and commands.", Nothing),
+    Command("quit", "Quit", "Leave the console; runs go on.", Nothing),
+)
+
+_BY_ID = {command.id: command for command in COMMANDS}
+
+
+def command_of(identifier: str) -> Command:
+    """The command called `identifier`.
+
+    Raises:
+        MissingError: There is none; the message names the nearest ones.
+    """
+    found = _BY_ID.get(identifier)
+    if found is None:
+        raise MissingError(f"There is no command {identifier!r}.", hint=nearest_hint(identifier, _BY_ID))
+    return found
+
+
+def nearest_hint(word: str, known: object) -> str:
+    """`Did you mean …?`, or the list of what is known if nothing is near."""
+    import difflib
+
+    names = sorted(str(name) for name in known) if isinstance(known, (dict, list, tuple, set, frozenset)) else []
+    near = difflib.get_close_matches(word, names, n=3)
+    return f"Did you mean {' or '.join(near)}?" if near else f"Known: {', '.join(names)}."

@@ -1,0 +1,250 @@
+"""The tables that ship with the program: EC2 instance types with their hardware, and their prices with a source."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator, Mapping
+from datetime import date
+from decimal import Decimal, InvalidOperation
+from enum import StrEnum
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import FormatError
+from actions.base.files import asset
+
+
+class TableRow:
+    """One row, with the place it came from for messages.
+
+    Args:
+        cells: Text by column name.
+        where: `file:line`.
+    """
+
+    def __init__(self, cells: dict[str, str], where: str) -> None:
+        self._cells = cells
+        self._where = where
+
+    def text(self, column: str) -> str:
+        """The cell, without surrounding blanks. Empty if the cell is.
+
+        Raises:
+            FormatError: The table has no such column.
+        """
+        try:
+            return self._cells[column].strip()
+        except KeyError as error:
+            raise self.error(f"the column {column} is missing") from error
+
+    def count(self, column: str) -> int | None:
+        """The cell as a whole number, `None` if it is empty.
+
+        Raises:
+            FormatError: It is neither.
+        """
+        text = self.text(column)
+        if not text:
+            return None
+        if not text.isascii() or not text.isdigit():
+            raise self.error(f"{column} is {text!r}, not a whole number")
+        return int(text)
+
+    def error(self, complaint: str) -> FormatError:
+        """An error that points at this row."""
+        return FormatError(f"{self._where}: {complaint}.", hint="Correct the table or install the package again.")
+
+
+def load_rows(path: Path) -> Iterator[TableRow]:
+    """Read a table.
+
+    Raises:
+        FormatError: The file cannot be read, is not UTF-8, or a row has not as many cells as the header.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise FormatError(f"{path.name} cannot be read: {error}.", hint="Install the package again.") from error
+    reader = csv.reader(lines)
+    header = next(reader, [])
+    for cells in reader:
+        where = f"{path.name}:{reader.line_num}"
+        if len(cells) != len(header):
+            raise FormatError(f"{where}: {len(cells)} cells where the header has {len(header)}.")
+        yield TableRow(dict(zip(header, cells, strict=True)), where)
+
+
+GIB = 1 << 30
+
+
+class Accelerator(StrEnum):
+    """What kind of device an instance is paid for."""
+
+    NONE = ""
+    GPU = "gpu"
+    NEURON = "neuron"
+
+
+class InstanceType(msgspec.Struct, frozen=True):
+    """One instance type as the machine is, before the kubelet reserves its share.
+
+    Source: columns of `assets/instances/ec2.csv`; see the README beside it.
+    """
+
+    name: str
+    vcpu: int
+    memory_bytes: int
+    accelerator: Accelerator
+    accelerator_model: str
+    """`A10G`, `H100`, `trainium`…; empty without accelerators."""
+    accelerators: int
+    """Whole devices: GPUs, or Neuron devices (not cores)."""
+    accelerator_memory_gib: float | None
+    """Of each device. `None` if unknown or without accelerators."""
+    neuron_cores: int
+    """Of the whole instance; 0 without Neuron devices."""
+    efa_interfaces: int | None
+    """`None` if unknown."""
+    max_pods: int | None
+    """The kubelet's default limit under the VPC CNI. `None` if unknown."""
+
+    @property
+    def gpus(self) -> int:
+        """NVIDIA GPUs."""
+        return self.accelerators if self.accelerator is Accelerator.GPU else 0
+
+    @property
+    def neuron_devices(self) -> int:
+        """Neuron devices."""
+        return self.accelerators if self.accelerator is Accelerator.NEURON else 0
+
+    @property
+    def efa_reads_remotely(self) -> bool:
+        """Whether its EFA devices can read the memory of others (RDMA read), as GPUDirect needs it.
+
+        Source: aws-ofi-nccl and libfabric's efa provider: P4d and later P types and Trainium; not G types.
+        """
+        return bool(self.efa_interfaces) and self.name.startswith(("p4d", "p5", "p6", "trn"))
+
+
+class InstanceTable:
+    """Instance types by name.
+
+    Args:
+        types: What is known.
+    """
+
+    def __init__(self, types: Mapping[str, InstanceType]) -> None:
+        self._types = dict(types)
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> InstanceTable:
+        """Read the table at `path`, or the one that ships with the program.
+
+        Raises:
+            FormatError: A row is wrong; the message names file and line.
+        """
+        return cls({kind.name: kind for kind in map(_instance_of, load_rows(path or asset("instances/ec2.csv")))})
+
+    def find(self, name: str) -> InstanceType | None:
+        """The type called `name`, `None` if the table does not list it."""
+        return self._types.get(name)
+
+    def __iter__(self) -> Iterator[InstanceType]:
+        return iter(self._types.values())
+
+    def __len__(self) -> int:
+        return len(self._types)
+
+
+def _instance_of(row: TableRow) -> InstanceType:
+    vcpu, memory_gib = row.count("vcpu"), row.text("memory_gib")
+    if not vcpu or not memory_gib:
+        raise row.error("vcpu and memory_gib must be known")
+    try:
+        accelerator = Accelerator(row.text("accelerator"))
+        memory_bytes = int(float(memory_gib) * GIB)
+        each_gib = float(row.text("accelerator_memory_gib")) if row.text("accelerator_memory_gib") else None
+    except ValueError as error:
+        raise row.error(str(error)) from error
+    return InstanceType(
+        name=row.text("instance_type"),
+        vcpu=vcpu,
+        memory_bytes=memory_bytes,
+        accelerator=accelerator,
+        accelerator_model=row.text("accelerator_model"),
+        accelerators=row.count("accelerator_count") or 0,
+        accelerator_memory_gib=each_gib,
+        neuron_cores=row.count("neuron_cores") or 0,
+        efa_interfaces=row.count("efa_interfaces"),
+        max_pods=row.count("max_pods"),
+    )
+
+
+ON_DEMAND = "on-demand"
+
+PriceKey = tuple[str, str, str]
+"""Instance type, region, capacity type."""
+
+
+class Price(msgspec.Struct, frozen=True):
+    """A known price. Always above zero: a listed zero is a price that is not known."""
+
+    usd_per_hour: Decimal
+    """One instance, Linux, shared tenancy."""
+    source: str
+    """Where it was read, in words for the operator."""
+    as_of: date | None
+    """The date of that source; `None` if it bears none."""
+
+
+class PriceBook:
+    """Prices that are known; all others are unknown, and none is carried from one region or market to another.
+
+    Args:
+        prices: By instance type, region and capacity type.
+    """
+
+    def __init__(self, prices: Mapping[PriceKey, Price]) -> None:
+        self._prices = dict(prices)
+
+    @classmethod
+    def load(cls, path: Path | None = None) -> PriceBook:
+        """Read the table at `path`, or the one that ships with the program.
+
+        Raises:
+            FormatError: A row is wrong; the message names file and line.
+        """
+        prices: dict[PriceKey, Price] = {}
+        for row in load_rows(path or asset("prices/ec2.csv")):
+            price = _price_of(row)
+            if price is not None:
+                prices[row.text("instance_type"), row.text("region"), row.text("capacity_type")] = price
+        return cls(prices)
+
+    def price_of(self, instance_type: str, region: str, capacity_type: str = ON_DEMAND) -> Price | None:
+        """The price of one instance, `None` if it is not known.
+
+        Args:
+            instance_type: As EC2 names it.
+            region: Where it runs.
+            capacity_type: `on-demand`, `spot` or `capacity-block`. Spot has no static price. Empty (no label says)
+                is unknown too: it might be spot.
+        """
+        return self._prices.get((instance_type, region, capacity_type))
+
+    def __len__(self) -> int:
+        return len(self._prices)
+
+
+def _price_of(row: TableRow) -> Price | None:
+    text, day = row.text("usd_per_hour"), row.text("as_of")
+    try:
+        usd = Decimal(text)
+        as_of = date.fromisoformat(day) if day else None
+    except (InvalidOperation, ValueError) as error:
+        raise row.error(f"{text!r} of {day!r} is no price with a date") from error
+    if not usd.is_finite() or usd < 0:
+        raise row.error(f"{text} is no price")
+    return Price(usd, row.text("source"), as_of) if usd else None

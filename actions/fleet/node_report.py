@@ -1,0 +1,247 @@
+"""The report of `eksml-tui nodes`: a table for people, and JSON of a stable schema.
+
+    {"schema": "eksml-nodes/1",
+     "region": "us-west-2",
+     "summary": {"nodes": 4, "ready": 4, "pods": 21,
+                 "requested": RESOURCES, "allocatable": RESOURCES,
+                 "usd_per_hour": 11.728 | null, "usd_per_month": … | null, "unpriced": 0,
+                 "accelerators": 8, "idle_accelerators": 2,
+                 "idle_usd_per_hour": … | null, "idle_unpriced": 0,
+                 "text": "$11.73/h"},
+     "nodes": [{"name", "instance_type", "region", "zone", "capacity_type", "pool", "state", "ready", "schedulable",
+                "pods", "pods_allocatable", "requested": RESOURCES, "allocatable": RESOURCES,
+                "accelerators", "idle_accelerators", "idle_usd_per_hour": … | null,
+                "price": {"usd_per_hour", "source", "as_of": "2026-01-21" | null} | null,
+                "created_at": "2026-11-20T10:00:00Z" | null, "version"}]}
+    RESOURCES = {"cpu_milli", "memory_bytes", "gpu", "neuron", "efa"}
+
+An unknown number is null, never 0; a sum is of what is known, and null when nothing is. Keys are added, never renamed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from decimal import Decimal
+
+import msgspec
+
+from actions.base.clock import format_rfc3339
+from actions.fleet.cost import CostModel, FleetCost, NodeCost, total_of
+from actions.fleet.facts import NOTHING, UNUSED, NodeFacts, NodeUsage, Resources, state_of
+from actions.fleet.instance_types import Price
+from actions.fleet.quantity import UNKNOWN, format_bytes, format_cpu, percent_of
+
+BAR_CELLS = 40
+
+_Amount = Callable[[Resources], int]
+
+RESOURCES: tuple[tuple[str, _Amount, Callable[[int], str]], ...] = (
+    ("cpu", lambda amount: amount.cpu_milli, format_cpu),
+    ("memory", lambda amount: amount.memory_bytes, format_bytes),
+    ("gpu", lambda amount: amount.gpu, str),
+    ("neuron", lambda amount: amount.neuron, str),
+    ("efa", lambda amount: amount.efa, str),
+)
+"""Name, how to read it from `Resources`, how to write it."""
+
+_ALWAYS = ("cpu", "memory")
+
+
+def sorted_nodes(nodes: Iterable[NodeFacts]) -> list[NodeFacts]:
+    """Accelerated nodes first, then by pool and name."""
+    return sorted(nodes, key=lambda node: (not has_accelerators(node), node.pool, node.name))
+
+
+def has_accelerators(node: NodeFacts) -> bool:
+    """Whether it offers GPUs or Neuron devices."""
+    return node.allocatable.gpu > 0 or node.allocatable.neuron > 0
+
+
+def nodes_table(nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage], model: CostModel) -> str:
+    """Summary lines with a bar for each resource, then one line for each node.
+
+    Args:
+        nodes: Each once.
+        usage: By node name.
+        model: Prices.
+
+    Returns:
+        Lines without colours, the last one ended by a newline. Requests are `requested/allocatable`; a dash stands for
+        a resource that the node does not have. A resource that no node has gets no column.
+    """
+    ordered = sorted_nodes(nodes)
+    if not ordered:
+        return "No nodes.\n"
+    used = [usage.get(node.name, UNUSED) for node in ordered]
+    costs = [model.node_cost(node, use) for node, use in zip(ordered, used, strict=True)]
+    present = _present(ordered)
+    lines = _summary(ordered, used, total_of(costs), present)
+    rows = [_row(node, use, cost, present) for node, use, cost in zip(ordered, used, costs, strict=True)]
+    lines += ["", *_aligned([_heading(present), *rows])]
+    lines += ["", *_sources(costs)]
+    return "\n".join(lines) + "\n"
+
+
+def bar_of(part: int, whole: int, cells: int = BAR_CELLS) -> str:
+    """A bar of `cells` characters, full at `part` ≥ `whole`; never empty where something is requested."""
+    percent = percent_of(part, whole) or 0.0
+    full = min(cells, max(round(cells * percent / 100), 1 if part > 0 else 0))
+    return "█" * full + "░" * (cells - full)
+
+
+def _present(nodes: Sequence[NodeFacts]) -> list[tuple[str, _Amount, Callable[[int], str]]]:
+    return [
+        resource for resource in RESOURCES if resource[0] in _ALWAYS or any(resource[1](n.allocatable) for n in nodes)
+    ]
+
+
+def _summary(
+    nodes: Sequence[NodeFacts],
+    used: Sequence[NodeUsage],
+    cost: FleetCost,
+    present: Sequence[tuple[str, _Amount, Callable[[int], str]]],
+) -> list[str]:
+    offered, requested = NOTHING, NOTHING
+    for node, use in zip(nodes, used, strict=True):
+        offered, requested = offered.plus(node.allocatable), requested.plus(use.requested)
+    cells = []
+    for name, amount, written in present:
+        part, whole = amount(requested), amount(offered)
+        percent = percent_of(part, whole)
+        share = "  -  " if percent is None else f"{percent:.1f}%"
+        cells.append([name, f"{written(part)}/{written(whole)}", share, bar_of(part, whole)])
+    not_ready = sum(not node.is_ready for node in nodes)
+    pods = sum(use.pods for use in used)
+    head = f"{len(nodes)} nodes" + (f" ({not_ready} not ready)" if not_ready else "") + f", {pods} pods"
+    money = f"{cost.hourly_text} | {cost.monthly_text}"
+    return [f"{head} | {money}", *([cost.idle_text] if cost.idle_text else []), *_aligned(cells)]
+
+
+def _heading(present: Sequence[tuple[str, _Amount, Callable[[int], str]]]) -> list[str]:
+    resources = [name.upper() for name, _, _ in present]
+    return ["NAME", "TYPE", "ZONE", "CAPACITY", "POOL", "PODS", *resources, "$/HOUR", "STATE"]
+
+
+def _row(
+    node: NodeFacts,
+    use: NodeUsage,
+    cost: NodeCost,
+    present: Sequence[tuple[str, _Amount, Callable[[int], str]]],
+) -> list[str]:
+    pods = f"{use.pods}/{node.pods_allocatable}" if node.pods_allocatable else str(use.pods)
+    resources = []
+    for _, amount, written in present:
+        part, whole = amount(use.requested), amount(node.allocatable)
+        resources.append(f"{written(part)}/{written(whole)}" if part or whole else "-")
+    price = f"{cost.price.usd_per_hour:.4f}" if cost.price else UNKNOWN
+    facts = [node.name, node.instance_type, node.zone, node.capacity_type, node.pool]
+    return [*(fact or "-" for fact in facts), pods, *resources, price, state_of(node)]
+
+
+def _aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows]
+
+
+def _sources(costs: Iterable[NodeCost]) -> list[str]:
+    known = {cost.price.source: cost.price for cost in costs if cost.price}
+    if not known:
+        return ["No price is known."]
+    return [f"Prices: {price_source(price)}" for _, price in sorted(known.items())]
+
+
+def price_source(price: Price) -> str:
+    """Source and date of a price: `Karpenter static price table 1d927085, 2026-07-20`."""
+    return f"{price.source}, {price.as_of.isoformat() if price.as_of else 'undated'}"
+
+
+SCHEMA = "eksml-nodes/1"
+
+Json = dict[str, object]
+
+
+def nodes_json(
+    nodes: Iterable[NodeFacts], usage: Mapping[str, NodeUsage], model: CostModel, *, region: str = ""
+) -> str:
+    """Render the fleet as one JSON document of two-space indents, the last line ended by a newline.
+
+    Args:
+        nodes: Each once.
+        usage: By node name.
+        model: Prices.
+        region: The region of the cluster, empty if unknown.
+    """
+    ordered = sorted_nodes(nodes)
+    costs = [model.node_cost(node, usage.get(node.name, UNUSED)) for node in ordered]
+    document = {
+        "schema": SCHEMA,
+        "region": region,
+        "summary": _summary_document(ordered, usage, total_of(costs)),
+        "nodes": [_node(node, usage.get(node.name, UNUSED), cost) for node, cost in zip(ordered, costs, strict=True)],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def _summary_document(nodes: list[NodeFacts], usage: Mapping[str, NodeUsage], cost: FleetCost) -> Json:
+    offered, requested, pods = NOTHING, NOTHING, 0
+    for node in nodes:
+        use = usage.get(node.name, UNUSED)
+        offered, requested, pods = offered.plus(node.allocatable), requested.plus(use.requested), pods + use.pods
+    is_known = not nodes or cost.unpriced < cost.nodes
+    is_idle_known = not cost.idle_unpriced or cost.idle_usd_per_hour > 0
+    return {
+        "nodes": len(nodes),
+        "ready": sum(node.is_ready for node in nodes),
+        "pods": pods,
+        "requested": _resources(requested),
+        "allocatable": _resources(offered),
+        "usd_per_hour": _number(cost.usd_per_hour) if is_known else None,
+        "usd_per_month": _number(cost.usd_per_month) if is_known else None,
+        "unpriced": cost.unpriced,
+        "accelerators": cost.accelerators,
+        "idle_accelerators": cost.idle_accelerators,
+        "idle_usd_per_hour": _number(cost.idle_usd_per_hour) if is_idle_known else None,
+        "idle_unpriced": cost.idle_unpriced,
+        "text": cost.hourly_text,
+    }
+
+
+def _node(node: NodeFacts, use: NodeUsage, cost: NodeCost) -> Json:
+    created = format_rfc3339(datetime.fromtimestamp(node.created_at, UTC)) if node.created_at else None
+    return {
+        "name": node.name,
+        "instance_type": node.instance_type,
+        "region": node.region,
+        "zone": node.zone,
+        "capacity_type": node.capacity_type,
+        "pool": node.pool,
+        "state": state_of(node),
+        "ready": node.is_ready,
+        "schedulable": node.is_schedulable,
+        "pods": use.pods,
+        "pods_allocatable": node.pods_allocatable,
+        "requested": _resources(use.requested),
+        "allocatable": _resources(node.allocatable),
+        "accelerators": cost.accelerators,
+        "idle_accelerators": cost.idle_accelerators,
+        "idle_usd_per_hour": _number(cost.idle_usd_per_hour),
+        "price": _price(cost.price),
+        "created_at": created,
+        "version": node.version,
+    }
+
+
+def _price(price: Price | None) -> Json | None:
+    if price is None:
+        return None
+    as_of = price.as_of.isoformat() if price.as_of else None
+    return {"usd_per_hour": _number(price.usd_per_hour), "source": price.source, "as_of": as_of}
+
+
+def _resources(amount: Resources) -> Json:
+    return {field: getattr(amount, field) for field in amount.__struct_fields__}
+
+
+def _number(amount: Decimal | None) -> float | None:
+    return None if amount is None else round(float(amount), 6)

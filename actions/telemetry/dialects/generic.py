@@ -1,0 +1,154 @@
+"""Loops that people write themselves: a step and a loss somewhere on a line.
+
+Source: `docs/facts/training-logs.md#own-loops`; llm.c and nanoGPT print this way too.
+"""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, point_of
+from actions.telemetry.log_records import Record
+from actions.telemetry.outlines import place_of, remembered
+from actions.telemetry.points import NUMBER, Point, Progress
+
+_STEP = re.compile(
+    r"(?:\b(?:global_)?[Ss]teps?|\b[Ii]ter(?:ation)?|스텝|\bBatch)(?:[ :=]{1,12}\[?|\[)(\d{1,12})(?:/(\d{1,12}))?\]?"
+    r"(?=[\s:|]|,(?!\d)|$)"
+)
+_EPOCH = re.compile(r"\b[Ee]poch(?:[ :=]{1,3}\[?|\[)(\d{1,9}(?:\.\d{1,9})?)\b")
+_TRAIN = re.compile(
+    r"(?<![\w/-])(?:(?:[Tt]rain(?:ing)?[ _])?[Ll]oss[ =:]{1,4}|[Tt]rain/[Ll]oss[=:] ?)"
+    rf"({NUMBER})(?![\w%-]|\.\w)"
+)
+_VALIDATION = re.compile(
+    r"(?<![\w/-])(?:(?:[Vv]al(?:id(?:ation)?)?|[Ee]val)[ _][Ll]oss\)?[ =:]{1,4}|[Vv]al/[Ll]oss[=:] ?)"
+    rf"({NUMBER})(?![\w%-]|\.\w)"
+)
+_BEFORE_TRAIN = re.compile(r"(?i)(?:val|valid|validation|eval|test|packet)[ _]\Z")
+_OF_VALIDATION = re.compile(
+    r"(?i)(?:^|[\s(\[|])(?:val(?:id(?:ation)?)?|eval(?:uation)?)[\])]?[ :|-]{1,3}"
+    r"(?=(?:global_)?(?:step|iter|batch|epoch))"
+)
+"""What stands before the step of a line that is about a validation: its plain `loss` is that one's."""
+_LOOK_BACK = 12
+"""Characters before a loss that can say whose it is, and before its `oss` that can belong to it."""
+_STEP_WORDS = ("tep", "ter", "스텝", "Batch")
+"""One of them is in every name of a step, at most so many characters behind its beginning:"""
+_LONGEST_STEP_WORD = len("global_s")
+_VAL_ONLY = re.compile(rf"^val loss ({NUMBER})\s{{0,8}}$")
+
+
+class _LoopPlaces(msgspec.Struct, frozen=True):
+    """Where a line says what; `None` for what it does not say."""
+
+    alone: slice | None = None
+    """A validation loss that is all there is."""
+    step: slice | None = None
+    last_step: slice | None = None
+    epoch: slice | None = None
+    loss: slice | None = None
+    validation_loss: slice | None = None
+    is_of_validation: bool = False
+    """Whose loss `loss` is."""
+
+
+class OwnLoops:
+    """Reads `step 20 loss 2.1` and its like.
+
+    A validation loss without a step (llm.c) belongs to the step that follows it; at the end of the stream, to the
+    last one. A line that names an epoch keeps that instead.
+    """
+
+    marks = ("oss",)
+
+    def __init__(self) -> None:
+        self._held: Point | None = None
+        self._last_step: int | None = None
+        self.reads_training = True
+        """Whether training losses are read: not where another dialect has been recognised in the stream."""
+
+    def read(self, record: Record) -> list[Finding] | None:
+        text, places = record.text, _places_in(record.outline)
+        if places is None:
+            return None
+        if places.alone:
+            released = self.flush()
+            self._held = point_of(record, VAL_LOSS, None, text[places.alone], key="val loss")
+            return released
+        step = int(text[places.step]) if places.step else None
+        findings = self._losses(record, places, step)
+        if step is not None and findings:
+            self._last_step = step
+            if places.last_step:
+                findings.append(Progress("step", step, int(text[places.last_step]), rank=record.rank))
+            findings += self._release(step)
+        return findings or None
+
+    def flush(self) -> list[Finding]:
+        """The held validation loss, on the last step."""
+        return self._release(self._last_step)
+
+    def _losses(self, record: Record, places: _LoopPlaces, step: int | None) -> list[Finding]:
+        findings: list[Finding] = []
+        epoch = float(record.text[places.epoch]) if places.epoch else None
+        if places.loss and self._reads_line(step, epoch, is_validation=places.is_of_validation):
+            metric = VAL_LOSS if places.is_of_validation else TRAIN_LOSS
+            findings.append(point_of(record, metric, step, record.text[places.loss], key="loss", epoch=epoch))
+        if places.validation_loss and (step is not None or epoch is not None):
+            text = record.text[places.validation_loss]
+            findings.append(point_of(record, VAL_LOSS, step, text, key="validation loss", epoch=epoch))
+        return findings
+
+    def _reads_line(self, step: int | None, epoch: float | None, *, is_validation: bool) -> bool:
+        """Whether a plain loss is a point; that of a whole epoch only where no step has told one."""
+        if step is None and (epoch is None or self._last_step is not None):
+            return False
+        return is_validation or self.reads_training
+
+    def _release(self, step: int | None) -> list[Finding]:
+        held, self._held = self._held, None
+        if held is None:
+            return []
+        return [replace(held, step=step)]
+
+
+@remembered
+def _places_in(outline: str) -> _LoopPlaces | None:
+    if "oss" not in outline:
+        return None
+    alone = _VAL_ONLY.match(outline)
+    if alone:
+        return _LoopPlaces(alone=place_of(alone, 1))
+    has_validation = "val" in outline.lower()
+    loss = _training_in(outline)
+    validation = _VALIDATION.search(outline) if has_validation else None
+    if loss is None and validation is None:
+        return None
+    step, epoch = _step_in(outline), _EPOCH.search(outline)
+    return _LoopPlaces(
+        step=place_of(step, 1),
+        last_step=place_of(step, 2),
+        epoch=place_of(epoch, 1),
+        loss=place_of(loss, 1),
+        validation_loss=place_of(validation, 1),
+        is_of_validation=has_validation and _OF_VALIDATION.search(outline) is not None,
+    )
+
+
+def _step_in(text: str) -> re.Match[str] | None:
+    """The step, looked for from where its name can begin."""
+    found = [at for word in _STEP_WORDS if (at := text.find(word)) >= 0]
+    return _STEP.search(text, max(0, min(found) - _LONGEST_STEP_WORD)) if found else None
+
+
+def _training_in(text: str) -> re.Match[str] | None:
+    """The first loss that is not one of a validation."""
+    for match in _TRAIN.finditer(text, max(0, text.find("oss") - _LOOK_BACK)):
+        start = match.start()
+        if not _BEFORE_TRAIN.search(text, max(0, start - _LOOK_BACK), start):
+            return match
+    return None

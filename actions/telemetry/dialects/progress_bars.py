@@ -1,0 +1,312 @@
+"""Progress bars: tqdm's, those whose postfix carries metrics (Lightning and its relatives), and Keras' bars.
+
+Lightning's dialect also covers NeMo 1, BioNeMo 1, neuronx-nemo-megatron and NxD Training. Keras prints the number of
+the epoch on a line, and below it a bar that is redrawn; its loss is the mean over the epoch so far, there is no
+other.
+
+Source: tqdm 4.67 `std.py` format_meter; FORMATS 2.1; Lightning 1.9 to 2.5 captured in
+`tests/fixtures/corpus/logs/lightning_*`; keras 2 and 3 `ProgbarLogger`, both verbosities.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import NamedTuple
+
+import msgspec
+
+from actions.telemetry.dialects.dialect import (
+    TEST_LOSS,
+    TRAIN_LOSS,
+    VAL_LOSS,
+    Finding,
+    Named,
+    first_of,
+    named_in,
+    named_points,
+    point_of,
+    points_at,
+)
+from actions.telemetry.log_records import Record
+from actions.telemetry.outlines import outline_of, place_of, remembered
+from actions.telemetry.points import NUMBER, Point, Progress, number_of
+
+_COUNTER = re.compile(
+    r"(?<![\d.])(?P<done>\d{1,12})(?:/(?P<total>\d{1,12}|\?)|it) "
+    r"\[(?P<elapsed>[\d:?]{1,12})(?:<(?P<left>[\d:?]{1,12}))?"
+)
+_RATE = re.compile(rf"[, ]\s{{0,8}}({NUMBER})(it/s|s/it)(?=[,\]]|\s|$)")
+_METRIC = re.compile(rf"[,\[ ]\s{{0,4}}([A-Za-z][\w/.-]{{0,60}}(?: in s)?)[=:] ?({NUMBER})(?=\s{{0,4}}[,\]])")
+_NOT_TRAINING = re.compile(
+    r"(?i)^\W{0,8}(?:validati|sanity|test|predict|eval|generat|map\b|filter\b|download|loading|tokeni|extract|sav|"
+    r"writ|merg|creat|resolv|fetch|convert)"
+)
+_POSTFIX = 4000
+
+
+class Bar(NamedTuple):
+    """One redraw of a bar."""
+
+    label: str
+    """What stands before it: `Epoch 0`, `Map`, empty."""
+    done: int
+    total: int | None
+    elapsed_seconds: float | None
+    remaining_seconds: float | None
+    rate: float | None
+    """As printed, in `rate_unit`."""
+    rate_text: str
+    """The same as it was printed; empty if it was not."""
+    rate_unit: str
+    """`it/s`, `s/it`, or empty."""
+    metrics: dict[str, float]
+    """The postfix: `reduced_train_loss`, `global_step`…"""
+    texts: dict[str, str]
+    """The same numbers as they were printed: `3.1e+4` has lost digits."""
+
+    @property
+    def is_training(self) -> bool:
+        """Whether it counts steps of training, as far as its label tells."""
+        return _NOT_TRAINING.match(self.label) is None
+
+    def progress(self, rank: int) -> Progress:
+        """What a person reads from it."""
+        rate = self.rate
+        if rate is not None and self.rate_unit == "s/it":
+            rate = 1 / rate if rate else None
+        return Progress(self.label, self.done, self.total, self.elapsed_seconds, self.remaining_seconds, rate, rank)
+
+
+def bar_of(text: str) -> Bar | None:
+    """The first bar in a record, `None` if there is none."""
+    counter = _COUNTER.search(text)
+    if counter is None:
+        return None
+    tail = text[counter.end() : counter.end() + _POSTFIX]
+    closing = tail.find("]")
+    postfix = tail if closing < 0 else tail[: closing + 1]
+    places = _postfix_in(outline_of(postfix))
+    texts = {postfix[key]: postfix[value] for key, value in places.metrics}
+    rate = postfix[places.rate] if places.rate else ""
+    return Bar(
+        label=_label_of(text[: counter.start()]),
+        done=int(counter["done"]),
+        total=int(counter["total"]) if counter["total"] and counter["total"] != "?" else None,
+        elapsed_seconds=_seconds_of(counter["elapsed"]),
+        remaining_seconds=_seconds_of(counter["left"]),
+        rate=number_of(rate) if rate else None,
+        rate_text=rate,
+        rate_unit=places.rate_unit,
+        metrics={key: number_of(value) for key, value in texts.items()},
+        texts=texts,
+    )
+
+
+class _BarPlaces(msgspec.Struct, frozen=True):
+    """Where in what follows a counter something stands."""
+
+    rate: slice | None
+    rate_unit: str
+    metrics: tuple[tuple[slice, slice], ...]
+    """Keys and values."""
+
+
+@remembered
+def _postfix_in(outline: str) -> _BarPlaces:
+    rate = _RATE.search(outline)
+    metrics = ((slice(*match.span(1)), slice(*match.span(2))) for match in _METRIC.finditer(outline))
+    return _BarPlaces(place_of(rate, 1), rate[2] if rate else "", tuple(metrics))
+
+
+def _label_of(before: str) -> str:
+    head, bar, _ = before[-600:].partition("|")
+    if bar:
+        head = re.sub(r"\s*\d{1,4}%$", "", head)
+    return head.strip().rstrip(":").strip().rstrip(":").strip()
+
+
+def _seconds_of(text: str | None) -> float | None:
+    if not text or "?" in text:
+        return None
+    seconds = 0
+    for part in text.split(":"):
+        if not part:
+            return None
+        seconds = seconds * 60 + int(part)
+    return float(seconds)
+
+
+_NAMED_LOSSES = (
+    "reduced_train_loss",
+    "train_loss",
+    "train_loss_step",
+    "train/loss",
+    "train/loss_step",
+    "training_loss",
+    "step_loss",
+)
+_VALIDATION_LOSSES = (
+    "val_loss",
+    "validation_loss",
+    "val/loss",
+    "val_loss_epoch",
+    "val/loss_epoch",
+    "valid_loss",
+    "valid_loss_epoch",
+)
+_EXTRAS = {
+    "lr": "lr",
+    "learning_rate": "lr",
+    "grad_norm": "grad_norm",
+    "gradient_norm": "grad_norm",
+    "parameter_norm": "param_norm",
+    "throughput": "throughput",
+    "consumed_samples": "consumed_samples",
+    "train_step_timing in s": "step_time_s",
+    "iteration_time": "step_time_s",
+}
+_RATES = {"it/s": "iters_per_second", "s/it": "seconds_per_iter"}
+_REDRAWN = re.compile(r"(?<=\])(?=Epoch \d{1,9}[:/])|(?<=, )(?=Epoch \d{1,9}: {1,4}\d{1,3}%\|)")
+"""Where a bar was drawn again on the same line: a copy that has lost its `\\r`, the bar cut at the screen's width or
+not."""
+_EPOCH = re.compile(r"\b[Ee]poch[ :]{1,3}(\d{1,9})(?:/\d{1,9})?\W{0,4}$")
+
+
+_RESULT = re.compile(rf"^[\s│|]{{0,40}}((?:test|val)[_/]loss(?:_epoch)?)[\s│|]{{2,80}}({NUMBER})[\s│|]{{0,40}}$")
+
+
+class LightningResults:
+    """Reads the table at the end of a test or a validation, row by row; a box around it or not."""
+
+    marks = ("test_loss", "test/loss", "val_loss", "val/loss")
+
+    def read(self, record: Record) -> list[Finding] | None:
+        row = _RESULT.match(record.text)
+        if row is None:
+            return None
+        return [point_of(record, TEST_LOSS if row[1][0] == "t" else VAL_LOSS, None, row[2], key=row[1])]
+
+
+class LightningBars:
+    """Reads the postfix of training bars.
+
+    `loss=` is a running mean wherever a named loss stands beside it, and the curve only where none ever does. A
+    validation loss stays in the postfix after its validation: only a change is a point.
+    """
+
+    marks = ("[",)
+
+    def __init__(self) -> None:
+        self._has_named_loss = False
+        self._seen_validation: dict[tuple[int, str], str] = {}
+
+    def read(self, record: Record) -> list[Finding] | None:
+        if "[" not in record.text:
+            return None
+        is_glued = "]Epoch " in record.text or ", Epoch " in record.text
+        redraws = _REDRAWN.split(record.text) if is_glued else [record.text]
+        bars = [bar for bar in map(bar_of, redraws) if bar is not None]
+        if not any(bar.metrics for bar in bars):
+            return None
+        return [finding for bar in bars for finding in self._read_bar(record, bar)]
+
+    def _read_bar(self, record: Record, bar: Bar) -> list[Finding]:
+        findings: list[Finding] = [bar.progress(record.rank)]
+        if bar.is_training and bar.metrics and bar.done > 0:
+            findings += self._points(record, bar)
+        return findings
+
+    def _points(self, record: Record, bar: Bar) -> list[Finding]:
+        match = _EPOCH.search(bar.label)
+        epoch = float(match[1]) if match else None
+        step = _step_of(bar)
+        losses: list[Finding] = []
+        named = first_of(bar.texts, _NAMED_LOSSES)
+        if named:
+            self._has_named_loss = True
+            losses.append(point_of(record, TRAIN_LOSS, step, bar.texts[named], key=named, epoch=epoch))
+        plain = first_of(bar.texts, ("loss", "Loss"))
+        if plain:
+            metric = "train_loss_smoothed" if self._has_named_loss else TRAIN_LOSS
+            losses.append(point_of(record, metric, step, bar.texts[plain], key=plain, epoch=epoch))
+        losses += self._held(record, bar, step, epoch)
+        if not losses:
+            return []
+        extras = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch)
+        return losses + _rate_points(record, bar, step, epoch) + extras
+
+    def _held(self, record: Record, bar: Bar, step: int, epoch: float | None) -> list[Finding]:
+        points: list[Finding] = []
+        for metric, keys in ((VAL_LOSS, _VALIDATION_LOSSES), (TEST_LOSS, ("test_loss",))):
+            key = first_of(bar.texts, keys)
+            if key and self._seen_validation.get((record.rank, metric)) != bar.texts[key]:
+                self._seen_validation[record.rank, metric] = bar.texts[key]
+                points.append(point_of(record, metric, step, bar.texts[key], key=key, epoch=epoch))
+        return points
+
+
+def _rate_points(record: Record, bar: Bar, step: int, epoch: float | None) -> list[Finding]:
+    """The rate as printed, and the time of a step: tqdm changes its unit where the rate passes one a second."""
+    if bar.rate is None:
+        return []
+    points: list[Finding] = [
+        point_of(record, _RATES[bar.rate_unit], step, bar.rate_text, key="tqdm rate", epoch=epoch),
+    ]
+    if bar.rate > 0 and not any(_EXTRAS.get(key) == "step_time_s" for key in bar.metrics):
+        seconds = 1 / bar.rate if bar.rate_unit == "it/s" else bar.rate
+        points.append(Point("step_time_s", step, seconds, record.rank, epoch, "tqdm rate", record.at))
+    return points
+
+
+def _step_of(bar: Bar) -> int:
+    """`global_step` unless it has lost digits; then the bar's own counter, which is exact."""
+    exact = bar.metrics.get("global_step")
+    if exact is None or "e" in bar.texts["global_step"].lower() or not exact.is_integer():
+        return bar.done
+    return int(exact)
+
+
+_KERAS_EPOCH = re.compile(r"^\s{0,8}Epoch (\d{1,9})/\d{1,9}$")
+_KERAS_BAR = re.compile(r"^\s{0,12}(\d{1,12})/(?:(\d{1,12})|Unknown)\s{1,4}[\[━\d-]")
+_KERAS_PAIR = re.compile(rf" - ([\w/]{{1,60}}): ({NUMBER})(?=\s|$)")
+_KERAS_NAMES = {"loss": TRAIN_LOSS, "val_loss": VAL_LOSS, "lr": "lr", "learning_rate": "lr"}
+
+
+class _KerasBar(msgspec.Struct, frozen=True):
+    """Where bars of one outline say what."""
+
+    step: slice
+    last_step: slice | None
+    numbers: tuple[Named, ...]
+
+
+class Keras:
+    """Reads the bars. Their steps begin again with each epoch."""
+
+    marks = ("Epoch ", " - loss: ")
+
+    def __init__(self) -> None:
+        self._epoch: int | None = None
+
+    def read(self, record: Record) -> list[Finding] | None:
+        epoch = _KERAS_EPOCH.match(record.text)
+        if epoch:
+            self._epoch = int(epoch[1])
+            return []
+        bar = _keras_bar_in(record.outline)
+        if bar is None:
+            return None
+        step = int(record.text[bar.step])
+        last = int(record.text[bar.last_step]) if bar.last_step else None
+        label = "" if self._epoch is None else f"epoch {self._epoch}"
+        points = points_at(record, step, bar.numbers, epoch=self._epoch)
+        return [Progress(label, step, last, rank=record.rank), *points]
+
+
+@remembered
+def _keras_bar_in(outline: str) -> _KerasBar | None:
+    head = _KERAS_BAR.match(outline) if " - loss: " in outline else None
+    if head is None:
+        return None
+    numbers = named_in(_KERAS_PAIR.finditer(outline, head.end() - 2), _KERAS_NAMES)
+    return _KerasBar(slice(*head.span(1)), place_of(head, 2), numbers)

@@ -1,1 +1,0 @@
-"""Saved outputs of tools and trainers: read in pieces, told as JSON documents."""
