@@ -59,7 +59,7 @@ async def allow_plugin(app: PatientApp[Any], desk: Desk, error: ConfigError) -> 
 
     To be called in a worker.
     """
-    from actions.cluster.plugins import PluginUnconfirmedError, confirm
+    from actions.cluster.auth.exec_plugins import PluginUnconfirmedError, confirm
 
     if not isinstance(error, PluginUnconfirmedError) or not desk.settings.has_operator:
         return False

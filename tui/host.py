@@ -22,8 +22,8 @@ from tui.screens.workspace import Workspace
 from tui.seams import screen_text
 
 if TYPE_CHECKING:
-    from actions.cluster.diagnose.finding import Finding
-    from actions.cluster.state import ClusterSnapshot
+    from actions.cluster.diagnose.codes import Finding
+    from actions.cluster.state.cluster_state import ClusterSnapshot
     from tui.typeahead import PatientApp
 
 FRAME_SECONDS = 0.1

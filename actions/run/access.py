@@ -10,12 +10,11 @@ import msgspec
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError, FormatError, MissingError, RefusedError, UnreachableError
-from actions.cluster import objects
-from actions.cluster.apply import apply
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.listing import Document
-from actions.cluster.objects import Discovery, ObjectRef
-from actions.cluster.session import KubeSession, TokenFactory
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession, TokenFactory
+from actions.cluster.objects import client as objects
+from actions.cluster.objects.apply import apply
+from actions.cluster.objects.client import Discovery, Document, ObjectRef
 from actions.run.patience import ONCE, Patience, patiently
 
 _HOME = "/api/v1/namespaces/kube-system"
@@ -26,7 +25,7 @@ class Connection(msgspec.Struct, frozen=True):
     """A session with what it knows of the cluster's kinds, and one call for each thing that is done with objects.
 
     The calls and their errors are those of the same names in
-    `actions.cluster.objects` and `actions.cluster.apply`.
+    `actions.cluster.objects.client` and `actions.cluster.objects.apply`.
     """
 
     session: KubeSession

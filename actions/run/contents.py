@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import FormatError
 from actions.base.wording import listed
-from actions.cluster.objects import ResourceType
+from actions.cluster.objects.client import ResourceType
 from actions.run.access import Connection
 from actions.run.judgement import HARMLESS, RUNS, Inventory, Judged, Standing, judge
 from actions.run.patience import TEARDOWN, patiently

@@ -15,7 +15,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
 from actions.base.readonly import refuse_if_readonly
-from actions.cluster.plugins import allowances
+from actions.cluster.auth.exec_plugins import allowances
 from actions.run.block import make_block
 from actions.run.folder import (
     ENDPOINT_VARIABLE,

@@ -12,14 +12,13 @@ from actions.base.errors import AccessError, MissingError, UnreachableError
 from actions.base.executors import Offload
 from actions.base.untrusted import redact
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
-from actions.cluster.casefile import gather
-from actions.cluster.diagnose.case import Case, Log
-from actions.cluster.diagnose.diagnose import diagnose
-from actions.cluster.diagnose.finding import Finding, finding
-from actions.cluster.diagnose.intake import log_text
-from actions.cluster.diagnose.narrow import Question
-from actions.cluster.diagnose.vocabulary import LAST_RESORTS, Code, Severity
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.diagnose.codes import LAST_RESORTS, Code, Finding, Severity, finding
+from actions.cluster.diagnose.collect import gather
+from actions.cluster.diagnose.engine import diagnose
+from actions.cluster.diagnose.evidence import Case, Log
+from actions.cluster.diagnose.parse_input import log_text
+from actions.cluster.diagnose.select import Question
 from actions.run.divergence import spooled_divergence
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunView, StageState, StageView

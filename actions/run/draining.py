@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from actions.base.errors import ConflictError, MissingError
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
+from actions.cluster.objects.status_rules import WorkState, verdict_of
 from actions.run.access import Connection
 from actions.run.contents import SETTLE_SECONDS, Judge
 from actions.run.handler import StageFailedError

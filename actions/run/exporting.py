@@ -14,11 +14,10 @@ from actions.base.errors import ConfigError, ConflictError, RefusedError
 from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.listing import Document
-from actions.cluster.logbatch import LogBatch
-from actions.cluster.logs import LogFollower, LogSource
-from actions.cluster.objects import ObjectRef, ref_of
+from actions.cluster.logs.batch import LogBatch
+from actions.cluster.logs.follow import LogFollower, LogSource
+from actions.cluster.objects.client import Document, ObjectRef, ref_of
+from actions.cluster.objects.status_rules import WorkState, verdict_of
 from actions.run.access import Connection
 from actions.run.exportjob import CONTAINER, EXPORT_STAGE, copying
 from actions.run.inventory import is_runs

@@ -11,9 +11,8 @@ from typing import Any
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.blueprint.references import UID
-from actions.cluster.filelines import FileCutter, FileLine
-from actions.cluster.loglines import LogLine
-from actions.cluster.podfile import (
+from actions.cluster.logs.lines import FileCutter, FileLine, LogLine
+from actions.cluster.logs.pod_file import (
     CHOICE_SECONDS,
     IDLE_SECONDS,
     FileState,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from actions.blueprint.stages import HelmStage, ManifestsStage
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.judgement import Entry, Expected, Inventory, doubt_about, group_of
 from actions.run.stages.names import ref_of_name
 from actions.run.view import OwnedObject

@@ -19,7 +19,7 @@ from actions.base.clock import parse_rfc3339
 from actions.base.errors import FormatError
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL
-from actions.cluster.apply import FIELD_MANAGER
+from actions.cluster.objects.apply import FIELD_MANAGER
 from actions.run.view import OwnedObject
 
 SKEW_SECONDS = 60.0

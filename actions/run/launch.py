@@ -14,8 +14,8 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.source_files import root_folder, shared_roots
 from actions.cloud.eks import request_of
-from actions.cluster.kubeconfig import ClusterTarget, load_context
-from actions.cluster.plugins import require_allowed
+from actions.cluster.auth.exec_plugins import require_allowed
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.creation import create_folder
 from actions.run.graph import KNOWN_KINDS, order_of
 from actions.run.preconditions import require_preconditions

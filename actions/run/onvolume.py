@@ -13,10 +13,9 @@ from actions.base.errors import ConsoleError, MissingError
 from actions.base.names import segment
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, labels_of
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.exec import run_in_pod
-from actions.cluster.listing import Document
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import Document, ObjectRef
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.remote.exec import run_in_pod
 from actions.run.access import Connection
 from actions.run.volumejob import LOOK_PREFIX, Errand, Ledger, Volume, has_ended, made, pods_of, volume_job
 

@@ -10,8 +10,8 @@ import msgspec
 
 from actions.base.clock import Clock, time_of_day
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
-from actions.cluster.endpoint import UntrustedError
-from actions.cluster.errors import ApiError, wished_seconds
+from actions.cluster.http.endpoint import UntrustedError
+from actions.cluster.http.errors import ApiError, wished_seconds
 
 T = TypeVar("T")
 

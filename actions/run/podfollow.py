@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from actions.base.errors import AccessError, ConsoleError
-from actions.cluster.errors import ApiError
-from actions.cluster.logbatch import LogBatch
-from actions.cluster.logs import ContainerEnd, LogFollower, LogObserver, LogSource
+from actions.cluster.http.errors import ApiError
+from actions.cluster.logs.batch import LogBatch
+from actions.cluster.logs.follow import ContainerEnd, LogFollower, LogObserver, LogSource
 from actions.run.patience import ONCE, Pace
 from actions.run.spool import SpooledSource, SpoolWriter
 from actions.run.troubles import Troubles, sentence_of

@@ -8,7 +8,7 @@ from typing import Any
 from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError
 from actions.base.untrusted import one_line
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.access import Connection
 from actions.run.handler import StageFailedError
 from actions.run.judgement import Entry

@@ -9,7 +9,7 @@ from actions.base.errors import AccessError, ConsoleError
 from actions.base.untrusted import clean_text
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import Accelerator, FileProgress, Watch
-from actions.cluster.exec import run_in_pod
+from actions.cluster.remote.exec import run_in_pod
 from actions.run.access import Connection
 from actions.run.patience import ONCE
 from actions.run.spool import SpoolWriter

@@ -16,10 +16,8 @@ from msgspec.structs import replace
 
 from actions.base.errors import ConfigError
 from actions.base.files import private_directory, write_private
-from actions.cluster.logbatch import LogBatch, batches_of
-from actions.cluster.loglines import LogLine
-from actions.cluster.logrecords import marker_of, tag_of
-from actions.cluster.logstamps import STAMP_BYTES
+from actions.cluster.logs.batch import LogBatch, batches_of, marker_of, tag_of
+from actions.cluster.logs.lines import STAMP_BYTES, LogLine
 from actions.run.folder import logs_path, series_path
 from actions.run.spoolfile import AppendOnly
 from actions.run.spoolformat import (

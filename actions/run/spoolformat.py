@@ -1,7 +1,7 @@
 """The spool's files: one record a line, appended only, readable up to the last whole line, and around what is damaged.
 
 `logs/STAGE/sources.jsonl`  which container a number stands for, how it ended, and what is missing of its log
-`logs/STAGE/lines.log`      the lines, as `actions.cluster.logrecords` has them; a line of a file has the letter `F`,
+`logs/STAGE/lines.log`      the lines, as `actions.cluster.logs.batch` has them; a line of a file has the letter `F`,
                             and before its text where in the file it ends, and a TAB; before the first line of a number
                             stands a record with the letter `S`, which says in JSON whose it is
 `series/STAGE/points.jsonl` what was read in those lines
@@ -21,8 +21,8 @@ from typing import NamedTuple, cast
 
 import msgspec
 
-from actions.cluster.logrecords import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
-from actions.cluster.logstamps import DIGITS_TO_ZERO, SHAPE, ns_of
+from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
+from actions.cluster.logs.lines import DIGITS_TO_ZERO, SHAPE, ns_of
 from actions.run.folder import logs_path, series_path
 from actions.telemetry.points import Point, Progress
 

@@ -11,10 +11,8 @@ from itertools import groupby, pairwise
 
 import msgspec
 
-from actions.cluster.logbatch import LogBatch
-from actions.cluster.loglines import START, LogCursor
-from actions.cluster.logrecords import batch_of, stamp_in, tag_in
-from actions.cluster.logstamps import STAMP_BYTES, ns_of, stamp_of
+from actions.cluster.logs.batch import LogBatch, batch_of, stamp_in, tag_in
+from actions.cluster.logs.lines import STAMP_BYTES, START, LogCursor, ns_of, stamp_of
 from actions.run.spoolfile import AppendOnly, replace_damaged
 from actions.run.spoolformat import (
     EndLine,

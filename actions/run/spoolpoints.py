@@ -11,7 +11,7 @@ from collections.abc import Iterable
 
 import msgspec
 
-from actions.cluster.logbatch import LogBatch
+from actions.cluster.logs.batch import LogBatch
 from actions.run.spoolfile import AppendOnly, replace_damaged
 from actions.run.spoolformat import Finding, PointLine, ProgressLine, finding_line_in, line_of_finding, whole_lines
 from actions.telemetry.log_reader import LogReader, log_sieve, read_batch

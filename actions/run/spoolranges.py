@@ -6,9 +6,8 @@ from collections.abc import Sequence
 
 import msgspec
 
-from actions.cluster.logbatch import LogBatch
-from actions.cluster.loglines import START, LogCursor, LogLine
-from actions.cluster.logstamps import STAMP_BYTES, stamp_of
+from actions.cluster.logs.batch import LogBatch
+from actions.cluster.logs.lines import STAMP_BYTES, START, LogCursor, LogLine, stamp_of
 
 PlacedLine = tuple[LogLine, int]
 """A line of a file, and where in the file it ends."""

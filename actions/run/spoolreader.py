@@ -10,8 +10,8 @@ from typing import NamedTuple
 import msgspec
 
 from actions.base.errors import JournalError
-from actions.cluster.logrecords import line_in, marker_of, stamp_in
-from actions.cluster.logstamps import ns_of
+from actions.cluster.logs.batch import line_in, marker_of, stamp_in
+from actions.cluster.logs.lines import ns_of
 from actions.run.spoolformat import (
     AcceleratorSample,
     EndLine,
@@ -96,7 +96,7 @@ class SpoolReader:
         return [self._line_of(record) for record in records], end
 
     def records(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[bytes], int]:
-        """The same as records of `actions.cluster.logrecords`, which many lines at once are handled as."""
+        """The same as records of `actions.cluster.logs.batch`, which many lines at once are handled as."""
         piece = self._read(lines_file(self._folder, self._stage), from_offset, limit_bytes)
         records = piece.raws if are_records(piece.raws) else readable(scan(piece.raws, piece.begin, piece.end))
         if piece.is_anew and records:

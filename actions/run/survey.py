@@ -10,10 +10,9 @@ import msgspec
 
 from actions.base.errors import FormatError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
-from actions.cluster.errors import ApiAccessError, ApiError, ApiMissingError
+from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingError
 from actions.cluster.limits import OversizeError
-from actions.cluster.listing import METADATA_LIST, WHOLE, get_metadata, list_pages
-from actions.cluster.objects import ObjectRef, ResourceType
+from actions.cluster.objects.client import METADATA_LIST, WHOLE, ObjectRef, ResourceType, get_metadata, list_pages
 from actions.run.access import Connection
 from actions.run.judgement import Entry, Inventory, Owner, entry_of, group_of
 

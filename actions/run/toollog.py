@@ -6,7 +6,7 @@ from types import TracebackType
 from typing import Self
 
 from actions.base.untrusted import clean_text, one_line
-from actions.cluster.loglines import LogLine
+from actions.cluster.logs.lines import LogLine
 from actions.run.spool import SpooledSource, SpoolWriter
 from actions.run.work import StageWork
 

@@ -15,9 +15,8 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.executors import in_thread
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.listing import Document
-from actions.cluster.objects import ObjectRef, ref_of
+from actions.cluster.objects.client import Document, ObjectRef, ref_of
+from actions.cluster.objects.status_rules import WorkState, verdict_of
 from actions.run.access import Connection
 from actions.run.appending import append_record
 from actions.run.records import Deleted, Owned

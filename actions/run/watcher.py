@@ -10,7 +10,7 @@ from typing import Any
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import LogWatch, Watch
-from actions.cluster.logs import LogSource
+from actions.cluster.logs.follow import LogSource
 from actions.run.access import Connection
 from actions.run.filewatch import FileWatch, newest, newest_running
 from actions.run.patience import ONCE, Pace

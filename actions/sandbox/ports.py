@@ -7,7 +7,7 @@ from typing import Protocol
 
 import msgspec
 
-from actions.cluster.exec import Channel
+from actions.cluster.remote.exec import Channel
 
 
 class LogSource(msgspec.Struct, frozen=True):

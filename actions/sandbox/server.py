@@ -16,8 +16,8 @@ from aiohttp.typedefs import Handler
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
 from actions.sandbox.activity import Activity
 from actions.sandbox.api.access import ADMINISTRATOR, User
 from actions.sandbox.api.admission import Admission

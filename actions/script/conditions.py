@@ -8,8 +8,8 @@ from typing import Protocol
 import msgspec
 
 from actions.base.patterns import Pattern, compile_pattern
-from actions.cluster.diagnose.finding import Finding
-from actions.cluster.state import ClusterSnapshot
+from actions.cluster.diagnose.codes import Finding
+from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import UNUSED, NodeFacts, PodFacts
 from actions.run.view import RunState, RunView, StageState

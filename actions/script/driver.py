@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from actions.cluster.diagnose.finding import Finding
-from actions.cluster.state import ClusterSnapshot
+from actions.cluster.diagnose.codes import Finding
+from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import Call
 
 

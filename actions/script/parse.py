@@ -14,7 +14,7 @@ from actions.base.errors import ConsoleError, ScriptError
 from actions.base.patterns import PatternError, compile_pattern
 from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
-from actions.cluster.diagnose.vocabulary import Code
+from actions.cluster.diagnose.codes import Code
 from actions.command.parse import decode, plain
 from actions.command.verbs import COMMANDS, Call, Screenshot, Teardown, command_of, nearest_hint
 from actions.run.view import RunState, StageState

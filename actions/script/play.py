@@ -12,8 +12,8 @@ from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import ConsoleError
 from actions.base.patterns import Pattern
 from actions.base.untrusted import one_line, redact
-from actions.cluster.diagnose.finding import Finding
-from actions.cluster.state import ClusterSnapshot
+from actions.cluster.diagnose.codes import Finding
+from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import Approve, Call, Screenshot
 from actions.fleet.cost import CostModel
 from actions.run.reader import RunReader

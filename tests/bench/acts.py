@@ -27,7 +27,7 @@ from pathlib import Path
 from typing import Any
 
 from actions.base.process import own_module
-from actions.cluster.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 
 Document = dict[str, Any]
 Round = Callable[[int], Awaitable[None]]
@@ -93,9 +93,9 @@ def _manifest(number: int, value: str) -> Document:
 @contextlib.asynccontextmanager
 async def _ours(kubeconfig: Path, counted: list[str]) -> Any:
     """Our client, as the runner uses it."""
-    from actions.cluster import objects
-    from actions.cluster.apply import apply
-    from actions.cluster.session import KubeSession
+    from actions.cluster.auth.session import KubeSession
+    from actions.cluster.objects import client as objects
+    from actions.cluster.objects.apply import apply
 
     session = await KubeSession.connect(ClusterTarget(kubeconfig))
     discovery = objects.Discovery(session)
@@ -218,8 +218,8 @@ def _unavailable() -> dict[str, str]:
 
 
 async def _resolved_by_us(address: str) -> str:
-    from actions.cluster.objects import Discovery
-    from actions.cluster.session import KubeSession
+    from actions.cluster.auth.session import KubeSession
+    from actions.cluster.objects.client import Discovery
 
     cluster = {"clusters": [{"name": "c", "cluster": {"server": address}}], "users": [{"name": "u", "user": {}}]}
     context = {"contexts": [{"name": "c", "context": {"cluster": "c", "user": "u"}}], "current-context": "c"}

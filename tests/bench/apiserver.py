@@ -15,7 +15,7 @@ from pathlib import Path
 import yaml
 from aiohttp import web
 
-from actions.cluster.protowire import CONTENT_TYPE
+from actions.cluster.watch.protobuf_format import CONTENT_TYPE
 from tests.bench.churn import Churn
 from tests.bench.fleet import Document, Fleet, as_json, as_protobuf, full_pod
 from tests.bench.loglines import LINES, finished_pod, log_line

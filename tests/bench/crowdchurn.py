@@ -14,8 +14,8 @@ from collections import deque
 from datetime import UTC, datetime
 from pathlib import Path
 
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
 from tests.bench.serving import in_background, until_stdin_ends
 
 _PODS = "/api/v1/namespaces/crowd/pods"

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from actions.cluster.protoschema import CLASSES
+from actions.cluster.protobuf_schema import CLASSES
 from tests.unit.cluster import protobytes
 
 Document = dict[str, Any]

@@ -17,8 +17,8 @@ from textual.app import ComposeResult
 from textual.screen import Screen
 
 from actions.base.clock import SystemClock
-from actions.cluster.logrecords import tag_of
-from actions.cluster.logstamps import stamp_of
+from actions.cluster.logs.batch import tag_of
+from actions.cluster.logs.lines import stamp_of
 from actions.run.spool import SpoolWriter
 from actions.run.spoolformat import lines_file
 from tests.bench.loglines import log_line

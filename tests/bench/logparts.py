@@ -14,8 +14,8 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from actions.cluster.logbatch import LogBatch, read_lines
-from actions.cluster.loglines import LineCutter
+from actions.cluster.logs.batch import LogBatch, read_lines
+from actions.cluster.logs.lines import LineCutter
 from actions.run.spool import SpoolWriter
 from actions.run.spoolreader import SpoolReader
 from actions.telemetry.log_reader import LogReader, log_sieve, read_batch

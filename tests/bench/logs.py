@@ -17,11 +17,10 @@ import time
 from operator import le
 from pathlib import Path
 
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.logbatch import LogBatch
-from actions.cluster.logrecords import stamp_in
-from actions.cluster.logs import LogFollower, LogSource
-from actions.cluster.session import KubeSession, Lane
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession, Lane
+from actions.cluster.logs.batch import LogBatch, stamp_in
+from actions.cluster.logs.follow import LogFollower, LogSource
 from actions.run.spool import SpooledSource, SpoolWriter
 from tests.bench.loglines import LINES, NAMESPACE, PODS
 from tests.bench.others import measure_stern

@@ -14,12 +14,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from actions.cluster import protowire, wire
-from actions.cluster.decode import decode_node
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.protopod import decode_pod
-from actions.cluster.session import KubeSession
-from actions.cluster.wire import Raw, Wire
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.state.decode import decode_node
+from actions.cluster.state.pod_protobuf import decode_pod
+from actions.cluster.watch import json_format as wire
+from actions.cluster.watch import protobuf_format as protowire
+from actions.cluster.watch.json_format import Raw, Wire
 from actions.fleet.facts import NodeFacts, PodFacts
 
 _JSON = "application/json"

@@ -40,7 +40,7 @@ def test_the_version_is_the_packages() -> None:
 CONNECT = """
 import asyncio, sys
 from pathlib import Path
-from actions.cluster.session import ClusterTarget, KubeSession
+from actions.cluster.auth.session import ClusterTarget, KubeSession
 async def main():
     await (await KubeSession.connect(ClusterTarget(Path(sys.argv[1])))).aclose()
 asyncio.run(main())

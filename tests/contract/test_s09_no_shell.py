@@ -15,7 +15,7 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import ParameterType
 from actions.blueprint.parameters import read_value
-from actions.cluster.podfile import quoted
+from actions.cluster.logs.pod_file import quoted
 from tests.unit.terraform.support import a_driver, a_root, needs_terraform
 
 ROOT = Path(__file__).parents[2]

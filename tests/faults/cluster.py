@@ -14,10 +14,10 @@ from typing import Any
 import aiohttp
 
 from actions.base.clock import SystemClock
-from actions.cluster.health import Health
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
-from actions.cluster.state import ClusterState
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.state.cluster_state import ClusterState
+from actions.cluster.watch.health import Health
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import NAMESPACES, PODS
 from actions.sandbox.actors.start import start_controllers

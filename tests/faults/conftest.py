@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
-from actions.cluster.session import ClusterTarget, KubeSession
+from actions.cluster.auth.session import ClusterTarget, KubeSession
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
 from tests.faults.somebody import Somebody

@@ -17,7 +17,7 @@ from actions.base.files import shipped_blueprints
 from actions.base.process import ProcessIdentity, is_alive
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import RunReader, load_run, start_runner, wish
 from actions.run.launch import create_run
 from actions.run.records import Owned, Record, WishKind

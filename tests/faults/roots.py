@@ -16,7 +16,7 @@ from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run, start_runner
 from actions.run.folder import terraform_path
 from actions.run.launch import create_run

@@ -7,9 +7,9 @@ from typing import Any
 import yaml
 
 from actions.base.errors import MissingError
-from actions.cluster.apply import apply
-from actions.cluster.objects import Discovery, ObjectRef, delete, fetch
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.apply import apply
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
 from tests.support.applying import apply_all
 from tests.support.polling import until
 

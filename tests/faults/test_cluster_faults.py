@@ -13,13 +13,13 @@ import pytest
 
 from actions.base.clock import SystemClock, parse_rfc3339
 from actions.base.errors import AccessError
-from actions.cluster.exec import run_in_pod
-from actions.cluster.health import Health
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.logs import LogFollower, LogLine, LogSource
-from actions.cluster.reflector import Raw, Reflector
-from actions.cluster.session import KubeSession
-from actions.cluster.state import ClusterState
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.logs.follow import LogFollower, LogLine, LogSource
+from actions.cluster.remote.exec import run_in_pod
+from actions.cluster.state.cluster_state import ClusterState
+from actions.cluster.watch.health import Health
+from actions.cluster.watch.reflector import Raw, Reflector
 from actions.sandbox.actors.cache import Cache
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, Document, uid_of

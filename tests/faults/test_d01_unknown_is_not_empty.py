@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.client import wish
 from actions.run.records import Outcome, Owned, WishKind, decode_body
 from actions.run.report import run_table

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.cluster.apply import FIELD_MANAGER, apply
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.objects import Discovery, ObjectRef
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.apply import FIELD_MANAGER, apply
+from actions.cluster.objects.client import Discovery, ObjectRef
 from actions.run.access import Connection
 from actions.run.client import load_run, wish
 from actions.run.folder import journal_path

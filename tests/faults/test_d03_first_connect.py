@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from actions.base.process import is_alive
-from actions.cluster.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.client import load_run, resume_interrupted, wish
 from actions.run.records import WishKind
 from actions.run.view import RunState, StageState

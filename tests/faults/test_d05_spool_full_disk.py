@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.spoolfile import AppendOnly
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox

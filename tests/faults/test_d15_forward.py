@@ -13,12 +13,12 @@ import aiohttp
 import pytest
 
 from actions.base.errors import ConsoleError
-from actions.cluster.apply import apply
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.forward import Forward, open_forward
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.objects import Discovery, ObjectRef, fetch
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.apply import apply
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.remote.port_forward import Forward, open_forward
 from actions.sandbox.locate import RunningSandbox
 from tests.support.otheruser import NOBODY, needs_another_user, status_for_nobody
 from tests.support.pods import pod_named

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.process import own_identity
-from actions.cluster.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import a_sandbox
 from tests.support.otheruser import as_nobody, needs_another_user, status_for_nobody

@@ -17,10 +17,10 @@ from textual.pilot import Pilot
 from textual.screen import Screen
 from textual.widget import Widget
 
-from actions.cluster.exec import run_in_pod
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
-from actions.cluster.state import ClusterState
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.remote.exec import run_in_pod
+from actions.cluster.state.cluster_state import ClusterState
 from actions.sandbox.locate import RunningSandbox
 from tests.support.polling import until
 from tests.support.program import Program

@@ -13,14 +13,14 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-import actions.cluster.connection
+import actions.cluster.http.stream
 from actions.base.errors import UnreachableError
-from actions.cluster.contact import ANSWER_SECONDS, QUIET_SECONDS, Contact, check_contact
-from actions.cluster.health import Health
-from actions.cluster.keepalive import keep_alive
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.reflector import Reflector
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.stream import keep_alive
+from actions.cluster.watch.health import Health
+from actions.cluster.watch.liveness import ANSWER_SECONDS, QUIET_SECONDS, Contact, check_contact
+from actions.cluster.watch.reflector import Reflector
 from tests.faults.hostile import Request, good, hostile
 from tests.support.answering import write_kubeconfig
 from tests.support.virtual import run_virtually
@@ -161,7 +161,7 @@ def test_f23_the_kernel_is_told_to_probe_the_other_side() -> None:
 
 async def test_f23_every_stream_is_probed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     probed: list[socket.socket] = []
-    monkeypatch.setattr(actions.cluster.connection, "keep_alive", probed.append)
+    monkeypatch.setattr(actions.cluster.http.stream, "keep_alive", probed.append)
     with hostile(good) as server:
         session = await KubeSession.connect(ClusterTarget(write_kubeconfig(tmp_path / "kubeconfig", server.url)))
         async with session.stream("/api/v1/pods", query={"watch": "true"}):

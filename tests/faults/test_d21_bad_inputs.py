@@ -16,10 +16,10 @@ import pytest
 from actions.base.errors import ConfigError, RefusedError
 from actions.base.names import segment
 from actions.blueprint.catalogue import Catalogue, validate
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.logs import LogSource
-from actions.cluster.objects import ResourceType
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.logs.follow import LogSource
+from actions.cluster.objects.client import ResourceType
 from tests.support.answering import write_kubeconfig
 from tests.support.program import Program
 from tui.cli.console import require_begin

@@ -6,7 +6,7 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.client import load_run
 from actions.run.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox

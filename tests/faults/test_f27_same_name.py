@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import ConflictError
-from actions.cluster.logbatch import LogBatch
-from actions.cluster.logs import LogSource, follow
-from actions.cluster.objects import Discovery, ObjectRef, delete, fetch
+from actions.cluster.logs.batch import LogBatch
+from actions.cluster.logs.follow import LogSource, follow
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
 from tests.faults.cluster import a_faulty_cluster, pods_of, until, watched
 
 POD = ObjectRef("v1", "Pod", "default", "one")

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import CONFIG_MAP, a_run

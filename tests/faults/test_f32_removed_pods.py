@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.spoolreader import SpoolReader
 from actions.run.view import RunState
 from actions.sandbox.locate import RunningSandbox

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.client import wish
 from actions.run.records import WishKind
 from actions.run.view import RunState

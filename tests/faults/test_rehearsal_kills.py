@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from actions.cloud.eks import token_factory
-from actions.cluster.logs import LogSource, read_log
-from actions.cluster.session import ClusterTarget, KubeSession
+from actions.cluster.auth.session import ClusterTarget, KubeSession
+from actions.cluster.logs.follow import LogSource, read_log
 from actions.run.client import load_run
 from actions.run.spoolreader import SpooledLine, SpoolReader
 from actions.run.view import RunState, StageState

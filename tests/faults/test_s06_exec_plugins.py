@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from actions.base.files import state_home
-from actions.cluster.plugins import ALLOW_VARIABLE, CONFIRMED, PluginUnconfirmedError, confirm
+from actions.cluster.auth.exec_plugins import ALLOW_VARIABLE, CONFIRMED, PluginUnconfirmedError, confirm
 from actions.run.folder import load_environment
 from actions.run.view import RunState
 from tests.faults.rehearsal import a_sandbox

@@ -12,8 +12,8 @@ import pytest
 from actions.base.errors import RefusedError
 from actions.base.readonly import promise_readonly
 from actions.cloud.aws_session import AwsSession
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import REVIEWS, KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import REVIEWS, KubeSession
 from actions.run.client import start_runner, wish
 from actions.run.folder import journal_path
 from actions.run.records import WishKind

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from actions.base.clock import SystemClock
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.client import load_run, wish
 from actions.run.folder import journal_path
 from actions.run.journal import Journal

@@ -10,16 +10,16 @@ import msgspec
 import pytest
 
 from actions.base.errors import ConflictError, RefusedError
-from actions.cluster import exec as execution
-from actions.cluster.apply import ApplyConflictError, apply
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.exec import run_in_pod
-from actions.cluster.health import Health, SourceHealth
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.logs import LogLine, LogSource, follow, read_log
-from actions.cluster.objects import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
-from actions.cluster.reflector import Raw, Reflector
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.logs.follow import LogLine, LogSource, follow, read_log
+from actions.cluster.objects.apply import ApplyConflictError, apply
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.remote import exec as execution
+from actions.cluster.remote.exec import run_in_pod
+from actions.cluster.watch.health import Health, SourceHealth
+from actions.cluster.watch.reflector import Raw, Reflector
 from tests.flow.kubectl import Kubectl
 
 Document = dict[str, Any]

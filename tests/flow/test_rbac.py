@@ -18,10 +18,10 @@ import pytest
 import yaml
 
 from actions.base.files import asset
-from actions.cluster.apply import apply
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.objects import Discovery, ObjectRef, delete, fetch
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.apply import apply
+from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
 from actions.run.client import wish
 from actions.run.records import WishKind
 from actions.run.view import RunState, RunView

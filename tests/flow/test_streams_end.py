@@ -13,14 +13,14 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from actions.base.errors import ConsoleError
-from actions.cluster.apply import apply
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.exec import run_in_pod
-from actions.cluster.forward import open_forward
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.logs import LogLine, LogSource, follow
-from actions.cluster.objects import Discovery, ObjectRef, fetch
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.logs.follow import LogLine, LogSource, follow
+from actions.cluster.objects.apply import apply
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.remote.exec import run_in_pod
+from actions.cluster.remote.port_forward import open_forward
 from tests.flow.kubectl import Kubectl
 from tests.support.pods import pod_named
 from tests.support.polling import until

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from typing import Any
 
-from actions.cluster.quantity import parse_quantity
+from actions.cluster.state.pod_requests import parse_quantity
 from tests.operators.story import Document
 
 _SUFFIX = "[bcdfghjklmnpqrstvwxz2456789]{5}"

@@ -12,9 +12,9 @@ from pathlib import Path
 import yaml
 
 from actions.base.files import write_private
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.objects import Discovery, ObjectRef, create, delete, list_objects
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import Discovery, ObjectRef, create, delete, list_objects
 from tests.realcluster.harness.cluster import RunningCluster
 
 FOLDER = os.environ.get("REALCLUSTER", "")

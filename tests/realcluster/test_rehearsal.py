@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
 from tests.realcluster.rehearsals import SCRIPTS, Played, playing
 from tests.realcluster.running import real_cluster
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import AccessError
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
 from tests.realcluster.running import real_cluster
 
 

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from actions.base.clock import SystemClock
-from actions.cluster.health import SourceHealth
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.reflector import Raw, Reflector
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.watch.health import SourceHealth
+from actions.cluster.watch.reflector import Raw, Reflector
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS, SECRETS, Document, Kind, uid_of
 from actions.sandbox.api.question import ACTOR_AGENT

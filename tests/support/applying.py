@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterable
 
-from actions.cluster.apply import apply
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.listing import Document
-from actions.cluster.objects import Discovery, fetch, ref_of
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.apply import apply
+from actions.cluster.objects.client import Discovery, Document, fetch, ref_of
+from actions.cluster.objects.status_rules import WorkState, verdict_of
 
 _FIRST = ("Namespace", "CustomResourceDefinition")
 _PATIENCE_SECONDS = 60.0

@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from datetime import UTC, datetime
 
 from actions.base.clock import SystemClock
-from actions.cluster.health import Health, SourceHealth
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.snapshot import ClusterSnapshot
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.state.snapshot import ClusterSnapshot
+from actions.cluster.watch.health import Health, SourceHealth
 from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts, Resources
 from actions.run.records import ClusterName, PlanOffer
 from actions.run.view import Goal, RunState, RunView, StageState, StageView

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actions.cluster.forward import FindPod
+from actions.cluster.remote.port_forward import FindPod
 
 
 def pod_named(name: str) -> FindPod:

@@ -10,8 +10,8 @@ from pathlib import Path
 import aiohttp
 import msgspec
 
-from actions.cluster.kubeconfig import ClusterTarget, load_context
-from actions.cluster.tls import usual_tls
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.tls import usual_tls
 from actions.sandbox.locate import CREDENTIALS, ProcessFile
 
 

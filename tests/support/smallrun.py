@@ -8,7 +8,7 @@ from pathlib import Path
 from actions.base.clock import SystemClock
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import wish
 from actions.run.desk import Desk
 from actions.run.folder import journal_path

@@ -93,6 +93,6 @@ def _complain(error: ConsoleError, *, debug: bool) -> int:
 
         sys.stderr.write(plain_text(redact("".join(traceback.format_exception(error)))))
     sys.stderr.write(f"eksml-tui: {plain_text(redact(error.sentence()))}\n")
-    from actions.cluster.plugins import PluginRefusedError
+    from actions.cluster.auth.exec_plugins import PluginRefusedError
 
     return BAD_USAGE if isinstance(error, InputError | UsageError | PluginRefusedError) else FAILED

@@ -8,8 +8,8 @@ import sys
 from argparse import Namespace
 
 from actions.cloud.eks import token_factory
-from actions.cluster.census import Census, take_census
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.state.inventory import Census, take_census
 from actions.fleet.cost import CostModel
 from actions.fleet.node_report import nodes_json, nodes_table
 from tui.cli.target import ChosenTarget, chosen_target, require_target

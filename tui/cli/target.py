@@ -8,7 +8,7 @@ from argparse import Namespace
 
 import msgspec
 
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 
 
 class ChosenTarget(msgspec.Struct, frozen=True):
@@ -25,7 +25,7 @@ class ChosenTarget(msgspec.Struct, frozen=True):
 def chosen_target(options: Namespace) -> ChosenTarget:
     """Follow the options; starts the embedded cluster for `--demo`."""
     if options.allow_plugin:
-        from actions.cluster.plugins import allow
+        from actions.cluster.auth.exec_plugins import allow
 
         allow(options.allow_plugin)
     if options.demo:
@@ -49,7 +49,7 @@ def require_target(target: ClusterTarget, *, may_ask: bool = True) -> None:
         ConfigError: Why it cannot be used.
     """
     from actions.cloud.eks import request_of
-    from actions.cluster.plugins import PluginUnconfirmedError, confirm, require_usable
+    from actions.cluster.auth.exec_plugins import PluginUnconfirmedError, confirm, require_usable
 
     try:
         require_usable(target, replaces=request_of)

@@ -12,13 +12,12 @@ from actions.base.clock import SystemClock, time_of_day
 from actions.base.errors import MissingError, UnreachableError
 from actions.base.untrusted import plain_text
 from actions.cloud.eks import token_factory
-from actions.cluster.jobwatch import JobEnd, JobWatch
-from actions.cluster.logbatch import LogBatch
-from actions.cluster.logrecords import line_in, number_in, records_of, tag_in
-from actions.cluster.members import WATCHABLE, JobRef, Member, job_named
-from actions.cluster.session import KubeSession
-from actions.cluster.snapshot import ClusterSnapshot
-from actions.cluster.state import ClusterState
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.job_pods import WATCHABLE, JobRef, Member, job_named
+from actions.cluster.jobs import JobEnd, JobWatch
+from actions.cluster.logs.batch import LogBatch, line_in, number_in, records_of, tag_in
+from actions.cluster.state.cluster_state import ClusterState
+from actions.cluster.state.snapshot import ClusterSnapshot
 from tui.cli.streams import places_text
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.live.log_feeds import SourceNames

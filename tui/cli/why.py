@@ -10,13 +10,12 @@ from pathlib import Path
 
 from actions.base.errors import FormatError, InputError
 from actions.cloud.eks import token_factory
-from actions.cluster.casefile import explain
-from actions.cluster.diagnose.diagnose import diagnose, diagnose_each
-from actions.cluster.diagnose.finding import Finding
-from actions.cluster.diagnose.intake import read_case
-from actions.cluster.diagnose.narrow import Question, narrowed
-from actions.cluster.diagnose.report import findings_json, findings_text
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.diagnose.codes import Finding, findings_json, findings_text
+from actions.cluster.diagnose.collect import explain
+from actions.cluster.diagnose.engine import diagnose, diagnose_each
+from actions.cluster.diagnose.parse_input import read_case
+from actions.cluster.diagnose.select import Question, narrowed
 from actions.telemetry.captured.source import pieces_of
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 from tui.present.subject import parse_subject

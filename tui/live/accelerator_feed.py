@@ -16,7 +16,7 @@ from actions.fleet.facts import PodFacts
 from tui.live.cluster_feed import ClusterFeed
 
 if TYPE_CHECKING:
-    from actions.cluster.session import KubeSession
+    from actions.cluster.auth.session import KubeSession
     from actions.run.spoolformat import AcceleratorSample
     from actions.telemetry.tools.devices import DeviceReading
 
@@ -129,7 +129,7 @@ class AcceleratorFeed:
         return WorkerReading(pod, read_devices(text), self._clock.monotonic())
 
     async def _ask(self, session: KubeSession, pod: PodFacts) -> str:
-        from actions.cluster.exec import run_in_pod
+        from actions.cluster.remote.exec import run_in_pod
 
         tool = _NEURON if pod.requests.neuron and not pod.requests.gpu else _NVIDIA
         container = pod.containers[0] if pod.containers else ""

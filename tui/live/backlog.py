@@ -6,7 +6,7 @@ from itertools import compress, count, pairwise
 from operator import ne
 from typing import NamedTuple
 
-from actions.cluster.logrecords import stamp_in, tag_in
+from actions.cluster.logs.batch import stamp_in, tag_in
 from actions.run.spoolreader import SpoolReader
 from tui.live.time_order import TimeOrder
 

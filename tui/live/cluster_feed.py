@@ -16,15 +16,15 @@ from tui.live.health import FeedHealth, FeedState
 from tui.live.ticker import PAINT_INTERVAL_SECONDS
 
 if TYPE_CHECKING:
-    from actions.cluster.health import SourceHealth
-    from actions.cluster.session import ClusterIdentity, ClusterTarget, KubeSession, TokenSource
-    from actions.cluster.snapshot import ClusterSnapshot
-    from actions.cluster.state import ClusterState
+    from actions.cluster.auth.session import ClusterIdentity, ClusterTarget, KubeSession, TokenSource
+    from actions.cluster.state.cluster_state import ClusterState
+    from actions.cluster.state.snapshot import ClusterSnapshot
+    from actions.cluster.watch.health import SourceHealth
 
 CONNECT_SECONDS = 15.0
 _LOADING_SECONDS = 0.02
 """Between two looks at whether the picture is complete."""
-_HEAVY = ("actions.cluster.session", "actions.cluster.state")
+_HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
 
 
 class ClusterFeed:
@@ -123,8 +123,8 @@ class ClusterFeed:
         is_first = self._state is None
         if is_first:
             keep_what_is()
-        from actions.cluster.session import KubeSession
-        from actions.cluster.state import ClusterState
+        from actions.cluster.auth.session import KubeSession
+        from actions.cluster.state.cluster_state import ClusterState
 
         session = await KubeSession.connect(
             self.target, readonly=self._readonly, clock=self._clock, token_factory=self._token_source

@@ -20,8 +20,8 @@ from tui.live.supervisor import Supervisor
 from tui.live.ticker import Ticker
 
 if TYPE_CHECKING:
-    from actions.cluster.kubeconfig import ClusterTarget
-    from actions.cluster.members import JobRef
+    from actions.cluster.auth.kubeconfig import ClusterTarget
+    from actions.cluster.job_pods import JobRef
     from tui.live.job_feed import JobFeed
 
 CLUSTER = "cluster"
@@ -86,7 +86,7 @@ class Desk:
 
         def look() -> None:
             from actions.cloud.eks import request_of
-            from actions.cluster.plugins import require_usable
+            from actions.cluster.auth.exec_plugins import require_usable
 
             require_usable(target, replaces=request_of)
 

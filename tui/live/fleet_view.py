@@ -9,7 +9,7 @@ from actions.fleet.cost import CostModel, CostSum, FleetCost, NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
 
 if TYPE_CHECKING:
-    from actions.cluster.snapshot import ClusterSnapshot
+    from actions.cluster.state.snapshot import ClusterSnapshot
 
 
 class FleetView:

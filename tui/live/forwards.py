@@ -15,7 +15,7 @@ from tui.live.cluster_feed import ClusterFeed
 from tui.live.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from actions.cluster.forward import Forward
+    from actions.cluster.remote.port_forward import Forward
 
 OPEN_SECONDS = 10.0
 
@@ -98,7 +98,7 @@ class Forwards:
         Raises:
             ConsoleError: It cannot be opened.
         """
-        from actions.cluster.forward import open_forward
+        from actions.cluster.remote.port_forward import open_forward
 
         session = self._cluster.session
         opened: asyncio.Future[Forward] = asyncio.get_running_loop().create_future()

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
-from actions.cluster.logrecords import line_in, marker_of, records_of
+from actions.cluster.logs.batch import line_in, marker_of, records_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point, Progress
 from tui.live.cluster_feed import ClusterFeed
@@ -14,9 +14,9 @@ from tui.live.log_feeds import SourceNames
 from tui.live.time_order import TimeOrder
 
 if TYPE_CHECKING:
-    from actions.cluster.jobwatch import JobEnd, JobWatch
-    from actions.cluster.logbatch import LogBatch
-    from actions.cluster.members import JobRef, Member
+    from actions.cluster.job_pods import JobRef, Member
+    from actions.cluster.jobs import JobEnd, JobWatch
+    from actions.cluster.logs.batch import LogBatch
     from actions.telemetry.log_reader import LogReader
     from actions.telemetry.outlines import LineSieve
 
@@ -123,7 +123,7 @@ class JobFeed:
 
     def _followed(self) -> JobWatch:
         if self._watch is None:
-            from actions.cluster.jobwatch import JobWatch  # brings the API client along: after the first frame
+            from actions.cluster.jobs import JobWatch  # brings the API client along: after the first frame
 
             self._watch = JobWatch(
                 self._job,

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Protocol
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
-from actions.cluster.logrecords import marker_of, records_of
+from actions.cluster.logs.batch import marker_of, records_of
 from actions.fleet.facts import PodFacts
 from tui.live.cluster_feed import ClusterFeed
 
 if TYPE_CHECKING:
-    from actions.cluster.logbatch import LogBatch
-    from actions.cluster.loglines import LogCursor
+    from actions.cluster.logs.batch import LogBatch
+    from actions.cluster.logs.lines import LogCursor
 
 TAIL_LINES = 2_000
 """Old lines that a pod's log begins with."""
@@ -61,7 +61,7 @@ class LogFeed(Protocol):
         ...
 
     def take(self, limit: int) -> list[bytes]:
-        """About `limit` lines that were not taken before, as records of `actions.cluster.logrecords`."""
+        """About `limit` lines that were not taken before, as records of `actions.cluster.logs.batch`."""
         ...
 
     def source_of(self, number: int) -> str:
@@ -131,7 +131,7 @@ class PodLogFeed:
                 tasks.create_task(self._follow(container, live))
 
     async def _follow(self, container: str, live: Callable[[], None]) -> None:
-        from actions.cluster.logs import LogFollower, LogSource
+        from actions.cluster.logs.follow import LogFollower, LogSource
 
         async def queue(batch: LogBatch) -> None:
             live()

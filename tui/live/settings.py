@@ -12,7 +12,7 @@ from actions.base.errors import ConfigError
 from tui.live.keymap import Keymap
 
 if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
-    from actions.cluster.session import ClusterTarget
+    from actions.cluster.auth.session import ClusterTarget
 
 WriteFile = Callable[[Path, bytes], None]
 REHEARSAL = "rehearsal"

@@ -8,8 +8,8 @@ from actions.base.errors import MissingError, UnreachableError
 from tui.live.desk import Desk
 
 if TYPE_CHECKING:
-    from actions.cluster.diagnose.finding import Finding
-    from actions.cluster.session import KubeSession
+    from actions.cluster.auth.session import KubeSession
+    from actions.cluster.diagnose.codes import Finding
 
 
 async def explain_stage(desk: Desk, stage: str) -> list[Finding]:

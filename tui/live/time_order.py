@@ -5,8 +5,8 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 
-from actions.cluster.logrecords import stamp_in
-from actions.cluster.logstamps import ns_of, stamp_of
+from actions.cluster.logs.batch import stamp_in
+from actions.cluster.logs.lines import ns_of, stamp_of
 
 HOLD_NS = 1_000_000_000
 _COMPACT_AFTER = 10_000
@@ -16,7 +16,7 @@ class TimeOrder:
     """Holds the newest second back until something newer, or nothing, has come.
 
     Lines of the same moment stay in the order in which they were put. What is later than a second stands where it
-    arrived. Lines are records of `actions.cluster.logrecords`.
+    arrived. Lines are records of `actions.cluster.logs.batch`.
 
     Args:
         capacity: Beyond so many lines the oldest are dropped, and counted; `None` for no limit.
@@ -60,7 +60,7 @@ class TimeOrder:
         """Take from the front what is older than a moment; `None`: everything.
 
         Args:
-            stamp: The moment, in the form of `actions.cluster.logstamps`.
+            stamp: The moment, in the form of `actions.cluster.logs.lines`.
             limit: Most lines.
         """
         held = self._held

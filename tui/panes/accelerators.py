@@ -7,7 +7,7 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
-from actions.cluster.members import role_of
+from actions.cluster.job_pods import role_of
 from actions.fleet.facts import PodFacts
 from tui.keys import Context
 from tui.live.accelerator_feed import AcceleratorFeed, Sampled

@@ -15,7 +15,7 @@ from tui.present.subject import Subject
 from tui.widgets.columns import Column
 
 if TYPE_CHECKING:
-    from actions.cluster.snapshot import ClusterSnapshot
+    from actions.cluster.state.snapshot import ClusterSnapshot
 
 _node, _cost = attrgetter("node"), attrgetter("cost")
 

@@ -17,7 +17,7 @@ from tui.present.subject import Subject
 from tui.widgets.columns import Column
 
 if TYPE_CHECKING:
-    from actions.cluster.snapshot import ClusterSnapshot
+    from actions.cluster.state.snapshot import ClusterSnapshot
 
 COLUMNS: tuple[Column[PodFacts], ...] = (
     Column("namespace", "NAMESPACE", lambda pod: pod.namespace, width=11, drop=4),

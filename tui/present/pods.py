@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from actions.cluster.members import JobRef, role_of
+from actions.cluster.job_pods import JobRef, role_of
 from actions.fleet.facts import PodFacts
 from actions.fleet.quantity import format_bytes, format_cpu
 from tui.present.cells import Cells, CellValue, Span, Tone

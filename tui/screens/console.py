@@ -27,7 +27,7 @@ from tui.widgets.split import Split
 from tui.widgets.split_tree import leaves
 
 if TYPE_CHECKING:
-    from actions.cluster.snapshot import ClusterSnapshot
+    from actions.cluster.state.snapshot import ClusterSnapshot
 
 
 class ConsoleScreen(PullingScreen[None]):

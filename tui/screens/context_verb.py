@@ -13,7 +13,7 @@ from tui.screens.carrier import Verb
 from tui.screens.hands import ScreenHands
 
 if TYPE_CHECKING:
-    from actions.cluster.kubeconfig import ClusterTarget
+    from actions.cluster.auth.kubeconfig import ClusterTarget
 
 _THE_RUN = "run"
 
@@ -35,7 +35,7 @@ class ContextVerb:
         return {"context": self._context}
 
     async def _context(self, arguments: registry.Context) -> None:
-        from actions.cluster.kubeconfig import ClusterTarget
+        from actions.cluster.auth.kubeconfig import ClusterTarget
 
         if not arguments.name:
             self._hands.show(Viewer("context", self._page()))
@@ -54,7 +54,7 @@ class ContextVerb:
         self._desk.connect()
 
     def _of_run(self) -> ClusterTarget:
-        from actions.cluster.kubeconfig import ClusterTarget
+        from actions.cluster.auth.kubeconfig import ClusterTarget
         from actions.run.folder import kubeconfig_path
 
         folder = self._desk.runs.folder
@@ -68,7 +68,7 @@ class ContextVerb:
         return ClusterTarget(path, "", "")
 
     def _page(self) -> str:
-        from actions.cluster.kubeconfig import ClusterTarget, contexts_of
+        from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
         from actions.run.folder import kubeconfig_path
 
         here = self._desk.cluster.context_name

@@ -100,7 +100,7 @@ class ObjectVerbs:
         return pod, arguments.container or subject.container
 
     async def _fetch(self, subject: Subject) -> Mapping[str, Any]:
-        from actions.cluster.objects import Discovery, ObjectRef, fetch
+        from actions.cluster.objects.client import Discovery, ObjectRef, fetch
 
         version = API_VERSIONS.get(subject.kind)
         if version is None:

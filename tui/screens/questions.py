@@ -17,7 +17,7 @@ from tui.present.cells import Cells, Span, Tone
 from tui.present.run import holders_of
 
 if TYPE_CHECKING:
-    from actions.cluster.plugins import PluginRequest
+    from actions.cluster.auth.exec_plugins import PluginRequest
 
 _PLAN_LINES = 14
 _WIDTH = 66

@@ -71,7 +71,7 @@ class ShellScreen(Screen[None]):
 
     @work(exclusive=True, group="shell")
     async def _talk(self) -> None:
-        from actions.cluster.exec import ExecSession, open_exec
+        from actions.cluster.remote.exec import ExecSession, open_exec
 
         async def send(session: ExecSession) -> None:
             while True:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actions.base.errors import MissingError
-from actions.cluster.members import WATCHABLE, JobRef, job_named, job_of
+from actions.cluster.job_pods import WATCHABLE, JobRef, job_named, job_of
 from actions.command import verbs as registry
 from tui.live.desk import Desk
 from tui.present.subject import Subject, parse_subject

@@ -15,8 +15,8 @@ from tui.screens.carrier import Verb
 from tui.screens.workspace import Workspace
 
 if TYPE_CHECKING:
-    from actions.cluster.diagnose.finding import Finding
-    from actions.cluster.diagnose.narrow import Question
+    from actions.cluster.diagnose.codes import Finding
+    from actions.cluster.diagnose.select import Question
 
 _PAGE_WIDTH = 76
 _STAGE = "Stage"
@@ -42,7 +42,7 @@ class WhyVerb:
         return {"why": self._why}
 
     async def _why(self, arguments: registry.OnObject) -> None:
-        from actions.cluster.diagnose.report import findings_text
+        from actions.cluster.diagnose.codes import findings_text
 
         subject = self._subject(arguments)
         if subject is not None and subject.kind == _STAGE:
@@ -53,7 +53,7 @@ class WhyVerb:
 
     async def _stage_page(self, subject: Subject) -> str:
         """What the journal says, then the diagnosis; without a cluster, from what the run has kept on disk."""
-        from actions.cluster.diagnose.report import findings_text
+        from actions.cluster.diagnose.codes import findings_text
 
         parts = [self._stage_line(subject.name)]
         try:
@@ -67,7 +67,7 @@ class WhyVerb:
         return "\n\n".join(parts)
 
     async def _explained(self, subject: Subject | None) -> list[Finding]:
-        from actions.cluster.casefile import explain
+        from actions.cluster.diagnose.collect import explain
 
         question = _question_of(subject) if subject is not None else None
         return await explain(self._desk.cluster.session, question, clock=self._desk.clock)
@@ -90,6 +90,6 @@ class WhyVerb:
 
 
 def _question_of(subject: Subject) -> Question:
-    from actions.cluster.diagnose.narrow import Question
+    from actions.cluster.diagnose.select import Question
 
     return Question(subject.kind, subject.name, subject.namespace)

@@ -9,8 +9,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from actions.cluster.logrecords import TEXT_AT, number_in, stamp_in, tag_in
-from actions.cluster.logstamps import STAMP_BYTES, ns_of, stamp_of
+from actions.cluster.logs.batch import TEXT_AT, number_in, stamp_in, tag_in
+from actions.cluster.logs.lines import STAMP_BYTES, ns_of, stamp_of
 
 CHUNK_BYTES = 256 * 1024
 LINE_CHARACTERS = 8 * 1024
@@ -142,7 +142,7 @@ class LogBuffer:
         """Append many lines at once; long ones are cut likewise.
 
         Args:
-            records: In the form of `actions.cluster.logrecords`; all of one feed.
+            records: In the form of `actions.cluster.logs.batch`; all of one feed.
             source_of: Who says the lines with that number.
         """
         for start in range(0, len(records), SLICE_LINES):

@@ -1,1 +1,1 @@
-"""Why is it stuck: from what a cluster says of its objects to causes, with evidence. Pure: asks nobody."""
+"""Why a workload is stuck: from the evidence of a cluster to findings. Only `collect` asks the cluster."""

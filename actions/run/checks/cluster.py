@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from actions.blueprint.checks import NodesCheck, PodsCheck, VersionCheck
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import ObjectRef
-from actions.cluster.quantity import parse_quantity
+from actions.cluster.objects.client import ObjectRef
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.state.pod_requests import parse_quantity
 from actions.run.access import Connection
 from actions.run.checks.seen import Seen, failed, passed, unknown
 

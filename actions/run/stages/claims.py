@@ -7,7 +7,7 @@ from typing import Any
 
 from actions.base.clock import parse_rfc3339
 from actions.base.errors import ConsoleError
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 from actions.run.access import Connection
 from actions.run.contents import Judge
 from actions.run.inventory import inventory_of, owned_of

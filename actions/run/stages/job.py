@@ -8,8 +8,8 @@ from actions.base.errors import AccessError, ConsoleError, MissingError
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
-from actions.cluster.conditions import Verdict, WorkState, verdict_of
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
+from actions.cluster.objects.status_rules import Verdict, WorkState, verdict_of
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
 from actions.run.inventory import is_runs, ref_of_owned

@@ -13,9 +13,9 @@ from actions.blueprint.parts import REFERENCE
 from actions.blueprint.stages import KubeconfigStage
 from actions.cloud.aws_session import AwsSession, settled
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, request_of
-from actions.cluster.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
-from actions.cluster.plugins import require_allowed
-from actions.cluster.session import ClusterIdentity
+from actions.cluster.auth.exec_plugins import require_allowed
+from actions.cluster.auth.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
+from actions.cluster.auth.session import ClusterIdentity
 from actions.run.folder import kubeconfig_path
 from actions.run.handler import Performed, StageFailedError
 from actions.run.patience import REQUEST, STAGE, patiently

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.render import CLUSTER_SCOPED
-from actions.cluster.objects import ObjectRef
+from actions.cluster.objects.client import ObjectRef
 
 
 def ref_of_name(name: ObjectName, namespace: str) -> ObjectRef:

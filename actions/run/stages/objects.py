@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import ConflictError
-from actions.cluster.conditions import WorkState, verdict_of
-from actions.cluster.objects import ObjectRef, ref_of
+from actions.cluster.objects.client import ObjectRef, ref_of
+from actions.cluster.objects.status_rules import WorkState, verdict_of
 from actions.run.access import Connection
 from actions.run.handler import StageFailedError
 from actions.run.inventory import is_runs, known_as, owned_of

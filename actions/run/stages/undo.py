@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError, FormatError
 from actions.base.wording import counted
-from actions.cluster.access import may
-from actions.cluster.objects import ResourceType
+from actions.cluster.auth.permissions import may
+from actions.cluster.objects.client import ResourceType
 from actions.run.access import Connection
 from actions.run.contents import Judge
 from actions.run.handler import StageFailedError

@@ -8,7 +8,7 @@ from typing import assert_never
 from actions.base.errors import AccessError, MissingError, RefusedError
 from actions.blueprint.checks import AdaptersVerdict, AnyVerdict, BandwidthVerdict
 from actions.blueprint.stages import JobStage
-from actions.cluster.logs import LogSource, read_log
+from actions.cluster.logs.follow import LogSource, read_log
 from actions.run.access import Connection
 from actions.run.handler import Performed, StageFailedError
 from actions.run.patience import ANSWERED, patiently

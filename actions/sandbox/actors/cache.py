@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Sequence
 
-from actions.cluster.health import Health, SourceHealth
+from actions.cluster.watch.health import Health, SourceHealth
 from actions.sandbox.actors.kinds import Document, Kind, key_of, labels_of, owner_of, uid_of
 
 Listener = Callable[[Document], None]

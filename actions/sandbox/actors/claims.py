@@ -5,7 +5,7 @@ Source: k8s.io/kubernetes `pkg/controller/volume/persistentvolume/pv_controller.
 
 from __future__ import annotations
 
-from actions.cluster.quantity import parse_quantity
+from actions.cluster.state.pod_requests import parse_quantity
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import CLAIMS, PODS, STORAGE_CLASSES, VOLUMES, Document, is_deleting, key_of, uid_of

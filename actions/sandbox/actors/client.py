@@ -8,7 +8,7 @@ import msgspec
 
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import ConflictError, MissingError
-from actions.cluster.session import KubeSession, decode_document
+from actions.cluster.auth.session import KubeSession, decode_document
 from actions.sandbox.actors.kinds import EVENTS, Document, Kind, key_of, uid_of
 
 _MERGE = "application/merge-patch+json"

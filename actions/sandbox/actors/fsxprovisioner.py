@@ -6,7 +6,7 @@ is billed until the claim is deleted while the driver runs.
 
 from __future__ import annotations
 
-from actions.cluster.quantity import parse_quantity
+from actions.cluster.state.pod_requests import parse_quantity
 from actions.sandbox.actors.claims import PROVISIONED_BY, PROVISIONER
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from actions.cluster.quantity import parse_quantity
+from actions.cluster.state.pod_requests import parse_quantity
 from actions.sandbox.actors.kinds import Document, is_met, labels_of
 
 Amounts = dict[str, float]

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 
 import msgspec
 
-from actions.cluster.quantity import parse_quantity
+from actions.cluster.state.pod_requests import parse_quantity
 from actions.fleet.instance_types import Accelerator, InstanceType
 from actions.sandbox.actors.kinds import EFA, Document, is_met
 from actions.sandbox.actors.machines import INSTANCE_TYPE, allocatable_of, capacity_of

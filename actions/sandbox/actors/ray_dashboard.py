@@ -12,8 +12,8 @@ from typing import Any, Protocol
 import msgspec
 
 from actions.base.errors import ConsoleError, FormatError, UnreachableError
-from actions.cluster.forward import open_forward, pod_of
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.remote.port_forward import open_forward, pod_of
 from actions.sandbox.actors.ray_names import CLUSTER, HEAD, NODE_TYPE
 
 _PORT = 8265

@@ -7,7 +7,7 @@ ready pod and the PodGroup CRD is there: without that CRD the real one reconcile
 from __future__ import annotations
 
 from actions.base.errors import ConsoleError
-from actions.cluster.errors import ApiError
+from actions.cluster.http.errors import ApiError
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import is_true
 from actions.sandbox.actors.controller import Controller

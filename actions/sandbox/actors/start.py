@@ -8,7 +8,7 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Protocol
 
 from actions.base.clock import Clock, SystemClock
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
 from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.claims import ClaimController, VolumeController
 from actions.sandbox.actors.client import ApiClient

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 
 import msgspec
 
-from actions.cluster.quantity import parse_quantity
+from actions.cluster.state.pod_requests import parse_quantity
 from actions.sandbox.actors.kinds import Document, is_deleting, uid_of
 from actions.sandbox.actors.nodefit import (
     PODS_RESOURCE,

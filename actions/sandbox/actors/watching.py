@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from actions.base.clock import Clock
-from actions.cluster.backoff import Backoff
-from actions.cluster.reflector import Raw, Reflector
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.retry import Backoff
+from actions.cluster.watch.reflector import Raw, Reflector
 from actions.sandbox.actors.cache import Cache
 from actions.sandbox.actors.conditions import is_true
 from actions.sandbox.actors.kinds import DEFINITIONS, NODES, NOT_A_CROWD, PODS, Document, Kind, uid_of

@@ -10,7 +10,7 @@ from collections.abc import AsyncIterator, Sequence
 
 from aiohttp import WSMsgType, web
 
-from actions.cluster.exec import Channel
+from actions.cluster.remote.exec import Channel
 from actions.sandbox.api.codec import Object, dig, encode
 from actions.sandbox.api.logs import container_of, open_log
 from actions.sandbox.api.services import Services

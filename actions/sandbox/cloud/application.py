@@ -12,7 +12,7 @@ from aiohttp import web
 from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
 from actions.sandbox.cloud import ec2
 from actions.sandbox.cloud.ecr import ecr_calls
 from actions.sandbox.cloud.eks import describe_cluster, is_known, list_clusters, no_such_cluster

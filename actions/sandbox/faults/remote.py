@@ -12,8 +12,8 @@ from msgspec.structs import replace
 
 from actions.base.errors import InputError, UnreachableError
 from actions.base.untrusted import one_line
-from actions.cluster.kubeconfig import ClusterTarget, load_context
-from actions.cluster.tls import usual_tls
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.tls import usual_tls
 from actions.sandbox.faults.control import PATH
 from actions.sandbox.faults.fault import Fault
 from actions.sandbox.faults.scenarios import SCENARIOS

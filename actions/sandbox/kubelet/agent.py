@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import NODES, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.watching import watching

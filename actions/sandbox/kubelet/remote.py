@@ -8,7 +8,7 @@ from collections.abc import Coroutine, Sequence
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.cluster.exec import Channel
+from actions.cluster.remote.exec import Channel
 from actions.sandbox.kubelet.meetings import Meetings
 from actions.sandbox.kubelet.process import Surroundings, run_program
 from actions.sandbox.kubelet.shells import Shells

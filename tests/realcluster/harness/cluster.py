@@ -13,8 +13,8 @@ import msgspec
 
 from actions.base.clock import SystemClock
 from actions.base.files import private_directory, write_private
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
 from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 from tests.realcluster.harness.containers import Containers

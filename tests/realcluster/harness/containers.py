@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from actions.base.clock import Clock
-from actions.cluster.exec import Channel
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.remote.exec import Channel
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.actors.watching import watching

@@ -11,8 +11,8 @@ import yaml
 
 from actions.base.errors import ConsoleError
 from actions.base.files import private_directory
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
 from tests.realcluster.harness.authenticator import authenticating
 from tests.realcluster.harness.credentials import Credentials
 from tests.realcluster.harness.parts import program

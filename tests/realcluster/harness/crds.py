@@ -8,8 +8,8 @@ from typing import Any
 
 import yaml
 
-from actions.cluster.objects import Discovery
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import Discovery
 from tests.realcluster.harness.kwok import kwok_definitions
 from tests.realcluster.harness.parts import CRD_FOLDERS, module_folder
 from tests.realcluster.harness.standins import PLAYED, reduced_definitions

@@ -9,7 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from actions.cluster.exec import Channel
+from actions.cluster.remote.exec import Channel
 from actions.sandbox.ports import NoProcess
 from tests.realcluster.harness.containers import Containers
 

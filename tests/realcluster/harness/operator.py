@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from actions.cluster.objects import Discovery
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import Discovery
 from tests.realcluster.harness.controlplane import ControlPlane
 from tests.realcluster.harness.parts import program
 from tests.realcluster.harness.programs import free_ports, listens, running

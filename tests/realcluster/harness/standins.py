@@ -7,8 +7,8 @@ from typing import Any
 import yaml
 
 from actions.base.files import asset
-from actions.cluster.objects import Discovery
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.objects.client import Discovery
 from tests.support.applying import apply_all
 
 TRAINING_OPERATOR = "training-operator/1.8.1"

@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 from aiohttp import web
 
 from actions.base.clock import Clock
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
 from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.outside import OUTSIDE_WATCHED, outside_controllers

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from actions.cluster.protoschema import CLASSES, Message
+from actions.cluster.protobuf_schema import CLASSES, Message
 
 Document = dict[str, Any]
 

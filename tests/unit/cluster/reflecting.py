@@ -10,8 +10,8 @@ from typing import Any
 
 import msgspec
 
-from actions.cluster.health import Health, SourceHealth
-from actions.cluster.reflector import Raw, Reflector
+from actions.cluster.watch.health import Health, SourceHealth
+from actions.cluster.watch.reflector import Raw, Reflector
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import Reply, Script
 from tests.unit.cluster.servers import session_to

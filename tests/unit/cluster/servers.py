@@ -10,8 +10,8 @@ from pathlib import Path
 import yaml
 from aiohttp import web
 
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 

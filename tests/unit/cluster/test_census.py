@@ -8,8 +8,8 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import UnreachableError
-from actions.cluster.census import take_census
-from actions.cluster.protowire import CONTENT_TYPE
+from actions.cluster.state.inventory import take_census
+from actions.cluster.watch.protobuf_format import CONTENT_TYPE
 from actions.fleet.facts import NodeUsage
 from tests.unit.cluster import protobytes
 from tests.unit.cluster.samples import NODE, POD, a_pod

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from actions.cluster.changes import ChangeLog, Changes
-from actions.cluster.snapshot import ClusterSnapshot
+from actions.cluster.state.snapshot import ChangeLog, Changes, ClusterSnapshot
 
 
 def _log(*steps: tuple[int, int, str]) -> ChangeLog:

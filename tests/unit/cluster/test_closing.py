@@ -10,10 +10,10 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import UnreachableError
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.logs import LogFollower, LogSource
-from actions.cluster.session import KubeSession
-from actions.cluster.state import ClusterState
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.logs.follow import LogFollower, LogSource
+from actions.cluster.state.cluster_state import ClusterState
 from tests.support.polling import until
 from tests.unit.cluster.faults import bookmark, stream
 from tests.unit.cluster.servers import serving, write_kubeconfig

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.conditions import Verdict, WorkState, verdict_of
+from actions.cluster.objects.status_rules import Verdict, WorkState, verdict_of
 from tests.unit.cluster.samples import POD, a_container, a_pod, with_conditions
 
 

@@ -7,8 +7,8 @@ import asyncio
 import pytest
 
 from actions.base.errors import UnreachableError
-from actions.cluster.connection import Connection
-from actions.cluster.endpoint import Endpoint
+from actions.cluster.http.endpoint import Endpoint
+from actions.cluster.http.stream import Connection
 
 _HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 

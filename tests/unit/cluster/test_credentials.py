@@ -15,8 +15,8 @@ import yaml
 from aiohttp import web
 
 from actions.base.errors import AccessError, ConfigError, ConsoleError
-from actions.cluster.kubeconfig import ClusterTarget, load_context
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.session import KubeSession
 from tests.unit.cluster.clocks import HandClock
 from tests.unit.cluster.servers import serving, session_to, write_kubeconfig
 

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.cluster.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
-from actions.cluster.quantity import effective_requests, parse_quantity, resources_of
+from actions.cluster.state.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
+from actions.cluster.state.pod_requests import effective_requests, parse_quantity, resources_of
 from actions.fleet.facts import NOTHING, PodFacts, Resources
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_container, a_pod, with_conditions
 

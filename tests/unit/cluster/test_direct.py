@@ -8,9 +8,9 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import ConfigError, MissingError, UnreachableError
-from actions.cluster.errors import SilenceError
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.errors import SilenceError
 from tests.unit.cluster.faults import refusal, stream
 from tests.unit.cluster.servers import session_to, write_kubeconfig
 

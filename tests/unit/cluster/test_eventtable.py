@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from actions.base.clock import SystemClock
-from actions.cluster.eventtable import MOST_EVENTS, MOST_SHOWN, EventTable, newest_of, trim
+from actions.cluster.state.store import MOST_EVENTS, MOST_SHOWN, EventTable, newest_of, trim
 from actions.fleet.facts import EventFacts
 
 MOST = 4

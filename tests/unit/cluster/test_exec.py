@@ -10,7 +10,7 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from actions.base.errors import MissingError, RefusedError, UnreachableError
-from actions.cluster.exec import ExecResult, open_exec, read_exit_code, run_in_pod
+from actions.cluster.remote.exec import ExecResult, open_exec, read_exit_code, run_in_pod
 from tests.unit.cluster.servers import session_to
 
 SUCCESS = b'\x03{"metadata":{},"status":"Success"}'

@@ -7,9 +7,8 @@ import itertools
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.cluster.filelines import FileCutter, FileLine
-from actions.cluster.loglines import BAR_BYTES, MAX_LINE_BYTES
-from actions.cluster.podfile import quoted
+from actions.cluster.logs.lines import BAR_BYTES, MAX_LINE_BYTES, FileCutter, FileLine
+from actions.cluster.logs.pod_file import quoted
 
 BAR = b"".join(b"\rEpoch 0:  %d%%" % percent for percent in range(100)) * 12
 TEXTS = st.lists(st.sampled_from([b"a line\n", b"\n", b"caf\xc3\xa9\n", b"x\r\n", BAR, b"tail", b"\x1b[31mred\n"]))

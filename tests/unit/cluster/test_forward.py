@@ -11,8 +11,8 @@ import pytest
 from aiohttp import WSMsgType, web
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
-from actions.cluster.forward import Forward, open_forward, pod_of
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.remote.port_forward import Forward, open_forward, pod_of
 from tests.support.pods import pod_named
 from tests.support.polling import until
 from tests.unit.cluster.faults import refusal

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from actions.cluster.gate import Gate, GateClosed, GatedRequests, Speech, speech_of
+from actions.cluster.remote.forward_gate import Gate, GateClosed, GatedRequests, Speech, speech_of
 
 PORT, TOKEN = 40_123, "the-token-of-the-session"
 GATE = Gate(PORT, TOKEN)

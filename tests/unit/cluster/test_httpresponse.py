@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actions.base.errors import FormatError
-from actions.cluster.httpresponse import HttpResponse
+from actions.cluster.http.stream import HttpResponse
 
 CHUNKED = (
     b"HTTP/1.1 200 OK\r\ncontent-type: application/json;stream=watch\r\nTransfer-Encoding: Chunked\r\n\r\n"

@@ -12,11 +12,11 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError, RefusedError
-from actions.cluster.jobwatch import JobEnd, JobWatch
-from actions.cluster.loglines import LogLine
-from actions.cluster.members import JobRef, Member
-from actions.cluster.session import KubeSession
-from actions.cluster.snapshot import ClusterSnapshot
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.job_pods import JobRef, Member
+from actions.cluster.jobs import JobEnd, JobWatch
+from actions.cluster.logs.lines import LogLine
+from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.fleet.facts import PodFacts, WorkloadFacts
 from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 import pytest
 
-from actions.cluster.layers import Pictures
+from actions.cluster.state.snapshot import Pictures
 
 
 def test_every_picture_stays_equal_to_the_mapping_of_its_moment() -> None:

@@ -13,12 +13,11 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import FormatError, UnreachableError
-from actions.cluster import protowire, wire
-from actions.cluster.bodies import Unpacker
-from actions.cluster.errors import ApiUnavailableError, status_of
-from actions.cluster.exec import open_exec
-from actions.cluster.health import Health
-from actions.cluster.httpresponse import HttpResponse
+from actions.cluster.http.errors import ApiUnavailableError, status_of
+from actions.cluster.http.paging import PageCount
+from actions.cluster.http.pool import Unpacker
+from actions.cluster.http.retry import read_retry_after
+from actions.cluster.http.stream import HttpResponse
 from actions.cluster.limits import (
     BODY_BYTES,
     EVENT_BYTES,
@@ -29,9 +28,11 @@ from actions.cluster.limits import (
     SHORT_PAGE_SECONDS,
     OversizeError,
 )
-from actions.cluster.objects import Discovery, list_objects
-from actions.cluster.paging import PageCount
-from actions.cluster.retryafter import read_retry_after
+from actions.cluster.objects.client import Discovery, list_objects
+from actions.cluster.remote.exec import open_exec
+from actions.cluster.watch import json_format as wire
+from actions.cluster.watch import protobuf_format as protowire
+from actions.cluster.watch.health import Health
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import page, refusal, stream, thing
 from tests.unit.cluster.reflecting import reflecting

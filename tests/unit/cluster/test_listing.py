@@ -10,9 +10,9 @@ import msgspec
 import pytest
 
 from actions.base.errors import FormatError
-from actions.cluster.casefile import _of_interest
-from actions.cluster.listing import list_pages, read_item
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.diagnose.collect import _of_interest
+from actions.cluster.objects.client import list_pages, read_item
 
 
 class Pages:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from actions.cluster.logs import LogFollower, LogLine, LogSource
+from actions.cluster.logs.follow import LogFollower, LogLine, LogSource
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to

@@ -10,8 +10,8 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import ConsoleError
-from actions.cluster.loglines import LogLine
-from actions.cluster.logs import ContainerEnd, LogFollower, LogObserver, LogSource
+from actions.cluster.logs.follow import ContainerEnd, LogFollower, LogObserver, LogSource
+from actions.cluster.logs.lines import LogLine
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to

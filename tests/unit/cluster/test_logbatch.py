@@ -7,10 +7,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.base.untrusted import clean_lines, clean_text
-from actions.cluster.logbatch import LogBatch, batches_of, read_lines
-from actions.cluster.loglines import START, LogCursor, LogLine
-from actions.cluster.logrecords import batch_of, line_in, number_in, records_of, tag_in
-from actions.cluster.logstamps import ns_of, split_stamp, stamp_of
+from actions.cluster.logs.batch import (
+    LogBatch,
+    batch_of,
+    batches_of,
+    line_in,
+    number_in,
+    read_lines,
+    records_of,
+    tag_in,
+)
+from actions.cluster.logs.lines import START, LogCursor, LogLine, ns_of, split_stamp, stamp_of
 
 _NS = st.integers(0, 253_402_300_799 * 1_000_000_000)
 _PIECES = st.sampled_from(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from actions.cluster.logpace import PLENTY_BYTES, REST_SECONDS, LogPace
+from actions.cluster.logs.follow import PLENTY_BYTES, REST_SECONDS, LogPace
 
 
 class _Clock:

@@ -11,9 +11,9 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import AccessError
-from actions.cluster.logbatch import read_lines
-from actions.cluster.loglines import MAX_LINE_BYTES, START, LineCutter, LogCursor, LogLine
-from actions.cluster.logs import ContainerEnd, LogFollower, LogSource, follow, read_log
+from actions.cluster.logs.batch import read_lines
+from actions.cluster.logs.follow import ContainerEnd, LogFollower, LogSource, follow, read_log
+from actions.cluster.logs.lines import MAX_LINE_BYTES, START, LineCutter, LogCursor, LogLine
 from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.cluster.members import JobRef, job_named, job_of, members_of
+from actions.cluster.job_pods import JobRef, job_named, job_of, members_of
 from actions.fleet.facts import PodFacts, WorkloadFacts
 
 

@@ -9,19 +9,20 @@ from typing import Any
 import pytest
 
 from actions.base.errors import ConfigError
-from actions.cluster.kubeconfig import ChosenContext, ClusterTarget, ExecPlugin, load_context
-from actions.cluster.kuberc import PluginPolicy, load_preference
-from actions.cluster.plugins import (
+from actions.cluster.auth.exec_plugins import (
     ALLOW_VARIABLE,
     CONFIRMED,
+    PluginPolicy,
     PluginRefusedError,
     PluginUnconfirmedError,
     allow,
     allowed_command,
     confirm,
+    load_preference,
     require_allowed,
     require_usable,
 )
+from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, ExecPlugin, load_context
 from tests.unit.cluster.servers import write_kubeconfig
 
 

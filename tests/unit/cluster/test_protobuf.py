@@ -13,13 +13,13 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import FormatError, UnreachableError
-from actions.cluster import protowire
-from actions.cluster.decode import decode_pod as decode_json
-from actions.cluster.errors import status_of
-from actions.cluster.health import Health, SourceHealth
-from actions.cluster.protopod import decode_pod
-from actions.cluster.protoschema import CLASSES
-from actions.cluster.reflector import Reflector
+from actions.cluster.http.errors import status_of
+from actions.cluster.protobuf_schema import CLASSES
+from actions.cluster.state.decode import decode_pod as decode_json
+from actions.cluster.state.pod_protobuf import decode_pod
+from actions.cluster.watch import protobuf_format as protowire
+from actions.cluster.watch.health import Health, SourceHealth
+from actions.cluster.watch.reflector import Reflector
 from actions.fleet.facts import PodFacts
 from tests.unit.cluster import protobytes
 from tests.unit.cluster.clocks import HastyClock

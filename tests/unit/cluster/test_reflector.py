@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.health import Health, SourceHealth
+from actions.cluster.watch.health import Health, SourceHealth
 from tests.unit.cluster.faults import bookmark, event, page, refusal, stream, text, thing, trouble
 from tests.unit.cluster.reflecting import reflecting
 

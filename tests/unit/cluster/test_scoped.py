@@ -10,9 +10,9 @@ from pathlib import Path
 
 from aiohttp import web
 
-from actions.cluster.health import Health
-from actions.cluster.snapshot import ClusterSnapshot
-from actions.cluster.state import ClusterState
+from actions.cluster.state.cluster_state import ClusterState
+from actions.cluster.state.snapshot import ClusterSnapshot
+from actions.cluster.watch.health import Health
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import Json, bookmark, page, refusal, stream
 from tests.unit.cluster.samples import NODE, a_pod

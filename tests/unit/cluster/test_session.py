@@ -14,9 +14,9 @@ import yaml
 from aiohttp import web
 
 from actions.base.errors import AccessError, ConfigError, MissingError, RefusedError, UnreachableError
-from actions.cluster.errors import ApiConflictError, ApiUnavailableError, SilenceError
-from actions.cluster.kubeconfig import ClusterTarget, load_context
-from actions.cluster.session import KubeSession, TokenSource
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.session import KubeSession, TokenSource
+from actions.cluster.http.errors import ApiConflictError, ApiUnavailableError, SilenceError
 from tests.unit.cluster.servers import serving, session_to, write_kubeconfig
 
 
@@ -25,7 +25,7 @@ async def _echo(request: web.Request) -> web.Response:
 
 
 def test_importing_the_session_imports_no_client_library() -> None:
-    code = "import sys, actions.cluster.session; print([m for m in ('kubernetes', 'aiohttp') if m in sys.modules])"
+    code = "import sys, actions.cluster.auth.session; print([m for m in ('kubernetes', 'aiohttp') if m in sys.modules])"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout.strip() == "[]"
 

@@ -10,11 +10,11 @@ from pathlib import Path
 from aiohttp import web
 
 from actions.base.clock import SystemClock
-from actions.cluster.health import Health
-from actions.cluster.podindex import PodIndex
-from actions.cluster.snapshot import ClusterSnapshot
-from actions.cluster.state import ClusterState
-from actions.cluster.store import FactTable, pod_key
+from actions.cluster.state.cluster_state import ClusterState
+from actions.cluster.state.inventory import PodIndex
+from actions.cluster.state.snapshot import ClusterSnapshot
+from actions.cluster.state.store import FactTable, pod_key
+from actions.cluster.watch.health import Health
 from actions.fleet.facts import NOTHING, NodeUsage, PodFacts, Resources
 from tests.unit.cluster.faults import Json, bookmark, event, page, refusal, stream
 from tests.unit.cluster.samples import EVENT, NODE, POD, a_pod, with_conditions

@@ -15,9 +15,9 @@ import yaml
 from aiohttp import web
 
 from actions.base.errors import ConfigError, UnreachableError
-from actions.cluster.kubeconfig import ClusterTarget, load_context
-from actions.cluster.session import KubeSession, library_tls
-from actions.cluster.tls import usual_tls
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.cluster.auth.session import KubeSession, library_tls
+from actions.cluster.auth.tls import usual_tls
 from tests.unit.cluster.servers import serving
 
 TLS = Path(__file__).parents[2] / "fixtures" / "tls"

@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import MissingError
-from actions.cluster.objects import Discovery, ObjectRef, fetch, list_objects
-from actions.cluster.state import ClusterState
-from actions.cluster.versions import other_paths, other_versions
+from actions.cluster.kinds import other_paths, other_versions
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch, list_objects
+from actions.cluster.state.cluster_state import ClusterState
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.faults import bookmark, event, refusal, stream
 from tests.unit.cluster.samples import with_conditions

@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any
 
-from actions.cluster.diagnose.diagnose import diagnose
-from actions.cluster.diagnose.finding import Finding
-from actions.cluster.diagnose.intake import read_case
+from actions.cluster.diagnose.codes import Finding
+from actions.cluster.diagnose.engine import diagnose
+from actions.cluster.diagnose.parse_input import read_case
 
 _CORPUS = Path(__file__).resolve().parents[2] / "fixtures" / "corpus"
 LOGS = _CORPUS / "logs"

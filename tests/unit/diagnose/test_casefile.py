@@ -9,11 +9,10 @@ from aiohttp import web
 from msgspec.structs import replace
 
 from actions.base.errors import AccessError, MissingError
-from actions.cluster.casefile import explain
-from actions.cluster.diagnose.case import Case, Event, Thing
-from actions.cluster.diagnose.intake import case_of
-from actions.cluster.diagnose.narrow import Question, narrowed
-from actions.cluster.diagnose.scopes import without_the_dead
+from actions.cluster.diagnose.collect import explain
+from actions.cluster.diagnose.evidence import Case, Event, Thing
+from actions.cluster.diagnose.parse_input import case_of
+from actions.cluster.diagnose.select import Question, narrowed, without_the_dead
 from tests.unit.cluster.servers import Handler, session_to
 from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event
 

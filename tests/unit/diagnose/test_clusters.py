@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.diagnose.diagnose import diagnose, diagnose_each
-from actions.cluster.diagnose.intake import read_case
+from actions.cluster.diagnose.engine import diagnose, diagnose_each
+from actions.cluster.diagnose.parse_input import read_case
 from tests.unit.diagnose.samples import Document, is_quoted
 
 _FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "clusters.jsonl"

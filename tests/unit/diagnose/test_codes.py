@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.cluster.diagnose.vocabulary import Code, severity_of
+from actions.cluster.diagnose.codes import Code, severity_of
 from tests.unit.diagnose import cases_capacity, cases_containers, cases_devices, cases_scheduling
 from tests.unit.diagnose.samples import Document, a_container, a_node, a_pod, an_event, codes, is_quoted, why
 from tests.unit.diagnose.troubles import fleet, gpus, launcher

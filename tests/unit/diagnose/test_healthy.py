@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.diagnose.diagnose import diagnose_each
-from actions.cluster.diagnose.intake import read_case
+from actions.cluster.diagnose.engine import diagnose_each
+from actions.cluster.diagnose.parse_input import read_case
 from tests.unit.diagnose.samples import Document, why
 
 _FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "healthy.jsonl"

@@ -7,13 +7,12 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.conditions import Verdict, WorkState, verdict_of
-from actions.cluster.diagnose.diagnose import diagnose_each
-from actions.cluster.diagnose.documents import cleaned
-from actions.cluster.diagnose.finding import Finding
-from actions.cluster.diagnose.intake import case_of
-from actions.cluster.diagnose.scopes import without_the_dead
-from actions.cluster.diagnose.vocabulary import Code, Severity
+from actions.cluster.diagnose.codes import Code, Finding, Severity
+from actions.cluster.diagnose.engine import diagnose_each
+from actions.cluster.diagnose.evidence import cleaned
+from actions.cluster.diagnose.parse_input import case_of
+from actions.cluster.diagnose.select import without_the_dead
+from actions.cluster.objects.status_rules import Verdict, WorkState, verdict_of
 from tests.unit.diagnose.recordings import World, moments, recordings
 from tests.unit.diagnose.samples import is_quoted
 

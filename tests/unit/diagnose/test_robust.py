@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from actions.cluster.diagnose.diagnose import diagnose, diagnose_each
-from actions.cluster.diagnose.intake import read_case
-from actions.cluster.diagnose.vocabulary import Code
+from actions.cluster.diagnose.codes import Code
+from actions.cluster.diagnose.engine import diagnose, diagnose_each
+from actions.cluster.diagnose.parse_input import read_case
 from tests.unit.diagnose.samples import LOGS, Document, codes, expected_of, is_quoted, load, samples, why
 
 _SAMPLES = samples()

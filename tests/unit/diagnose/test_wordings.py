@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.diagnose.diagnose import diagnose
-from actions.cluster.diagnose.intake import read_case
+from actions.cluster.diagnose.engine import diagnose
+from actions.cluster.diagnose.parse_input import read_case
 from tests.unit.diagnose.samples import Document, is_quoted, why
 
 _FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "wordings.jsonl"

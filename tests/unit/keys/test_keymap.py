@@ -8,7 +8,7 @@ import pytest
 from textual import events
 
 from actions.base.errors import InputError
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.keyfile import key_ids

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.spool import SpoolWriter
 from actions.run.spoolformat import AcceleratorSample
 from tests.support.builders import NOW, StillClock, a_pod

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 
-from actions.cluster.changes import ChangeLog
-from actions.cluster.snapshot import ClusterSnapshot
+from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts, NodeUsage, Resources
 from tests.support.builders import a_node

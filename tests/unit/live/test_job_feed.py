@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.logbatch import LogBatch, batches_of
-from actions.cluster.loglines import LogLine
-from actions.cluster.logrecords import line_in, number_in, records_of, tag_in
-from actions.cluster.members import JobRef, Member
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.job_pods import JobRef, Member
+from actions.cluster.logs.batch import LogBatch, batches_of, line_in, number_in, records_of, tag_in
+from actions.cluster.logs.lines import LogLine
 from tests.support.builders import StillClock, a_pod
 from tui.live.cluster_feed import ClusterFeed
 from tui.live.job_feed import JobFeed

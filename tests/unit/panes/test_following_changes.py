@@ -7,8 +7,7 @@ import random
 from msgspec.structs import replace
 from textual.app import App, ComposeResult
 
-from actions.cluster.changes import ChangeLog
-from actions.cluster.snapshot import ClusterSnapshot
+from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot
 from actions.fleet.facts import NodeFacts, PodFacts
 from tests.support.builders import ShownCluster, a_desk, a_node, a_pod, a_snapshot
 from tui.panes.nodes import NodesPane

@@ -8,9 +8,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import MissingError
-from actions.cluster.diagnose.finding import Finding, finding
-from actions.cluster.diagnose.vocabulary import Code
-from actions.cluster.loglines import LogLine
+from actions.cluster.diagnose.codes import Code, Finding, finding
+from actions.cluster.logs.lines import LogLine
 from actions.run.diagnosis import _of_the_past, explain_stage, spooled_logs
 from actions.run.divergence import with_warning
 from actions.run.handler import Performed

@@ -12,7 +12,7 @@ from actions.base.errors import ConfigError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
 from actions.run.folder import load_environment
 from actions.run.launch import create_run

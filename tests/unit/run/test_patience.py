@@ -10,8 +10,8 @@ from aiohttp import web
 
 from actions.base.clock import SystemClock
 from actions.base.errors import AccessError, ConflictError, ConsoleError, FormatError, MissingError, UnreachableError
-from actions.cluster.endpoint import UntrustedError
-from actions.cluster.errors import ApiStatus, SilenceError, error_of
+from actions.cluster.http.endpoint import UntrustedError
+from actions.cluster.http.errors import ApiStatus, SilenceError, error_of
 from actions.run.access import ClusterAccess
 from actions.run.handler import StageFailedError
 from actions.run.patience import ALIVE, ANSWERED, ONCE, REQUEST, STAGE, TEARDOWN, Pace, Patience, patiently

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.loglines import LogCursor, LogLine
+from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.run.spool import SpoolWriter
 from actions.run.spoolformat import AcceleratorSample, lines_file, points_file
 from actions.run.spoolreader import SpoolReader

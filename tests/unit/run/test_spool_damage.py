@@ -11,7 +11,7 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from actions.cluster.loglines import LogCursor, LogLine
+from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.run.spool import SpooledSource, SpoolWriter
 from actions.run.spoolfile import MOST_SET_ASIDE, set_aside
 from actions.run.spoolformat import lines_file, points_file, sources_file

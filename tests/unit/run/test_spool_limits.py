@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.cluster.loglines import LogLine
+from actions.cluster.logs.lines import LogLine
 from actions.run import spool, toollog
 from actions.run.spool import SpoolWriter
 from actions.run.spoolfile import AppendOnly

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from aiohttp import web
 
-from actions.cluster.objects import Discovery, ObjectRef
+from actions.cluster.objects.client import Discovery, ObjectRef
 from actions.run.access import Connection
 from actions.run.handler import StageFailedError
 from actions.run.stages.objects import settled

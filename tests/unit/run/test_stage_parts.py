@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from actions.base.errors import ConfigError
-from actions.cluster.kubeconfig import ClusterTarget, load_context
-from actions.cluster.objects import ObjectRef
+from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
+from actions.cluster.objects.client import ObjectRef
 from actions.run.checks.cluster import allows_instance_type
 from actions.run.secrets import referenced_environment, resolve_secret
 from actions.run.stages.kubeconfig import copy_of

@@ -11,8 +11,7 @@ from aiohttp import web
 
 from actions.base.errors import RefusedError
 from actions.cluster.limits import OversizeError
-from actions.cluster.listing import list_pages
-from actions.cluster.objects import Discovery, ObjectRef, ResourceType
+from actions.cluster.objects.client import Discovery, ObjectRef, ResourceType, list_pages
 from actions.run.access import Connection
 from actions.run.judgement import Entry, Inventory, Owner
 from actions.run.survey import Unasked, fetch_kinds, look, survey, with_owners

@@ -12,8 +12,8 @@ from aiohttp import web
 
 from actions.base.clock import SystemClock
 from actions.base.files import asset
-from actions.cluster.kubeconfig import ClusterTarget
-from actions.cluster.session import KubeSession
+from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.cluster.auth.session import KubeSession
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, kind_named
 from actions.sandbox.actors.start import start_controllers

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.exec import run_in_pod
+from actions.cluster.remote.exec import run_in_pod
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.conditions import condition_of, is_true
 from actions.sandbox.actors.kinds import JOBS, PODS, Document

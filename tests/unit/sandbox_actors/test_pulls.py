@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actions.cluster.diagnose.diagnose import diagnose
-from actions.cluster.diagnose.intake import case_of
+from actions.cluster.diagnose.engine import diagnose
+from actions.cluster.diagnose.parse_input import case_of
 from actions.sandbox.actors.kinds import EVENTS, PODS, Document
 from actions.sandbox.registry import refusal_of
 from tests.unit.sandbox_actors.server import until, whole_cluster

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from aiohttp.test_utils import TestClient, TestServer
 
-from actions.cluster.exec import Channel
+from actions.cluster.remote.exec import Channel
 from actions.sandbox.api.access import ADMINISTRATOR, User
 from actions.sandbox.api.application import create_app
 from actions.sandbox.api.store import Store

@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.cluster.exec import Channel
+from actions.cluster.remote.exec import Channel
 from tests.unit.sandbox_api.server import PODS, Client, a_pod, an_api, create
 
 

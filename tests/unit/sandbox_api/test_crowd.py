@@ -8,7 +8,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import InputError
-from actions.cluster.decode import decode_node, decode_pod
+from actions.cluster.state.decode import decode_node, decode_pod
 from actions.sandbox.api.resources import GroupResource
 from actions.sandbox.api.store import Store
 from actions.sandbox.crowd import CrowdSize, crowded_store, read_size

@@ -7,7 +7,7 @@ import asyncio
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.cluster.exec import Channel
+from actions.cluster.remote.exec import Channel
 from actions.sandbox.kubelet.remote import RemoteCommand
 from tests.unit.sandbox_workloads.containers import a_container, inside
 

@@ -15,9 +15,9 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import manifests_of
-from actions.cluster.diagnose.case import Case, Log
-from actions.cluster.diagnose.diagnose import diagnose
-from actions.cluster.diagnose.programs import last_error
+from actions.cluster.diagnose.engine import diagnose
+from actions.cluster.diagnose.evidence import Case, Log
+from actions.cluster.diagnose.rules.programs import last_error
 from actions.sandbox.workloads.files import FileView, Volume
 from actions.sandbox.workloads.images import program_of
 from actions.sandbox.workloads.lightning import nemo_bar

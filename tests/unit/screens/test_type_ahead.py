@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from textual import events
 
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.live.settings import ConsoleSettings, DemoBadge

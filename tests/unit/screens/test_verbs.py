@@ -9,7 +9,7 @@ import pytest
 from textual.screen import Screen
 
 from actions.base.errors import ConfigError, MissingError
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.parse import parse_line
 from actions.command.verbs import Context, Forward
 from actions.fleet.facts import PodFacts

@@ -10,7 +10,7 @@ from typing import cast
 import pytest
 from aiohttp import web
 
-from actions.cluster.kubeconfig import ClusterTarget
+from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.verbs import OnObject
 from actions.run.view import StageState
 from tests.support.builders import a_desk, a_run, a_stage

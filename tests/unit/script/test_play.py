@@ -13,9 +13,8 @@ from msgspec.structs import replace
 
 from actions.base.errors import RefusedError
 from actions.base.patterns import Pattern
-from actions.cluster.diagnose.finding import Finding, finding
-from actions.cluster.diagnose.vocabulary import Code
-from actions.cluster.state import ClusterSnapshot
+from actions.cluster.diagnose.codes import Code, Finding, finding
+from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import Call
 from actions.fleet.cost import CostModel
 from actions.run.records import ClusterName

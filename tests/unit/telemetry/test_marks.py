@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actions.cluster.logbatch import batches_of
-from actions.cluster.loglines import LogLine
+from actions.cluster.logs.batch import batches_of
+from actions.cluster.logs.lines import LogLine
 from actions.telemetry.dialects.dialect import Dialect
 from actions.telemetry.dialects.generic import OwnLoops
 from actions.telemetry.dialects.huggingface import HuggingFace

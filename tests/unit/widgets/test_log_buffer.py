@@ -6,9 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.cluster.logbatch import batches_of
-from actions.cluster.loglines import LogLine
-from actions.cluster.logrecords import records_of
+from actions.cluster.logs.batch import batches_of, records_of
+from actions.cluster.logs.lines import LogLine
 from tui.present.ansi import visible_text
 from tui.widgets.line_search import LineSearch
 from tui.widgets.log_buffer import LogBuffer, LogRecord

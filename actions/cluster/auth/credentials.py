@@ -1,0 +1,254 @@
+"""The `Authorization` header of a session: found, kept while it is good, renewed by one caller at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import datetime, timedelta
+from pathlib import Path
+from typing import NamedTuple, Protocol
+
+import msgspec
+
+from actions.base.clock import Clock, parse_rfc3339
+from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
+from actions.base.executors import in_thread
+from actions.base.process import run_tool
+from actions.cluster.auth.exec_plugins import allowed_command, not_there
+from actions.cluster.auth.kubeconfig import ChosenContext, ExecPlugin
+
+_PLUGIN_SECONDS = 30.0
+_FILE_LIFE = timedelta(minutes=1)
+_RENEW_EARLY = timedelta(seconds=60)
+_PAUSE_SECONDS = 5.0
+"""After a failure, or new credentials that are refused too, it is not tried again for so long: there may be a dozen
+callers, each of whom would start the plugin."""
+_PASSED_BY_ARGUMENT = {"AWS_PROFILE": "--profile", "AWS_REGION": "--region", "AWS_DEFAULT_REGION": "--region"}
+_WITHOUT_EFFECT = frozenset({"AWS_STS_REGIONAL_ENDPOINTS"})
+
+
+class TokenSource(Protocol):
+    """Something that makes bearer tokens in this process, and keeps them as long as they are good."""
+
+    async def token(self) -> str:
+        """A token that is good now, without `Bearer`.
+
+        Raises:
+            AccessError: There are no credentials to make one from.
+        """
+        ...
+
+
+TokenFactory = Callable[[Sequence[str]], TokenSource | None]
+"""Takes the argument list of an exec plugin and returns what can replace it, or `None` if nothing can.
+
+Profile and region that the kubeconfig hands over in the plugin's environment are appended as `--profile` and
+`--region`. Called again when the server has refused the source's token.
+"""
+
+
+class ClientCertificate(NamedTuple):
+    """What a client shows in the TLS handshake, in PEM."""
+
+    certificate: str
+    key: str
+
+
+class Granted(NamedTuple):
+    """What a plugin or file has given. `token` may be empty where there is a certificate."""
+
+    token: str
+    good_until: datetime | None = None
+    certificate: ClientCertificate | None = None
+
+
+class _ExecStatus(msgspec.Struct, rename="camel"):
+    token: str | None = None
+    client_certificate_data: str | None = None
+    client_key_data: str | None = None
+    expiration_timestamp: str | None = None
+
+
+class _ExecCredential(msgspec.Struct):
+    status: _ExecStatus | None = None
+
+
+class Credentials:
+    """The session's bearer or basic credentials.
+
+    Used from one loop. `header` is empty where the kubeconfig names no credentials but a client certificate.
+
+    Args:
+        chosen: The context.
+        clock: For the life of tokens.
+        token_factory: Makes tokens in process for exec plugins that it knows.
+        show_certificate: Takes the client certificate that an exec plugin gives, for handshakes from then on.
+        is_vouched_for: Whether the plugin may be started without asking: it was allowed when the file was made.
+    """
+
+    def __init__(
+        self,
+        chosen: ChosenContext,
+        *,
+        clock: Clock,
+        token_factory: TokenFactory | None = None,
+        show_certificate: Callable[[ClientCertificate], None] = lambda _: None,
+        is_vouched_for: bool = False,
+    ) -> None:
+        self._is_vouched_for = is_vouched_for
+        self._show_certificate = show_certificate
+        self._chosen = chosen
+        self._clock = clock
+        self._factory = token_factory
+        self._source = self._make_source()
+        self._lock = asyncio.Lock()
+        self._header = ""
+        self._granted: Granted | None = None
+        self._failure: ConsoleError | None = None
+        self._failed_at = self._refused_at = float("-inf")
+        self._fetch = self._fetcher()
+
+    @property
+    def can_renew(self) -> bool:
+        """Whether asking again may give other credentials."""
+        return self._fetch is not None
+
+    async def header(self) -> str:
+        """The value for `Authorization`; empty if there is none.
+
+        Raises:
+            AccessError: The plugin or token source failed.
+            ConfigError: The plugin is missing, or a token file is.
+        """
+        if self._fetch is None:
+            return self._fixed()
+        if self._is_good():
+            return self._header
+        async with self._lock:
+            if not self._is_good():
+                await self._renew(self._fetch)
+            return self._header
+
+    def refused(self, header: str) -> None:
+        """The server answered 401 to `header`: forget it, unless somebody has renewed it meanwhile, or just now."""
+        now = self._clock.monotonic()
+        if header == self._header and now - self._refused_at >= _PAUSE_SECONDS:
+            self._refused_at = now
+            self._header, self._granted = "", None
+            self._source = self._make_source()
+
+    async def _renew(self, fetch: Callable[[], Awaitable[Granted]]) -> None:
+        if self._failure is not None and self._clock.monotonic() - self._failed_at < _PAUSE_SECONDS:
+            raise self._failure.with_traceback(None)
+        try:
+            granted = await fetch()
+            if granted.certificate is not None:
+                self._show_certificate(granted.certificate)
+            self._header = _bearer(granted.token, of=self._chosen.context) if granted.token else ""
+        except ConsoleError as error:
+            self._failure, self._failed_at = error, self._clock.monotonic()
+            raise
+        self._granted, self._failure = granted, None
+
+    def _is_good(self) -> bool:
+        granted = self._granted
+        return granted is not None and (granted.good_until is None or self._clock.now() < granted.good_until)
+
+    def _fixed(self) -> str:
+        if self._chosen.token:
+            return _bearer(self._chosen.token, of=self._chosen.context)
+        if self._chosen.username:
+            pair = f"{self._chosen.username}:{self._chosen.password}".encode()
+            return "Basic " + base64.b64encode(pair).decode("ascii")
+        return ""
+
+    def _fetcher(self) -> Callable[[], Awaitable[Granted]] | None:
+        if self._chosen.token_file:
+            return self._from_file
+        if self._chosen.plugin is not None:
+            return self._from_plugin
+        return None
+
+    def _make_source(self) -> TokenSource | None:
+        if self._factory is None or self._chosen.plugin is None:
+            return None
+        argv = factory_argv(self._chosen.plugin)
+        return self._factory(argv) if argv else None
+
+    async def _from_file(self) -> Granted:
+        return Granted(load_token(Path(self._chosen.token_file)), self._clock.now() + _FILE_LIFE)
+
+    async def _from_plugin(self) -> Granted:
+        if self._source is not None:
+            return Granted(await self._source.token(), self._clock.now() + _RENEW_EARLY)
+        plugin = self._chosen.plugin
+        if plugin is None:
+            return Granted("")
+        return read_exec_credential(await self._run(plugin), argv=plugin.argv)
+
+    async def _run(self, plugin: ExecPlugin) -> bytes:
+        spec: dict[str, object] = {"interactive": False}
+        if plugin.cluster_info:
+            spec["cluster"] = msgspec.Raw(plugin.cluster_info)
+        info = {"apiVersion": plugin.api_version, "kind": "ExecCredential", "spec": spec}
+        environment = dict(plugin.environment) | {"KUBERNETES_EXEC_INFO": msgspec.json.encode(info).decode()}
+        argv = await in_thread("plugin", allowed_command, self._chosen, plugin, is_vouched_for=self._is_vouched_for)
+        try:
+            return await run_tool(argv, deadline_seconds=_PLUGIN_SECONDS, extra_environment=environment)
+        except ToolError as error:
+            if error.exit_code == 127:
+                raise not_there(self._chosen, plugin) from error
+            raise AccessError(f"No token for {self._chosen.context}: {error.message}.", hint="Log in again.") from error
+
+
+def _bearer(token: str, *, of: str) -> str:
+    if not token.isascii() or not token.isprintable():
+        raise AccessError(f"The token for {of} holds what no request can carry.", hint="Look at where it comes from.")
+    return f"Bearer {token}"
+
+
+def load_token(path: Path) -> str:
+    """The token in a small local file (a pod's projected service account token).
+
+    Raises:
+        ConfigError: It cannot be read, or is empty.
+    """
+    try:
+        token = path.read_text(encoding="utf-8").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"The token file {path} cannot be read.", hint="Correct tokenFile.") from error
+    if not token:
+        raise ConfigError(f"The token file {path} is empty.", hint="Correct tokenFile.")
+    return token
+
+
+def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
+    """The plugin's argument list with its environment folded in; empty if it says more than arguments can."""
+    argv = list(plugin.argv)
+    for name, value in plugin.environment:
+        option = _PASSED_BY_ARGUMENT.get(name, "")
+        if option and option not in argv:
+            argv += [option, value]
+        elif not option and name not in _WITHOUT_EFFECT:
+            return ()
+    return tuple(argv)
+
+
+def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Granted:
+    """Token or client certificate, and the moment to renew it, from what an exec plugin printed.
+
+    Raises:
+        AccessError: It printed neither.
+    """
+    try:
+        status = msgspec.json.decode(output, type=_ExecCredential).status or _ExecStatus()
+        expiry = parse_rfc3339(status.expiration_timestamp) if status.expiration_timestamp else None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise AccessError(f"{argv[0]} did not print an ExecCredential.", hint="Run it by hand to see why.") from error
+    certificate = None
+    if status.client_certificate_data and status.client_key_data:
+        certificate = ClientCertificate(status.client_certificate_data, status.client_key_data)
+    if not status.token and certificate is None:
+        raise AccessError(f"{argv[0]} printed no token.", hint="Run it by hand to see why.")
+    return Granted((status.token or "").strip(), expiry - _RENEW_EARLY if expiry else None, certificate)

@@ -1,0 +1,119 @@
+"""What the user of a session may watch, asked of the cluster."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import MissingError
+from actions.cluster.auth.session import REVIEWS, KubeSession
+from actions.cluster.http.errors import ApiAccessError
+
+_MOST_NAMESPACES = 200
+_MOST_WATCHED = 30
+"""Each costs a connection for every resource: some 200 in all, which the session's limit for watches allows."""
+_FRESH_SECONDS = 30.0
+
+
+async def may_watch(session: KubeSession, group: str, resource: str, namespace: str = "") -> bool | None:
+    """Return whether a resource may be watched; see `may`."""
+    return await may(session, "watch", group, resource, namespace)
+
+
+async def may(
+    session: KubeSession, verb: str, group: str, resource: str, namespace: str = "", *, name: str = ""
+) -> bool | None:
+    """Ask whether the session's user has a right, in one namespace or (empty) in all, on one object or (empty) all.
+
+    Returns:
+        `None` where the cluster does not answer such questions: only the attempt can tell.
+
+    Raises:
+        UnreachableError: It does not answer.
+    """
+    attributes = {"verb": verb, "group": group, "resource": resource, "namespace": namespace, "name": name}
+    review = {
+        "apiVersion": "authorization.k8s.io/v1",
+        "kind": "SelfSubjectAccessReview",
+        "spec": {"resourceAttributes": attributes},
+    }
+    try:
+        answer = await session.request("POST", REVIEWS, body=msgspec.json.encode(review))
+        return msgspec.json.decode(answer, type=_Review).status.allowed
+    except (ApiAccessError, MissingError, msgspec.MsgspecError):
+        return None
+
+
+async def known_namespaces(session: KubeSession) -> tuple[str, ...]:
+    """Names of the cluster's namespaces, the context's own first; it alone where they may not be listed.
+
+    Raises:
+        UnreachableError: It does not answer.
+    """
+    own = session.namespace
+    try:
+        answer = await session.request("GET", "/api/v1/namespaces", query={"limit": str(_MOST_NAMESPACES)})
+        found = msgspec.json.decode(answer, type=_Namespaces).items
+    except (ApiAccessError, MissingError, msgspec.MsgspecError):
+        return (own,)
+    return (own, *(item.metadata.name for item in found if item.metadata.name != own))
+
+
+class Reach:
+    """The namespaces that a user may look into, one who may not watch the whole cluster.
+
+    A namespace counts where its pods may be watched. Those are asked for once for all who want to know at about the
+    same time: there is a question for each namespace and resource. Used from one loop.
+
+    Args:
+        session: Whose.
+        clock: For the answers' age.
+    """
+
+    def __init__(self, session: KubeSession, *, clock: Clock) -> None:
+        self._session = session
+        self._clock = clock
+        self._lock = asyncio.Lock()
+        self._found: tuple[str, ...] = ()
+        self._found_at = float("-inf")
+
+    async def namespaces(self, group: str, resource: str) -> tuple[str, ...]:
+        """Those in which a resource may be watched, as far as can be told; the context's own first, at most 30.
+
+        Raises:
+            UnreachableError: The cluster does not answer.
+        """
+        async with self._lock:
+            if self._clock.monotonic() - self._found_at > _FRESH_SECONDS:
+                self._found = await self._watchable(await known_namespaces(self._session), "", "pods")
+                self._found_at = self._clock.monotonic()
+        if (group, resource) == ("", "pods"):
+            return self._found
+        return await self._watchable(self._found, group, resource)
+
+    async def _watchable(self, names: Sequence[str], group: str, resource: str) -> tuple[str, ...]:
+        found = [name for name in names if await may_watch(self._session, group, resource, name) is not False]
+        return tuple(found[:_MOST_WATCHED])
+
+
+class _Allowed(msgspec.Struct):
+    allowed: bool = False
+
+
+class _Review(msgspec.Struct):
+    status: _Allowed
+
+
+class _Name(msgspec.Struct):
+    name: str
+
+
+class _Item(msgspec.Struct):
+    metadata: _Name
+
+
+class _Namespaces(msgspec.Struct):
+    items: list[_Item]

@@ -1,0 +1,370 @@
+"""The one session with a cluster: its identity, its credentials, its limits, and what read-only means.
+
+This is the only module that imports `kubernetes`, and it does so when a session is made that needs it: importing this
+module is cheap. From the library come the TLS rules; requests go over one aiohttp session.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from enum import Enum
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlencode
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import FormatError, MissingError, RefusedError
+from actions.base.executors import in_thread
+from actions.base.names import require_path
+from actions.base.proxies import proxy_for
+from actions.base.readonly import is_readonly
+from actions.base.untrusted import one_line
+from actions.cluster.auth.credentials import Credentials, TokenFactory, TokenSource
+from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, load_context
+from actions.cluster.auth.tls import show_certificate, tls_files, usual_tls
+from actions.cluster.http.endpoint import Endpoint
+from actions.cluster.http.errors import ApiAccessError, ApiError
+from actions.cluster.http.transport import ByteStream, Transport
+
+if TYPE_CHECKING:
+    import ssl
+
+    import aiohttp
+
+T = TypeVar("T")
+
+__all__ = ["ClusterIdentity", "ClusterTarget", "KubeSession", "Lane", "TokenFactory", "TokenSource"]
+
+_EKS_ARN = re.compile(r"arn:aws[\w-]*:eks:(?P<region>[\w-]+):(?P<account>\d+):cluster/(?P<name>[\w-]+)")
+_EKS_HOST = re.compile(r"\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.eks\.amazonaws\.com")
+_REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
+REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
+"""Where one asks what one may do: a POST that changes nothing, so that a read-only session sends it too."""
+_ALIVE = "/livez"
+_NAMESPACE = re.compile(r"/namespaces/([^/]+)")
+
+
+class Lane(Enum):
+    """A class of call; each has its own limit of calls at once, so that none starves another."""
+
+    CALLS = "calls"
+    WATCH = "watch"
+    LOGS = "logs"
+    EXEC = "exec"
+    FORWARD = "forward"
+
+
+_LIMITS = {Lane.CALLS: 16, Lane.WATCH: 256, Lane.LOGS: 150, Lane.EXEC: 16, Lane.FORWARD: 150}
+
+
+class ClusterIdentity(msgspec.Struct, frozen=True):
+    """Who a cluster is.
+
+    `uid` is that of its `kube-system` namespace: it tells two clusters of the same name apart. Empty fields are
+    unknown (no right to read them, not an EKS cluster).
+    """
+
+    uid: str
+    version: str
+    name: str
+    region: str
+    account: str
+
+
+class _Metadata(msgspec.Struct):
+    uid: str | None = None
+    labels: dict[str, str] | None = None
+
+
+class _Object(msgspec.Struct):
+    metadata: _Metadata | None = None
+
+
+class KubeSession:
+    """One session with one API server, made by `connect`, ended by `aclose`. Used from one event loop.
+
+    `context`, `cluster` and `namespace` are the kubeconfig's names, `server` is the address without a trailing slash.
+    Every call may raise, besides what it names: `UnreachableError`, `ApiError` (see `actions.cluster.http.errors`),
+    `ConfigError` for an untrusted certificate.
+    """
+
+    def __init__(
+        self,
+        chosen: ChosenContext,
+        transport: Transport,
+        credentials: Credentials,
+        *,
+        readonly: bool,
+    ) -> None:
+        self.context = chosen.context
+        self.cluster = chosen.cluster
+        self.server = chosen.server
+        self.namespace = chosen.namespace
+        self.readonly = readonly
+        self._transport = transport
+        self._credentials = credentials
+        self._lanes = {lane: asyncio.Semaphore(limit) for lane, limit in _LIMITS.items()}
+
+    @classmethod
+    async def connect(
+        cls,
+        target: ClusterTarget,
+        *,
+        readonly: bool = False,
+        token_factory: TokenFactory | None = None,
+        user_agent: str = "eksml-tui",
+        clock: Clock | None = None,
+        is_vouched_for: bool = False,
+    ) -> KubeSession:
+        """Read the kubeconfig and prepare a session. Goes over no network and starts no plugin.
+
+        Args:
+            target: Which kubeconfig, context and namespace.
+            readonly: Refuse everything that could change the cluster; a read-only process refuses it anyhow.
+            token_factory: Makes tokens in process for exec plugins that it knows.
+            user_agent: Sent with every request; it should not begin with `curl`, `Wget` or `Mozilla`, for which API
+                servers print prettily, at twice the size.
+            clock: For the life of tokens.
+            is_vouched_for: The kubeconfig's exec plugin was allowed when a run took it over; see
+                `actions.cluster.auth.exec_plugins`.
+
+        Raises:
+            ConfigError: The kubeconfig, its context or its certificates cannot be used.
+        """
+        chosen, endpoint = await _prepared(target)
+        credentials = Credentials(
+            chosen,
+            clock=clock or SystemClock(),
+            token_factory=token_factory,
+            show_certificate=partial(show_certificate, chosen, endpoint.tls),
+            is_vouched_for=is_vouched_for,
+        )
+        is_bound = readonly or is_readonly()
+        return cls(chosen, Transport(endpoint, user_agent=user_agent), credentials, readonly=is_bound)
+
+    async def request(
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        body: bytes | None = None,
+        content_type: str = "application/json",
+        accept: str = "application/json",
+        deadline_seconds: float = 30.0,
+    ) -> bytes:
+        """One request; its body as it came.
+
+        Raises:
+            RefusedError: The session is read-only and `method` could change something.
+        """
+        if self.readonly and method not in {"GET", "HEAD"} and path != REVIEWS:
+            raise self._readonly_error(f"{method} {path}")
+        headers = {"Accept": accept} | ({"Content-Type": content_type} if body is not None else {})
+        url = _url(path, query)
+
+        async def send(authorized: dict[str, str]) -> bytes:
+            return await self._transport.call(
+                method, url, headers=authorized, body=body, deadline_seconds=deadline_seconds
+            )
+
+        async with self._lanes[Lane.CALLS]:
+            return await self._authorized(send, headers)
+
+    async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """GET one JSON document.
+
+        Raises:
+            FormatError: The answer is not a JSON object.
+        """
+        return decode_document(await self.request("GET", path, query=query), source=f"{self.server}{path}")
+
+    @asynccontextmanager
+    async def stream(
+        self,
+        path: str,
+        *,
+        query: Mapping[str, str] | None = None,
+        idle_seconds: float = 70.0,
+        accept: str = "application/json",
+        lane: Lane = Lane.WATCH,
+    ) -> AsyncIterator[ByteStream]:
+        """Open an endless GET (watch, log). The connection is closed when the context is left, however it is left.
+
+        Args:
+            path: Path below the server's address.
+            query: Query parameters.
+            idle_seconds: After so much silence the stream raises `SilenceError`.
+            accept: Media types.
+            lane: Whose limit it counts against; waits while the lane is full.
+        """
+        url = _url(path, query)
+        async with self._lanes[lane], AsyncExitStack() as stack:
+
+            async def enter(authorized: dict[str, str]) -> ByteStream:
+                opening = self._transport.stream(url, headers=authorized, idle_seconds=idle_seconds)
+                return await stack.enter_async_context(opening)
+
+            yield await self._authorized(enter, {"Accept": accept})
+
+    @asynccontextmanager
+    async def websocket(
+        self,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        protocols: Sequence[str] = (),
+        lane: Lane = Lane.EXEC,
+    ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
+        """Open a websocket (exec, attach, port-forward).
+
+        Raises:
+            RefusedError: The session is read-only.
+        """
+        if self.readonly:
+            raise self._readonly_error(path.rpartition("/")[2])
+        url = _url(path, query)
+        async with self._lanes[lane], AsyncExitStack() as stack:
+
+            async def enter(authorized: dict[str, str]) -> aiohttp.ClientWebSocketResponse:
+                opening = self._transport.websocket(url, headers=authorized, protocols=protocols)
+                return await stack.enter_async_context(opening)
+
+            yield await self._authorized(enter, {})
+
+    async def ping(self, *, deadline_seconds: float) -> None:
+        """Ask for a sign of life, beside all limits of lanes and without credentials: any answer will do.
+
+        Raises:
+            UnreachableError: There was none in time.
+            ConfigError: Its certificate is not trusted.
+        """
+        with suppress(ApiError):
+            await self._transport.call(
+                "GET", _ALIVE, headers={"Accept": "*/*"}, body=None, deadline_seconds=deadline_seconds
+            )
+
+    async def identity(self) -> ClusterIdentity:
+        """Who the cluster is, asked of the cluster itself; unknown fields are empty.
+
+        Raises:
+            UnreachableError: Nobody answers.
+        """
+        version = str((await self.get("/version")).get("gitVersion", ""))
+        space = await self._seen("/api/v1/namespaces/kube-system")
+        nodes = (await self._seen("/api/v1/nodes", {"limit": "1"})).get("items") or [{}]
+        labels = _metadata_of(nodes[0]).labels or {}
+        arn = _EKS_ARN.fullmatch(self.cluster) or _EKS_ARN.fullmatch(self.context)
+        host = _EKS_HOST.search(self.server)
+        region = arn["region"] if arn else host["region"] if host else ""
+        return ClusterIdentity(
+            uid=_metadata_of(space).uid or "",
+            version=one_line(version),
+            name=arn["name"] if arn else self.cluster,
+            region=region or one_line(next((labels[label] for label in _REGION_LABELS if label in labels), "")),
+            account=arn["account"] if arn else "",
+        )
+
+    async def _seen(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
+        """What is there; nothing for a user who may not read it, and still works with the rest."""
+        try:
+            return await self.get(path, query)
+        except (ApiAccessError, MissingError):
+            return {}
+
+    async def aclose(self) -> None:
+        """Close every connection. Streams that are still read end with `UnreachableError`."""
+        await self._transport.close()
+
+    async def _authorized(self, send: Callable[[dict[str, str]], Awaitable[T]], headers: Mapping[str, str]) -> T:
+        """Send with credentials; once more with new ones if the server does not accept them."""
+        value = await self._credentials.header()
+        try:
+            return await send(_with(headers, value))
+        except ApiAccessError as error:
+            if error.status.code != 401 or not self._credentials.can_renew:
+                raise
+            self._credentials.refused(value)
+            renewed = await self._credentials.header()
+            if renewed == value:
+                raise
+        return await send(_with(headers, renewed))
+
+    def _readonly_error(self, what: str) -> RefusedError:
+        namespace = _NAMESPACE.search(what)
+        where = f" in {namespace[1]}" if namespace else ""
+        return RefusedError(
+            f"This session is read-only: {what.partition('?')[0]}{where} was not sent to {self.context}.",
+            hint="Start without --readonly.",
+        )
+
+
+def _metadata_of(document: object) -> _Metadata:
+    """What tells of a cluster; nothing in an object that is not one."""
+    try:
+        return msgspec.convert(document, _Object).metadata or _Metadata()
+    except msgspec.ValidationError:
+        return _Metadata()
+
+
+def decode_document(data: bytes, *, source: str) -> dict[str, Any]:
+    """One JSON object.
+
+    Raises:
+        FormatError: It is something else; `source` is named.
+    """
+    try:
+        return msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise FormatError(f"{source} did not answer with a JSON object: {error}.") from error
+
+
+def _url(path: str, query: Mapping[str, str] | Sequence[tuple[str, str]] | None) -> str:
+    require_path(path)
+    return f"{path}?{urlencode(query)}" if query else path
+
+
+def _with(headers: Mapping[str, str], authorization: str) -> dict[str, str]:
+    return dict(headers) | {"Authorization": authorization} if authorization else dict(headers)
+
+
+async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
+    """Disk, imports and TLS set-up, in a thread: together they would hold the loop for half a second."""
+    return await in_thread("kube-connect", _prepare, target)
+
+
+def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
+    chosen = load_context(target)
+    tls = (usual_tls(chosen) or library_tls(chosen)) if chosen.server.startswith("https") else None
+    return chosen, Endpoint(
+        server=chosen.server,
+        context=chosen.context,
+        server_name=chosen.tls_server_name,
+        proxy=chosen.proxy_url or proxy_for(chosen.server, os.environ),
+        tls=tls,
+        headers=chosen.impersonation.headers(),
+    )
+
+
+def library_tls(chosen: ChosenContext) -> ssl.SSLContext:
+    """The settings that the client library makes of a context.
+
+    Raises:
+        ConfigError: A certificate or key is missing or cannot be used.
+    """
+    from kubernetes.aio.client import ApiClient, Configuration
+
+    configuration = Configuration(host=chosen.server)
+    configuration.verify_ssl = not chosen.is_insecure
+    with tls_files(chosen) as files:
+        configuration.ssl_ca_cert = files.authority
+        configuration.cert_file = files.certificate
+        configuration.key_file = files.key
+        made: ssl.SSLContext = ApiClient(configuration).rest_client.ssl_context
+    return made

@@ -1,0 +1,200 @@
+"""The codes of a diagnosis, the findings that carry them, and their form as text or JSON."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from enum import StrEnum
+
+import msgspec
+
+
+class Severity(StrEnum):
+    """How much somebody has to do about it."""
+
+    ERROR = "error"
+    """It will not go on by itself."""
+    WARNING = "warning"
+    """It may go on, slowly or later."""
+    INFO = "info"
+    """Nothing is wrong: wait."""
+
+
+class Code(StrEnum):
+    """Everything that can be said, from causes to their symptoms: the order in which findings are listed."""
+
+    GPU_LOST = "GPU_LOST"
+    GPU_ECC = "GPU_ECC"
+    GPU_GSP = "GPU_GSP"
+    NVLINK = "NVLINK"
+    NEURON_HW = "NEURON_HW"
+    SPOT_INTERRUPTED = "SPOT_INTERRUPTED"
+    EVICTED_DISK = "EVICTED_DISK"
+    EVICTED_MEMORY = "EVICTED_MEMORY"
+    NODE_DISK_FULL = "NODE_DISK_FULL"
+    SUBNET_FULL = "SUBNET_FULL"
+    NO_POD_IP = "NO_POD_IP"
+    AWS_QUOTA = "AWS_QUOTA"
+    RESERVATION_FULL = "RESERVATION_FULL"
+    WRONG_ZONE = "WRONG_ZONE"
+    CAPACITY = "CAPACITY"
+    NODEPOOL_LIMIT = "NODEPOOL_LIMIT"
+    NODE_NOT_JOINING = "NODE_NOT_JOINING"
+    NAMESPACE_QUOTA = "NAMESPACE_QUOTA"
+    CONFIG_MISSING = "CONFIG_MISSING"
+    PVC_UNBOUND = "PVC_UNBOUND"
+    VOLUME_MOUNT = "VOLUME_MOUNT"
+    IMAGE_ARCH = "IMAGE_ARCH"
+    IMAGE_AUTH = "IMAGE_AUTH"
+    IMAGE_NOT_FOUND = "IMAGE_NOT_FOUND"
+    DEVICE_PLUGIN_MISSING = "DEVICE_PLUGIN_MISSING"
+    EFA_SHORTAGE = "EFA_SHORTAGE"
+    TAINT = "TAINT"
+    NODE_LOST = "NODE_LOST"
+    NODEPOOL_MISMATCH = "NODEPOOL_MISMATCH"
+    GPU_SHORTAGE = "GPU_SHORTAGE"
+    GPU_ECC_CONTAINED = "GPU_ECC_CONTAINED"
+    GPU_REBOOT = "GPU_REBOOT"
+    GPU_RUNTIME = "GPU_RUNTIME"
+    NEURON_DRIVER = "NEURON_DRIVER"
+    NEURON_CORES_BUSY = "NEURON_CORES_BUSY"
+    NEURON_NQ_OVERFLOW = "NEURON_NQ_OVERFLOW"
+    OOM_KILLED = "OOM_KILLED"
+    SHM_TOO_SMALL = "SHM_TOO_SMALL"
+    OOM_CHILD_KILLED = "OOM_CHILD_KILLED"
+    GPU_OOM = "GPU_OOM"
+    HF_GATED = "HF_GATED"
+    NCCL_DUPLICATE_GPU = "NCCL_DUPLICATE_GPU"
+    EFA_MEMORY = "EFA_MEMORY"
+    GPU_APP_FAULT = "GPU_APP_FAULT"
+    NEURON_COLLECTIVE_HANG = "NEURON_COLLECTIVE_HANG"
+    JOB_DEADLINE = "JOB_DEADLINE"
+    RENDEZVOUS = "RENDEZVOUS"
+    NCCL_TIMEOUT = "NCCL_TIMEOUT"
+    NCCL_PEER_DIED = "NCCL_PEER_DIED"
+    KILLED_SIGKILL = "KILLED_SIGKILL"
+    CRASH_LOOP = "CRASH_LOOP"
+    JOB_FAILED = "JOB_FAILED"
+    LOSS_DIVERGED = "LOSS_DIVERGED"
+    GANG_WAITING = "GANG_WAITING"
+    LIKELY_HANG = "LIKELY_HANG"
+    EFA_NOT_USED = "EFA_NOT_USED"
+    QUEUE_WAITING = "QUEUE_WAITING"
+    WAITING_FOR_NODE = "WAITING_FOR_NODE"
+    MPI_LAUNCHER_WAITING = "MPI_LAUNCHER_WAITING"
+    IMAGE_PULLING = "IMAGE_PULLING"
+
+
+RANK = {code: position for position, code in enumerate(Code)}
+
+_WARNINGS = frozenset(
+    {Code.EFA_NOT_USED, Code.GANG_WAITING, Code.GPU_ECC_CONTAINED, Code.LIKELY_HANG, Code.LOSS_DIVERGED}
+)
+_INFOS = frozenset({Code.IMAGE_PULLING, Code.MPI_LAUNCHER_WAITING, Code.QUEUE_WAITING, Code.WAITING_FOR_NODE})
+
+
+def severity_of(code: Code) -> Severity:
+    """How bad it is as a rule."""
+    if code in _WARNINGS:
+        return Severity.WARNING
+    return Severity.INFO if code in _INFOS else Severity.ERROR
+
+
+LAST_RESORTS = frozenset({Code.KILLED_SIGKILL, Code.CRASH_LOOP, Code.JOB_FAILED})
+"""Said only where nothing better is known of the same workload."""
+
+_NO_ROOM = frozenset({Code.GPU_SHORTAGE, Code.NODEPOOL_MISMATCH, Code.TAINT, Code.WAITING_FOR_NODE})
+_NO_INSTANCE = (
+    Code.AWS_QUOTA,
+    Code.RESERVATION_FULL,
+    Code.WRONG_ZONE,
+    Code.CAPACITY,
+    Code.SUBNET_FULL,
+    Code.NODEPOOL_LIMIT,
+    Code.NODE_NOT_JOINING,
+)
+
+EXPLAINS: dict[Code, frozenset[Code]] = {
+    **dict.fromkeys(_NO_INSTANCE, _NO_ROOM - {Code.TAINT}),
+    Code.PVC_UNBOUND: _NO_ROOM,
+    Code.EFA_SHORTAGE: frozenset({Code.GPU_SHORTAGE, Code.TAINT, Code.NODEPOOL_MISMATCH}),
+    Code.DEVICE_PLUGIN_MISSING: frozenset({Code.GPU_SHORTAGE, Code.NODEPOOL_MISMATCH}),
+    Code.TAINT: frozenset({Code.GPU_SHORTAGE, Code.NODEPOOL_MISMATCH}),
+    Code.NODEPOOL_MISMATCH: frozenset({Code.GPU_SHORTAGE}),
+    Code.WAITING_FOR_NODE: frozenset({Code.GPU_SHORTAGE, Code.EFA_SHORTAGE, Code.TAINT, Code.NODEPOOL_MISMATCH}),
+    Code.QUEUE_WAITING: frozenset({Code.GANG_WAITING, Code.GPU_SHORTAGE}),
+    Code.GANG_WAITING: frozenset({Code.GPU_SHORTAGE, Code.NODEPOOL_MISMATCH}),
+    Code.NEURON_HW: frozenset({Code.GPU_ECC}),  # the same words for another device's memory
+    Code.SPOT_INTERRUPTED: frozenset({Code.NODE_LOST}),
+    Code.EVICTED_DISK: frozenset({Code.NODE_DISK_FULL}),
+    Code.SUBNET_FULL: _NO_ROOM - {Code.TAINT} | {Code.NO_POD_IP},
+    Code.CONFIG_MISSING: frozenset({Code.VOLUME_MOUNT}),
+    Code.OOM_KILLED: frozenset({Code.OOM_CHILD_KILLED}),
+    Code.SHM_TOO_SMALL: frozenset({Code.OOM_CHILD_KILLED}),
+    Code.JOB_DEADLINE: LAST_RESORTS,
+    Code.MPI_LAUNCHER_WAITING: LAST_RESORTS,
+    Code.NCCL_TIMEOUT: frozenset({Code.LIKELY_HANG}),
+}
+"""Cause → symptoms that would only mislead beside it."""
+
+
+QUOTE_LIMIT = 600
+_MOST_QUOTES = 8
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """What is the matter.
+
+    `headline` is a sentence that names the object and the number that matters. `evidence` are pieces of the input,
+    letter by letter, after controls and credentials were taken out of it. `next_step` is what to do.
+    """
+
+    code: Code
+    severity: Severity
+    headline: str
+    evidence: tuple[str, ...]
+    next_step: str
+
+
+def finding(
+    code: Code, headline: str, evidence: Iterable[str], next_step: str, *, severity: Severity | None = None
+) -> Finding:
+    """A finding with the usual severity of its code; evidence without repetitions, each piece on one line."""
+    pieces = (line.strip()[:QUOTE_LIMIT].rstrip() for text in evidence for line in text.splitlines())
+    quotes = tuple(dict.fromkeys(piece for piece in pieces if piece))[:_MOST_QUOTES]
+    return Finding(code, severity or severity_of(code), headline, quotes, next_step)
+
+
+def field_quote(name: str, value: object) -> str:
+    """A field as JSON writes it: `"exitCode": 137`."""
+    return f'"{name}": {msgspec.json.encode(value).decode()}'
+
+
+WIDTH = 100
+NOTHING = "Nothing is wrong, as far as the pods, events, nodes and logs that may be read tell."
+
+
+def findings_json(found: Sequence[Finding]) -> str:
+    """A list of `code, severity, headline, evidence, next_step`, on several lines."""
+    return msgspec.json.format(msgspec.json.encode(list(found)), indent=1).decode() + "\n"
+
+
+def findings_text(found: Sequence[Finding], *, width: int = WIDTH) -> str:
+    """One paragraph a finding: what it is, what was seen, what to do."""
+    if not found:
+        return f"{NOTHING}\n"
+    return "\n".join(_paragraph(one, width) for one in found)
+
+
+def _paragraph(one: Finding, width: int) -> str:
+    lines = [
+        f"{one.severity.value.upper()}  {one.code.value}",
+        *_wrapped(one.headline, "  ", "  ", width),
+        *(line for quote in one.evidence for line in _wrapped(quote, "    │ ", "    │ ", width)),
+        *_wrapped(one.next_step, "  → ", "    ", width),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _wrapped(text: str, first: str, further: str, width: int) -> list[str]:
+    return textwrap.wrap(text, max(40, width), initial_indent=first, subsequent_indent=further) or [first]

@@ -1,0 +1,187 @@
+"""Asking a cluster for everything that a diagnosis reads: objects, events, and the logs of what fails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import AccessError, MissingError, RefusedError, UnreachableError
+from actions.base.executors import in_thread
+from actions.base.untrusted import redact
+from actions.cluster.auth.permissions import Reach
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.diagnose.codes import Finding
+from actions.cluster.diagnose.engine import diagnose, diagnose_each
+from actions.cluster.diagnose.evidence import Case, Container, Log, Pod, cleaned
+from actions.cluster.diagnose.parse_input import case_of, log_text
+from actions.cluster.diagnose.select import Question, narrowed, without_the_dead
+from actions.cluster.logs.follow import LogLine, LogSource, read_log
+from actions.cluster.logs.lines import NANOSECONDS
+from actions.cluster.objects.client import Discovery, list_objects, read_item
+
+_ESSENTIAL = (("v1", "Pod"),)
+_IN_NAMESPACES = (
+    ("v1", "Event"),
+    ("v1", "PersistentVolumeClaim"),
+    ("batch/v1", "Job"),
+    ("kubeflow.org/v1", "PyTorchJob"),
+    ("kubeflow.org/v2beta1", "MPIJob"),
+    ("ray.io/v1", "RayJob"),
+    ("ray.io/v1", "RayCluster"),
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
+    ("scheduling.volcano.sh/v1beta1", "PodGroup"),
+    ("kueue.x-k8s.io/v1beta1", "Workload"),
+)
+_OF_CLUSTER = (("v1", "Node"), ("karpenter.sh/v1", "NodeClaim"))
+_LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
+_TAIL_LINES = 300
+_MOST_LOGS = 24
+_LOG_BYTES = 1 << 20
+_LOG_SECONDS = 10.0
+
+
+class _Wanted(msgspec.Struct, frozen=True):
+    """One container's log that is worth reading."""
+
+    pod: Pod
+    container: str
+    is_previous: bool
+
+
+async def explain(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> list[Finding]:
+    """Why the object does not get on, or whatever is wrong in the whole cluster.
+
+    Args:
+        session: The session.
+        question: The object; `None` for all that can be seen.
+        clock: Time.
+
+    Raises:
+        MissingError: There is no such object.
+        AccessError: No right to list pods.
+    """
+    evidence = await gather(session, question, clock=clock)
+    # seconds, for long logs: not on the loop that paints
+    return await in_thread("diagnosis", diagnose_each if question is None else diagnose, evidence)
+
+
+async def gather(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> Case:
+    """Everything about the object, with the logs of its containers that fail (at most 24, their last 300 lines).
+
+    What may not be listed, or what the cluster does not know, is left out; only pods must be readable, somewhere.
+    """
+    clock = clock or SystemClock()
+    now = clock.now().timestamp()
+    namespace = question.namespace if question is not None else ""
+    evidence = await in_thread("documents", case_of, await _seen(session, namespace, clock), taken_at=now)
+    evidence = without_the_dead(evidence)
+    if question is not None:
+        evidence = narrowed(evidence, question)
+    logs, newest_ns = await _logs(session, evidence, everything=question is not None)
+    age = now - newest_ns / NANOSECONDS if newest_ns and question is not None else None
+    return replace(evidence, logs=logs, last_log_age_s=age)
+
+
+async def _seen(session: KubeSession, namespace: str, clock: Clock) -> list[Any]:
+    """Of a namespace; of the whole cluster (empty), or of the namespaces that the user may look into."""
+    try:
+        return await _objects(session, namespace)
+    except AccessError:
+        names = () if namespace else await Reach(session, clock=clock).namespaces("", "pods")
+        if not names:
+            raise
+    parts = [await _objects(session, name, is_first=name == names[0]) for name in names]
+    return [entry for part in parts for entry in part]
+
+
+async def _objects(session: KubeSession, namespace: str, *, is_first: bool = True) -> list[Any]:
+    discovery = Discovery(session)
+
+    async def take(few: list[msgspec.Raw]) -> list[dict[str, Any]]:
+        return await in_thread("documents", lambda: [cleaned(_of_interest(read_item(raw))) for raw in few])
+
+    async def listed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
+        return await list_objects(session, discovery, api_version, kind, namespace=scope, take=take)
+
+    async def allowed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
+        try:
+            return await listed(api_version, kind, scope)
+        except (MissingError, AccessError, RefusedError, UnreachableError):
+            return []  # also where only this kind cannot be served: its conversion webhook or API service is down
+
+    asked = [listed(*kind, namespace) for kind in _ESSENTIAL]
+    asked += [allowed(*kind, namespace) for kind in _IN_NAMESPACES]
+    if is_first:  # else another namespace brings what belongs to none
+        asked += [allowed(*kind, "") for kind in _OF_CLUSTER]
+    if is_first and namespace not in ("", "default"):
+        asked.append(allowed("v1", "Event", "default"))  # where events about nodes are
+    # all of them end here: one that went on would be cut off when the session is closed
+    answers = await asyncio.gather(*asked, return_exceptions=True)
+    failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
+    if failed is not None:
+        raise failed
+    return [entry for part in answers if isinstance(part, list) for entry in part]
+
+
+def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
+    """What a diagnosis reads of an object: a sixth of a pod, without who has set which field, commands, variables."""
+    metadata, spec = document.get("metadata"), document.get("spec")
+    if not isinstance(metadata, dict):
+        return document
+    kept = {key: value for key, value in metadata.items() if key != "managedFields"}
+    if isinstance(annotations := metadata.get("annotations"), dict):
+        kept["annotations"] = {key: value for key, value in annotations.items() if key != _LAST_APPLIED}
+    if not isinstance(spec, dict) or not isinstance(spec.get("containers"), list):
+        return document | {"metadata": kept}
+    containers = [{"resources": one.get("resources")} for one in spec["containers"] if isinstance(one, dict)]
+    return document | {"metadata": kept, "spec": spec | {"containers": containers, "initContainers": []}}
+
+
+async def _logs(session: KubeSession, evidence: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:
+    """Logs of containers that fail; of the ones that run too, if they are `everything` that was asked for."""
+    wanted = list(_failing(evidence.pods))
+    if everything:
+        wanted += [_Wanted(pod, one.name, False) for pod in evidence.pods for one in pod.containers if _is_running(one)]
+    wanted = list({(one.pod.namespace, one.pod.name, one.container, one.is_previous): one for one in wanted}.values())
+    wanted = wanted[:_MOST_LOGS]
+    read = await asyncio.gather(*(_log(session, one) for one in wanted))
+    logs = tuple(
+        Log(log_text(redact("\n".join(line.text for line in lines))), one.pod.name)
+        for one, lines in zip(wanted, read, strict=True)
+        if lines
+    )
+    return logs, max((lines[-1].at_ns for lines in read if lines), default=0)
+
+
+def _failing(pods: Iterable[Pod]) -> Iterable[_Wanted]:
+    for pod in pods:
+        for container in () if pod.is_fine else pod.containers:
+            has_ended = container.state.kind == "terminated"
+            if (has_ended and container.state.exit_code != 0) or (_is_running(container) and container.restarts):
+                yield _Wanted(pod, container.name, False)
+            if container.restarts or container.state.reason == "CrashLoopBackOff":
+                yield _Wanted(pod, container.name, True)
+
+
+def _is_running(container: Container) -> bool:
+    return container.state.kind == "running" and not container.is_init
+
+
+async def _log(session: KubeSession, wanted: _Wanted) -> list[LogLine]:
+    source = LogSource(wanted.pod.namespace, wanted.pod.name, wanted.container)
+    try:
+        return await read_log(
+            session,
+            source,
+            tail_lines=_TAIL_LINES,
+            previous=wanted.is_previous,
+            limit_bytes=_LOG_BYTES,
+            deadline_seconds=_LOG_SECONDS,
+        )
+    except (MissingError, RefusedError, AccessError, UnreachableError):
+        return []  # a log that cannot be had is no reason not to tell the rest

@@ -1,0 +1,102 @@
+"""From a case to its findings: every rule is asked, then symptoms that a cause explains are left out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+
+from actions.cluster.diagnose.codes import EXPLAINS, LAST_RESORTS, RANK, Code, Finding, Severity, finding
+from actions.cluster.diagnose.evidence import Case
+from actions.cluster.diagnose.rules.accelerators import find_neuron_faults, find_nvidia_faults
+from actions.cluster.diagnose.rules.fabric import find_network_faults
+from actions.cluster.diagnose.rules.images import find_image_faults
+from actions.cluster.diagnose.rules.jobs import find_failed_jobs
+from actions.cluster.diagnose.rules.memory import find_memory_faults
+from actions.cluster.diagnose.rules.nodes import find_node_faults
+from actions.cluster.diagnose.rules.programs import find_diverged_training, find_failed_programs
+from actions.cluster.diagnose.rules.provisioning import find_pool_limits, find_refused_capacity
+from actions.cluster.diagnose.rules.queues import find_queued
+from actions.cluster.diagnose.rules.scheduling import find_unschedulable
+from actions.cluster.diagnose.rules.storage import find_storage_faults
+from actions.cluster.diagnose.select import scopes_of, without_the_past
+
+_RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+    find_nvidia_faults,
+    find_neuron_faults,
+    find_node_faults,
+    find_refused_capacity,
+    find_queued,
+    find_storage_faults,
+    find_unschedulable,
+    find_pool_limits,
+    find_image_faults,
+    find_memory_faults,
+    find_network_faults,
+    find_failed_jobs,
+    find_failed_programs,
+    find_diverged_training,
+)
+
+
+def diagnose(evidence: Case) -> list[Finding]:
+    """What is the matter with one trouble: causes before their symptoms, nothing for a case that is fine.
+
+    All of the case is taken to belong together; see `diagnose_each` for a whole cluster.
+    """
+    return [] if evidence.has_succeeded else _ordered(found for rule in _RULES for found in rule(evidence))
+
+
+def diagnose_each(evidence: Case) -> list[Finding]:
+    """What is the matter with every workload of a case, each looked at by itself: errors first, causes in front."""
+    found = [one for scope in scopes_of(without_the_past(evidence)) for one in diagnose(scope)]
+    once: dict[tuple[Code, str], Finding] = {}
+    for one in found:
+        once.setdefault((one.code, one.headline), one)
+    return sorted(once.values(), key=lambda one: (_URGENCY[one.severity], RANK[one.code]))
+
+
+_URGENCY = {Severity.ERROR: 0, Severity.WARNING: 1, Severity.INFO: 2}
+
+
+def _ordered(found: Iterable[Finding]) -> list[Finding]:
+    known = list({(one.code, one.headline): one for one in found}.values())
+    codes = {one.code for one in known}
+    needless: set[Code] = set().union(*(EXPLAINS.get(code, frozenset()) for code in codes)) - _mutual(codes)
+    if any(one.code not in LAST_RESORTS and one.severity is Severity.ERROR for one in known):
+        needless |= LAST_RESORTS
+    kept = [one for one in known if one.code not in needless]
+    return sorted(map(_merged, _by_code(_one_last_resort(kept))), key=lambda one: RANK[one.code])
+
+
+def _by_code(found: Iterable[Finding]) -> Iterable[list[Finding]]:
+    """Findings that say the same of several objects, together."""
+    groups: dict[Code, list[Finding]] = {}
+    for one in found:
+        groups.setdefault(one.code, []).append(one)
+    return groups.values()
+
+
+def _merged(alike: list[Finding]) -> Finding:
+    """One finding for all of them: the first one's words, everybody's evidence."""
+    if len(alike) == 1:
+        return alike[0]
+    first = max(alike, key=lambda one: one.severity is Severity.ERROR)
+    quotes = [quote for position in range(8) for one in alike for quote in one.evidence[position : position + 1]]
+    others = sum(one.next_step == first.next_step for one in alike) - 1
+    headline = f"{first.headline} (and {others} more like it)" if others else first.headline
+    return finding(first.code, headline, quotes, first.next_step, severity=first.severity)
+
+
+def _mutual(codes: set[Code]) -> set[Code]:
+    """Of two codes that explain each other, the one of the deeper rank stays."""
+    return {
+        code
+        for code in codes
+        for other in EXPLAINS.get(code, frozenset()) & codes
+        if code in EXPLAINS.get(other, frozenset()) and RANK[code] < RANK[other]
+    }
+
+
+def _one_last_resort(found: list[Finding]) -> list[Finding]:
+    """Of the codes that are said for want of better, only the most telling."""
+    told = sorted({one.code for one in found} & LAST_RESORTS, key=lambda code: RANK[code])
+    return [one for one in found if one.code not in told[1:]]

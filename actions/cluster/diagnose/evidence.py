@@ -1,0 +1,474 @@
+"""The evidence of a diagnosis: pods, nodes, events, logs and other objects, as small typed views of documents.
+
+Every text in here has been cleaned of controls and of what looks like a credential. What is not known is empty.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import parse_rfc3339
+from actions.base.untrusted import plain_text, redact
+
+
+class Condition(msgspec.Struct, frozen=True):
+    """One condition of any object. `since` is seconds since the epoch, 0.0 if unknown."""
+
+    type: str
+    status: str
+    reason: str = ""
+    message: str = ""
+    since: float = 0.0
+
+
+class ContainerState(msgspec.Struct, frozen=True):
+    """`kind` is waiting, running or terminated, or empty. `since`: it runs, or has ended; 0.0 if unknown."""
+
+    kind: str = ""
+    reason: str = ""
+    message: str = ""
+    exit_code: int | None = None
+    since: float = 0.0
+
+
+class Container(msgspec.Struct, frozen=True):
+    """How one container is, and how it ended the time before."""
+
+    name: str
+    image: str
+    state: ContainerState
+    last: ContainerState
+    restarts: int = 0
+    is_ready: bool = False
+    is_init: bool = False
+
+    @property
+    def endings(self) -> tuple[ContainerState, ...]:
+        """How it ended, the newest first."""
+        return tuple(state for state in (self.state, self.last) if state.kind == "terminated")
+
+
+class Pod(msgspec.Struct, frozen=True):
+    """One pod. `requests` counts extended resources (`nvidia.com/gpu`, `vpc.amazonaws.com/efa`…) over containers."""
+
+    name: str
+    namespace: str = ""
+    node: str = ""
+    phase: str = ""
+    reason: str = ""
+    message: str = ""
+    owner: tuple[str, str] = ("", "")
+    """Kind and name."""
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    annotations: Mapping[str, str] = msgspec.field(default_factory=dict)
+    scheduler: str = ""
+    requests: Mapping[str, int] = msgspec.field(default_factory=dict)
+    containers: tuple[Container, ...] = ()
+    conditions: tuple[Condition, ...] = ()
+    is_gated: bool = False
+    memory_volumes: frozenset[str] = frozenset()
+    """Names of its volumes that live in memory."""
+    volume_claims: frozenset[str] = frozenset()
+    """Names of the claims that it mounts."""
+    nominated: str = ""
+    """The node on which the scheduler makes room for it, by preempting others."""
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
+    @property
+    def is_unscheduled(self) -> bool:
+        """Whether it still looks for a node."""
+        return not self.node and self.phase in ("", "Pending")
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether it has succeeded, or runs with every container ready."""
+        if self.phase == "Succeeded":
+            return True
+        mains = [one for one in self.containers if not one.is_init]
+        sidecars_run = all(one.state.kind != "waiting" for one in self.containers if one.is_init)
+        return self.phase == "Running" and bool(mains) and all(one.is_ready for one in mains) and sidecars_run
+
+
+_KUBELETS_OWN = frozenset({"Ready", "MemoryPressure", "DiskPressure", "PIDPressure", "NetworkUnavailable"})
+
+
+class Node(msgspec.Struct, frozen=True):
+    """One node. Amounts are the API's texts by resource name."""
+
+    name: str
+    instance_type: str = ""
+    allocatable: Mapping[str, str] = msgspec.field(default_factory=dict)
+    conditions: tuple[Condition, ...] = ()
+    taints: tuple[str, ...] = ()
+    """Keys."""
+    created_at: float = 0.0
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
+    @property
+    def problems(self) -> Iterator[Condition]:
+        """What agents report of it beside the kubelet: that a part is not ready, or that a problem is there."""
+        for one in self.conditions:
+            bad = "False" if one.type.endswith("Ready") else "True"
+            if one.type not in _KUBELETS_OWN and one.status == bad:
+                yield one
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the kubelet says so."""
+        ready = self.condition("Ready")
+        return ready is not None and ready.status == "True"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event; `kind`, `namespace` and `name` are of the object that it is about."""
+
+    reason: str
+    message: str
+    type: str = ""
+    kind: str = ""
+    namespace: str = ""
+    name: str = ""
+    count: int = 1
+    last_seen_at: float = 0.0
+
+    @property
+    def is_refusal(self) -> bool:
+        """Whether a controller tells that it may not make a pod."""
+        return self.reason.startswith(("FailedCreate", "FailedToCreate")) and self.kind != "Pod"
+
+
+class Thing(msgspec.Struct, frozen=True):
+    """Any other object, with its conditions read. Kind and namespace are empty where the input does not say them."""
+
+    kind: str
+    namespace: str
+    name: str
+    conditions: tuple[Condition, ...] = ()
+    status: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    spec: Mapping[str, Any] = msgspec.field(default_factory=dict)
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+    owner: tuple[str, str] = ("", "")
+    """Kind and name."""
+    created_at: float = 0.0
+
+    def condition(self, kind: str) -> Condition | None:
+        """The condition of that type."""
+        return next((one for one in self.conditions if one.type == kind), None)
+
+    def has(self, kind: str, status: str = "True") -> bool:
+        """Whether that condition has that status."""
+        found = self.condition(kind)
+        return found is not None and found.status == status
+
+
+class Log(msgspec.Struct, frozen=True):
+    """The end of a log; `pod` is empty where the input does not say whose."""
+
+    text: str
+    pod: str = ""
+
+
+class GpuReading(msgspec.Struct, frozen=True):
+    """One GPU as nvidia-smi saw it; `None` is unknown."""
+
+    util_pct: float | None = None
+    power_w: float | None = None
+    power_cap_w: float | None = None
+    ecc_uncorrected: int | None = None
+
+
+class Case(msgspec.Struct, frozen=True):
+    """Everything that belongs to one trouble."""
+
+    pods: tuple[Pod, ...] = ()
+    nodes: tuple[Node, ...] = ()
+    events: tuple[Event, ...] = ()
+    logs: tuple[Log, ...] = ()
+    jobs: tuple[Thing, ...] = ()
+    node_claims: tuple[Thing, ...] = ()
+    volume_claims: tuple[Thing, ...] = ()
+    queued: tuple[Thing, ...] = ()
+    """Kueue Workloads."""
+    gangs: tuple[Thing, ...] = ()
+    """Volcano PodGroups."""
+    gpus: tuple[GpuReading, ...] = ()
+    last_log_age_s: float | None = None
+    taken_at: float = 0.0
+    """Seconds since the epoch; 0.0 if unknown."""
+
+    def pod(self, namespace: str, name: str) -> Pod | None:
+        """That pod; an empty namespace on either side fits any."""
+        return next(
+            (one for one in self.pods if one.name == name and (not namespace or one.namespace in ("", namespace))), None
+        )
+
+    def troubles(self) -> Iterator[Event]:
+        """Events but those about pods that are fine by now, and about pods that could be made later."""
+        made = self._last_made()
+        for event in self.events:
+            pod = self.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
+            is_over = event.is_refusal and event.last_seen_at < made.get((event.kind, event.namespace, event.name), 0.0)
+            if not is_over and (pod is None or not pod.is_fine):
+                yield event
+
+    def _last_made(self) -> dict[tuple[str, str, str], float]:
+        """When each owner of pods has last made one."""
+        made: dict[tuple[str, str, str], float] = {}
+        for event in self.events:
+            if event.reason.startswith("SuccessfulCreate"):
+                key = (event.kind, event.namespace, event.name)
+                made[key] = max(event.last_seen_at, made.get(key, 0.0))
+        return made
+
+    def logs_of(self, pod: Pod) -> Iterator[Log]:
+        """What may be that pod's log."""
+        return (log for log in self.logs if log.pod in ("", pod.name))
+
+    @property
+    def has_succeeded(self) -> bool:
+        """Whether its jobs are known and have all done what they were for."""
+        return bool(self.jobs) and all(
+            any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")) for job in self.jobs
+        )
+
+    @property
+    def now(self) -> float:
+        """When the case was taken, or the newest time that it knows of."""
+        return self.taken_at or max((event.last_seen_at for event in self.events), default=0.0)
+
+
+_TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance-type")
+
+
+def cleaned(value: Any) -> Any:
+    """The same JSON with every text cleaned."""
+    if isinstance(value, str):
+        return redact(plain_text(value))
+    if isinstance(value, Mapping):
+        return {str(key): cleaned(entry) for key, entry in value.items()}
+    return [cleaned(entry) for entry in value] if isinstance(value, list) else value
+
+
+def mapping(value: Any) -> Mapping[str, Any]:
+    """`value` if it is an object, else an empty one."""
+    return value if isinstance(value, Mapping) else {}
+
+
+def mappings(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The objects of a list; a single object is a list of one."""
+    entries: Iterable[Any] = [value] if isinstance(value, Mapping) else value if isinstance(value, list) else ()
+    return (entry for entry in entries if isinstance(entry, Mapping))
+
+
+def text(value: Any) -> str:
+    """`value` as text; empty for nothing."""
+    return value if isinstance(value, str) else "" if value is None else str(value)
+
+
+def number(value: Any) -> float | None:
+    """`value` as a number, `None` if it is none."""
+    try:
+        return None if isinstance(value, bool) or value is None else float(value)
+    except (TypeError, ValueError):
+        return None
+
+
+def whole(value: Any) -> int:
+    """`value` as a count, 0 if it is none."""
+    return int(number(value) or 0)
+
+
+def moment(value: Any) -> float:
+    """A time of the API in seconds since the epoch, 0.0 if there is none."""
+    try:
+        return parse_rfc3339(value).timestamp() if isinstance(value, str) and value else 0.0
+    except ValueError:
+        return 0.0
+
+
+def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
+    """The conditions of any status."""
+    return tuple(
+        Condition(
+            type=text(entry.get("type")),
+            status=text(entry.get("status")),
+            reason=text(entry.get("reason")),
+            message=text(entry.get("message")),
+            since=moment(entry.get("lastTransitionTime")),
+        )
+        for entry in mappings(status.get("conditions"))
+    )
+
+
+def thing_of(document: Mapping[str, Any]) -> Thing:
+    """Any object."""
+    metadata, status = mapping(document.get("metadata")), mapping(document.get("status"))
+    return Thing(
+        kind=text(document.get("kind")),
+        namespace=text(metadata.get("namespace")),
+        name=text(metadata.get("name")),
+        conditions=conditions_of(status),
+        status=status,
+        spec=mapping(document.get("spec")),
+        labels=mapping(metadata.get("labels")),
+        owner=_owner(metadata),
+        created_at=moment(metadata.get("creationTimestamp")),
+    )
+
+
+def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
+    owner = next(mappings(metadata.get("ownerReferences")), {})
+    return text(owner.get("kind")), text(owner.get("name"))
+
+
+def pod_of(document: Mapping[str, Any]) -> Pod:
+    """A pod."""
+    metadata, spec, status = (mapping(document.get(part)) for part in ("metadata", "spec", "status"))
+    volumes = list(mappings(spec.get("volumes")))
+    return Pod(
+        name=text(metadata.get("name")),
+        namespace=text(metadata.get("namespace")),
+        node=text(spec.get("nodeName")),
+        phase=text(status.get("phase")),
+        reason=text(status.get("reason")),
+        message=text(status.get("message")),
+        owner=_owner(metadata),
+        labels=mapping(metadata.get("labels")),
+        annotations=mapping(metadata.get("annotations")),
+        scheduler=text(spec.get("schedulerName")),
+        requests=_extended(spec),
+        containers=tuple(_containers(status)),
+        conditions=conditions_of(status),
+        is_gated=bool(spec.get("schedulingGates")),
+        memory_volumes=frozenset(
+            text(one.get("name")) for one in volumes if mapping(one.get("emptyDir")).get("medium") == "Memory"
+        ),
+        volume_claims=frozenset(
+            text(mapping(one.get("persistentVolumeClaim")).get("claimName"))
+            for one in volumes
+            if one.get("persistentVolumeClaim")
+        ),
+        nominated=text(status.get("nominatedNodeName")),
+    )
+
+
+def _extended(spec: Mapping[str, Any]) -> dict[str, int]:
+    """What its containers ask for of resources with a slash in their name."""
+    total: dict[str, int] = {}
+    for container in mappings(spec.get("containers")):
+        resources = mapping(container.get("resources"))
+        asked = {**mapping(resources.get("limits")), **mapping(resources.get("requests"))}
+        for name, amount in asked.items():
+            if "/" in name:
+                total[name] = total.get(name, 0) + whole(amount)
+    return total
+
+
+def _containers(status: Mapping[str, Any]) -> Iterator[Container]:
+    for key, is_init in (("initContainerStatuses", True), ("containerStatuses", False)):
+        for entry in mappings(status.get(key)):
+            yield Container(
+                name=text(entry.get("name")),
+                image=text(entry.get("image")),
+                state=_state(entry.get("state")),
+                last=_state(entry.get("lastState")),
+                restarts=whole(entry.get("restartCount")),
+                is_ready=entry.get("ready") is True,
+                is_init=is_init,
+            )
+
+
+def _state(value: Any) -> ContainerState:
+    for kind in ("waiting", "terminated", "running"):
+        details = mapping(value).get(kind)
+        if isinstance(details, Mapping):
+            code = number(details.get("exitCode"))
+            return ContainerState(
+                kind,
+                text(details.get("reason")),
+                text(details.get("message")),
+                None if code is None else int(code),
+                moment(details.get("finishedAt" if kind == "terminated" else "startedAt")),
+            )
+    return ContainerState()
+
+
+def node_of(document: Mapping[str, Any]) -> Node:
+    """A node."""
+    metadata, spec, status = (mapping(document.get(part)) for part in ("metadata", "spec", "status"))
+    labels = mapping(metadata.get("labels"))
+    return Node(
+        name=text(metadata.get("name")),
+        instance_type=next((text(labels[name]) for name in _TYPE_LABELS if name in labels), ""),
+        allocatable={name: text(amount) for name, amount in mapping(status.get("allocatable")).items()},
+        conditions=conditions_of(status),
+        taints=tuple(text(taint.get("key")) for taint in mappings(spec.get("taints"))),
+        created_at=moment(metadata.get("creationTimestamp")),
+    )
+
+
+def event_of(document: Mapping[str, Any]) -> Event:
+    """An event, of either API group."""
+    about = mapping(document.get("involvedObject") or document.get("regarding"))
+    series = mapping(document.get("series"))
+    count = document.get("count") or document.get("deprecatedCount") or series.get("count") or 1
+    times = (
+        series.get("lastObservedTime"),
+        document.get("lastTimestamp"),
+        document.get("deprecatedLastTimestamp"),
+        document.get("eventTime"),
+        mapping(document.get("metadata")).get("creationTimestamp"),
+    )
+    return Event(
+        reason=text(document.get("reason")),
+        message=text(document.get("message") or document.get("note")),
+        type=text(document.get("type")),
+        kind=text(about.get("kind")),
+        namespace=text(about.get("namespace")),
+        name=text(about.get("name")),
+        count=whole(count),
+        last_seen_at=next((at for at in map(moment, times) if at), 0.0),
+    )
+
+
+def gpu_of(document: Mapping[str, Any]) -> GpuReading:
+    """One GPU of a reading of nvidia-smi."""
+    return GpuReading(
+        util_pct=number(document.get("util_pct")),
+        power_w=number(document.get("power_w")),
+        power_cap_w=number(document.get("power_cap_w")),
+        ecc_uncorrected=whole(document.get("ecc_uncorrected")) if document.get("ecc_uncorrected") else None,
+    )
+
+
+def failure_of(job: Thing) -> tuple[str, str]:
+    """Reason and message of a job that has failed; two empty texts of one that has not, or whose failure was undone."""
+    if any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")):
+        return "", ""
+    for kind in ("Failed", "ReplicaFailure"):
+        condition = job.condition(kind)
+        if condition is not None and condition.status == "True":
+            return condition.reason, condition.message
+    deployment, run = str(job.status.get("jobDeploymentStatus") or ""), str(job.status.get("jobStatus") or "")
+    if deployment in ("Failed", "ValidationFailed") or (deployment == "Complete" and run in ("FAILED", "STOPPED")):
+        return str(job.status.get("reason") or run or deployment), str(job.status.get("message") or "")
+    phase = (job.status.get("state") or {}).get("phase") if isinstance(job.status.get("state"), dict) else ""
+    if phase in ("Failed", "Aborted", "Terminated"):
+        return str(phase), str(job.status["state"].get("message") or "")
+    if job.kind == "RayCluster" and job.status.get("state") == "failed":
+        return "failed", str(job.status.get("reason") or "")
+    return "", ""
+
+
+def is_failed(job: Thing) -> bool:
+    """Whether it has failed for good."""
+    return any(failure_of(job))

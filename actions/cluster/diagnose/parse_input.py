@@ -1,0 +1,164 @@
+"""Reading a case from JSON: the samples' own form, or what `kubectl get … -o json` prints."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.errors import InputError
+from actions.cluster.diagnose.evidence import (
+    Case,
+    Log,
+    cleaned,
+    event_of,
+    gpu_of,
+    mapping,
+    mappings,
+    node_of,
+    number,
+    pod_of,
+    text,
+    thing_of,
+)
+from actions.cluster.diagnose.select import JOB_KINDS
+
+_PARTS = frozenset(
+    {"pods", "nodes", "events", "logs", "job", "jobs", "nodeclaim", "nodeclaims", "workload", "workloads", "gpus"}
+) | {"pvcs", "podgroups", "podgroup", "last_log_age_s"}
+_LOG_LIMIT = 2 << 20
+_LINE_LIMIT = 4000
+_LONG_LINE = re.compile(rf"[^\n]{{{_LINE_LIMIT + 1}}}")
+
+
+def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
+    """Read what was captured.
+
+    Args:
+        data: JSON: an object with any of `pods nodes events logs job nodeclaim workload gpus last_log_age_s`, a
+            Kubernetes List of mixed kinds, an array of objects, or one object; or several of these objects and Lists,
+            one behind the other.
+        source: The file, for the message.
+
+    Returns:
+        The case, and whether all of it is about one trouble: so the samples, but not a list of a whole cluster.
+
+    Raises:
+        InputError: It is no JSON, or holds nothing of that.
+    """
+    try:
+        document = msgspec.json.decode(data)
+    except (msgspec.DecodeError, RecursionError) as error:
+        document = _several(data)
+        if not document:
+            raise InputError(f"This is no JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
+    document = cleaned(document)
+    if isinstance(document, Mapping) and _PARTS & document.keys() and "kind" not in document:
+        return _sample(document), True
+    objects = list(_objects(document))
+    is_list = document == [] or isinstance(mapping(document).get("items"), list)
+    if not objects and not is_list:
+        raise InputError(
+            "There is no Kubernetes object in it, and none of pods, nodes, events, logs, job.",
+            file=source,
+            hint="Give it what kubectl get pods,nodes,events -o json prints.",
+        )
+    evidence = case_of(objects)
+    return replace(evidence, taken_at=evidence.now), False
+
+
+def _several(data: bytes) -> list[Any]:
+    """The documents of many answers of kubectl, one written behind the other; none if that is not what it is."""
+    decoder, found, at = json.JSONDecoder(), list[Any](), 0
+    text = data.decode("utf-8", "replace").strip()
+    while at < len(text):
+        try:
+            document, end = decoder.raw_decode(text, at)
+        except (ValueError, RecursionError):
+            return []
+        found.append(document)
+        at = end
+        while at < len(text) and text[at].isspace():
+            at += 1
+    return found
+
+
+def _sample(document: Mapping[str, Any]) -> Case:
+    jobs = [*mappings(document.get("job")), *mappings(document.get("jobs"))]
+    claims = [*mappings(document.get("nodeclaim")), *mappings(document.get("nodeclaims"))]
+    queued = [*mappings(document.get("workload")), *mappings(document.get("workloads"))]
+    gpus = document.get("gpus")
+    gangs = [*mappings(document.get("podgroup")), *mappings(document.get("podgroups"))]
+    return Case(
+        pods=tuple(map(pod_of, _entries(document.get("pods")))),
+        nodes=tuple(map(node_of, _entries(document.get("nodes")))),
+        events=tuple(map(event_of, _entries(document.get("events")))),
+        logs=tuple(_logs(document.get("logs"))),
+        jobs=tuple(map(thing_of, jobs)),
+        node_claims=tuple(map(thing_of, claims)),
+        volume_claims=tuple(map(thing_of, _entries(document.get("pvcs")))),
+        queued=tuple(map(thing_of, queued)),
+        gangs=tuple(map(thing_of, gangs)),
+        gpus=tuple(map(gpu_of, mappings(mapping(gpus).get("gpus", gpus)))),
+        last_log_age_s=number(document.get("last_log_age_s")),
+    )
+
+
+def _entries(value: Any) -> Iterator[Mapping[str, Any]]:
+    """The objects of a list, of a Kubernetes List, or a single one."""
+    return mappings(mapping(value).get("items", value))
+
+
+def log_text(text: str) -> str:
+    """The end of a log, of very long lines only both ends: what is left stands there letter by letter."""
+    text = text[-_LOG_LIMIT:]
+    if not _LONG_LINE.search(text):
+        return text
+    half = _LINE_LIMIT // 2
+    lines = (line if len(line) <= _LINE_LIMIT else f"{line[:half]}\n{line[-half:]}" for line in text.split("\n"))
+    return "\n".join(lines)
+
+
+def _logs(value: Any) -> Iterator[Log]:
+    """A text, a list of texts or lines, or texts by pod."""
+    if isinstance(value, str):
+        yield Log(log_text(value))
+    elif isinstance(value, Mapping):
+        for pod, part in value.items():
+            yield from (Log(log.text, text(pod).rpartition("/")[2]) for log in _logs(part))
+    elif isinstance(value, list) and value:
+        lines = "\n".join(text(mapping(entry).get("text", entry)) for entry in value)
+        yield Log(log_text(lines))
+
+
+def _objects(document: Any) -> Iterator[Mapping[str, Any]]:
+    for entry in mappings(document):
+        if isinstance(entry.get("items"), list):
+            kind = text(entry.get("kind")).removesuffix("List")
+            yield from ({"kind": kind, **item} for item in mappings(entry["items"]))
+        elif entry.get("kind") or entry.get("metadata"):
+            yield entry
+
+
+def case_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (), taken_at: float = 0.0) -> Case:
+    """A case of Kubernetes objects of any kinds, cleaned; kinds that no rule reads are left out."""
+    kinds: dict[str, list[Mapping[str, Any]]] = {}
+    for entry in objects:
+        kinds.setdefault(text(entry.get("kind")), []).append(entry)
+    workloads = kinds.get("Workload", [])
+    return Case(
+        pods=tuple(map(pod_of, kinds.get("Pod", ()))),
+        nodes=tuple(map(node_of, kinds.get("Node", ()))),
+        events=tuple(map(event_of, kinds.get("Event", ()))),
+        logs=tuple(logs),
+        jobs=tuple(thing_of(entry) for kind in sorted(JOB_KINDS) for entry in kinds.get(kind, ())),
+        node_claims=tuple(map(thing_of, kinds.get("NodeClaim", ()))),
+        volume_claims=tuple(map(thing_of, kinds.get("PersistentVolumeClaim", ()))),
+        queued=tuple(map(thing_of, workloads)),
+        gangs=tuple(map(thing_of, kinds.get("PodGroup", ()))),
+        taken_at=taken_at,
+    )

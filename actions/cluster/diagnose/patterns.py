@@ -1,0 +1,135 @@
+"""Telling lines: a pattern, and what it means when some program or controller has printed it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+
+import msgspec
+
+from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, finding
+from actions.cluster.diagnose.evidence import Case
+
+_BEFORE = 160
+_MOST_LINES = 3
+_MOST_HITS = 200
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """Where a pattern was found: the line around it, as printed, and whose text it was (empty if unknown)."""
+
+    line: str
+    match: re.Match[str]
+    position: int
+    """Of the match in all that was searched; smaller was printed earlier, within one text."""
+    pod: str = ""
+
+
+class Sign(msgspec.Struct, frozen=True):
+    """One meaning.
+
+    Args:
+        code: What it means.
+        pattern: What is searched in every line.
+        headline: The sentence, or how to make it from the first hit.
+        next_step: What to do.
+        severity: Where it differs from the code's.
+    """
+
+    code: Code
+    pattern: re.Pattern[str]
+    headline: str | Callable[[Hit], str]
+    next_step: str
+    severity: Severity | None = None
+
+
+def pattern(*alternatives: str, ignore_case: bool = False) -> re.Pattern[str]:
+    """One expression that finds any of them."""
+    return re.compile("|".join(f"(?:{one})" for one in alternatives), re.IGNORECASE if ignore_case else 0)
+
+
+def spoken(evidence: Case) -> Iterator[tuple[str, str]]:
+    """Every text that somebody printed or wrote about the case, with the pod's name where it is known."""
+    for log in evidence.logs:
+        yield log.text, log.pod
+    for event in evidence.troubles():
+        yield event.message, event.name if event.kind == "Pod" else ""
+        if event.kind == "Node":
+            yield event.reason, ""
+    for pod in evidence.pods:
+        yield pod.message, pod.name
+        for container in () if pod.is_fine else pod.containers:
+            yield container.state.message, pod.name
+            yield container.last.message, pod.name
+    for node in evidence.nodes:
+        for problem in node.problems:
+            yield f"{problem.reason}\n{problem.message}", ""
+    for thing in (*evidence.jobs, *evidence.node_claims):
+        yield from ((condition.message, "") for condition in thing.conditions)
+        yield str(thing.status.get("message") or ""), ""
+
+
+def logged(evidence: Case) -> Iterator[tuple[str, str]]:
+    """Only what the containers printed."""
+    return ((log.text, log.pod) for log in evidence.logs)
+
+
+_STEP = re.compile(r"[Ll]oss['\"]?[ :=]{1,4}\d")
+"""In a line of training: quick, and good enough to tell that a program has gone on."""
+
+
+def still_said(evidence: Case) -> Iterator[tuple[str, str]]:
+    """What containers printed, without what did not stop them: a pod that is fine has trained on after it."""
+    for log in evidence.logs:
+        theirs = [pod for pod in evidence.pods if log.pod in ("", pod.name)]
+        if len(theirs) != 1 or not theirs[0].is_fine:
+            yield log.text, log.pod
+        elif theirs[0].phase != "Succeeded":
+            steps = list(_STEP.finditer(log.text))
+            yield log.text[steps[-1].end() if steps else 0 :], log.pod
+
+
+def hits(texts: Iterable[tuple[str, str]], expression: re.Pattern[str]) -> Iterator[Hit]:
+    """Every line in which the expression is found, the first occurrence of a line only."""
+    offset = found = 0
+    for text, pod in texts:
+        end = -1
+        for match in expression.finditer(text):
+            if match.start() < end:
+                continue
+            start = text.rfind("\n", 0, match.start()) + 1
+            end = text.find("\n", match.end())
+            end = len(text) if end < 0 else end
+            yield Hit(_clipped(text, start, end, match), match, offset + match.start(), pod)
+            found += 1
+            if found >= _MOST_HITS:
+                return
+        offset += len(text) + 1
+
+
+def _clipped(text: str, start: int, end: int, match: re.Match[str]) -> str:
+    """The line, or the part of a long one around the match; never a letter that was not there."""
+    if end - start > QUOTE_LIMIT:
+        start = max(start, match.start() - _BEFORE)
+        end = min(end, start + QUOTE_LIMIT)
+    return text[start:end].strip()
+
+
+def finding_of(sign: Sign, found: list[Hit], *, extra: Iterable[str] = ()) -> Finding:
+    """What the sign says of its hits, which must not be none."""
+    headline = sign.headline if isinstance(sign.headline, str) else sign.headline(found[0])
+    quotes = [hit.line for hit in found[:_MOST_LINES]]
+    return finding(sign.code, headline, [*quotes, *extra], sign.next_step, severity=sign.severity)
+
+
+def read_signs(texts: Iterable[tuple[str, str]], signs: Iterable[Sign]) -> Iterator[Finding]:
+    """One finding for every sign that is found."""
+    known = list(texts)
+    for sign in signs:
+        if found := list(hits(known, sign.pattern)):
+            yield finding_of(sign, found)
+
+
+def of_pod(hit: Hit) -> str:
+    """` of train-0`, or nothing where nobody knows."""
+    return f" of {hit.pod}" if hit.pod else ""

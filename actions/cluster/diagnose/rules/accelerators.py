@@ -1,0 +1,224 @@
+"""Rules for faults of accelerators: Xid lines of the NVIDIA driver, messages of the Neuron runtime and driver.
+
+Source: NVIDIA Xid documentation (r590); the classes of awsome-distributed-training's GPU health check. The code of a
+line is the first number after the PCI address, which has numbers of its own. AWS Neuron SDK, `nrt_status.h` and the
+runtime's troubleshooting page (2.2x).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from actions.cluster.diagnose.codes import Code, Finding, Severity, field_quote, finding
+from actions.cluster.diagnose.evidence import Case
+from actions.cluster.diagnose.patterns import Hit, Sign, hits, of_pod, pattern, read_signs, spoken
+
+
+class _Class(msgspec.Struct, frozen=True):
+    code: Code
+    says: str
+    next_step: str
+    severity: Severity | None = None
+
+
+_RESET = "Drain the node and reset the GPU; replace the instance if it comes back."
+_REPLACE = "Cordon the node and replace the instance; resume from the last checkpoint."
+_APP = "Look for the bug in the job or in one of its libraries; the node is as a rule not at fault."
+
+_ECC = _Class(Code.GPU_ECC, "A GPU has an uncorrectable memory error", _RESET)
+_CONTAINED = _Class(
+    Code.GPU_ECC_CONTAINED,
+    "A GPU contained a memory error: only the process that used it is hit",
+    "Restart the job; the node may stay. Reset the GPU when it is free.",
+)
+_GSP = _Class(Code.GPU_GSP, "The GPU's own firmware stopped answering", _RESET)
+_LOST = _Class(Code.GPU_LOST, "A GPU fell off the bus", _REPLACE)
+_LINK = _Class(Code.NVLINK, "An NVLink has failed", _RESET + " With SXid lines the NVSwitch is at fault.")
+_REBOOT = _Class(
+    Code.GPU_REBOOT, "The driver asks for a recovery of the node", "Drain the node, then reboot or replace it."
+)
+_FAULT = _Class(Code.GPU_APP_FAULT, "The program made the GPU stop its work", _APP)
+_STOPPED = _Class(Code.GPU_APP_FAULT, "The program's GPU channel was stopped", _APP, Severity.WARNING)
+
+_XIDS: dict[int, _Class] = {
+    13: _Class(Code.GPU_APP_FAULT, "A GPU kernel of the program raised an exception", _APP),
+    31: _Class(Code.GPU_APP_FAULT, "The program accessed GPU memory that is not its own", _APP),
+    43: _STOPPED,
+    45: _STOPPED,
+    **dict.fromkeys((8, 11, 12, 32, 68, 69, 109, 110, 137), _FAULT),
+    **dict.fromkeys((48, 64, 95, 140, 156, 157, 171, 172), _ECC),
+    **dict.fromkeys((63, 92, 94, 160), _CONTAINED),
+    **dict.fromkeys((119, 120), _GSP),
+    **dict.fromkeys((74, 121, 136, 144, 145, 146, 147, 148, 149, 150, 155, 173), _LINK),
+    **dict.fromkeys((79, 54, 167), _LOST),
+    **dict.fromkeys((143, 151, 154, 158, 168), _REBOOT),
+}
+_UNKNOWN = _Class(
+    Code.GPU_REBOOT, "The driver reports a fault of a GPU", "Look the number up in NVIDIA's list; drain the node."
+)
+
+_XID = re.compile(r"NVRM: Xid \((?P<where>[^)\n]{1,60})\):? (?P<number>\d{1,4})\b|NvidiaXID(?P<agent>\d{1,4})(?!\d)")
+_AFTER_EFFECTS = frozenset({45})
+
+_NVIDIA_PATTERNS = (
+    Sign(
+        Code.NVLINK,
+        pattern(r"SXid \([^)\n]{1,60}\): \d{1,6}", r"NvidiaNV(?:Switch|Link)Error"),
+        "An NVSwitch reports an error",
+        "Drain the node and replace the instance: the NVSwitch is at fault.",
+    ),
+    Sign(
+        Code.GPU_LOST,
+        pattern(
+            r"GPU is lost",
+            r"(?:GPU has|NVRM:) fallen off the bus",
+            r"Unable to determine the device handle for (?:GPU|gpu)",
+        ),
+        "A GPU is lost to its driver",
+        _REPLACE,
+    ),
+    Sign(
+        Code.GPU_REBOOT,
+        pattern(r"NV_ERR_RESET_REQUIRED"),
+        "The driver asks for a reset of a GPU",
+        "Drain the node, then reset its GPUs, reboot or replace it.",
+    ),
+    Sign(
+        Code.GPU_ECC,
+        pattern(
+            r"uncorrectable (?:NVLink|ECC) error",
+            r"CUDA error: uncorrectable ECC",
+            r"NvidiaDoubleBitError",
+            ignore_case=True,
+        ),
+        "A GPU has an uncorrectable memory error",
+        _RESET,
+    ),
+    Sign(
+        Code.GPU_APP_FAULT,
+        pattern(
+            r"CUDA error: an illegal (?:memory access|instruction)",
+            r"CUDA error: (?:misaligned address|device-side assert triggered|unspecified launch failure)",
+            r"CUDA_ERROR_(?:ILLEGAL_ADDRESS|ILLEGAL_INSTRUCTION|MISALIGNED_ADDRESS|ASSERT|LAUNCH_FAILED)\b",
+            r"cudaError(?:IllegalAddress|IllegalInstruction|MisalignedAddress|Assert|LaunchFailure)\b",
+        ),
+        "A GPU kernel of the program did what it must not",
+        _APP,
+    ),
+)
+
+
+def find_nvidia_faults(evidence: Case) -> Iterator[Finding]:
+    """The driver's reports, each class once, what came first in front; then other words for the same."""
+    said: set[Code] = set()
+    for finding_ in _xids(list(hits(spoken(evidence), _XID))):
+        said.add(finding_.code)
+        yield finding_
+    yield from (one for one in read_signs(spoken(evidence), _NVIDIA_PATTERNS) if one.code not in said)
+    if Code.GPU_ECC not in said and (counts := [gpu.ecc_uncorrected for gpu in evidence.gpus if gpu.ecc_uncorrected]):
+        headline = (
+            f"{len(counts)} of {len(evidence.gpus)} GPUs have uncorrectable memory errors ({max(counts)} on the worst)"
+        )
+        yield finding(Code.GPU_ECC, headline, [field_quote("ecc_uncorrected", counts[0])], _RESET)
+
+
+def _xids(found: list[Hit]) -> Iterator[Finding]:
+    numbers = [int(hit.match["number"] or hit.match["agent"]) for hit in found]
+    if set(numbers) - _AFTER_EFFECTS:
+        pairs = [(number, hit) for number, hit in zip(numbers, found, strict=True) if number not in _AFTER_EFFECTS]
+    else:
+        pairs = list(zip(numbers, found, strict=True))
+    by_code: dict[Code, list[tuple[int, Hit]]] = {}
+    for number, hit in pairs:
+        by_code.setdefault(_class_of(number).code, []).append((number, hit))
+    for code, members in by_code.items():
+        number, hit = members[0]
+        kind = _class_of(number)
+        where = hit.match["where"]
+        headline = f"{kind.says} (Xid {number}{f' at {where}' if where else ''})"
+        quotes = [member.line for _, member in members[:3]]
+        yield finding(code, headline, quotes, kind.next_step, severity=kind.severity)
+
+
+def _class_of(number: int) -> _Class:
+    return _XIDS.get(number, _UNKNOWN)
+
+
+def _busy(hit: Hit) -> str:
+    asked = hit.match.groupdict().get("asked")
+    return f"The NeuronCores{f' {asked}' if asked else ''} that the program{of_pod(hit)} asks for are taken by another"
+
+
+_NEURON_PATTERNS = (
+    Sign(
+        Code.NEURON_HW,
+        pattern(
+            r"NRT_EXEC_HW_ERR_(?!COLLECTIVES)\w+",
+            r"NRT_HW_ERROR",
+            r"NRT_EXEC_UNIT_UNRECOVERABLE",
+            r"\bnrt_\w+ status=(?:6|101|1201|1202|1203|1205)\b",
+            r"Neuron(?:DMA|(?:HBM|NC|SRAM)Uncorrectable)Error",
+            r"[Uu]ncorrectable (?:HBM |SRAM |DRAM |memory )+error",
+            r"[Uu]ncorrectable memory error is detected on Neuron",
+            r"(?:SRAM|HBM|DRAM) (?:uncorrectable|parity) (?:ECC )?error",
+            r"(?:Neuron|NC|ND)\b[^\n]{0,80}\b(?:DMA (?:abort|error)|hardware error)",
+        ),
+        lambda hit: f"A Neuron device{of_pod(hit)} has a hardware error: the instance must be replaced",
+        "Terminate the instance and resume from the last checkpoint on another.",
+    ),
+    Sign(
+        Code.NEURON_COLLECTIVE_HANG,
+        pattern(
+            r"[Ss]uspected hang",
+            r"(?:inference|execution) timeout \(\d{1,12} ms\) on (?:Neuron Device|model)",
+            r"[Mm]issing infer_status notification",
+            r"missing collectives status",
+            r"NRT_EXEC_HW_ERR_COLLECTIVES",
+            r"NRT_NETWORK_PROXY_FAILURE",
+            r"\bnrt_\w+ status=(?:1200|1206)\b",
+        ),
+        lambda hit: f"A Neuron collective{of_pod(hit)} hangs, probably because another worker has a hardware error",
+        "Search the other workers' logs for SRAM, HBM or DMA errors and replace that instance.",
+    ),
+    Sign(
+        Code.NEURON_CORES_BUSY,
+        pattern(
+            r"(?:Logical )?Neuron ?Core\(s\) not available(?: - Requested:(?P<asked>\S+))?",
+            r"NRT_EXEC_NC_BUSY",
+            r"NRT_LOAD_NOT_ENOUGH_NC",
+            r"NERR_RESOURCE_NC\b",
+            r"NeuronCores? (?:is|are) (?:already )?in use",
+        ),
+        _busy,
+        "Stop the other process (neuron-ls shows its PID), or correct NEURON_RT_VISIBLE_CORES.",
+    ),
+    Sign(
+        Code.NEURON_DRIVER,
+        pattern(
+            r"Unable to determine Neuron Driver version",
+            r"requires Neuron Driver version",
+            r"check aws-neuronx?-dkms",
+            r"upgrade aws-neuronx?-dkms",
+            r"[Nn]o neuron devices? (?:found|available)",
+            r"[Ff]ailed to open (?:device )?/dev/neuron\d*",
+            r"/dev/neuron\d+: No such file",
+            r"Could not open the nd\d+",
+        ),
+        "The Neuron driver of this node is not loaded, or too old for the runtime",
+        "Use the Neuron AMI, or load a driver (aws-neuronx-dkms) that fits the image's runtime.",
+    ),
+    Sign(
+        Code.NEURON_NQ_OVERFLOW,
+        pattern(r"NRT_EXEC_SW_NQ_OVERFLOW", r"[Nn]otification queue overflow", r"\bnrt_\w+ status=1204\b"),
+        lambda hit: f"The Neuron notification queue{of_pod(hit)} has overflowed",
+        "Set NEURON_RT_ENABLE_DGE_NOTIFICATIONS=0 in the job.",
+    ),
+)
+
+
+def find_neuron_faults(evidence: Case) -> Iterator[Finding]:
+    """The runtime's reports."""
+    return read_signs(spoken(evidence), _NEURON_PATTERNS)

@@ -1,0 +1,217 @@
+"""Ranks that cannot talk: NCCL, EFA and the rendezvous of torchrun and mpirun.
+
+Source: PyTorch `ProcessGroupNCCL.cpp` and elastic rendezvous 2.x, NCCL 2.2x, aws-ofi-nccl, libfabric's efa provider.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.codes import Code, Finding, finding
+from actions.cluster.diagnose.evidence import Case
+from actions.cluster.diagnose.patterns import (
+    Hit,
+    Sign,
+    finding_of,
+    hits,
+    logged,
+    of_pod,
+    pattern,
+    read_signs,
+    still_said,
+)
+from actions.cluster.diagnose.rules.resources import EFA
+
+_SIGNS = (
+    Sign(
+        Code.NCCL_DUPLICATE_GPU,
+        pattern(r"Duplicate GPU detected(?: : rank (?P<one>\d+) and rank (?P<two>\d+))?"),
+        lambda hit: (
+            f"Ranks {hit.match['one']} and {hit.match['two']} use the same GPU"
+            if hit.match["one"]
+            else "Two ranks use the same GPU"
+        ),
+        "Give every rank its own GPU: set the device from LOCAL_RANK, and start one process per GPU.",
+    ),
+    Sign(
+        Code.EFA_MEMORY,
+        pattern(
+            r"NET/OFI [Uu]nable to register memory",
+            r"(?:EFA|efa|OFI|libfabric)[^\n]{0,120}(?:nable|ailed|annot|ould not)(?: to)? reg(?:ister)? "
+            r"(?:MR|mr|memory)",
+            r"fi_mr_reg\w*(?:\(\))? failed",
+            r"(?:ibv_reg_mr|fi_mr_reg)[^\n]{0,200}(?:fail|Cannot allocate memory)",
+            r"(?:NET/OFI|[Ll]ibfabric)[^\n]{0,120}\b(?:RC: -12\b|\(-12\)|Cannot allocate memory)",
+            r"(?:RLIMIT_MEMLOCK|max locked memory|ulimit -l|memlock)[^\n]{0,120}"
+            r"(?:too (?:low|small)|limit|increase|unlimited)",
+            r"(?:too (?:low|small)|insufficient|limit)[^\n]{0,80}(?:RLIMIT_MEMLOCK|locked memory|memlock)",
+            r"EFA device has no rdma-read capability",
+            r"(?:efa|EFA|libfabric)[^\n]{0,120}[Hh]uge ?[Pp]age[^\n]{0,80}"
+            r"(?:fail|unable|not enough|exhaust|Cannot allocate)",
+            r"\bInsufficient hugepages-\w+",
+            r"OSError: (?:\[Errno 12\] )?Cannot allocate memory",
+        ),
+        lambda hit: (
+            "This EFA device has no RDMA read, yet FI_EFA_USE_DEVICE_RDMA=1 demands it"
+            if "rdma-read" in hit.line
+            else f"EFA cannot register the memory{of_pod(hit)} that the ranks exchange"
+        ),
+        "Raise the locked-memory limit and the hugepages of the pod; with an efa-installer before 1.29.1 and NCCL 2.19"
+        " or later set FI_EFA_SET_CUDA_SYNC_MEMOPS=0 or upgrade it; where fork() fails set FI_EFA_USE_HUGE_PAGE=0;"
+        " on G5 set FI_EFA_USE_DEVICE_RDMA=0.",
+    ),
+)
+
+
+def find_network_faults(evidence: Case) -> Iterator[Finding]:
+    """What the ranks print of their network."""
+    texts = list(logged(evidence)) + [(event.message, "") for event in evidence.troubles()]
+    yield from read_signs(texts, _SIGNS)
+    yield from _collectives(evidence)
+    yield from _rendezvous(evidence)
+    yield from _sockets(evidence)
+
+
+_TIMEOUT = pattern(
+    r"[Ww]atchdog caught collective operation timeout",
+    r"Caught collective operation timeout",
+    r"NCCL watchdog[^\n]{0,80}timed? ?out",
+    r"(?:WorkNCCL|NCCL)[^\n]{0,200}ran for \d+ milliseconds before timing out",
+    r"watchdog got stuck for \d+ seconds",
+    r"Heartbeat monitor timed out",
+)
+_TIMEOUT_DETAIL = pattern(r"last completed (?:NCCL )?work: -?\d+", r"OpType=\w+")
+_PEER = pattern(
+    r"ncclRemoteError",
+    r"Connection closed by remote peer",
+    r"remote process exited or there was a network error",
+    r"NCCL WARN[^\n]{0,160}(?:Connection reset by peer|Broken pipe|Connection refused"
+    r"|Connection timed out|Software caused connection abort|No route to host)",
+    r"TCPStore server has shut down too early",
+    r"DistNetworkError: failed to recv, got 0 bytes",
+    r"Connection closed by peer \[",
+    r"RX, connection closed by remote peer",
+    r"NET/OFI[^\n]{0,200}completed with error",
+    r"Unresponsive receiver",
+)
+_SEQUENCE = re.compile(r"SeqNum=(\d+)")
+_COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
+_RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)")
+
+
+def _collectives(evidence: Case) -> Iterator[Finding]:
+    """A timeout or a lost peer, whichever came first: the other is its echo."""
+    texts = list(logged(evidence))
+    timeouts, peers = list(hits(texts, _TIMEOUT)), list(hits(texts, _PEER))
+    if timeouts and (not peers or timeouts[0].position <= peers[0].position):
+        yield _timeout(timeouts, list(hits(texts, _TIMEOUT_DETAIL)))
+    elif peers:
+        yield finding(
+            Code.NCCL_PEER_DIED,
+            f"Another rank went away; this one{of_pod(peers[0])} only reports the broken connection",
+            [hit.line for hit in peers[:4]],
+            "Find the first error in time over all ranks; this one is an echo of it.",
+        )
+
+
+def _timeout(timeouts: list[Hit], details: list[Hit]) -> Finding:
+    lines = [timeouts[0].line, *(hit.line for hit in details if hit.line != timeouts[0].line)]
+    together = "\n".join(lines)
+    ran = _RAN.search(together)
+    minutes = f" for {int(ran[1] or ran[2]) / 60000:.0f} minutes" if ran else ""
+    completed, sequence = _COMPLETED.search(together), _SEQUENCE.search(together)
+    never = (completed is not None and int(completed[1]) < 0) or (sequence is not None and int(sequence[1]) <= 1)
+    if never:
+        headline = f"NCCL hung on its very first collective{minutes}: the ranks cannot reach each other"
+        step = "Check the network (security group, EFA, NCCL_SOCKET_IFNAME) and GPU peer access: nothing ever worked."
+    else:
+        number = f" (number {sequence[1]})" if sequence else ""
+        headline = f"An NCCL collective{number} did not end{minutes}: a rank died, hangs or lags behind"
+        step = "Find the rank whose log stops first, or whose SeqNum is lowest; look for its error, OOM or Xid."
+    detail = next((line for line in lines[1:] if "last completed" in line), "")
+    return finding(Code.NCCL_TIMEOUT, headline, [lines[0], detail, *lines[1:3]], step)
+
+
+_RENDEZVOUS = pattern(
+    r"Rendezvous(?:Timeout|Connection|Closed)?Error",
+    r"client socket has (?:timed out|failed to connect)",
+    r"connection to the C10d store has failed",
+    r"DistStoreError",
+    r"retrieving ncclUniqueId[^\n]{0,160}got error",
+    r"Timed out after \d+ seconds waiting for clients",
+    r"\b\d{1,7}/\d{1,7} clients joined",
+    r"rendezvous[^\n]{0,80}(?:timed out|timeout)",
+    r"Timed out waiting for (?:all )?(?:nodes|workers) to (?:join|register)",
+    r"not enough slots available in the system",
+    r"store based barrier[^\n]{0,160}worker_count=\d+",
+)
+_JOINED = re.compile(
+    r"\b(?P<came>\d{1,7})/(?P<all>\d{1,7}) clients joined"
+    r"|world_size=(?P<world>\d{1,7}), worker_count=(?P<workers>\d{1,7})"
+)
+_STRAGGLERS = 4
+
+
+def _rendezvous(evidence: Case) -> Iterator[Finding]:
+    found = list(hits(still_said(evidence), _RENDEZVOUS))
+    if not found:
+        return
+    running = sum(pod.phase in ("Running", "Succeeded") for pod in evidence.pods)
+    missing = [pod.name for pod in evidence.pods if pod.phase not in ("Running", "Succeeded")]
+    joined = next((match for hit in found if (match := _JOINED.search(hit.line))), None)
+    if joined:
+        count = f"{joined['came'] or joined['workers']} of {joined['all'] or joined['world']} processes"
+    elif missing:
+        count = f"{running} of {len(evidence.pods)} workers"
+    else:
+        count = "Only some of the workers"
+    absent = f" (not running: {', '.join(missing[:_STRAGGLERS])})" if missing else ""
+    yield finding(
+        Code.RENDEZVOUS,
+        f"{count} arrived at the rendezvous{absent}; the launcher gave up waiting",
+        [hit.line for hit in found[:3]],
+        f"Ask why {missing[0]} does not run."
+        if missing
+        else "Are all worker pods Running, and can they reach the rendezvous endpoint by name and port?",
+    )
+
+
+_USES_EFA = pattern(
+    r"Selected [Pp]rovider is efa", r"Using network (?:AWS )?[Ll]ibfabric", r"NET/OFI[^\n]{0,200}completed with error"
+)
+_OFI_FAILED = pattern(
+    r"NET/OFI[^\n]{0,160}(?:[Ff]ailed|[Cc]ould(?:n't| not)|[Nn]o eligible|not found|[Ii]nitialization failed)",
+    r"NET/OFI Selected [Pp]rovider is (?:tcp|sockets|shm)\b",
+    r"NET/Plugin ?:[^\n]{0,160}(?:[Nn]o plugin found|[Cc]ould not find|cannot open|[Nn]ot found)",
+    r"libnccl-net\.so[^\n]{0,80}cannot open shared object",
+    r"fi_getinfo[^\n]{0,60}No data available",
+    r"OFI plugin initNet\(\) failed",
+    r"Ofi plugin is not installed or EFA is not enabled",
+)
+_SOCKETS = pattern(r"Using network Socket", r"NET/Socket : Using ", r"\bvia NET/Socket/\d")
+_EFA_MEANT = pattern(r"FI_PROVIDER[= ]+\"?efa", r"FI_EFA_\w+", r"NET/OFI", r"aws-ofi-nccl")
+
+
+def _sockets(evidence: Case) -> Iterator[Finding]:
+    """TCP where EFA was meant: asked for by a pod, named in the log, or nothing is known of the pods."""
+    texts = list(logged(evidence))
+    if next(hits(texts, _USES_EFA), None) is not None:
+        return
+    sockets, failed = list(hits(texts, _SOCKETS)), list(hits(texts, _OFI_FAILED))
+    was_asked = any(pod.requests.get(EFA) for pod in evidence.pods)
+    is_named = next(hits(texts, _EFA_MEANT), None) is not None
+    known = any(pod.requests for pod in evidence.pods)
+    if not (sockets or failed) or not (was_asked or is_named or not known):
+        return
+    sign = Sign(
+        Code.EFA_NOT_USED,
+        _SOCKETS,
+        lambda hit: (
+            f"NCCL{of_pod(hit)} runs over TCP sockets, not over EFA: expect a tenth of the bandwidth"
+            if sockets
+            else f"EFA cannot be used{f' in {hit.pod}' if hit.pod else ''}: NCCL would fall back to TCP sockets"
+        ),
+        "Request vpc.amazonaws.com/efa in the pod, have aws-ofi-nccl on LD_LIBRARY_PATH, and set FI_PROVIDER=efa.",
+    )
+    yield finding_of(sign, [*sockets[:2], *failed[:2]])

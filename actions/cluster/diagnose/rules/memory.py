@@ -1,0 +1,178 @@
+"""Memory that ran out: of a container, of its children, of a GPU, of /dev/shm, of a node."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
+from actions.cluster.diagnose.evidence import Case, Container, Pod
+from actions.cluster.diagnose.patterns import Hit, Sign, hits, logged, of_pod, pattern, read_signs, spoken, still_said
+
+_GPU_AMOUNTS = (
+    ("asked", re.compile(r"[Tt]ried to allocate ([\d.]+ ?[KMGT]i?B)")),
+    ("free", re.compile(r"(?:of which |; )([\d.]+ ?[KMGT]i?B) (?:is )?free")),
+    ("total", re.compile(r"(?:total capacity of ([\d.]+ ?[KMGT]i?B)|([\d.]+ ?[KMGT]i?B) total capacity)")),
+)
+
+
+def _gpu_headline(hit: Hit) -> str:
+    amounts = []
+    for name, expression in _GPU_AMOUNTS:
+        if found := expression.search(hit.line):
+            amounts.append(f"{name} {next(group for group in found.groups() if group)}")
+    return f"A GPU{of_pod(hit)} is out of memory" + (f": {', '.join(amounts)}" if amounts else "")
+
+
+_SIGNS = (
+    Sign(
+        Code.SHM_TOO_SMALL,
+        pattern(
+            r"insufficient shared memory",
+            r"out of shared memory\. (?:Please )?try to raise",
+            r"unable to (?:open|allocate|mmap) shared memory",
+            r"unable to write to file </torch_",
+            r"killed by signal: Bus error",
+            r"[Ee]rror while creating shared memory segment",
+            r"/dev/shm[^\n]{0,120}(?:[Nn]o space left|has only|too small|is full)",  # noqa: S108 - a text to find
+            r"[Nn]o space left on device[^\n]{0,80}/dev/shm",
+            r"shm_open[^\n]{0,80}(?:failed|No space)",
+            r"posix_fallocate failed",
+            r"^Bus error \(core dumped\)|\n[^\n]{0,80}Bus error \(core dumped\)",
+        ),
+        lambda hit: f"The shared memory{of_pod(hit)} (/dev/shm, 64 MiB by default) is too small for its processes",
+        "Mount an emptyDir with medium Memory at /dev/shm, and count it in limits.memory.",
+    ),
+    Sign(
+        Code.GPU_OOM,
+        pattern(
+            r"CUDA out of memory",
+            r"CUDA error: out of memory",
+            r"CUDA_ERROR_OUT_OF_MEMORY",
+            r"\bcudaErrorMemoryAllocation\b",
+            r"Cuda failure (?:\d+ )?'out of memory'",
+            r"CUBLAS_STATUS_ALLOC_FAILED",
+            r"RESOURCE_EXHAUSTED: Out of memory",
+            r"HIP out of memory",
+        ),
+        _gpu_headline,
+        "Lower the micro batch size, turn on activation checkpointing, or shard the model over more GPUs.",
+    ),
+)
+
+_LIMIT_STEP = "Raise limits.memory, lower the number of data-loader workers or their prefetch, or stream the data."
+_AT_THE_START = Sign(
+    Code.OOM_KILLED,
+    pattern(r"container init was OOM-killed[^\n]{0,80}"),
+    lambda hit: f"A container{of_pod(hit)} was killed for memory before its program could start",
+    "Raise limits.memory: it is less than the container runtime itself needs.",
+)
+
+
+def find_memory_faults(evidence: Case) -> Iterator[Finding]:
+    """Whatever ran out of memory."""
+    yield from read_signs(still_said(evidence), _SIGNS)
+    yield from read_signs(spoken(evidence), (_AT_THE_START,))
+    for pod in evidence.pods:
+        yield from _container_kills(evidence, pod)
+    for pod, message in _evictions(evidence):
+        yield from _eviction(pod, message)
+    yield from _child_kills(evidence)
+
+
+_PAST_SECONDS = 3600.0
+
+
+def _container_kills(evidence: Case, pod: Pod) -> Iterator[Finding]:
+    for container in pod.containers:
+        killed = next((ending for ending in container.endings if ending.reason == "OOMKilled"), None)
+        if killed is None or (pod.is_fine and (pod.phase == "Succeeded" or _is_past(evidence, container))):
+            continue
+        quotes = [field_quote("reason", killed.reason)]
+        if killed.exit_code is not None:
+            quotes.append(field_quote("exitCode", killed.exit_code))
+        yield finding(
+            Code.OOM_KILLED,
+            f"Container {container.name} of {pod.name} exceeded its memory limit and was killed{_times(container)}",
+            quotes,
+            _LIMIT_STEP,
+        )
+
+
+def _is_past(evidence: Case, container: Container) -> bool:
+    """Whether it has run so long again that its end does not matter any more."""
+    state = container.state
+    return bool(state.kind == "running" and state.since and evidence.now and evidence.now - state.since > _PAST_SECONDS)
+
+
+def _times(container: Container) -> str:
+    return f" ({container.restarts} restarts)" if container.restarts else ""
+
+
+_CHILD = pattern(
+    r"DataLoader worker \(pid[^)\n]{0,80}\) is killed by signal: Killed",
+    r"killed by signal: Killed",
+    r"[Oo]ut of memory: Kill(?:ed)? process \d+",
+    r"Memory cgroup out of memory: Kill",
+    r"oom-kill:constraint=",
+    r"ray\.exceptions\.OutOfMemoryError",
+    r"killed due to the node running low on memory",
+    r"oom_kill(?:er)? event",
+    r"was forcibly killed[^\n]{0,80}insufficient system memory",
+)
+_SYSTEM = pattern(r"System OOM encountered", r"OOM encountered, victim process")
+
+
+def _child_kills(evidence: Case) -> Iterator[Finding]:
+    lines = [hit.line for hit in hits(logged(evidence), _CHILD)]
+    events = [
+        event.message for event in evidence.events if event.reason in ("SystemOOM", "OOMKilling") and event.message
+    ]
+    events += [hit.line for hit in hits(((event.message, "") for event in evidence.events), _SYSTEM)]
+    if lines or events:
+        yield finding(
+            Code.OOM_CHILD_KILLED,
+            "A child process was killed for memory while its container lived on"
+            if lines
+            else "The kernel of the node killed a process for memory",
+            [*lines[:3], *events[:2]],
+            "Treat it as an exceeded memory limit: raise limits.memory, or use fewer data-loader workers.",
+        )
+
+
+_LOW = re.compile(r"low on resource: (?P<resource>[\w.-]+)|had condition: \[(?P<condition>\w+)")
+_DISK_WORDS = ("ephemeral", "storage", "inodes", "nodefs", "imagefs", "DiskPressure", "disk", "EmptyDir")
+_EMPTY_DIR = re.compile(r'EmptyDir volume "(?P<name>[^"]+)" exceeds')
+
+
+def _evictions(evidence: Case) -> Iterator[tuple[Pod, str]]:
+    """Pods that the kubelet evicted, with what it said; Karpenter's moving of pods is no eviction of that kind."""
+    for pod in evidence.pods:
+        told = [event.message for event in evidence.events if event.name == pod.name and event.reason == "Evicted"]
+        told = [message for message in told if _LOW.search(message) or _EMPTY_DIR.search(message)]
+        if pod.reason == "Evicted" or (told and pod.phase == "Failed"):
+            yield pod, pod.message or (told[0] if told else "")
+
+
+def _eviction(pod: Pod, message: str) -> Iterator[Finding]:
+    low = _LOW.search(message)
+    resource = (low["resource"] or low["condition"]).rstrip(".") if low else ""
+    volume = _EMPTY_DIR.search(message)
+    is_shared_memory = volume is not None and volume["name"] in pod.memory_volumes
+    is_disk = not is_shared_memory and any(word in (resource or message) for word in _DISK_WORDS)
+    node = f" from {pod.node}" if pod.node else ""
+    quotes = [field_quote("reason", pod.reason) if pod.reason else "Evicted", message]
+    if is_disk:
+        yield finding(
+            Code.EVICTED_DISK,
+            f"The kubelet evicted {pod.name}{node} for disk space{f' ({resource})' if resource else ''}",
+            quotes,
+            "Request ephemeral-storage, write to the shared file system, or give the nodes larger root volumes.",
+        )
+    elif is_shared_memory or "emory" in (resource or message):
+        yield finding(
+            Code.EVICTED_MEMORY,
+            f"The kubelet evicted {pod.name}{node}: the node ran low on memory",
+            quotes,
+            "Set requests.memory to what the pod really uses, so that it gets a node that has it.",
+        )

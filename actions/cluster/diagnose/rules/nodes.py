@@ -1,0 +1,178 @@
+"""Nodes that fail their pods: lost, full, reclaimed, without addresses."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
+from actions.cluster.diagnose.evidence import Case, Node
+from actions.cluster.diagnose.patterns import hits, logged, pattern
+
+_SPOT_REASONS = frozenset({"SpotInterrupted", "SpotInterruption", "SpotITN"})
+_SPOT_TEXT = pattern(
+    r"Spot interruption warning", r"Spot ITN received", r"Spot Interruption event", r"spot instance[^\n]{0,40}reclaim"
+)
+_ADDRESSES_GONE = re.compile(r"assign an? |(?:available|free) IP")
+_NO_ADDRESS = pattern(
+    r"failed to assign an IP address to container",
+    r"no available IP addresses",
+    r"no free IP addresses",
+    r"Unable to assign (?:an )?IP",
+    r"AddNetwork failed|add cmd: (?:Error received from AddNetwork|failed)",
+    r"NetworkPluginNotReady|cni plugin not initialized",
+)
+_FULL_REASONS = frozenset({"FreeDiskSpaceFailed", "ImageGCFailed", "NodeHasDiskPressure"})
+_AT_START = re.compile(r"unable to find data in memory cache|failed to get imageFs info|invalid capacity 0")
+"""What every kubelet complains of before it has measured its disk."""
+_FULL_TEXT = pattern(r"no space left on device", r"No space left on device", r"Errno 28")
+_NO_NETWORK = re.compile(r"NetworkPluginNotReady|cni plugin not initialized")
+_SHARED_MEMORY = re.compile(r"/dev/shm|torch_|posix_fallocate")  # noqa: S108 - a text to find
+"""A full one has a rule of its own."""
+_LOST_REASONS = frozenset({"NodeNotReady", "NodeLost", "KubeletDown"})
+_LOST_TEXT = pattern(r"Kubelet stopped posting node status", r"stopped posting node status")
+
+
+def find_node_faults(evidence: Case) -> Iterator[Finding]:
+    """What nodes do to their pods."""
+    yield from _spot(evidence)
+    yield from _lost(evidence)
+    yield from _full(evidence)
+    yield from _addresses(evidence)
+
+
+def _spot(evidence: Case) -> Iterator[Finding]:
+    for event in evidence.events:
+        if event.reason in _SPOT_REASONS or _SPOT_TEXT.search(event.message):
+            yield finding(
+                Code.SPOT_INTERRUPTED,
+                f"AWS reclaims the spot instance of {event.name or 'a node'}: it ends two minutes after the warning",
+                [event.message, event.reason],
+                "Resume from the last checkpoint on a new node; use on-demand or a reservation for what must not stop.",
+            )
+            return
+
+
+def _lost(evidence: Case) -> Iterator[Finding]:
+    for node in evidence.nodes:
+        ready = node.condition("Ready")
+        if ready is None or ready.status == "True" or not _carries(evidence, node) or _is_starting(evidence, node):
+            continue
+        if _NO_NETWORK.search(ready.message):
+            yield finding(
+                Code.NO_POD_IP,
+                f"The network plugin of node {node.name} is not up: no pod gets an address there",
+                [ready.message, field_quote("reason", ready.reason)],
+                "See why aws-node does not run on it: kubectl get pods -n kube-system -o wide.",
+            )
+            continue
+        silent = ready.status == "Unknown" or _LOST_TEXT.search(ready.message)
+        says = "does not answer any more" if silent else "is not ready"
+        yield finding(
+            Code.NODE_LOST,
+            f"Node {node.name} {says}{_pods_on(evidence, node)}",
+            [ready.message or ready.reason, field_quote("reason", ready.reason)],
+            "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
+        )
+    yield from _lost_by_event(evidence)
+
+
+_START_SECONDS = 600.0
+
+
+def _is_starting(evidence: Case, node: Node) -> bool:
+    """Whether it is so young that it cannot be ready yet; one that fell silent was ready before."""
+    ready = node.condition("Ready")
+    is_silent = ready is not None and ready.status == "Unknown"
+    return bool(not is_silent and node.created_at and evidence.now and evidence.now - node.created_at < _START_SECONDS)
+
+
+def _carries(evidence: Case, node: Node) -> bool:
+    """Whether the node matters here: pods are on it, or no pod is on any node that is known."""
+    carriers = {pod.node for pod in evidence.pods if pod.node}
+    return node.name in carriers or not carriers.intersection(one.name for one in evidence.nodes)
+
+
+def _pods_on(evidence: Case, node: Node) -> str:
+    names = [pod.name for pod in evidence.pods if pod.node == node.name]
+    return f"; {names[0]} is on it" if len(names) == 1 else f"; {len(names)} pods are on it" if names else ""
+
+
+def _lost_by_event(evidence: Case) -> Iterator[Finding]:
+    known = {node.name for node in evidence.nodes}
+    lost = [
+        event
+        for event in evidence.events
+        if event.name not in known and (event.reason in _LOST_REASONS or _LOST_TEXT.search(event.message))
+    ]
+    if known and evidence.pods and all(pod.is_fine for pod in evidence.pods):
+        return
+    if not lost:
+        lost_pods = [pod for pod in evidence.pods if pod.reason == "NodeLost"]
+        if lost_pods:
+            yield finding(
+                Code.NODE_LOST,
+                f"The node of {lost_pods[0].name} does not answer any more",
+                [field_quote("reason", "NodeLost"), lost_pods[0].message],
+                "Replace the node; a pod of a Job comes back on another one.",
+            )
+        return
+    pod = evidence.pod(lost[0].namespace, lost[0].name)
+    if pod is not None and pod.is_fine:
+        return
+    name = lost[0].name if lost[0].kind == "Node" else (pod.node if pod else "")
+    yield finding(
+        Code.NODE_LOST,
+        f"Node {name} does not answer any more" if name else f"The node of {lost[0].name} does not answer any more",
+        [lost[0].message, lost[0].reason],
+        "Look at the instance (status checks, console output); replace it and resume from the last checkpoint.",
+    )
+
+
+def _full(evidence: Case) -> Iterator[Finding]:
+    quotes: list[str] = []
+    where = ""
+    for node in evidence.nodes:
+        pressure = node.condition("DiskPressure")
+        if pressure is not None and pressure.status == "True":
+            where = where or node.name
+            quotes += [pressure.message or pressure.reason, pressure.reason]
+    for event in evidence.events:
+        if _AT_START.search(event.message):
+            continue
+        if event.reason in _FULL_REASONS or (event.reason == "EvictionThresholdMet" and "ephemeral" in event.message):
+            where = where or (event.name if event.kind == "Node" else "")
+            quotes += [event.message, event.reason]
+    lines = [hit.line for hit in hits(logged(evidence), _FULL_TEXT) if not _SHARED_MEMORY.search(hit.line)]
+    if quotes or lines:
+        says = f"The disk of node {where} is full" if where else "The node's disk is full"
+        yield finding(
+            Code.NODE_DISK_FULL,
+            says if quotes else "The program found no space left on its disk",
+            [*quotes[:4], *lines[:2]],
+            "Free disk on the node, raise its volume size, or write to the shared file system.",
+        )
+
+
+def _addresses(evidence: Case) -> Iterator[Finding]:
+    events = [
+        event
+        for event in evidence.troubles()
+        if _NO_ADDRESS.search(event.message)
+        or (event.reason == "FailedCreatePodSandBox" and "failed to setup network" in event.message)
+    ]
+    if events:
+        pod = evidence.pod(events[0].namespace, events[0].name)
+        node = f" on {pod.node}" if pod is not None and pod.node else ""
+        what = (
+            "There is no IP address left"
+            if _ADDRESSES_GONE.search(events[0].message)
+            else "The network gives no address"
+        )
+        yield finding(
+            Code.NO_POD_IP,
+            f"{what}{node} for {events[0].name or 'the pod'} (tried {events[0].count} times)",
+            [*(event.message for event in events[:3]), events[0].reason],
+            "Enable prefix delegation in the VPC CNI, use a larger subnet, or put fewer pods on the node; see that"
+            " aws-node runs there.",
+        )

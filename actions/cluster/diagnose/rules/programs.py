@@ -1,0 +1,268 @@
+"""Rules for programs that end with an error of their own, and for training whose loss is not a number."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
+from actions.cluster.diagnose.evidence import Case, Container, ContainerState, Log, Pod, is_failed
+from actions.cluster.diagnose.patterns import Hit, Sign, of_pod, pattern, read_signs, spoken
+from actions.telemetry.curves import Curves, Divergence, divergence_of
+from actions.telemetry.log_reader import LogReader
+from actions.telemetry.points import Point
+
+_MODEL = re.compile(r"huggingface\.co/(?:api/models/)?([\w.-]+/[\w.-]+)|(?:model|repo) ([\w.-]+/[\w.-]+) is restricted")
+
+
+def _gated(hit: Hit) -> str:
+    found = _MODEL.search(hit.match.string)
+    name = (found[1] or found[2]).rstrip(".") if found else ""
+    return f"The Hugging Face token{of_pod(hit)} has no access to {name or 'the model'}: it is gated"
+
+
+_SIGNS = (
+    Sign(
+        Code.HF_GATED,
+        pattern(
+            r"[Cc]annot access gated repo",
+            r"GatedRepoError",
+            r"trying to access a (?:private or )?gated repo",
+            r"40[13] Client Error[^\n]{0,120}huggingface\.co",
+            r"Access to (?:model|dataset) \S{1,200} is restricted",
+            r"you are not in the authorized list",
+        ),
+        _gated,
+        "Accept the licence on the model's page with the account of this token, or use a token of one that has.",
+    ),
+    Sign(
+        Code.GPU_RUNTIME,
+        pattern(
+            r"nvidia-container-cli: [^\n]+",
+            r"Failed to initialize NVML",
+            r"couldn't communicate with the NVIDIA driver",
+            r"[Nn]o NVIDIA (?:driver|GPU)[^\n]{0,40}(?:found|detected)",
+            r"Found no NVIDIA driver",
+            r"no runtime for \"?nvidia\"? is configured",
+            r"could not select device driver",
+            r"CUDA driver version is insufficient",
+            r"NVIDIA driver on your system is too old",
+            r"[Nn]o CUDA-capable device is detected",
+            r"CUDA unknown error",
+            r"CUDA-capable device\(s\) is/are busy or unavailable",
+            r"CUDA initialization:",
+            r"Unexpected error from cudaGetDeviceCount",
+            r"forward compatibility was attempted on non supported HW",
+            r"libcuda\.so\.1: cannot open shared object",
+            r"libnvidia-ml\.so[^\n]{0,40}(?:cannot open|not found)",
+            r"[Ee]rror 802: system not yet initialized",
+            r"Driver/library version mismatch",
+            r"No CUDA GPUs are available",
+            r"RuntimeHandler \"nvidia\" not supported",
+            r"unresolvable CDI devices",
+        ),
+        lambda hit: f"The NVIDIA driver cannot be reached{f' from {hit.pod}' if hit.pod else ''}",
+        "Check that the pod requests nvidia.com/gpu, that driver and image fit, and the NVIDIA runtime of the node.",
+    ),
+)
+
+
+def find_failed_programs(evidence: Case) -> Iterator[Finding]:
+    """Why programs end."""
+    yield from read_signs(spoken(evidence), _SIGNS)
+    for pod in evidence.pods:
+        for container in pod.containers:
+            yield from _ending(evidence, pod, container)
+        yield from _rejection(evidence, pod)
+
+
+_PULLING = ("ErrImagePull", "ImagePullBackOff")
+_START_ERRORS = (
+    "RunContainerError",
+    "CreateContainerError",
+    "CreateContainerConfigError",
+    "StartError",
+    "ContainerCannotRun",
+    "PostStartHookError",
+)
+
+
+def _ending(evidence: Case, pod: Pod, container: Container) -> Iterator[Finding]:
+    """One finding for a container that failed, the most telling."""
+    waiting = container.state if container.state.kind == "waiting" else ContainerState()
+    if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
+        return
+    failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
+    loops = waiting.reason == "CrashLoopBackOff"
+    if failed is not None and failed.exit_code == 137 and failed.reason != "OOMKilled":
+        yield _sigkill(evidence, pod, container, failed)
+    elif loops or waiting.reason in _START_ERRORS or (failed is not None and _keeps_failing(container)):
+        if failed is None or failed.reason != "OOMKilled":
+            yield _crash(evidence, pod, container, failed)
+    elif failed is not None and failed.reason != "OOMKilled" and container.state.kind == "terminated":
+        yield _failure(evidence, pod, container, failed)
+
+
+def _keeps_failing(container: Container) -> bool:
+    return container.restarts >= 1 and not container.is_ready
+
+
+_KILLERS = re.compile(
+    r"[Ll]iveness probe|[Pp]reempt|[Ss]topping container|[Ee]vict|failed liveness|Killing|Deleting|drain"
+)
+
+
+def _sigkill(evidence: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+    told = [event.message for event in evidence.events if event.name == pod.name and _KILLERS.search(event.message)]
+    by = "its liveness probe failed" if any("iveness" in message for message in told) else "not by the memory limit"
+    return finding(
+        Code.KILLED_SIGKILL,
+        f"Container {container.name} of {pod.name} was killed by SIGKILL: {pod.message or by}",
+        [pod.message, field_quote("exitCode", 137), field_quote("reason", failed.reason), *told[:3]],
+        "Look in the events for an eviction, a preemption, a liveness probe or a kubectl delete.",
+    )
+
+
+_CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received|return code = -9\b")
+"""What launchers say of a rank that somebody has killed."""
+
+
+def _crash(evidence: Case, pod: Pod, container: Container, failed: ContainerState | None) -> Finding:
+    waiting = container.state
+    told = failed.message.strip().splitlines() if failed is not None else []
+    error = last_error(evidence, pod) or (told[-1] if told else _detail(waiting))
+    code = f" with exit code {failed.exit_code}" if failed is not None else ""
+    headline = f"{container.name} of {pod.name} fails at once{code}, {container.restarts} restarts"
+    if failed is None and waiting.reason in _START_ERRORS:
+        headline = f"{container.name} of {pod.name} cannot be started"
+    quotes = [error, waiting.reason]
+    if failed is not None and failed.exit_code is not None:
+        quotes.append(field_quote("exitCode", failed.exit_code))
+    return finding(
+        Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else Code.CRASH_LOOP,
+        f"{headline}: {error}" if error else headline,
+        quotes,
+        f"Correct the image or the command; kubectl logs --previous {pod.name} shows all of it"
+        f" (restart count {container.restarts}).",
+    )
+
+
+_TOLD_ELSEWHERE = frozenset({"DeadlineExceeded", "NodeLost"})
+_NO_DEVICES = re.compile(
+    r"devices unavailable for (?P<resource>[\w./-]+)|no healthy devices present"
+    r"|didn't have enough resource: (?P<taken>(?:nvidia\.com|aws\.amazon\.com)/[\w-]+)"
+)
+
+
+def _rejection(evidence: Case, pod: Pod) -> Iterator[Finding]:
+    """A pod that its node ended, or never let start: the reason is its own, not a container's."""
+    endings = (ending for one in pod.containers for ending in one.endings)
+    if (
+        pod.phase != "Failed"
+        or not pod.reason
+        or pod.reason in _TOLD_ELSEWHERE
+        or (pod.reason != "Evicted" and any(one.exit_code for one in endings))
+    ):
+        return
+    short = _NO_DEVICES.search(pod.message)
+    if short:
+        device = short["resource"] or short["taken"] or "device"
+        yield finding(
+            Code.GPU_SHORTAGE,
+            f"{pod.name} was placed on a node that has no healthy {device} free for it",
+            [pod.message, field_quote("reason", pod.reason)],
+            "Look at the device plugin and the health of the devices on that node; the pod must be made again.",
+        )
+        return
+    goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
+    yield finding(
+        Code.JOB_FAILED,
+        f"{pod.name} was ended by its node: {pod.message or pod.reason}",
+        [pod.message, field_quote("reason", pod.reason)],
+        "Look at the node and its events; a Job makes a new pod, a pod by itself must be made again.",
+        severity=Severity.WARNING if goes_on else None,
+    )
+
+
+def _detail(waiting: ContainerState) -> str:
+    """What a waiting state says, if it is more than how long it will be."""
+    return "" if waiting.message.startswith("back-off") else waiting.message[:QUOTE_LIMIT]
+
+
+def _failure(evidence: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+    """A container that has ended for good; while its job is known to go on, that is no failure of the job."""
+    error = last_error(evidence, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
+    goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
+    headline = f"{container.name} of {pod.name} ended with exit code {failed.exit_code}"
+    headline += " while its job goes on" if goes_on else ""
+    code = Code.CRASH_LOOP if goes_on else Code.JOB_FAILED
+    return finding(
+        Code.KILLED_SIGKILL if _CHILD_KILLED.search(error) else code,
+        f"{headline}: {error}" if error else headline,
+        [error, field_quote("exitCode", failed.exit_code), field_quote("reason", failed.reason)],
+        f"Read the end of its log: kubectl logs {pod.name}.",
+        severity=Severity.WARNING if goes_on else None,
+    )
+
+
+_EXCEPTION = re.compile(r"\b(?:[\w.]{1,200}\.)?[A-Z]\w{0,80}(?:Error|Exception|Interrupt|Failure)\b(?::|$)")
+_COMPLAINT = re.compile(
+    r"\b(?:error|fatal|panic|abort|failed|cannot|can't|not found|no such file|denied|unrecognized|invalid|segmentation"
+    r"|core dumped|killed)\b",
+    re.IGNORECASE,
+)
+_SECOND_HAND = (
+    "ChildFailedError",
+    "TrainingFailedError",
+    "torch.distributed.elastic.multiprocessing.api",
+    ".py FAILED",
+    "mpirun detected that",
+    "a non-zero exit code",
+    "Please use a different submission_id",
+)
+"""Launchers and drivers that tell of their children; submitters that are told that their job is known already."""
+_TAIL_LINES = 400
+
+
+def last_error(evidence: Case, pod: Pod | None = None) -> str:
+    """The line with which a program explained its end; empty if it printed nothing.
+
+    An exception of Python counts more than other complaints, those more than the last line; of equals the last one,
+    but none that only tells of another's end.
+    """
+    logs = list(evidence.logs_of(pod)) if pod is not None else list(evidence.logs)
+    lines = [line for log in logs for line in log.text.splitlines()[-_TAIL_LINES:] if line.strip()]
+    own = [line for line in lines if not any(words in line for words in _SECOND_HAND)]
+    for expression in (_EXCEPTION, _COMPLAINT):
+        if found := [(line, match) for line in own if (match := expression.search(line))]:
+            line, match = found[-1]
+            start = max(0, match.start() - QUOTE_LIMIT // 2)
+            return line[start : start + QUOTE_LIMIT].strip()
+    return lines[-1].strip()[:QUOTE_LIMIT] if lines else ""
+
+
+WAY_OUT = "Stop it, and go on from a checkpoint before that, with a lower learning rate or a higher precision."
+
+
+def find_diverged_training(evidence: Case) -> Iterator[Finding]:
+    """The first log whose loss is no number; the other ranks say the same."""
+    for log in evidence.logs:
+        reader, curves = LogReader(), Curves()
+        quotes: dict[bool, str] = {}
+        for line in log.text.splitlines():
+            for point in reader.feed(line):
+                if isinstance(point, Point):
+                    curves.add(point)
+                    if point.metric.endswith("_loss"):
+                        quotes[math.isfinite(point.value)] = line
+        found = divergence_of(curves)
+        if found is not None:
+            yield _told(found, log, [quotes[kind] for kind in (True, False) if kind in quotes])
+            return
+
+
+def _told(found: Divergence, log: Log, quotes: list[str]) -> Finding:
+    whose = f" of {log.pod}" if log.pod else ""
+    before = "" if found.last_good is None else f"; the last number was {found.last_good.y:.4g}"
+    return finding(Code.LOSS_DIVERGED, f"{found.metric}{whose} is {found.word}{before}", quotes, WAY_OUT)

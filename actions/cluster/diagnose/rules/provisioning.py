@@ -1,0 +1,314 @@
+"""Rules for nodes that are not made: refused by AWS, or by the limits and requirements of node pools.
+
+Source: aws/karpenter-provider-aws `pkg/errors`: eight EC2 codes are all told with the reason InsufficientCapacityError,
+so only the code in the message says what is meant. EC2 API reference for the codes. kubernetes-sigs/karpenter
+`scheduling` (v0.3x–1.x): one message lists every pool with its reason.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import msgspec
+
+from actions.cluster.diagnose.codes import Code, Finding, finding
+from actions.cluster.diagnose.evidence import Case, Condition, Thing
+from actions.cluster.diagnose.patterns import Hit, hits, pattern, spoken
+from actions.cluster.diagnose.rules.resources import ACCELERATORS, EFA, is_accelerator
+from actions.cluster.diagnose.rules.scheduler_messages import Refusal, pod_names, quotes_of, refusals
+
+
+class _Refused(msgspec.Struct, frozen=True):
+    code: Code
+    pattern: re.Pattern[str]
+    says: str
+    next_step: str
+
+
+_BUCKET = re.compile(r"current vCPU limit of (\d+)")
+_TYPE = re.compile(r"\b([a-z]{1,4}\d[a-z0-9-]*\.(?:\d*x?large|metal[\w-]*|medium|small|micro|nano))\b")
+_ZONE = re.compile(r"\b([a-z]{2}(?:-[a-z]+)+-\d[a-z])\b")
+
+_REFUSALS = (
+    _Refused(
+        Code.AWS_QUOTA,
+        pattern(r"VcpuLimitExceeded", r"more vCPU capacity than your current vCPU limit"),
+        "The account's vCPU quota is used up",
+        "Request an increase of the quota of this instance family (Service Quotas, EC2); retrying will never help.",
+    ),
+    _Refused(
+        Code.AWS_QUOTA,
+        pattern(r"MaxSpotInstanceCountExceeded", r"Max spot instance count exceeded"),
+        "The account's spot quota is used up",
+        "Request an increase of the spot quota, or use on-demand instances.",
+    ),
+    _Refused(
+        Code.AWS_QUOTA,
+        pattern(r"MaxFleetCountExceeded", r"InstanceLimitExceeded"),
+        "A quota of EC2 is used up",
+        "Request an increase of the quota that the message names.",
+    ),
+    _Refused(
+        Code.RESERVATION_FULL,
+        pattern(
+            r"ReservationCapacityExceeded",
+            r"InsufficientReservedInstanceCapacity",
+            r"exceeds the available capacity of reservation",
+        ),
+        "The capacity reservation has no free instance left",
+        "End another job in the reservation, or enlarge it.",
+    ),
+    _Refused(
+        Code.SUBNET_FULL,
+        pattern(
+            r"InsufficientFreeAddressesInSubnet",
+            r"InsufficientCidrBlocks",
+            r"(?:does not have|not) enough free (?:addresses|IP addresses|cidr blocks)",
+            r"no free (?:IP )?addresses (?:left )?in (?:the )?subnet",
+            ignore_case=True,
+        ),
+        "The subnet has no free address left",
+        "Use a larger or another subnet, delete unused network interfaces, or add a secondary CIDR.",
+    ),
+    _Refused(
+        Code.WRONG_ZONE,
+        pattern(
+            r"fleet error\(s\)[^\n]{0,200}\bUnsupported: ",
+            r"instance type[^\n]{0,60} is not supported in (?:your|the|this) (?:requested )?[Aa]vailability [Zz]one",
+            r"UnsupportedAvailabilityZone",
+        ),
+        "This zone does not offer the instance type",
+        "Allow another zone, or another instance type; subnets of the NodeClass decide which zones there are.",
+    ),
+    _Refused(
+        Code.CAPACITY,
+        pattern(
+            r"(?<!aws-error-code=)UnfulfillableCapacity",
+            r"InsufficientInstanceCapacity",
+            r"InsufficientHostCapacity",
+            r"do not have sufficient [\w.-]+ capacity",
+            r"no Spot capacity available",
+            r"insufficient capacity, all requested instance types were unavailable",
+            r"capacity-not-available",
+        ),
+        "AWS has no capacity for this request right now",
+        "Allow more zones, other types or on-demand, or use a capacity reservation; Karpenter tries again by itself.",
+    ),
+)
+
+
+def find_refused_capacity(evidence: Case) -> Iterator[Finding]:
+    """What AWS refused, and instances that were given but never became nodes."""
+    texts = [
+        *spoken(evidence),
+        *((event.message, event.name) for event in evidence.events),
+        *((refused.message, claim.name) for claim, refused in _not_launched(evidence)),
+    ]
+    said = False
+    for refusal in _REFUSALS:
+        if found := list(hits(texts, refusal.pattern)):
+            said = True
+            yield _refused(refusal, found)
+    if not said:
+        yield from _unspecified(evidence)
+        yield from _launch_failed(evidence)
+    yield from _not_joining(evidence)
+
+
+def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
+    line = found[0].line
+    limit, kind, zone = _BUCKET.search(line), _TYPE.search(line), _ZONE.search(line)
+    details = [
+        f"the limit is {limit[1]}" if limit else "",
+        kind[1] if kind else "",
+        f"in {zone[1]}" if zone else "",
+    ]
+    shown = ", ".join(detail for detail in details if detail)
+    quotes = [hit.line for hit in found[:3]]
+    return finding(refusal.code, refusal.says + (f" ({shown})" if shown else ""), quotes, refusal.next_step)
+
+
+def _unspecified(evidence: Case) -> Iterator[Finding]:
+    """Karpenter's own word where no code of EC2 is told."""
+    for event in evidence.events:
+        if event.reason == "InsufficientCapacityError":
+            yield finding(
+                Code.CAPACITY,
+                f"AWS has no capacity for {event.name or 'the node claim'} right now",
+                [event.message or event.reason],
+                "Allow more zones, other types or on-demand, or use a capacity reservation.",
+            )
+            return
+    for claim, refused in _not_launched(evidence):
+        if refused.reason in ("InsufficientCapacityError", "InsufficientCapacity"):
+            yield finding(
+                Code.CAPACITY,
+                f"AWS has no capacity for {claim.name} right now",
+                [refused.message or refused.reason],
+                "Allow more zones, other types or on-demand, or use a capacity reservation.",
+            )
+            return
+
+
+def _not_launched(evidence: Case) -> Iterator[tuple[Thing, Condition]]:
+    """NodeClaims for which no instance was given, with the condition that says why."""
+    for claim in evidence.node_claims:
+        launched = claim.condition("Launched")
+        if launched is not None and launched.status != "True":
+            yield claim, launched
+
+
+_LAUNCH_REASONS = ("LaunchFailed", "NodeClassNotReady")
+_BRIEF = 240
+
+
+def _launch_failed(evidence: Case) -> Iterator[Finding]:
+    """Instances that were refused for another reason than the capacity: rights, a launch template, an AMI."""
+    for claim, refused in _not_launched(evidence):
+        if refused.reason in _LAUNCH_REASONS:
+            yield finding(
+                Code.NODE_NOT_JOINING,
+                f"No instance was launched for NodeClaim {claim.name}: {(refused.message or refused.reason)[:_BRIEF]}",
+                [refused.message, refused.reason],
+                "Check the rights of Karpenter's role, and the EC2NodeClass: AMI, subnets, security groups, role.",
+            )
+
+
+_JOIN_SECONDS = 900.0
+_NEVER_JOINED = re.compile(
+    r"not registered within|NodeCreationFailure|[Ii]nstances? failed to join the kubernetes cluster"
+)
+
+
+def _not_joining(evidence: Case) -> Iterator[Finding]:
+    for claim in evidence.node_claims:
+        if not claim.has("Launched") or claim.has("Registered") or claim.has("Ready") or _is_young(evidence, claim):
+            continue
+        open_steps = [one for name in ("Registered", "Initialized", "Ready") if (one := claim.condition(name))]
+        yield finding(
+            Code.NODE_NOT_JOINING,
+            f"The instance of NodeClaim {claim.name} was launched but has not joined the cluster",
+            [one.message or one.reason for one in open_steps] + [one.reason for one in open_steps[:1]],
+            "Check the node role's access entry, the security groups and routes to the API server, and the instance's"
+            " console output.",
+        )
+    for event in evidence.events:
+        if _NEVER_JOINED.search(event.message):
+            yield finding(
+                Code.NODE_NOT_JOINING,
+                f"The instance of {event.kind} {event.name} did not join the cluster in time",
+                [event.message],
+                "Check the node role's access entry, security groups and routes, and the instance's console output.",
+            )
+
+
+def _is_young(evidence: Case, claim: Thing) -> bool:
+    """Whether it is known to have been launched a short while ago: joining takes minutes."""
+    launched = claim.condition("Launched")
+    since = (launched.since if launched else 0.0) or claim.created_at
+    return bool(since and evidence.taken_at and evidence.taken_at - since < _JOIN_SECONDS)
+
+
+_POOL = re.compile(r'nodepool[ "=]+"?([\w.-]+)"?', re.IGNORECASE)
+_TAINT = re.compile(r"did not tolerate (?:taint \(taint=)?([^\s;,()]+)")
+_LIMIT = re.compile(
+    r"exceed(?:s|ed)? (?:the )?limits? for (?:nodepool|provisioner)|nodepool[^\n]{0,40}limits? (?:have been )?exceeded"
+)
+_LIMIT_POOL = re.compile(r'for (?:nodepool|provisioner):? (?:\((?:NodePool|provisioner)=|")?([\w.-]+)')
+_MISMATCH = re.compile(
+    r"no instance type (?:met|satisfied|has|which)|incompatible requirements|filtered out all available instance types"
+    r"|no nodepools found|minValues requirement"
+)
+_WISHES = (
+    re.compile(r"instance-gpu-name In \[([^\]]+)\]"),
+    re.compile(r"instance-type In \[([^\]]+)\]"),
+    re.compile(r'"(?:nvidia\.com/gpu|aws\.amazon\.com/neuron)":"(\d+)"'),
+    re.compile(r"topology\.kubernetes\.io/zone In \[([^\]]+)\]"),
+)
+_MISFITS = (
+    "didn't match",
+    "didn't satisfy",
+    "didn't have free ports",
+    "Insufficient cpu",
+    "Insufficient memory",
+    "Insufficient pods",
+    "Insufficient ephemeral-storage",
+    "Too many pods",
+    "were unschedulable",
+    "taint {node.kubernetes.io/unschedulable",
+    "taint {node.kubernetes.io/memory-pressure",
+    "taint {node.kubernetes.io/pid-pressure",
+    "taint {ToBeDeletedByClusterAutoscaler",
+)
+
+
+def find_pool_limits(evidence: Case) -> Iterator[Finding]:
+    """Why no node is added, or none of those there fits."""
+    refused = list(refusals(evidence))
+    yield from _limits(refused)
+    yield from _taints(refused)
+    yield from _mismatches(refused)
+    yield from _misfits(refused)
+
+
+def _limits(refused: list[Refusal]) -> Iterator[Finding]:
+    full = [one for one in refused if _LIMIT.search(one.message)]
+    if full:
+        found = _LIMIT_POOL.search(full[0].message) or _POOL.search(full[0].message)
+        pool = f' "{found[1]}"' if found else ""
+        yield finding(
+            Code.NODEPOOL_LIMIT,
+            f"NodePool{pool} has reached its resource limit: no node is added for {pod_names(full)}",
+            quotes_of(full),
+            "Raise spec.limits of the NodePool (nvidia.com/gpu, cpu or memory), or free nodes of it.",
+        )
+
+
+def _taints(refused: list[Refusal]) -> Iterator[Finding]:
+    """A taint that is the only objection, or one that stands before an accelerator."""
+    for one in refused:
+        keys = _TAINT.findall(one.message)
+        key = next((word for word in keys if word.startswith(ACCELERATORS)), "")
+        if not key and keys and not _MISMATCH.search(one.message):
+            key = keys[0]
+        if key and not _LIMIT.search(one.message):
+            yield finding(
+                Code.TAINT,
+                f"{one.pod or 'The pod'} does not tolerate the taint {key} of the node pool",
+                [one.message],
+                f"Add a toleration for {key.split('=')[0].split(':')[0]} to the pod.",
+            )
+            return
+
+
+def _mismatches(refused: list[Refusal]) -> Iterator[Finding]:
+    unfit = [one for one in refused if _MISMATCH.search(one.message)]
+    if unfit:
+        found = _POOL.search(unfit[0].message)
+        pool = f'in NodePool "{found[1]}" ' if found else ""
+        wishes = [match[1] for expression in _WISHES if (match := expression.search(unfit[0].message))]
+        yield finding(
+            Code.NODEPOOL_MISMATCH,
+            f"No instance type {pool}fits {pod_names(unfit)}" + (f" ({', '.join(wishes)})" if wishes else ""),
+            quotes_of(unfit),
+            "Relax the zone, instance or GPU requirement of the pod, or widen the requirements of the NodePool.",
+        )
+
+
+def _is_special(refusal: Refusal) -> bool:
+    """Whether it is accelerators, or what goes with them, that nodes have too little of."""
+    return any(name == EFA or is_accelerator(name) for name in refusal.short_of())
+
+
+def _misfits(refused: list[Refusal]) -> Iterator[Finding]:
+    """Labels, processors or memory that no node that is there has."""
+    unfit = [one for one in refused if one.has(*_MISFITS) and (one.is_misfit or not _is_special(one))]
+    if unfit:
+        reasons = ", ".join(f"{count or ''} {reason}".strip() for reason, count in unfit[0].reasons.items())
+        yield finding(
+            Code.NODEPOOL_MISMATCH,
+            f"No node fits {pod_names(unfit)}{f': {reasons}' if reasons else ''}",
+            quotes_of(unfit),
+            "Compare the pod's node selector, affinity and requests with the nodes' labels and free room.",
+        )

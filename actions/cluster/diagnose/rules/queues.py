@@ -1,0 +1,172 @@
+"""Waiting by design: Kueue queues, Volcano queues, gangs, quotas of a namespace."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
+from actions.cluster.diagnose.evidence import Case, Thing
+from actions.cluster.diagnose.patterns import hits, pattern, spoken
+from actions.cluster.diagnose.rules.scheduler_messages import refusals
+
+_GANG = re.compile(
+    r"(?P<short>\d+)/(?P<all>\d+) tasks in gang unschedulable|pod group is not ready|minMember of group"
+    r"|rejected by gang scheduling|[Ww]aiting for the gang|\bCoscheduling\b|cannot find enough sibling pods"
+    r"|PodGroup \S+ gets rejected"
+)
+_COUNTS = re.compile(r"(\d+) minAvailable|minMember of group: (\d+)")
+_PLACEABLE = re.compile(r"(\d+) Schedulable")
+_QUEUE_FULL = pattern(
+    r"queue resource quota insufficient",
+    r"insufficient (?:unused )?quota (?:for|in)",
+    r"couldn't assign flavors",
+    r"borrowing limit for",
+    r"(?:Local|Cluster)Queue \S{1,120} (?:doesn't exist|does not exist|is inactive|is stopped)",
+    r"unable to find job queue",
+    r"can only submit job to queue with state `Open`",
+)
+_NAMESPACE = pattern(
+    r"exceeded quota: [^\n]+",
+    r"forbidden: failed quota",
+    r"(?:maximum|minimum) \S{1,80} usage per (?:Container|Pod|PersistentVolumeClaim)",
+    r"insufficient quota to match these scopes",
+    r"max limit to request ratio per (?:Container|Pod)",
+)
+_QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<asked>[^,\s]+))?")
+
+
+def find_queued(evidence: Case) -> Iterator[Finding]:
+    """Who waits for whom."""
+    yield from _namespace_quota(evidence)
+    yield from _kueue(evidence)
+    yield from _volcano_queue(evidence)
+    yield from _gang(evidence)
+
+
+def _namespace_quota(evidence: Case) -> Iterator[Finding]:
+    found = list(hits(spoken(evidence), _NAMESPACE))
+    if not found:
+        return
+    named = _QUOTA_NAME.search(found[0].line)
+    headline = "A ResourceQuota or LimitRange of the namespace forbids the pod"
+    if named:
+        headline = f"The ResourceQuota {named['name']} forbids the pod"
+        headline += f": it asks for {named['asked']}" if named["asked"] else ""
+    yield finding(
+        Code.NAMESPACE_QUOTA,
+        headline,
+        [hit.line for hit in found[:3]],
+        "Raise the quota of the namespace, end other work in it, or ask for less.",
+    )
+
+
+def _kueue(evidence: Case) -> Iterator[Finding]:
+    for workload in evidence.queued:
+        reserved, admitted = workload.condition("QuotaReserved"), workload.condition("Admitted")
+        if workload.has("Admitted") or workload.has("Finished"):
+            continue
+        waiting = reserved if reserved is not None and reserved.status != "True" else admitted
+        evicted = workload.condition("Evicted")
+        quotes = [one.message or one.reason for one in (waiting, evicted) if one is not None and one.type]
+        queue = str(workload.spec.get("queueName") or "")
+        yield finding(
+            Code.QUEUE_WAITING,
+            f"Workload {workload.name} waits in queue{f' {queue}' if queue else ''} until quota is free"
+            + (f": {_brief(waiting.message)}" if waiting is not None and waiting.message else ""),
+            quotes or [workload.name],
+            "Wait, end admitted work of the same ClusterQueue, or raise its quota; kubectl get workloads lists it.",
+        )
+    if not evidence.queued and (gated := [pod for pod in evidence.pods if pod.is_gated or _is_gated(pod.conditions)]):
+        condition = gated[0].condition("PodScheduled")
+        yield finding(
+            Code.QUEUE_WAITING,
+            f"{gated[0].name} is held back by a scheduling gate until its queue admits it",
+            [condition.reason if condition else "", condition.message if condition else ""],
+            "Wait for the queue, or see its Workload: kubectl get workloads.",
+        )
+
+
+def _is_gated(conditions: object) -> bool:
+    return isinstance(conditions, tuple) and any(one.reason == "SchedulingGated" for one in conditions)
+
+
+def _brief(message: str) -> str:
+    return message.split(". ", maxsplit=1)[0].rstrip(".")[:160]
+
+
+def _volcano_queue(evidence: Case) -> Iterator[Finding]:
+    if (
+        evidence.pods
+        and not any(pod.is_unscheduled for pod in evidence.pods)
+        and not any(map(_is_waiting, evidence.gangs))
+    ):
+        return
+    running = {gang.name for gang in evidence.gangs if not _is_waiting(gang)}
+    texts = [(event.message, event.name) for event in evidence.events if event.name not in running]
+    texts += [(one.message, one.pod) for one in refusals(evidence)]
+    found = list(hits(texts, _QUEUE_FULL)) if not evidence.queued else []
+    if found:
+        yield finding(
+            Code.QUEUE_WAITING,
+            f"{found[0].pod or 'The work'} waits until its queue has room",
+            [hit.line for hit in found[:3]],
+            "Wait, raise the queue's capability or quota, or end other work in it.",
+        )
+        return
+    for gang in evidence.gangs:
+        if gang.status.get("phase") == "Pending" and not gang.conditions:
+            queue = str(gang.spec.get("queue") or "default")
+            yield finding(
+                Code.QUEUE_WAITING,
+                f"PodGroup {gang.name} waits in queue {queue}: Volcano has not taken it up",
+                [field_quote("phase", "Pending"), queue],
+                f"Does the queue exist and is it Open? kubectl get queue {queue}.{_unseen_by_karpenter(evidence)}",
+            )
+
+
+def _is_waiting(gang: Thing) -> bool:
+    return gang.status.get("phase") in ("Pending", "Inqueue", "Unknown", None)
+
+
+def _gang(evidence: Case) -> Iterator[Finding]:
+    lines = [one.message for one in refusals(evidence) if _GANG.search(one.message)]
+    names = [gang.name for gang in evidence.gangs if _is_waiting(gang)]
+    for gang in evidence.gangs:
+        condition = gang.condition("Unschedulable")
+        if _is_waiting(gang) and condition is not None and condition.status == "True":
+            lines.insert(0, condition.message or condition.reason)
+    if evidence.gangs and not names:
+        # the condition and events of an earlier wait stay when the gang runs
+        return
+    lines = list(dict.fromkeys(lines))
+    if not lines:
+        return
+    message = next((line for line in lines if _COUNTS.search(line)), lines[0])
+    wanted, placeable, short = _COUNTS.search(message), _PLACEABLE.search(message), _GANG.search(message)
+    total = (wanted[1] or wanted[2]) if wanted else (short["all"] if short else None)
+    missing = short["short"] if short and short["short"] else ""
+    fits = f"; {placeable[1]} fit now" if placeable else "; none fits now" if total and missing == total else ""
+    who = f" of {names[0]}" if names else ""
+    yield finding(
+        Code.GANG_WAITING,
+        f"The gang scheduler waits until all {total or ''} pods{who} fit at once{fits}".replace("  ", " "),
+        [*lines[:3], *(one.message for one in refusals(evidence) if one.reasons)],
+        f"Free or add room for {missing + ' ' if missing else ''}more pods, or lower minMember."
+        f"{_unseen_by_karpenter(evidence)}",
+    )
+
+
+def _unseen_by_karpenter(evidence: Case) -> str:
+    """A sentence on pods that wait for a node which nobody will start: Karpenter acts on `Unschedulable` only."""
+    waiting = [pod for pod in evidence.pods if pod.is_unscheduled and pod.scheduler == "volcano"]
+    unseen = [
+        pod.name
+        for pod in waiting
+        if (found := pod.condition("PodScheduled")) is None or found.reason not in ("Unschedulable", "")
+    ]
+    if not unseen:
+        return ""
+    return (
+        f" Karpenter starts no node for {unseen[0]} meanwhile: its PodScheduled condition does not say Unschedulable."
+    )

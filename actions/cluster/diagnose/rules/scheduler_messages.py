@@ -1,0 +1,129 @@
+"""What the schedulers say of a pod that has no node: their sentences, taken apart.
+
+Source: kube-scheduler's `FitError` (v1.5–1.34), Karpenter's provisioner (v0.3x–1.x), Volcano 1.8, cluster-autoscaler.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from actions.cluster.diagnose.evidence import Case, Event, Pod
+
+_FIT = re.compile(r"(\d+)/(\d+) nodes are (?:un)?available: (.*)", re.DOTALL)
+_PREEMPTION = re.compile(r"\.? preemption: |\. no new claims to deallocate")
+_REASON = re.compile(r"(?:^|, )(?:(\d+) )?(.+?)(?=, \d+ |$)", re.DOTALL)
+_PREDICATES = re.compile(r"No nodes are available that match all of the (?:following )?predicates:+ (.*)", re.DOTALL)
+_PREDICATE = re.compile(r"([\w./ -]{1,120}?) \((\d+)\)")
+_TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
+
+NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """Why no node took a pod. `reasons` counts nodes by reason; one node may be under several."""
+
+    message: str
+    pod: str
+    nodes: int = 0
+    reasons: Mapping[str, int] = msgspec.field(default_factory=dict)
+
+    def short_of(self) -> dict[str, int]:
+        """Nodes by the resource that they have too little of."""
+        word = "Insufficient "
+        return {reason[len(word) :]: count for reason, count in self.reasons.items() if reason.startswith(word)}
+
+    def taints(self) -> dict[str, int]:
+        """Nodes by the key of the taint that the pod does not tolerate; empty where the scheduler does not name it."""
+        found: dict[str, int] = {}
+        for reason, count in self.reasons.items():
+            if match := _TAINT.search(reason):
+                key = (match[1] or "").strip()
+                found[key] = found.get(key, 0) + count
+        return found
+
+    @property
+    def is_misfit(self) -> bool:
+        """Whether nodes that have the resources fail for another reason.
+
+        Volcano looks at resources first (and says *unavailable*), kube-scheduler at selectors first.
+        """
+        return "nodes are unavailable" in self.message and self.has("didn't match")
+
+    def has(self, *words: str) -> bool:
+        """Whether any reason holds any of the words; of a sentence without reasons, whether the sentence does."""
+        return any(word in reason for reason in self.reasons or (self.message,) for word in words)
+
+
+def refusal_of(message: str, pod: str) -> Refusal:
+    """Take a sentence apart; one of another form has no reasons."""
+    fit = _FIT.search(message)
+    old = _PREDICATES.search(message) if fit is None else None
+    if old:
+        counts = {reason.strip(" ,"): int(count) for reason, count in _PREDICATE.findall(old[1].replace(", ", "\n"))}
+        return Refusal(message, pod, max(counts.values(), default=0), counts)
+    if fit is None:
+        return Refusal(message, pod)
+    told = _PREEMPTION.split(fit[3])[0].rstrip(". \n")
+    reasons: dict[str, int] = {}
+    for match in _REASON.finditer(told):
+        reason = match[2].strip()
+        reasons[reason] = reasons.get(reason, 0) + int(match[1] or 0)
+    return Refusal(message, pod, int(fit[2]), reasons)
+
+
+def refusals(evidence: Case) -> Iterator[Refusal]:
+    """What was said of every pod that still has no node, each sentence once for each pod."""
+    seen: set[tuple[str, str]] = set()
+    for message, name in _messages(evidence):
+        if message and (message, name) not in seen:
+            seen.add((message, name))
+            yield refusal_of(message, name)
+
+
+def _messages(evidence: Case) -> Iterator[tuple[str, str]]:
+    for pod in evidence.pods:
+        scheduled = pod.condition("PodScheduled")
+        if scheduled is not None and scheduled.status == "False":
+            yield scheduled.message, pod.name
+    for event in scheduling_events(evidence):
+        yield event.message, event.name
+
+
+def scheduling_events(evidence: Case) -> Iterator[Event]:
+    """Complaints of a scheduler about pods that still have no node."""
+    return (event for event in evidence.events if event.reason in NO_ROOM_REASONS and is_unscheduled(evidence, event))
+
+
+def is_unscheduled(evidence: Case, event: Event) -> bool:
+    """Whether the event's object, as far as is known, still has no node."""
+    pod = evidence.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
+    return pod is None or _has_no_node(pod)
+
+
+def _has_no_node(pod: Pod) -> bool:
+    scheduled = pod.condition("PodScheduled")
+    return pod.is_unscheduled and (scheduled is None or scheduled.status != "True")
+
+
+def pod_names(refused: Iterable[Refusal]) -> str:
+    """For sentences: `train-0`, `train-0 and another pod`, or `train-0 and 7 more pods`."""
+    known = list(dict.fromkeys(one.pod for one in refused if one.pod))
+    if not known:
+        return "the pod"
+    more = len(known) - 1
+    return known[0] if not more else f"{known[0]} and {'another pod' if more == 1 else f'{more} more pods'}"
+
+
+def names_ask(refused: Iterable[Refusal]) -> str:
+    """With the verb: `train-0 asks for`, `train-0 and 7 more pods ask for`."""
+    known = list(refused)
+    several = len({one.pod for one in known if one.pod}) > 1
+    return f"{pod_names(known)} {'ask' if several else 'asks'} for"
+
+
+def quotes_of(refused: Iterable[Refusal]) -> list[str]:
+    """What was said, each sentence once."""
+    return list(dict.fromkeys(one.message for one in refused))[:3]

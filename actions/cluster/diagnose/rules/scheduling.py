@@ -1,0 +1,330 @@
+"""Pods that no node takes: taints, accelerators, adapters, claims; and nodes that are being made."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from actions.cluster.diagnose.codes import Code, Finding, finding
+from actions.cluster.diagnose.evidence import Case, Node, number
+from actions.cluster.diagnose.patterns import Sign, of_pod, pattern, read_signs, still_said
+from actions.cluster.diagnose.rules.resources import (
+    ACCELERATORS,
+    EFA,
+    GPU,
+    NEURON,
+    accelerator_of,
+    family_of,
+    is_accelerator,
+)
+from actions.cluster.diagnose.rules.scheduler_messages import (
+    Refusal,
+    is_unscheduled,
+    names_ask,
+    pod_names,
+    quotes_of,
+    refusals,
+)
+
+_PLUGINS = {GPU: "nvidia-device-plugin", NEURON: "neuron-device-plugin"}
+_PLUGIN_GRACE_SECONDS = 300.0
+_LOST_TAINTS = ("node.kubernetes.io/unreachable", "node.kubernetes.io/not-ready")
+_DISK_TAINT = "node.kubernetes.io/disk-pressure"
+_STARTING = re.compile(
+    r"/agent-not-ready$|^node\.cloudprovider\.kubernetes\.io/uninitialized$|^karpenter\.sh/unregistered$"
+)
+"""Taints that go when the node has come up."""
+_PASSING = re.compile(
+    rf"{_STARTING.pattern}|^node\.kubernetes\.io/|^karpenter\.sh/disrupt|ClusterAutoscaler$|^aws-node-termination-handler/"
+)
+"""Taints that others set and take away: to tolerate them would be wrong."""
+
+
+def find_unschedulable(evidence: Case) -> Iterator[Finding]:
+    """Why pods have no node."""
+    refused = list(refusals(evidence))
+    yield from _device_plugins(evidence, refused)
+    yield from _unregistered(evidence)
+    yield from _adapters(evidence, refused)
+    yield from _taints(evidence, refused)
+    yield from _claims(refused)
+    yield from _accelerators(refused)
+    yield from read_signs(still_said(evidence), _RAYS_OWN)
+    yield from _nominations(evidence, refused)
+
+
+_RAYS_OWN = (
+    Sign(
+        Code.GPU_SHORTAGE,
+        pattern(r"No available node types can fulfill resource request[^\n]{0,80}'(?:GPU|neuron_cores)'"),
+        lambda hit: f"No worker group of the Ray cluster{of_pod(hit)} has the accelerators that a task asks for",
+        "Give a worker group that many GPUs (or neuron_cores), or have the task ask for fewer.",
+    ),
+    Sign(
+        Code.NODEPOOL_MISMATCH,
+        pattern(r"No available node types can fulfill resource request(?![^\n]{0,80}'(?:GPU|neuron_cores)')"),
+        lambda hit: f"No worker group of the Ray cluster{of_pod(hit)} fits what a task asks for",
+        "Give a worker group these resources, or have the task ask for fewer.",
+    ),
+)
+
+
+def _device_plugins(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
+    """Accelerator instances that are Ready, not brand-new, and offer none."""
+    for resource, plugin in _PLUGINS.items():
+        bare = [node for node in evidence.nodes if _is_bare(evidence, node, resource)]
+        if not bare:
+            continue
+        short = [one for one in refused if any(name in one.short_of() for name in family_of(resource))]
+        types = sorted({node.instance_type for node in bare})
+        are, plural = ("are", "") if len(bare) > 1 else ("is", "s")
+        yield finding(
+            Code.DEVICE_PLUGIN_MISSING,
+            f"{len(bare)} {' and '.join(types)} node{'' if plural else 's'} {are} Ready but advertise{plural} no"
+            f" {resource}: the device plugin does not run there",
+            [*quotes_of(short), *types, *(node.name for node in bare[:3])],
+            f"Check the {plugin} DaemonSet (tolerations, node selector), and that the AMI is the accelerated one.",
+        )
+
+
+_INCONSISTENT = re.compile(r'expected resource "([\w./-]+)" didn\'t register on the node')
+_UNREGISTERED = re.compile(r'[Rr]esource "?([\w./-]+)"? was requested but not registered')
+
+
+def _unregistered(evidence: Case) -> Iterator[Finding]:
+    """Nodes of Karpenter that wait for a device plugin."""
+    for event in evidence.events:
+        missing = _INCONSISTENT.search(event.message) if event.reason == "FailedConsistencyCheck" else None
+        if missing and missing[1] in _PLUGINS:
+            yield finding(
+                Code.DEVICE_PLUGIN_MISSING,
+                f"The node of {event.kind or 'NodeClaim'} {event.name} advertises no {missing[1]}: the device plugin"
+                " does not run there",
+                [event.message],
+                f"Check the {_PLUGINS[missing[1]]} DaemonSet (tolerations, node selector), and that the AMI is the"
+                " accelerated one.",
+            )
+            break
+    for claim in evidence.node_claims:
+        step = claim.condition("Initialized")
+        found = _UNREGISTERED.search(step.message) if step is not None and step.status != "True" else None
+        if step is not None and found:
+            yield finding(
+                Code.DEVICE_PLUGIN_MISSING,
+                f"The node of NodeClaim {claim.name} advertises no {found[1]}: the device plugin does not run there",
+                [step.message, step.reason],
+                "Check the device plugin's DaemonSet (tolerations, node selector), and the AMI of the node class.",
+            )
+
+
+def _is_bare(evidence: Case, node: Node, resource: str) -> bool:
+    if accelerator_of(node.instance_type) != resource or not (node.is_ready or node.condition("Ready") is None):
+        return False
+    if any((number(node.allocatable.get(name)) or 0) > 0 for name in family_of(resource)):
+        return False
+    ready = node.condition("Ready")
+    since = (ready.since if ready else 0.0) or node.created_at
+    return not (since and evidence.now and evidence.now - since < _PLUGIN_GRACE_SECONDS)
+
+
+def _adapters(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
+    """Too few EFA adapters on nodes that have enough of all else."""
+    short = [one for one in refused if _is_about_adapters(one)]
+    if not short:
+        return
+    asked = max((pod.requests.get(EFA, 0) for pod in evidence.pods), default=0)
+    most = max((int(number(node.allocatable.get(EFA)) or 0) for node in evidence.nodes), default=0)
+    who = names_ask(short)
+    if asked and evidence.nodes and asked > most:
+        headline = f"{who} {asked} EFA adapters; these nodes offer {most or 'none'}"
+        step = "Ask for no more than a node has (4 on p4d and p4de, 8 on trn1.32xlarge, 32 on p5.48xlarge, 1 on g5)."
+    else:
+        nodes = max(one.short_of()[EFA] for one in short)
+        wants = f"the {asked} EFA adapters" if asked else "the EFA adapters"
+        headline = f"No node has {wants} free that {who} ({nodes} are short of them)"
+        step = "Wait for the job that holds them, ask for fewer, or add nodes."
+    types = [node.instance_type for node in evidence.nodes if node.instance_type]
+    yield finding(
+        Code.EFA_SHORTAGE,
+        headline,
+        [*quotes_of(short), *types[:2]],
+        f"{step} Check the EFA device plugin DaemonSet if allocatable shows none.",
+    )
+
+
+def _is_about_adapters(refusal: Refusal) -> bool:
+    """Whether adapters are what is missing: more nodes lack them than lack accelerators."""
+    short = refusal.short_of()
+    return not refusal.is_misfit and short.get(EFA, 0) > max((short.get(name, 0) for name in ACCELERATORS), default=0)
+
+
+def _lacks_accelerators(refusal: Refusal) -> bool:
+    return not refusal.is_misfit and any(map(is_accelerator, refusal.short_of()))
+
+
+def _taints(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
+    keys: dict[str, list[Refusal]] = {}
+    for one in refused:
+        for key in one.taints():
+            keys.setdefault(key or _only_taint(evidence), []).append(one)
+    lost = [key for key in keys if key in _LOST_TAINTS]
+    blamed = [key for key in keys if not _PASSING.search(key) and _explains(evidence, key, keys[key])]
+    if blamed:
+        yield _taint(evidence, blamed, keys, lost)
+    elif lost and not any(map(_lacks_accelerators, keys[lost[0]])):
+        yield finding(
+            Code.NODE_LOST,
+            f"Nodes that could take {pod_names(keys[lost[0]])} do not answer",
+            quotes_of(keys[lost[0]]),
+            "Look at the nodes: kubectl get nodes; replace those that stay NotReady.",
+        )
+    starting = [key for key in keys if _STARTING.search(key)]
+    if starting and not blamed:
+        yield finding(
+            Code.WAITING_FOR_NODE,
+            f"No node yet for {pod_names(keys[starting[0]])}: one is still starting and keeps the taint {starting[0]}",
+            quotes_of(keys[starting[0]]),
+            "Wait a minute; if the taint stays, see why that DaemonSet's pod does not run on the node.",
+        )
+    if _DISK_TAINT in keys:
+        yield finding(
+            Code.NODE_DISK_FULL,
+            f"Nodes that could take {pod_names(keys[_DISK_TAINT])} have a full disk",
+            quotes_of(keys[_DISK_TAINT]),
+            "Free disk on the nodes, or give them larger root volumes.",
+        )
+
+
+def _only_taint(evidence: Case) -> str:
+    """Which taint a scheduler means that names none (1.34), where nodes have no others than those of lost ones."""
+    known = {key for node in evidence.nodes for key in node.taints}
+    return min(known) if known and known <= set(_LOST_TAINTS) else ""
+
+
+def _explains(evidence: Case, key: str, refused: list[Refusal]) -> bool:
+    """Whether the taint, and no lack on other nodes, is why the pod waits.
+
+    Nodes without any accelerator are also `Insufficient` of it: a taint that stands before the accelerators explains
+    that. Any other taint (of the control plane, of another team) explains a wait only if no resource is lacking, and
+    one that the scheduler does not name only if nothing else is told.
+    """
+    asks = any(pod.requests.get(name) for pod in evidence.pods for name in ACCELERATORS)
+    tainted = _tainted_accelerators(evidence) if asks else []
+    if key in ACCELERATORS or key in tainted or (not key and tainted):
+        return any(not _is_about_adapters(one) for one in refused)
+    if not key:
+        return any(len(one.reasons) == 1 for one in refused)
+    return any(not one.short_of() for one in refused)
+
+
+def _tainted_accelerators(evidence: Case) -> list[str]:
+    """Keys of taints before the accelerators, if there is one before every accelerator."""
+    equipped = [node for node in evidence.nodes if any(map(is_accelerator, node.allocatable))]
+    return [key for node in equipped for key in node.taints] if all(node.taints for node in equipped) else []
+
+
+def _taint(evidence: Case, blamed: list[str], keys: dict[str, list[Refusal]], lost: list[str]) -> Finding:
+    key = min(blamed, key=lambda one: one not in ACCELERATORS)
+    refused = keys[key]
+    nodes = max(one.taints().get(key, 0) for one in refused)
+    further = sum(max(one.taints().get(other, 0) for one in keys[other]) for other in lost)
+    named = key or next(
+        iter(_tainted_accelerators(evidence) or [key for node in evidence.nodes for key in node.taints]), ""
+    )
+    also = f" {further} further node{'s are' if further > 1 else ' is'} unreachable." if further else ""
+    return finding(
+        Code.TAINT,
+        f"{pod_names(refused)} does not tolerate the taint{f' {named}' if named else ''} of {nodes} nodes",
+        quotes_of(refused),
+        f"Add a toleration for {named or 'the taint of those nodes'} to the pod.{also}",
+    )
+
+
+def _claims(refused: list[Refusal]) -> Iterator[Finding]:
+    unbound = [
+        one
+        for one in refused
+        if one.has(
+            "unbound immediate PersistentVolumeClaims",
+            "persistentvolumeclaim",
+            "persistent volumes to bind",
+            "binding volumes:",
+        )
+    ]
+    if unbound:
+        yield finding(
+            Code.PVC_UNBOUND,
+            f"A volume claim of {pod_names(unbound)} is not bound",
+            quotes_of(unbound),
+            "kubectl describe pvc: do StorageClass and CSI driver exist, does the volume name this claim?",
+        )
+    apart = [one for one in refused if one.has("volume node affinity conflict")]
+    if apart:
+        yield finding(
+            Code.VOLUME_MOUNT,
+            f"The volume of {pod_names(apart)} is in another zone than the nodes",
+            quotes_of(apart),
+            "Let the pod run in the volume's zone, or make the volume where the nodes are.",
+        )
+
+
+def _accelerators(refused: list[Refusal]) -> Iterator[Finding]:
+    claimed = [one for one in refused if one.has("cannot allocate all claims")]
+    if claimed:
+        yield finding(
+            Code.GPU_SHORTAGE,
+            f"No node has the devices free that the resource claims of {pod_names(claimed)} name",
+            quotes_of(claimed),
+            "kubectl get resourceclaims,resourceslices: wait for the job that holds the devices, or add nodes.",
+        )
+    short = [one for one in refused if _lacks_accelerators(one)]
+    if not short:
+        return
+    resource = next(name for name in short[0].short_of() if is_accelerator(name))
+    yield finding(
+        Code.GPU_SHORTAGE,
+        f"No node has the {resource} free that {names_ask(short)}"
+        f" ({short[0].short_of()[resource]} of {short[0].nodes} nodes are short of it), and nobody is adding nodes",
+        quotes_of(short),
+        "Wait for the job that holds them, or stop it; else scale the node group or give Karpenter a fitting NodePool.",
+    )
+
+
+_MANY_CLAIMS = 3
+_NOMINATED = re.compile(r"should schedule on: (.+)|pod triggered scale-up: (.+)")
+
+
+def _nominations(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
+    """Somebody is making a node."""
+    made: dict[str, dict[str, str]] = {}
+    for event in evidence.events:
+        found = _NOMINATED.search(event.message)
+        if found and event.reason in ("Nominated", "TriggeredScaleUp") and is_unscheduled(evidence, event):
+            made.setdefault(event.name, {})[(found[1] or found[2]).strip()] = event.message
+    for waiting in evidence.pods:
+        if waiting.is_unscheduled and waiting.nominated:
+            yield finding(
+                Code.WAITING_FOR_NODE,
+                f"No node yet for {waiting.name}; pods of a lower priority make room for it on {waiting.nominated}",
+                [*quotes_of([one for one in refused if one.pod == waiting.name]), waiting.nominated],
+                "Wait until they have ended: their grace period is the longest that it takes.",
+            )
+            return
+    for pod, targets in list(made.items())[:1]:
+        short = quotes_of([one for one in refused if one.pod in ("", pod)])
+        first = next(iter(targets))
+        claims = [target for target in targets if target.startswith(("nodeclaim/", "machine/"))]
+        if len(claims) < _MANY_CLAIMS:
+            yield finding(
+                Code.WAITING_FOR_NODE,
+                f"No node yet for {pod or 'the pod'}; one is being made: {first}",
+                [*short, targets[first]],
+                f"Wait 1 to 5 minutes for {first.split(',')[0]}, longer for accelerated instances.",
+            )
+        else:
+            yield finding(
+                Code.WAITING_FOR_NODE,
+                f"No node yet for {pod or 'the pod'}: {len(claims)} were begun one after the other, none came up",
+                [*short, *(targets[claim] for claim in claims)],
+                "See why they end: kubectl get nodeclaims, kubectl describe nodeclaim, the log of Karpenter.",
+            )

@@ -1,0 +1,298 @@
+"""Parts of the evidence: of one object, or of each workload of a cluster.
+
+Each workload is judged by its own part, so that what is wrong with one explains nothing of another.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.errors import MissingError
+from actions.cluster.diagnose.evidence import Case, Event, Pod, Thing
+
+_NAMED = re.compile(r"nodeclaim/([\w.-]+)")
+_KINDS = ("NodeClaim", "NodePool", "PersistentVolumeClaim")
+
+
+class Awaited(msgspec.Struct, frozen=True):
+    """What some pods wait for. Where no claim was named to them, it may be any."""
+
+    is_homeless: bool
+    node_claims: frozenset[str]
+    volume_claims: frozenset[str]
+
+    def holds_claim(self, claim: Thing) -> bool:
+        """Whether they may wait for that node claim."""
+        return self.is_homeless and (not self.node_claims or claim.name in self.node_claims)
+
+    def holds_event(self, event: Event) -> bool:
+        """Whether the event may be about what they wait for."""
+        if not self.is_homeless or event.kind not in _KINDS:
+            return False
+        if event.kind == "PersistentVolumeClaim":
+            return event.name in self.volume_claims
+        return event.kind == "NodePool" or not self.node_claims or event.name in self.node_claims
+
+
+def awaited_by(evidence: Case, pods: tuple[Pod, ...]) -> Awaited:
+    """What the pods wait for, as the case's events and their own volumes tell."""
+    names = {pod.name for pod in pods}
+    told = (event.message for event in evidence.events if event.kind == "Pod" and event.name in names)
+    return Awaited(
+        is_homeless=any(pod.is_unscheduled for pod in pods),
+        node_claims=frozenset(name for message in told for name in _NAMED.findall(message)),
+        volume_claims=frozenset(name for pod in pods for name in pod.volume_claims),
+    )
+
+
+_OWNER_LABELS = (
+    "training.kubeflow.org/job-name",
+    "ray.io/cluster",
+    "batch.kubernetes.io/job-name",
+    "job-name",
+    "volcano.sh/job-name",
+    "jobset.sigs.k8s.io/jobset-name",
+)
+_QUOTED_POD = re.compile(r"Error pod (\S+) condition message: ")
+"""How training-operator repeats, as an event of its job, what the scheduler said of a pod."""
+_MOST_LEVELS = 4
+JOB_KINDS = frozenset({"Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster", "TrainJob", "JobSet", "TFJob"})
+"""The kinds of work that is read."""
+_MEMBER = re.compile(r"-(?:worker|launcher|master|head|server|raycluster)(?:-.*)?$|-\d+$")
+
+
+def scopes_of(evidence: Case) -> Iterator[Case]:
+    """One case for every workload, then one for what belongs to none.
+
+    A log that nobody is named for cannot be cut: then all is one case.
+    """
+    if any(not log.pod for log in evidence.logs) or len(evidence.pods) + len(evidence.jobs) < 2:
+        yield _about_listed_pods(evidence)
+        return
+    groups: dict[tuple[str, str], list[Pod]] = {}
+    for pod in evidence.pods:
+        groups.setdefault((pod.namespace, root_of(evidence, pod.namespace, workload_of(pod))), []).append(pod)
+    for job in evidence.jobs:
+        groups.setdefault((job.namespace, root_of(evidence, job.namespace, job.name)), [])
+    taken: set[int] = set()
+    for key, pods in groups.items():
+        scope = _scope(evidence, key, tuple(pods))
+        taken |= {id(event) for event in scope.events if event.kind not in ("Node", "NodeClaim")}
+        taken |= {id(thing) for thing in (*scope.queued, *scope.gangs)}
+        yield scope
+    yield _rest(evidence, taken)
+
+
+def _about_listed_pods(evidence: Case) -> Case:
+    """Where pods are listed, without events about others: those are gone."""
+    names = {pod.name for pod in evidence.pods}
+    return replace(
+        evidence, events=tuple(one for one in evidence.events if not names or one.kind != "Pod" or one.name in names)
+    )
+
+
+def workload_of(pod: Pod) -> str:
+    """The name of what the pod is a part of, as its labels, its owner or its own name tell it."""
+    labelled = next((pod.labels[name] for name in _OWNER_LABELS if pod.labels.get(name)), "")
+    kind, owner = pod.owner
+    if labelled or (owner and kind not in ("Node", "ReplicaSet")):
+        return labelled or owner
+    return owner or _MEMBER.sub("", pod.name)
+
+
+def root_of(evidence: Case, namespace: str, name: str) -> str:
+    """The name of the job that a person made: of a RayCluster its RayJob, of a launcher's Job its MPIJob."""
+    for _ in range(_MOST_LEVELS):
+        above = next(
+            (job.owner[1] for job in evidence.jobs if job.name == name and job.namespace == namespace and job.owner[1]),
+            "",
+        )
+        if not above or above == name:
+            break
+        name = above
+    return name
+
+
+def without_the_dead(evidence: Case) -> Case:
+    """Without events about pods, jobs and gangs that are gone: they explain nothing that is there."""
+    alive = {("Pod", pod.name) for pod in evidence.pods} | {(job.kind, job.name) for job in evidence.jobs}
+    alive |= {("PodGroup", gang.name) for gang in evidence.gangs}
+    kinds = {"Pod", "PodGroup", *JOB_KINDS}
+
+    def is_alive(event: Event) -> bool:
+        quoted = _QUOTED_POD.match(event.message)
+        if quoted is not None and ("Pod", quoted[1]) not in alive:
+            return False
+        return event.kind not in kinds or (event.kind, event.name) in alive
+
+    return replace(evidence, events=tuple(filter(is_alive, evidence.events)))
+
+
+def without_the_past(evidence: Case) -> Case:
+    """Without events about nodes and claims for them that are gone, where nobody suffers from it any more."""
+    if not evidence.pods or not all(pod.is_fine for pod in evidence.pods):
+        return evidence
+    nodes, claims = {node.name for node in evidence.nodes}, {claim.name for claim in evidence.node_claims}
+
+    def is_present(event: Event) -> bool:
+        if event.kind == "NodeClaim":
+            return event.name in claims
+        return event.kind != "Node" or not nodes or event.name in nodes
+
+    return replace(evidence, events=tuple(filter(is_present, evidence.events)))
+
+
+def _scope(evidence: Case, key: tuple[str, str], pods: tuple[Pod, ...]) -> Case:
+    names = {pod.name for pod in pods}
+    hosts = {pod.node for pod in pods if pod.node}
+    awaited = awaited_by(evidence, pods)
+    jobs = tuple(job for job in evidence.jobs if (job.namespace, root_of(evidence, job.namespace, job.name)) == key)
+    owned = names | {job.name for job in jobs} | {key[1]}
+    return replace(
+        evidence,
+        pods=pods,
+        nodes=tuple(node for node in evidence.nodes if awaited.is_homeless or node.name in hosts),
+        events=tuple(
+            event for event in evidence.events if _is_about(event, key[0], owned, hosts) or awaited.holds_event(event)
+        ),
+        logs=tuple(log for log in evidence.logs if log.pod in names),
+        jobs=jobs,
+        node_claims=tuple(filter(awaited.holds_claim, evidence.node_claims)),
+        queued=tuple(one for one in evidence.queued if any(name in one.name for name in owned)),
+        gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in owned)),
+        volume_claims=tuple(one for one in evidence.volume_claims if one.name in awaited.volume_claims),
+    )
+
+
+def _is_about(event: Event, namespace: str, owned: set[str], hosts: set[str]) -> bool:
+    if event.kind == "Node":
+        return event.name in hosts
+    if event.namespace not in ("", namespace):
+        return False
+    return event.name in owned or (event.kind != "Pod" and any(name and name in event.name for name in owned))
+
+
+def _rest(evidence: Case, taken: set[int]) -> Case:
+    """What belongs to no workload: nodes and claims by themselves, events about controllers."""
+    known = {pod.name for pod in evidence.pods}
+    return replace(
+        evidence,
+        pods=(),
+        jobs=(),
+        logs=(),
+        gpus=(),
+        queued=tuple(one for one in evidence.queued if id(one) not in taken),
+        gangs=tuple(one for one in evidence.gangs if id(one) not in taken),
+        last_log_age_s=None,
+        events=tuple(
+            event
+            for event in evidence.events
+            if id(event) not in taken and (event.kind != "Pod" or event.name in known)
+        ),
+    )
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What is asked about: an object by kind and name, or all that carries some labels.
+
+    `namespace` is empty for objects outside namespaces, and where any namespace will do.
+    """
+
+    kind: str
+    name: str
+    namespace: str = ""
+    labels: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+    def describe(self) -> str:
+        """For sentences."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+def narrowed(evidence: Case, question: Question) -> Case:
+    """What of the case is about the object.
+
+    Raises:
+        MissingError: Nothing in the case is about it.
+    """
+    jobs = tuple(job for job in evidence.jobs if _is_job(job, question))
+    pods = tuple(pod for pod in evidence.pods if _is_pod(pod, question, jobs))
+    names = {question.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
+    awaited = awaited_by(evidence, pods)
+    hosts = {pod.node for pod in pods if pod.node} | ({question.name} if question.kind == "Node" else set())
+    found = replace(
+        evidence,
+        pods=pods,
+        jobs=jobs,
+        nodes=tuple(node for node in evidence.nodes if awaited.is_homeless or node.name in hosts),
+        events=tuple(one for one in evidence.events if _is_event(one, names, hosts) or awaited.holds_event(one)),
+        logs=tuple(log for log in evidence.logs if log.pod in names or not log.pod),
+        node_claims=tuple(
+            one for one in evidence.node_claims if awaited.holds_claim(one) or _is_itself(one, "NodeClaim", question)
+        ),
+        volume_claims=tuple(one for one in evidence.volume_claims if one.name in names | awaited.volume_claims),
+        queued=tuple(one for one in evidence.queued if any(name in one.name for name in names)),
+        gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in names)),
+    )
+    if not _is_known(found, question):
+        raise MissingError(f"There is nothing about {question.describe()}.", hint="Check kind, name and namespace.")
+    return found
+
+
+def _is_known(evidence: Case, question: Question) -> bool:
+    if question.kind == "Node":
+        return any(node.name == question.name for node in evidence.nodes)
+    if question.labels and evidence.jobs:
+        return True
+    things = (*evidence.jobs, *evidence.node_claims, *evidence.volume_claims, *evidence.queued, *evidence.gangs)
+    named = (thing.name for thing in things)
+    return (
+        bool(evidence.pods) or question.name in named or any(event.name == question.name for event in evidence.events)
+    )
+
+
+def _carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
+    return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
+
+
+def _is_here(namespace: str, question: Question) -> bool:
+    return not question.namespace or namespace in ("", question.namespace)
+
+
+def _is_job(job: Thing, question: Question) -> bool:
+    if question.labels:
+        return _carries(job.labels, question.labels)
+    is_kind = job.kind in ("", question.kind) or (question.kind == "RayJob" and job.kind in ("RayCluster", "Job"))
+    is_named = job.name == question.name or (
+        question.kind in ("RayJob", "MPIJob") and job.name.startswith(f"{question.name}-")
+    )
+    return is_kind and is_named and _is_here(job.namespace, question)
+
+
+def _is_pod(pod: Pod, question: Question, jobs: tuple[Thing, ...]) -> bool:
+    if question.labels:
+        return _carries(pod.labels, question.labels)
+    if question.kind == "Node":
+        return pod.node == question.name
+    if not _is_here(pod.namespace, question):
+        return False
+    if question.kind == "Pod":
+        return pod.name == question.name
+    owners = {question.name, *(job.name for job in jobs)}
+    workload = workload_of(pod)
+    if question.kind == "Deployment":
+        return workload.rpartition("-")[0] == question.name
+    return workload in owners or pod.owner == (question.kind, question.name)
+
+
+def _is_event(event: Event, names: set[str], hosts: set[str]) -> bool:
+    if event.kind == "Node":
+        return event.name in hosts
+    return event.name in names
+
+
+def _is_itself(thing: Thing, kind: str, question: Question) -> bool:
+    return question.kind == kind and thing.name == question.name

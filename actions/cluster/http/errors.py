@@ -1,0 +1,205 @@
+"""What a refusal of the API server means to the operator: its Status object as one of our errors."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+
+import msgspec
+
+from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.cluster.http.retry import capped_wait, read_retry_after
+from actions.cluster.limits import OBEYED_SECONDS
+
+_THROTTLED = 429
+_UNAVAILABLE_FROM = 500
+ENVELOPE = b"k8s\x00"
+"""The first bytes of every protobuf body."""
+
+
+class StatusCause(msgspec.Struct, frozen=True):
+    """One entry of `status.details.causes`: for a conflict, one field and who owns it."""
+
+    reason: str
+    message: str
+    field: str
+
+
+class ApiStatus(msgspec.Struct, frozen=True):
+    """The API server's answer when it is not what was asked for.
+
+    `code` is the HTTP code, 0 for an error event that names none. `retry_after_seconds` is the server's wish,
+    at most `limits.RETRY_AFTER_SECONDS`, `None` if it has none.
+    """
+
+    code: int
+    reason: str = ""
+    message: str = ""
+    causes: tuple[StatusCause, ...] = ()
+    retry_after_seconds: float | None = None
+
+    @property
+    def is_expired(self) -> bool:
+        """Whether the resource version or continue token asked for is too old to serve."""
+        return self.code == 410 or self.reason in {"Expired", "Gone"}
+
+    @property
+    def is_too_large(self) -> bool:
+        """Whether the resource version asked for is newer than the server's own."""
+        return any(cause.reason == "ResourceVersionTooLarge" for cause in self.causes) or (
+            "Too large resource version" in self.message
+        )
+
+
+class ApiError(ConsoleError):
+    """An answer of the API server that is not what was asked for; always also one of the families of `base`."""
+
+    def __init__(self, message: str, *, status: ApiStatus, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.status = status
+
+
+class ApiAccessError(ApiError, AccessError):
+    """401 or 403."""
+
+
+class ApiMissingError(ApiError, MissingError):
+    """404."""
+
+
+class ApiConflictError(ApiError, ConflictError):
+    """409, and the 403 of a namespace that is being deleted."""
+
+
+class ApiUnavailableError(ApiError, UnreachableError):
+    """429 or 5xx: the server is there and cannot now."""
+
+
+class ApiRefusedError(ApiError, RefusedError):
+    """Any other 4xx, 410 among them."""
+
+
+class SilenceError(UnreachableError):
+    """A stream has been silent for longer than its time limit: it may be dead."""
+
+
+class _Cause(msgspec.Struct):
+    reason: str | None = None
+    message: str | None = None
+    field: str | None = None
+
+
+class _Details(msgspec.Struct, rename="camel"):
+    causes: list[_Cause] | None = None
+    retry_after_seconds: float | None = None
+
+
+class _Status(msgspec.Struct):
+    code: int | None = None
+    reason: str | None = None
+    message: str | None = None
+    details: _Details | None = None
+
+
+_TITLE = re.compile(r"<title>([^<]+)</title>", re.IGNORECASE)
+_status_decoder = msgspec.json.Decoder(_Status)
+
+
+def wished_seconds(error: ConsoleError) -> float:
+    """How long the server wants not to be asked again, at most `OBEYED_SECONDS`; 0 if it has not said."""
+    wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
+    return min(max(wish or 0.0, 0.0), OBEYED_SECONDS)
+
+
+def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = None) -> ApiStatus:
+    """Read an error body.
+
+    Args:
+        body: A `v1.Status` as JSON or protobuf, or whatever a proxy in between wrote (HTML, text, nothing).
+        code: The HTTP code; 0 for an error event of a watch.
+        headers: The response's headers, for `Retry-After`.
+    """
+    read = _read_envelope(body) if body.startswith(ENVELOPE) else _read_json(body)
+    details = read.details or _Details()
+    said = headers or {}
+    wait = read_retry_after(said.get("Retry-After", ""), date=said.get("Date", ""))
+    return ApiStatus(
+        code=code or read.code or 0,
+        reason=one_line(read.reason or ""),
+        message=one_line(read.message or "", limit=2000),
+        causes=tuple(
+            StatusCause(
+                one_line(cause.reason or ""), one_line(cause.message or "", limit=2000), one_line(cause.field or "")
+            )
+            for cause in details.causes or ()
+        ),
+        retry_after_seconds=capped_wait(details.retry_after_seconds) if wait is None else wait,
+    )
+
+
+def _read_json(body: bytes) -> _Status:
+    try:
+        return _status_decoder.decode(body)
+    except msgspec.DecodeError:
+        return _Status(message=_text_of(body))
+
+
+def _text_of(body: bytes) -> str:
+    """What a proxy says: the title of a page, or the text as it is."""
+    text = body[:4000].decode("utf-8", "replace")
+    title = _TITLE.search(text)
+    return one_line(title[1] if title else text, limit=200)
+
+
+def _read_envelope(body: bytes) -> _Status:
+    """A protobuf Status: what a request that accepts protobuf is refused with."""
+    from google.protobuf.message import DecodeError
+
+    from actions.cluster.protobuf_schema import reader
+
+    try:
+        found = reader("Status")(reader("Unknown")(body[len(ENVELOPE) :]).raw)
+    except DecodeError:
+        return _Status(message="an answer that cannot be read")
+    details = found.details
+    causes = [_Cause(cause.reason, cause.message, cause.field) for cause in details.causes]
+    wait = float(details.retry_after_seconds) if details.retry_after_seconds else None
+    return _Status(found.code, found.reason, found.message, _Details(causes, wait))
+
+
+def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
+    """The error to raise for a status.
+
+    Args:
+        status: What the server said.
+        asked: Method and path, for the sentence.
+        context: The kubeconfig context, for the hint.
+    """
+    said = (status.message or status.reason or f"HTTP {status.code}").rstrip(".")
+    match status.code:
+        case code if 300 <= code < 400:
+            return ApiRefusedError(
+                f"The address of {context} answers with a redirection, as an API server does not ({asked}).",
+                status=status,
+                hint="Check the server address in the kubeconfig.",
+            )
+        case 401:
+            return ApiAccessError(
+                f"The API server of {context} does not accept our credentials ({said}).",
+                status=status,
+                hint="Log in again, or choose another context.",
+            )
+        case 403 if any(cause.reason == "NamespaceTerminating" for cause in status.causes):
+            return ApiConflictError(f"{said}.", status=status, hint="Wait until the namespace is gone, then try again.")
+        case 403:
+            return ApiAccessError(
+                f"Not allowed: {said}.", status=status, hint=f"Ask for the right, or use another user than {context}'s."
+            )
+        case 404:
+            return ApiMissingError(f"{said} ({asked}).", status=status)
+        case 409:
+            return ApiConflictError(f"{said}.", status=status, hint="Look at the object, then try again.")
+        case code if code == _THROTTLED or code >= _UNAVAILABLE_FROM or code == 0:
+            return ApiUnavailableError(f"The API server of {context} answers {code}: {said}.", status=status)
+    return ApiRefusedError(f"Refused: {said} ({asked}).", status=status)

@@ -1,0 +1,356 @@
+"""Streamed GETs over HTTP/1.1 connections of their own: what watches and logs are read from.
+
+Responses are parsed by llhttp (`httptools`). aiohttp is not used here: importing it takes longer than reading a small
+cluster.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+import ssl
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import cast
+from urllib.parse import urlsplit
+
+import msgspec
+from httptools import HttpParserError, HttpResponseParser
+
+from actions.base.errors import FormatError, UnreachableError
+from actions.cluster.http.endpoint import CHECK_ADDRESS, CONNECT_SECONDS, Endpoint, broken, unreachable, untrusted
+from actions.cluster.http.errors import SilenceError, error_of, status_of
+from actions.cluster.limits import HEAD_BYTES, INFORMATIONAL_ANSWERS, REFUSAL_BYTES
+
+_INFORMATIONAL = range(100, 200)
+
+
+class ResponseHead(msgspec.Struct, frozen=True):
+    """What comes before the body. Names of headers are written `Like-This`; of equal ones the last counts."""
+
+    status: int
+    headers: Mapping[str, str]
+
+    @property
+    def content_type(self) -> str:
+        """Without its parameters, in small letters."""
+        return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
+
+
+class HttpResponse:
+    """Takes bytes as they arrive and gives the body out of them. For one response of a connection not used again.
+
+    `head` is there once it has come whole; `is_complete` tells whether the body has.
+    """
+
+    def __init__(self) -> None:
+        self.head: ResponseHead | None = None
+        self.is_complete = False
+        self._parser = HttpResponseParser(self)
+        self._headers: dict[str, str] = {}
+        self._bare_bytes = 0
+        self._informational = 0
+        self._body: list[bytes] = []
+
+    @property
+    def may_end(self) -> bool:
+        """Whether the connection may end here without a loss: a body of unknown length lasts as long as it does."""
+        return self.is_complete or (self.head is not None and not _has_length(self.head))
+
+    def feed(self, data: bytes | memoryview) -> None:
+        """Take what arrived; nothing of `data` itself is kept.
+
+        Raises:
+            FormatError: It is no HTTP.
+        """
+        try:
+            self._parser.feed_data(data)
+        except HttpParserError as error:
+            raise FormatError(f"What answers does not speak HTTP: {error}.") from error
+        if self._informational > INFORMATIONAL_ANSWERS:
+            raise FormatError("The answer does not begin: one answer after the other only says that it will.")
+        self._bare_bytes = 0 if self._body else self._bare_bytes + len(data)
+        if self._bare_bytes > HEAD_BYTES:
+            where = "The answer's head" if self.head is None else "What is said between the parts of the answer"
+            raise FormatError(f"{where} does not end.")
+
+    def take(self) -> bytes:
+        """The part of the body that has come since this was last called; empty if there is none."""
+        body = b"".join(self._body)
+        self._body.clear()
+        return body
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """Called by the parser, for trailers too."""
+        self._headers[name.decode("latin-1").title()] = value.decode("latin-1").strip()
+
+    def on_headers_complete(self) -> None:
+        """Called by the parser, for informational answers too, which come before the one that was asked for."""
+        status = self._parser.get_status_code()
+        if status in _INFORMATIONAL:
+            self._informational += 1
+        else:
+            self.head = ResponseHead(status, self._headers)
+        self._headers = {}
+
+    def on_body(self, body: bytes) -> None:
+        """Called by the parser for each chunk that has come, or its part."""
+        self._body.append(body)
+
+    def on_message_complete(self) -> None:
+        """Called by the parser."""
+        self.is_complete = self.head is not None
+
+
+def _has_length(head: ResponseHead) -> bool:
+    return "Content-Length" in head.headers or head.headers.get("Transfer-Encoding", "").lower() == "chunked"
+
+
+_PROBES = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 2))
+"""Seconds of silence before the first probe, seconds between two, probes without an answer: 9 s in all."""
+
+
+def keep_alive(connection: socket.socket) -> None:
+    """Have the kernel end a connection whose other side does not answer it for 9 s."""
+    with suppress(OSError):  # no TCP, as in tests
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for name, amount in _PROBES:
+            option = getattr(socket, name, None)  # other systems have other names
+            if option is not None:
+                connection.setsockopt(socket.IPPROTO_TCP, option, amount)
+
+
+class Connection(asyncio.BufferedProtocol):
+    """One connection, one question, one answer.
+
+    What comes while nobody reads stays with the kernel: many small events cost one look when somebody does.
+
+    Args:
+        endpoint: Whose, for errors.
+        buffer: Where bytes arrive. Connections may share it: it is emptied before the loop looks at another one.
+        idle_seconds: After so much silence it counts as dead.
+    """
+
+    _socket: asyncio.Transport
+    _writer: asyncio.Transport
+    """The socket, or the TLS on it."""
+
+    def __init__(self, endpoint: Endpoint, buffer: memoryview, idle_seconds: float) -> None:
+        self._endpoint = endpoint
+        self._buffer = buffer
+        self._idle_seconds = idle_seconds
+        self._response = HttpResponse()
+        self._news = asyncio.Event()
+        self._has_ended = False
+        self._failure: Exception | None = None
+
+    async def secure(self, context: ssl.SSLContext, server_name: str | None) -> None:
+        """Speak TLS from here on.
+
+        Raises:
+            OSError: The other side does not, or is not who it should be (`ssl.SSLError`).
+        """
+        loop = asyncio.get_running_loop()
+        secured = await loop.start_tls(self._socket, self, context, server_hostname=server_name)
+        self._writer = cast(asyncio.Transport, secured)
+
+    def abort(self) -> None:
+        """End it at once; who reads is told that it broke."""
+        self._writer.abort()
+
+    async def ask(self, request: bytes) -> tuple[ResponseHead, bytes]:
+        """Send the question. Returns the head of the answer, and what came of its body with it.
+
+        Raises:
+            SilenceError: The head did not come within the time that a silence may last.
+            UnreachableError: The connection broke.
+        """
+        self._writer.write(request)
+        first = b""
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                while self._response.head is None:
+                    first = await self.read() or b""
+        except TimeoutError as error:
+            raise SilenceError(f"{self._endpoint.server} did not begin to answer.", hint=CHECK_ADDRESS) from error
+        return self._response.head, first
+
+    async def read(self) -> bytes | None:
+        """What arrived of the body, maybe nothing yet; `None` at its end.
+
+        Raises:
+            SilenceError: Nothing came for as long as is allowed.
+            UnreachableError: The connection broke.
+        """
+        if not (self._has_ended or self._response.is_complete):
+            await self._arrival()
+        if body := self._response.take():
+            return body
+        if self._response.is_complete or (self._has_ended and not self._failure and self._response.may_end):
+            return None
+        if self._has_ended:
+            reason = self._failure or EOFError("it was closed before the answer was complete")
+            raise broken(self._endpoint, reason) from self._failure
+        return b""
+
+    async def refusal(self, first: bytes) -> bytes:
+        """The body of an answer that is no stream, as far as it comes."""
+        parts = [first]
+        with suppress(TimeoutError, UnreachableError):
+            async with asyncio.timeout(CONNECT_SECONDS):
+                while sum(map(len, parts)) < REFUSAL_BYTES and (data := await self.read()) is not None:
+                    parts.append(data)
+        return b"".join(parts)
+
+    async def _arrival(self) -> None:
+        self._socket.resume_reading()
+        try:
+            async with asyncio.timeout(self._idle_seconds):
+                await self._news.wait()
+        except TimeoutError as error:
+            raise SilenceError(f"{self._endpoint.server} has been silent for {self._idle_seconds:.0f} s.") from error
+        finally:
+            self._socket.pause_reading()
+        self._news.clear()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Called by the loop."""
+        self._socket = self._writer = cast(asyncio.Transport, transport)
+        opened = transport.get_extra_info("socket")
+        if opened is not None:
+            keep_alive(opened)
+
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """Called by the loop."""
+        return self._buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Called by the loop."""
+        try:
+            self._response.feed(self._buffer[:nbytes])
+        except FormatError as error:
+            self._end(error)
+        self._news.set()
+
+    def eof_received(self) -> None:
+        """Called by the loop."""
+        self._end(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Called by the loop."""
+        self._end(exc)
+
+    def _end(self, failure: Exception | None) -> None:
+        if not self._has_ended:
+            self._has_ended, self._failure = True, failure
+        self._news.set()
+
+
+_READ_BYTES = 1 << 18
+_NEXT_ADDRESS_SECONDS = 0.25
+"""A host with several addresses is tried at the next one while the one before does not answer."""
+_STANDARD_PORTS = {"https": 443, "http": 80}
+
+
+def _is_literal(host: str | None) -> bool:
+    """Whether it is an address already, which leads to one place only."""
+    return host is not None and (":" in host or host.replace(".", "").isdecimal())
+
+
+class DirectStream:
+    """The body of an endless answer, chunk by chunk as it arrives."""
+
+    def __init__(self, connection: Connection, head: ResponseHead, first: bytes) -> None:
+        self.content_type = head.content_type
+        self._connection = connection
+        self._first = first
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        """Chunks, cut anywhere.
+
+        Raises:
+            SilenceError: Nothing came for as long as was allowed.
+            UnreachableError: The connection broke.
+        """
+        if self._first:
+            yield self._first
+        while (data := await self._connection.read()) is not None:
+            if data:
+                yield data
+
+
+class DirectStreams:
+    """Opens streams of one API server, each over a connection of its own. Knows no credentials and no proxies."""
+
+    def __init__(self, endpoint: Endpoint, *, user_agent: str) -> None:
+        self._endpoint = endpoint
+        self._user_agent = user_agent
+        self._buffer = memoryview(bytearray(_READ_BYTES))
+        self._open: set[Connection] = set()
+        self._is_closed = False
+
+    def close(self) -> None:
+        """End every connection; who reads one is told that it broke."""
+        self._is_closed = True
+        for connection in self._open:
+            connection.abort()
+
+    @asynccontextmanager
+    async def stream(self, url: str, *, headers: Mapping[str, str], idle_seconds: float) -> AsyncIterator[DirectStream]:
+        """Send a GET; the connection is gone when the context is left.
+
+        Args:
+            url: Path and query, encoded, below the server's address.
+            headers: Besides those of every request.
+            idle_seconds: After so much silence the stream counts as dead.
+
+        Raises:
+            ApiError: The server said no.
+            SilenceError: It did not answer in time.
+            UnreachableError: It cannot be reached, or the connection broke.
+            ConfigError: Its certificate is not trusted.
+        """
+        connection = await self._connect(idle_seconds)
+        try:
+            head, first = await connection.ask(self._request(url, headers))
+            if head.status != 200:
+                status = status_of(await connection.refusal(first), code=head.status, headers=head.headers)
+                raise error_of(status, asked=f"GET {url.partition('?')[0]}", context=self._endpoint.context)
+            yield DirectStream(connection, head, first)
+        finally:
+            self._open.discard(connection)
+            connection.abort()
+
+    async def _connect(self, idle_seconds: float) -> Connection:
+        endpoint = self._endpoint
+        address = urlsplit(endpoint.server)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(endpoint, self._buffer, idle_seconds),
+                    address.hostname or "",
+                    address.port or _STANDARD_PORTS[address.scheme],
+                    happy_eyeballs_delay=None if _is_literal(address.hostname) else _NEXT_ADDRESS_SECONDS,
+                )
+                if endpoint.tls is not None:
+                    await connection.secure(endpoint.tls, endpoint.server_name or address.hostname)
+        except TimeoutError as error:
+            raise SilenceError(f"{endpoint.server} did not begin to answer.", hint=CHECK_ADDRESS) from error
+        except ssl.SSLError as error:
+            raise untrusted(endpoint, error) from error
+        except OSError as error:
+            raise unreachable(endpoint, error) from error
+        if self._is_closed:
+            connection.abort()
+            raise broken(endpoint, EOFError("the session was closed"))
+        self._open.add(connection)
+        return connection
+
+    def _request(self, url: str, headers: Mapping[str, str]) -> bytes:
+        address = urlsplit(self._endpoint.server)
+        every = {"Host": address.netloc, "User-Agent": self._user_agent, "Accept-Encoding": "identity"}
+        lines = [
+            f"GET {address.path}{url} HTTP/1.1",
+            *(f"{name}: {value}" for name, value in (*(every | dict(headers)).items(), *self._endpoint.headers)),
+        ]
+        return "\r\n".join((*lines, "", "")).encode("latin-1")

@@ -1,0 +1,189 @@
+"""Any job of the cluster, followed to its end: the logs of all its pods, whenever they come and go."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.clock import Clock
+from actions.base.errors import MissingError, RefusedError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.job_pods import WATCHABLE, JobRef, Member, members_of
+from actions.cluster.logs.batch import LogBatch, batches_of
+from actions.cluster.logs.follow import LogFollower, LogSource
+from actions.cluster.logs.lines import LogCursor, LogLine
+from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+from actions.cluster.state.snapshot import ClusterSnapshot
+
+LOOK_SECONDS = 0.5
+ASK_SECONDS = 5.0
+"""How often a RayJob is asked for its cluster, as long as it has not said."""
+LAST_LINES_SECONDS = 10.0
+"""How long the logs may take to end after the job has."""
+_VERSIONS = {
+    "Job": "batch/v1",
+    "PyTorchJob": "kubeflow.org/v1",
+    "MPIJob": "kubeflow.org/v2beta1",
+    "RayJob": "ray.io/v1",
+    "RayCluster": "ray.io/v1",
+}
+_ENDED = ("finished", "failed")
+
+OnLines = Callable[[Member, str, LogBatch], Awaitable[None] | None]
+
+
+class JobEnd(msgspec.Struct, frozen=True):
+    """How it ended.
+
+    Args:
+        state: `finished`, `failed`, or `gone` if it was deleted.
+        message: The API's words, if it had any.
+    """
+
+    state: str
+    message: str = ""
+
+
+class JobWatch:
+    """Follows one job. Where each log is, is kept between runs: after a lost connection `run` goes on from there.
+
+    Used on the session's loop.
+
+    Args:
+        job: Which.
+        session: The session, looked up when it is needed.
+        look: The newest picture of the cluster.
+        on_lines: Gets the lines of one container, in order; if it returns an awaitable, reading waits for it.
+        tail_lines: How many old lines the logs of a pod begin with; `None` for all.
+        clock: Time.
+    """
+
+    def __init__(
+        self,
+        job: JobRef,
+        *,
+        session: Callable[[], KubeSession],
+        look: Callable[[], ClusterSnapshot | None],
+        on_lines: OnLines,
+        tail_lines: Callable[[Member], int | None],
+        clock: Clock,
+    ) -> None:
+        self.job = job
+        self.members: tuple[Member, ...] = ()
+        """As they are; of a job that has ended, as they were last."""
+        self._session = session
+        self._look = look
+        self._on_lines = on_lines
+        self._tail_lines = tail_lines
+        self._clock = clock
+        self._cursors: dict[tuple[str, str], LogCursor] = {}
+        self._is_done: set[tuple[str, str]] = set()
+
+    async def run(self) -> JobEnd:
+        """Follow until the job has ended or is gone, and its logs with it.
+
+        Raises:
+            MissingError: There is no such job.
+            RefusedError: It is of a kind that cannot be watched.
+            AccessError: The job or a log may not be read.
+        """
+        await self.require()
+        tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
+        try:
+            return await self._follow(tasks)
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+
+    async def require(self) -> None:
+        """Make sure that there is such a job.
+
+        Raises:
+            MissingError: There is none.
+            RefusedError: It is of a kind that cannot be watched.
+        """
+        version = _VERSIONS.get(self.job.kind)
+        if version is None:
+            known = ", ".join(WATCHABLE)
+            raise RefusedError(f"A {self.job.kind} cannot be watched.", hint=f"Watch one of {known}.")
+        session, job = self._session(), self.job
+        document = await fetch(session, Discovery(session), ObjectRef(version, job.kind, job.namespace, job.name))
+        status = document.get("status") or {}
+        self.job = replace(job, cluster=one_line(str(status.get("rayClusterName") or "")))
+
+    async def _follow(self, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> JobEnd:
+        end: JobEnd | None = None
+        ended_at = 0.0
+        was_seen = False
+        asked_at = self._clock.monotonic()
+        while True:
+            if self._lacks_cluster and self._clock.monotonic() - asked_at > ASK_SECONDS:
+                asked_at = self._clock.monotonic()
+                with suppress(MissingError, UnreachableError):
+                    await self.require()
+            snapshot = self._look()
+            if snapshot is not None:
+                self._take(snapshot, tasks)
+                workload = snapshot.workloads.get(self.job.key)
+                was_seen = was_seen or workload is not None
+                now_ended = JobEnd("gone") if workload is None and was_seen else None
+                if workload is not None and workload.state in _ENDED:
+                    now_ended = JobEnd(workload.state, workload.message)
+                if end is None and now_ended is not None:
+                    ended_at = self._clock.monotonic()
+                end = now_ended
+            for task in tasks.values():
+                if task.done() and not task.cancelled() and (error := task.exception()) is not None:
+                    raise error
+            is_late = self._clock.monotonic() - ended_at > LAST_LINES_SECONDS
+            if end is not None and (is_late or all(task.done() for task in tasks.values())):
+                return end
+            await self._clock.sleep(LOOK_SECONDS)
+
+    @property
+    def _lacks_cluster(self) -> bool:
+        """Whether it is not known yet which Ray cluster the job runs on."""
+        return self.job.kind == "RayJob" and not self.job.cluster
+
+    def _take(self, snapshot: ClusterSnapshot, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
+        members = members_of(self.job, snapshot.pods)
+        if members:
+            self.members = tuple(members)
+        for member in members:
+            for container in member.pod.containers:
+                key = (f"{member.pod.key} {member.pod.uid}", container)
+                if key not in tasks and key not in self._is_done:
+                    tasks[key] = asyncio.create_task(self._read(member, container, key))
+
+    async def _read(self, member: Member, container: str, key: tuple[str, str]) -> None:
+        def deliver(batch: LogBatch) -> Awaitable[None] | None:
+            return self._on_lines(member, container, batch)
+
+        pod = member.pod
+        source = LogSource(pod.namespace, pod.name, container, pod.uid)
+        follower = LogFollower(
+            self._session(),
+            source,
+            on_lines=deliver,
+            since=self._cursors.get(key),
+            tail_lines=self._tail_lines(member),
+            clock=self._clock,
+        )
+        try:
+            end = await follower.run()
+        finally:
+            self._cursors[key] = follower.cursor
+        self._is_done.add(key)
+        code = "" if end.exit_code is None else f", exit code {end.exit_code}"
+        said = f"{container} has ended: {end.reason}{code}"
+        (remark,) = batches_of([LogLine(follower.cursor.at_ns, said, is_marker=True)])
+        waits = deliver(remark)
+        if inspect.isawaitable(waits):
+            await waits

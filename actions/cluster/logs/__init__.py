@@ -1,0 +1,1 @@
+"""Container logs and files, followed line by line."""

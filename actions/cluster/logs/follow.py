@@ -1,0 +1,466 @@
+"""One container's log, followed for as long as the container exists: every line once, in order.
+
+The API's stream ends for many reasons. Each time the log is requested again from the second of the last line, and the
+lines that were taken before are dropped. Where the server has lost lines, a marker says so.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import math
+import random
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import AbstractAsyncContextManager
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock, format_rfc3339, parse_rfc3339
+from actions.base.errors import ConsoleError, MissingError, UnreachableError
+from actions.base.names import segment
+from actions.base.untrusted import one_line
+from actions.cluster.auth.session import KubeSession, Lane
+from actions.cluster.http.errors import ApiMissingError, ApiRefusedError, wished_seconds
+from actions.cluster.http.retry import Backoff
+from actions.cluster.http.transport import ByteStream
+from actions.cluster.logs.batch import LogBatch, batches_of, read_lines
+from actions.cluster.logs.lines import NANOSECONDS, START, LineCutter, LogCursor, LogLine
+
+REST_SECONDS = 0.1
+PLENTY_BYTES = 1 << 15
+
+
+class LogPace:
+    """Waits after small pieces that follow each other closely: each costs as much as some fifty lines in it.
+
+    A line after a silence is not kept waiting, nor is a log that sends faster than it is read.
+
+    Args:
+        clock: For waits.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._went_on_at = -math.inf
+
+    async def rest(self, size_bytes: int) -> None:
+        """Come back when the next piece may be read.
+
+        Args:
+            size_bytes: Of the piece that has just been taken.
+        """
+        if size_bytes < PLENTY_BYTES and self._clock.monotonic() - self._went_on_at < REST_SECONDS:
+            await self._clock.sleep(REST_SECONDS)
+        self._went_on_at = self._clock.monotonic()
+
+
+class ContainerEnd(msgspec.Struct, frozen=True):
+    """How a container ended for good. `exit_code` is `None` when the pod is gone and nobody knows."""
+
+    exit_code: int | None
+    reason: str
+
+
+class ContainerLook(msgspec.Struct, frozen=True):
+    """What the API says of the container at one moment. `end` is set when it will not run again."""
+
+    has_started: bool
+    restarts: int
+    started_at_ns: int
+    last_exit: ContainerEnd | None
+    end: ContainerEnd | None
+
+
+def look_at(pod: Mapping[str, Any], container: str) -> ContainerLook:
+    """What a pod, as the API gives it, says of a container of that name."""
+    status = pod.get("status") or {}
+    entries = [
+        entry
+        for field in ("containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses")
+        for entry in status.get(field) or ()
+        if entry.get("name") == container
+    ]
+    entry: Mapping[str, Any] = entries[0] if entries else {}
+    state = entry.get("state") or {}
+    ended, last = _end_of(state.get("terminated")), _end_of((entry.get("lastState") or {}).get("terminated"))
+    end = None
+    if status.get("phase") in ("Succeeded", "Failed") and "running" not in state:
+        end = ended or last or ContainerEnd(None, one_line(str(status.get("reason") or status.get("phase"))))
+    elif ended is not None and _stays_ended(pod, ended):
+        end = ended
+    began = (state.get("running") or state.get("terminated") or {}).get("startedAt")
+    started_at_ns = int(parse_rfc3339(began).timestamp()) * NANOSECONDS if began else 0
+    restarts = int(entry.get("restartCount") or 0)
+    has_started = restarts > 0 or "running" in state or "terminated" in state
+    return ContainerLook(has_started, restarts, started_at_ns, last_exit=last or ended, end=end)
+
+
+def _stays_ended(pod: Mapping[str, Any], ended: ContainerEnd) -> bool:
+    policy = (pod.get("spec") or {}).get("restartPolicy", "Always")
+    return policy == "Never" or (policy == "OnFailure" and ended.exit_code == 0)
+
+
+def _end_of(terminated: Mapping[str, Any] | None) -> ContainerEnd | None:
+    if not terminated:
+        return None
+    code = terminated.get("exitCode")
+    return ContainerEnd(int(code) if code is not None else None, one_line(str(terminated.get("reason") or "")))
+
+
+__all__ = ["ContainerEnd", "LogCursor", "LogFollower", "LogLine", "LogObserver", "LogSource", "follow", "read_log"]
+
+OnLines = Callable[[LogBatch], Awaitable[None] | None]
+
+_SILENCE_SECONDS = 90.0
+_SLICE_LINES = 512
+_GAP_LOOKS = 3
+_MOST_LAST_READS = 5
+_MOST_REFUSALS = 6
+"""So often the log of an ended container may not be there, before it is given up: a kubelet may just be coming back."""
+_MOST_COMPARED = 64
+_GAP_LOOK_SECONDS = 0.4
+
+
+class LogSource(msgspec.Struct, frozen=True):
+    """One container of one pod. With a `uid`, a later pod of the same name is another source."""
+
+    namespace: str
+    pod: str
+    container: str
+    uid: str = ""
+
+    @property
+    def path(self) -> str:
+        """The pod's path."""
+        return f"/api/v1/namespaces/{segment(self.namespace)}/pods/{segment(self.pod)}"
+
+
+class LogObserver:
+    """The reports of a follower besides the lines. Does nothing; override what is wanted."""
+
+    def reading(self) -> None:
+        """The log can be read at present: a stream is open, or there is none to open yet."""
+
+    def failing(self, error: ConsoleError) -> None:
+        """It cannot, and will be asked for again."""
+
+    def lost(self, why: str) -> None:
+        """Lines are gone that will not come any more; a marker tells of it, too."""
+
+
+class LogFollower:
+    """Follows one container. `cursor` is where it is, also after an error: a new follower can go on from there.
+
+    Args:
+        session: The session.
+        source: Which container.
+        on_lines: Gets the lines in batches; if it returns an awaitable, reading waits for it.
+        since: Go on from here.
+        tail_lines: Begin with so many old lines; all of them if `None`. Ignored with `since`.
+        clock: For waits.
+        silence_seconds: A stream silent for so long is opened again.
+        observer: Told how it goes.
+    """
+
+    def __init__(
+        self,
+        session: KubeSession,
+        source: LogSource,
+        *,
+        on_lines: OnLines,
+        since: LogCursor | None = None,
+        tail_lines: int | None = None,
+        clock: Clock | None = None,
+        silence_seconds: float = _SILENCE_SECONDS,
+        observer: LogObserver | None = None,
+    ) -> None:
+        self.cursor = since or START
+        self._observer = observer or LogObserver()
+        self._refusals = 0
+        self._session = session
+        self._source = source
+        self._on_lines = on_lines
+        self._tail_lines = tail_lines
+        self._clock = clock or SystemClock()
+        self._backoff = Backoff(self._clock, first_seconds=0.2, longest_seconds=3.0, peace_seconds=20.0)
+        self._silence_seconds = silence_seconds
+        self._restarts: int | None = None
+        self._has_place = self.cursor.at_ns > 0
+
+    async def run(self) -> ContainerEnd:
+        """Follow until the container has ended for good, or its pod is gone.
+
+        Raises:
+            AccessError: No right to read logs or pods, or no credentials.
+        """
+        while True:
+            try:
+                look = await self._look()
+                await self._catch_up(look)
+            except (MissingError, UnreachableError) as error:
+                if isinstance(error, MissingError) and not _is_of_a_proxy(error):
+                    return ContainerEnd(None, "gone")
+                self._observer.failing(error)
+                await self._backoff.wait(wished_seconds(error))
+                continue
+            wish = 0.0
+            try:
+                if look.end is not None:
+                    await self._read_to_end()
+                    return look.end
+                if look.has_started:
+                    await self._read(follow=True)
+                else:
+                    self._observer.reading()
+            except (MissingError, ApiRefusedError) as error:
+                self._refusals += 1
+                if look.end is not None and self._refusals >= _MOST_REFUSALS:
+                    await self._lose("the log is not available any more")
+                    return look.end
+                self._observer.failing(error)
+            except UnreachableError as error:  # throttled, cut or silent: the next look at the pod decides
+                self._observer.failing(error)
+                wish = wished_seconds(error)
+            await self._backoff.wait(wish)
+
+    async def _catch_up(self, look: ContainerLook) -> None:
+        """After a restart, take what the container before it still had to say, then mark the restart."""
+        before = self._restarts
+        if before is None:
+            is_behind = look.restarts > 0 and START.at_ns < self.cursor.at_ns < look.started_at_ns
+            before = look.restarts - is_behind
+        if look.restarts > before:
+            try:
+                await self._read_to_end(previous=True)
+            except (ApiRefusedError, MissingError):
+                await self._lose("the log of the container before the restart is gone")
+            times = look.restarts - before
+            exited = f" (exit {look.last_exit.exit_code}, {look.last_exit.reason})" if look.last_exit else ""
+            await self._mark(f"container restarted{exited}" + (f", {times} times" if times > 1 else ""))
+            self._has_place = False
+        self._restarts = look.restarts
+
+    async def _read_to_end(self, *, previous: bool = False) -> None:
+        """Read what an ended container has said, until it is asked for its end and there is nothing new.
+
+        An answer that was cut short may end as cleanly as a whole one.
+        """
+        known: tuple[LogCursor, bytes] | None = None
+        for _ in range(_MOST_LAST_READS):
+            resume, rest = await self._read(follow=False, previous=previous)
+            if (self.cursor, rest) == known or await self._is_whole(rest, previous=previous):
+                break
+            known = self.cursor, rest
+        if rest:
+            await self._take([rest], resume)
+
+    async def _is_whole(self, rest: bytes, *, previous: bool) -> bool:
+        """Whether the log's last lines are those that were read last. Where it cannot tell, it says no.
+
+        A server finds the last lines at once, but looks through a whole log for what is younger than a moment.
+        """
+        wanted = self.cursor.seen + 1  # one that is older tells that none is missing before the newest
+        if wanted > _MOST_COMPARED:
+            return False
+        query = {"tailLines": str(wanted + bool(rest))} | ({"previous": "true"} if previous else {})
+        cutter, lines = LineCutter(), list[bytes]()
+        async with self._open(query) as stream:
+            async for chunk in stream:
+                lines += cutter.feed(chunk)
+        if len(lines) != wanted or b"".join(cutter.finish()) != rest:
+            return False
+        written = [line.at_ns for batch in read_lines(lines, previous_ns=0) for line in batch if not line.is_marker]
+        newest = [self.cursor.at_ns] * self.cursor.seen
+        return len(written) == wanted and written[0] < self.cursor.at_ns and written[1:] == newest
+
+    async def _read(self, *, follow: bool, previous: bool = False) -> tuple[_Resume, bytes]:
+        """Read one stream to its end.
+
+        Returns:
+            What sees which lines are new, and what stands behind the last newline: a line, or a part of one.
+        """
+        query = {"follow": "true"} if follow else {}
+        if previous:
+            query["previous"] = "true"
+        if self.cursor.at_ns:
+            query["sinceTime"] = _second_of(self.cursor.at_ns)
+        elif self._tail_lines is not None:
+            query["tailLines"] = str(self._tail_lines)
+        cutter, resume = LineCutter(), _Resume(self.cursor, has_place=self._has_place and not previous)
+        pace = LogPace(self._clock)
+        async with self._open(query) as stream:
+            self._observer.reading()
+            self._refusals = 0
+            async for chunk in stream:
+                await self._take(cutter.feed(chunk), resume)
+                await pace.rest(len(chunk))
+        return resume, b"".join(cutter.finish())
+
+    def _open(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[ByteStream]:
+        asked = {"container": self._source.container, "timestamps": "true", **query}
+        idle = self._silence_seconds * (1.0 + random.random() / 2)
+        return self._session.stream(
+            f"{self._source.path}/log", query=asked, idle_seconds=idle, accept="*/*", lane=Lane.LOGS
+        )
+
+    async def _take(self, lines: list[bytes], resume: _Resume) -> None:
+        for start in range(0, len(lines), _SLICE_LINES):
+            for batch in resume.fresh(lines[start : start + _SLICE_LINES]):
+                if resume.lost_its_place:
+                    resume.lost_its_place = False
+                    await self._explain_gap(batch.first_ns)
+                await self._deliver(batch)
+                self.cursor = batch.passed_by(self.cursor)
+                self._has_place = True
+                self._backoff.reset()
+            if start:
+                await asyncio.sleep(0)
+
+    async def _explain_gap(self, resumed_at_ns: int) -> None:
+        """The last line taken is not in the log any more: another container, or lines that the server dropped.
+
+        The pod's status may lag behind the log, so it is looked at more than once.
+        """
+        for _ in range(_GAP_LOOKS):
+            try:
+                look = await self._look()
+            except MissingError:
+                break
+            if self._restarts is not None and look.restarts > self._restarts:
+                raise _RestartedError(f"{self._source.container} has been restarted.")
+            await self._clock.sleep(_GAP_LOOK_SECONDS)
+        missing = (resumed_at_ns - self.cursor.at_ns) / NANOSECONDS
+        await self._lose(f"the server no longer has the log of {missing:.1f} s before this line: lines may be missing")
+
+    async def _lose(self, text: str) -> None:
+        await self._mark(text)
+        self._observer.lost(text)
+
+    async def _mark(self, text: str) -> None:
+        for batch in batches_of([LogLine(self.cursor.at_ns, f"-- {text} --", is_marker=True)]):
+            await self._deliver(batch)
+
+    async def _deliver(self, batch: LogBatch) -> None:
+        result = self._on_lines(batch)
+        if inspect.isawaitable(result):
+            await result
+
+    async def _look(self) -> ContainerLook:
+        pod = await self._session.get(self._source.path)
+        uid = (pod.get("metadata") or {}).get("uid", "")
+        if self._source.uid and uid != self._source.uid:
+            raise MissingError(f"The pod {self._source.namespace}/{self._source.pod} has been replaced.")
+        return look_at(pod, self._source.container)
+
+
+async def follow(
+    session: KubeSession,
+    source: LogSource,
+    *,
+    on_lines: OnLines,
+    since: LogCursor | None = None,
+    tail_lines: int | None = None,
+    clock: Clock | None = None,
+) -> ContainerEnd:
+    """Follow one container to its end; see `LogFollower`."""
+    follower = LogFollower(session, source, on_lines=on_lines, since=since, tail_lines=tail_lines, clock=clock)
+    return await follower.run()
+
+
+async def read_log(
+    session: KubeSession,
+    source: LogSource,
+    *,
+    tail_lines: int | None = None,
+    since: LogCursor | None = None,
+    previous: bool = False,
+    limit_bytes: int = 32 << 20,
+    deadline_seconds: float = 60.0,
+) -> list[LogLine]:
+    """The log as it is now.
+
+    Args:
+        session: The session.
+        source: Which container; its uid is not checked.
+        tail_lines: Only so many of the last lines.
+        since: Only lines after this cursor.
+        previous: The log of the container before the last restart.
+        limit_bytes: The server stops after so many bytes.
+        deadline_seconds: For the whole answer.
+
+    Raises:
+        MissingError: No such pod.
+        RefusedError: The container has not started, or there is no previous one.
+    """
+    query = {"container": source.container, "timestamps": "true", "limitBytes": str(limit_bytes)}
+    if previous:
+        query["previous"] = "true"
+    if tail_lines is not None:
+        query["tailLines"] = str(tail_lines)
+    if since is not None and since.at_ns:
+        query["sinceTime"] = _second_of(since.at_ns)
+    body = await session.request(
+        "GET", f"{source.path}/log", query=query, accept="*/*", deadline_seconds=deadline_seconds
+    )
+    cutter = LineCutter()
+    batches = _Resume(since or START).fresh(cutter.feed(body) + cutter.finish())
+    return [line for batch in batches for line in batch]
+
+
+class _RestartedError(UnreachableError):
+    """The stream belongs to a later container than the one followed."""
+
+
+class _Resume:
+    """Drops from a stream, asked for by the second, the lines that were taken before.
+
+    With `has_place`, the last line taken should be in this stream; `lost_its_place` tells that it was not.
+    """
+
+    def __init__(self, cursor: LogCursor, *, has_place: bool = False) -> None:
+        self.lost_its_place = False
+        self._cursor = cursor
+        self._to_skip = cursor.seen
+        self._latest_ns = cursor.at_ns
+        self._is_past = cursor.at_ns == 0
+        self._has_place = has_place
+
+    def fresh(self, lines: list[bytes]) -> list[LogBatch]:
+        """The lines that are new."""
+        batches = read_lines(lines, previous_ns=self._latest_ns)
+        if batches:
+            self._latest_ns = batches[-1].at_ns(-1)
+        if self._is_past:
+            return batches
+        return [fresh for batch in batches if (fresh := self._behind(batch)) is not None]
+
+    def _behind(self, batch: LogBatch) -> LogBatch | None:
+        """Of one batch, what is behind the cursor."""
+        if self._is_past or batch.is_marker:
+            return batch
+        known = 0
+        while known < len(batch) and self._was_taken(batch.at_ns(known)):
+            known += 1
+        if known < len(batch):
+            self._is_past = True
+            self.lost_its_place = self._has_place and self._to_skip == self._cursor.seen
+        return batch.without_first(known) if known else batch
+
+    def _was_taken(self, at_ns: int) -> bool:
+        """Whether the next line, written then, was taken before."""
+        if at_ns == self._cursor.at_ns and self._to_skip:
+            self._to_skip -= 1
+            return True
+        return at_ns < self._cursor.at_ns
+
+
+def _is_of_a_proxy(error: MissingError) -> bool:
+    """Return whether a 404 is not the API server's own: that says *why* in a Status."""
+    return isinstance(error, ApiMissingError) and not error.status.reason
+
+
+def _second_of(at_ns: int) -> str:
+    """The API keeps whole seconds of `sinceTime`."""
+    return format_rfc3339(datetime.fromtimestamp(at_ns // NANOSECONDS, UTC))

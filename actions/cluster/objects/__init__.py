@@ -1,0 +1,1 @@
+"""Objects of any kind: client, server-side apply, status rules."""

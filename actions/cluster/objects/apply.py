@@ -1,0 +1,117 @@
+"""Server-side apply of manifests, with the server's objections put in words."""
+
+from __future__ import annotations
+
+import re
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.errors import ConflictError, RefusedError
+from actions.base.wording import listed
+from actions.cluster.auth.session import KubeSession, decode_document
+from actions.cluster.http.errors import ApiConflictError, ApiRefusedError, ApiStatus, ApiUnavailableError
+from actions.cluster.objects.client import Discovery, Document, ObjectRef, ref_of
+
+FIELD_MANAGER = "eksml-tui"
+_NOT_ITS_TYPE = re.compile(r"failed to create typed patch object \([^)]*\): (?:errors: )?(?P<said>.+)", re.DOTALL)
+"""What API servers (1.34) say, with code 500, of a field that is unknown or of another type: it is no bad moment."""
+_NAMED = 4
+_OWNER = re.compile(r'conflict with "(?P<owner>[^"]*)"')
+
+
+class FieldConflict(msgspec.Struct, frozen=True):
+    """A field that somebody else has set."""
+
+    owner: str
+    field: str
+
+
+class ApplyConflictError(ConflictError):
+    """Other field managers own fields that the manifest sets. Forcing takes them over."""
+
+    def __init__(self, message: str, *, conflicts: tuple[FieldConflict, ...], hint: str) -> None:
+        super().__init__(message, hint=hint)
+        self.conflicts = conflicts
+
+
+async def apply(
+    session: KubeSession,
+    discovery: Discovery,
+    manifest: Document,
+    *,
+    force: bool = False,
+    dry_run: bool = False,
+    manager: str = FIELD_MANAGER,
+) -> Document:
+    """Make the object as the manifest says, or change it to be so. Safe to call twice.
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        manifest: One object of any kind; a namespaced one without a namespace goes to the session's.
+        force: Take over fields that others own.
+        dry_run: Check everything on the server, change nothing.
+        manager: The field manager's name.
+
+    Returns:
+        The object as the server has it after that.
+
+    Raises:
+        ApplyConflictError: Others own some of the fields.
+        RefusedError: An unknown field, an immutable one, or an admission rule.
+        MissingError: The cluster does not know the kind, or the namespace does not exist.
+        InputError: The manifest names no object.
+    """
+    named = ref_of(manifest)
+    kind = await discovery.resolve(named.api_version, named.kind)
+    ref = replace(named, namespace=(named.namespace or session.namespace) if kind.is_namespaced else "")
+    query = {"fieldManager": manager, "fieldValidation": "Strict", "force": "true" if force else "false"}
+    if dry_run:
+        query["dryRun"] = "All"
+    path = kind.path(ref.namespace, ref.name)
+    try:
+        answer = await session.request(
+            "PATCH",
+            path,
+            query=query,
+            body=msgspec.json.encode(manifest),
+            content_type="application/apply-patch+yaml",
+        )
+    except ApiConflictError as error:
+        raise _conflict(ref, error) from error
+    except ApiRefusedError as error:
+        raise _refusal(ref, error.status) from error
+    except ApiUnavailableError as error:
+        mistake = _NOT_ITS_TYPE.match(error.status.message)
+        if mistake is None:
+            raise
+        raise _refusal(ref, replace(error.status, message=mistake["said"])) from error
+    return decode_document(answer, source=path)
+
+
+def _conflict(ref: ObjectRef, error: ApiConflictError) -> ConflictError:
+    conflicts = tuple(
+        FieldConflict(owner=found["owner"] if (found := _OWNER.search(cause.message)) else "another", field=cause.field)
+        for cause in error.status.causes
+        if cause.reason == "FieldManagerConflict"
+    )
+    if not conflicts:
+        return ConflictError(f"{ref.describe()}: {error.status.message.rstrip('.')}.", hint=error.hint)
+    said = listed([f"{conflict.field} belongs to {conflict.owner}" for conflict in conflicts], _NAMED)
+    return ApplyConflictError(
+        f"{ref.describe()}: {said}.",
+        conflicts=conflicts,
+        hint="Leave these fields out, or take them over with force.",
+    )
+
+
+def _refusal(ref: ObjectRef, status: ApiStatus) -> RefusedError:
+    frozen = [cause.field for cause in status.causes if "immutable" in cause.message]
+    if frozen or "field is immutable" in status.message:
+        fields = ", ".join(frozen) or "its template"
+        return RefusedError(
+            f"{ref.describe()} exists, and {fields} cannot be changed any more.",
+            hint=f"Delete the {ref.kind} first, or give the new one another name.",
+        )
+    return RefusedError(f"{ref.describe()} is refused: {status.message.rstrip('.')}.", hint="Correct the manifest.")

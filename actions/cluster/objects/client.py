@@ -1,0 +1,398 @@
+"""Objects of any kind over plain HTTP: discovered, fetched, listed, created, changed, deleted.
+
+Lists come in pages, of whole objects or of their metadata alone.
+
+Source: Kubernetes API concepts, "Retrieving large results sets in chunks" and "Metadata-only fetches".
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import FormatError, InputError, MissingError
+from actions.base.names import segment
+from actions.cluster.auth.session import KubeSession, decode_document
+from actions.cluster.http.errors import ApiMissingError, ApiRefusedError
+from actions.cluster.http.paging import PageCount
+from actions.cluster.kinds import other_versions
+from actions.cluster.limits import DOCUMENTS, FACTS
+
+Document = dict[str, Any]
+"""A Kubernetes object as JSON gives it."""
+Take = Callable[[list[msgspec.Raw]], Awaitable[list[Document]]]
+"""Reads a page's objects, or what is to be kept of them, before the next page is asked for. Their uids stay."""
+
+WHOLE = "application/json"
+METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
+METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
+"""Asks for metadata, so that the contents of a Secret stay where they are; an aggregated API that knows no such thing
+answers with whole objects."""
+
+_PAGE = 500
+_BEGINNINGS = 3
+
+
+class _Page(msgspec.Struct):
+    """A page whose objects are not read yet. An empty list may be `null`, as Go writes it."""
+
+    items: list[msgspec.Raw] | None
+    metadata: Any = None
+
+
+_pages = msgspec.json.Decoder(_Page)
+_documents = msgspec.json.Decoder(Document)
+
+
+async def get_metadata(session: KubeSession, path: str) -> Document:
+    """One object, without anything but its metadata.
+
+    Raises:
+        ApiError: As the server said.
+        FormatError: The answer is no object.
+    """
+    return decode_document(await session.request("GET", path, accept=METADATA), source=f"{session.server}{path}")
+
+
+def read_item(raw: msgspec.Raw) -> Document:
+    """One object of a list.
+
+    Raises:
+        msgspec.DecodeError: It is none.
+    """
+    return _documents.decode(raw)
+
+
+async def _all_of_it(few: list[msgspec.Raw]) -> list[Document]:
+    return [read_item(raw) for raw in few]
+
+
+async def list_pages(
+    session: KubeSession,
+    path: str,
+    query: Mapping[str, str] | None = None,
+    *,
+    accept: str = WHOLE,
+    take: Take = _all_of_it,
+) -> list[Document]:
+    """Every item of a list.
+
+    A page token that has grown too old (410) begins the list anew: what came before is of another moment.
+
+    Args:
+        session: The session.
+        path: Of the collection.
+        query: Selectors.
+        accept: `METADATA_LIST` for metadata alone.
+        take: For lists of which not everything need be kept.
+
+    Raises:
+        ApiError: As the server said; 410 if the list could not be read to its end three times.
+        FormatError: The answer is no list.
+        OversizeError: The list has no end.
+    """
+    for _ in range(_BEGINNINGS - 1):
+        try:
+            return await _read_through(session, path, query or {}, accept, take)
+        except ApiRefusedError as error:
+            if not error.status.is_expired:
+                raise
+    return await _read_through(session, path, query or {}, accept, take)
+
+
+async def _read_through(
+    session: KubeSession, path: str, query: Mapping[str, str], accept: str, take: Take
+) -> list[Document]:
+    found: list[Document] = []
+    uids = set[str]()
+    pages = PageCount(path, size=_PAGE, most=DOCUMENTS if accept == WHOLE else FACTS)
+    asked = {**query, "limit": str(_PAGE)}
+    while True:
+        body = await session.request("GET", path, query=asked, accept=accept)
+        try:
+            page = _pages.decode(body)
+            del body  # it is as large as what is read of it
+            few = await take([] if page.items is None else page.items)
+        except msgspec.DecodeError as error:
+            raise FormatError(f"{session.server}{path} did not answer with a list of objects: {error}.") from error
+        found += few
+        following = page.metadata.get("continue") if isinstance(page.metadata, dict) else None
+        if not following:
+            return found
+        uids.update(str((item.get("metadata") or {}).get("uid")) for item in few)
+        await pages.turn(str(following), held=len(few), known=len(uids))
+        asked["continue"] = str(following)
+
+
+_CATALOGUE_SECONDS = 600.0
+_ASK_AGAIN_SECONDS = 2.0
+
+
+class ObjectRef(msgspec.Struct, frozen=True):
+    """Names one object. `namespace` is empty for kinds that live outside namespaces."""
+
+    api_version: str
+    kind: str
+    namespace: str
+    name: str
+
+    def describe(self) -> str:
+        """For sentences: `PyTorchJob default/esm1nv-pretraining`."""
+        return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
+
+
+class ResourceType(msgspec.Struct, frozen=True):
+    """How the objects of one kind are addressed."""
+
+    api_version: str
+    kind: str
+    plural: str
+    is_namespaced: bool
+
+    def path(self, namespace: str = "", name: str = "") -> str:
+        """The path of one object, or of the list where `name` is empty; all namespaces where `namespace` is.
+
+        Raises:
+            RefusedError: A name is none.
+        """
+        root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
+        scope = f"/namespaces/{segment(namespace)}" if self.is_namespaced and namespace else ""
+        return f"{root}{scope}/{self.plural}" + (f"/{segment(name)}" if name else "")
+
+
+class _Resource(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = False
+
+
+class _ResourceList(msgspec.Struct):
+    resources: list[_Resource] | None = None
+
+
+class Discovery:
+    """Which kinds the cluster knows, kept in memory for ten minutes, asked again when one is missing.
+
+    One instance a session; used from the session's loop.
+    """
+
+    def __init__(self, session: KubeSession, *, clock: Clock | None = None) -> None:
+        self._session = session
+        self._clock = clock or SystemClock()
+        self._known: dict[str, tuple[float, dict[str, ResourceType]]] = {}
+        self._lock = asyncio.Lock()
+
+    async def resolve(self, api_version: str, kind: str) -> ResourceType:
+        """How objects of `kind` are addressed.
+
+        Raises:
+            MissingError: The cluster does not know the kind in that version.
+        """
+        async with self._lock:
+            found = await self._lookup(api_version, kind)
+        if found is None:
+            raise MissingError(
+                f"The cluster {self._session.context} does not know the kind {kind} of {api_version}.",
+                hint="Install the operator or CRD that brings it.",
+            )
+        return found
+
+    async def find(self, api_version: str, kind: str) -> ResourceType:
+        """Like `resolve`, for reading: if the cluster has not that version, then another that can be read."""
+        for version in (api_version, *other_versions(api_version, kind)):
+            with suppress(MissingError):
+                return await self.resolve(version, kind)
+        return await self.resolve(api_version, kind)
+
+    def forget(self) -> None:
+        """Ask the cluster again at the next call: kinds were added or removed."""
+        self._known.clear()
+
+    async def _lookup(self, api_version: str, kind: str) -> ResourceType | None:
+        age = _CATALOGUE_SECONDS
+        kinds: dict[str, ResourceType] = {}
+        if api_version in self._known:
+            at, kinds = self._known[api_version]
+            age = self._clock.monotonic() - at
+        if age >= _CATALOGUE_SECONDS or (kind not in kinds and age >= _ASK_AGAIN_SECONDS):
+            kinds = await self._fetch(api_version)
+            self._known[api_version] = (self._clock.monotonic(), kinds)
+        return kinds.get(kind)
+
+    async def _fetch(self, api_version: str) -> dict[str, ResourceType]:
+        root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
+        try:
+            body = await self._session.request("GET", root)
+        except ApiMissingError:
+            return {}
+        try:
+            listed = msgspec.json.decode(body, type=_ResourceList).resources or []
+        except msgspec.DecodeError as error:
+            raise FormatError(f"{self._session.server}{root} did not answer with a list of kinds: {error}.") from error
+        return {
+            entry.kind: ResourceType(api_version, entry.kind, entry.name, entry.namespaced)
+            for entry in listed
+            if "/" not in entry.name
+        }
+
+
+async def fetch(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> Document:
+    """The object as it is now.
+
+    Raises:
+        MissingError: There is no such object, or the cluster does not know its kind.
+    """
+    kind = await discovery.find(ref.api_version, ref.kind)
+    return await session.get(kind.path(_namespace(session, kind, ref), ref.name))
+
+
+async def list_objects(
+    session: KubeSession,
+    discovery: Discovery,
+    api_version: str,
+    kind: str,
+    *,
+    namespace: str = "",
+    label_selector: str = "",
+    field_selector: str = "",
+    take: Take | None = None,
+) -> list[Document]:
+    """Every object of a kind, of one snapshot, in pages; anew where the snapshot has grown too old meanwhile.
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        api_version: For instance `v1` or `batch/v1`.
+        kind: For instance `Pod`.
+        namespace: Empty for all namespaces.
+        label_selector: As kubectl's `-l`.
+        field_selector: As kubectl's `--field-selector`.
+        take: See `list_pages`.
+
+    Returns:
+        Documents with `apiVersion` and `kind` filled in, which the API leaves out inside lists.
+
+    Raises:
+        MissingError: The cluster does not know the kind.
+        OversizeError: The list does not end, or is longer than `limits.DOCUMENTS`.
+    """
+    found_as = await discovery.find(api_version, kind)
+    path = found_as.path(namespace)
+    selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+    query = {name: value for name, value in selectors.items() if value}
+    items = await (list_pages(session, path, query, take=take) if take else list_pages(session, path, query))
+    return [{"apiVersion": found_as.api_version, "kind": kind} | item for item in items]
+
+
+async def create(session: KubeSession, discovery: Discovery, manifest: Document) -> Document:
+    """Make an object that must not exist yet.
+
+    Raises:
+        ConflictError: It exists.
+        RefusedError: The server does not accept it.
+    """
+    ref = ref_of(manifest)
+    kind = await discovery.resolve(ref.api_version, ref.kind)
+    path = kind.path(_namespace(session, kind, ref))
+    body = msgspec.json.encode(manifest)
+    return decode_document(await session.request("POST", path, body=body, query=_STRICT), source=path)
+
+
+async def merge_patch(
+    session: KubeSession, discovery: Discovery, ref: ObjectRef, patch: Mapping[str, Any], *, subresource: str = ""
+) -> Document:
+    """Change some fields (RFC 7386: `None` removes one, lists are replaced whole).
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        ref: The object.
+        patch: The fields.
+        subresource: `status`, `scale`… or empty for the object itself.
+
+    Raises:
+        MissingError: There is no such object.
+    """
+    path = await _path(session, discovery, ref) + (f"/{subresource}" if subresource else "")
+    body = await session.request(
+        "PATCH", path, body=msgspec.json.encode(patch), content_type="application/merge-patch+json"
+    )
+    return decode_document(body, source=path)
+
+
+async def delete(
+    session: KubeSession,
+    discovery: Discovery,
+    ref: ObjectRef,
+    *,
+    propagation: str = "Background",
+    uid: str = "",
+    version: str = "",
+) -> bool:
+    """Ask for an object to be deleted. It may stay for a while, with a deletion timestamp.
+
+    Args:
+        session: The session.
+        discovery: Its discovery.
+        ref: The object.
+        propagation: Background, Foreground or Orphan.
+        uid: If given, only the object with this uid is deleted; another one of the same name is a conflict.
+        version: If given, only the object as it was in this resource version; one that was changed since is a conflict.
+
+    Returns:
+        Whether there was such an object.
+
+    Raises:
+        ConflictError: The object of that name has another uid, or has been changed.
+    """
+    options: Document = {"apiVersion": "v1", "kind": "DeleteOptions", "propagationPolicy": propagation}
+    conditions = {name: value for name, value in (("uid", uid), ("resourceVersion", version)) if value}
+    if conditions:
+        options["preconditions"] = conditions
+    try:
+        await session.request("DELETE", await _path(session, discovery, ref), body=msgspec.json.encode(options))
+    except MissingError:
+        return False
+    return True
+
+
+def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:
+    """What a manifest names.
+
+    Raises:
+        InputError: It has no `apiVersion`, `kind` or `metadata.name`.
+    """
+    written = manifest.get("metadata")
+    metadata = written if isinstance(written, Mapping) else {}
+    ref = ObjectRef(
+        api_version=str(manifest.get("apiVersion") or ""),
+        kind=str(manifest.get("kind") or ""),
+        namespace=str(metadata.get("namespace") or ""),
+        name=str(metadata.get("name") or metadata.get("generateName") or ""),
+    )
+    missing = [
+        field
+        for field, value in (("apiVersion", ref.api_version), ("kind", ref.kind), ("metadata.name", ref.name))
+        if not value
+    ]
+    if missing:
+        raise InputError(f"A manifest ({ref.kind or 'no kind'} {ref.name}) has no {', '.join(missing)}.")
+    return ref
+
+
+_STRICT = {"fieldValidation": "Strict", "fieldManager": "eksml-tui"}
+
+
+async def _path(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> str:
+    kind = await discovery.resolve(ref.api_version, ref.kind)
+    return kind.path(_namespace(session, kind, ref), ref.name)
+
+
+def _namespace(session: KubeSession, kind: ResourceType, ref: ObjectRef) -> str:
+    """The reference's namespace, or the session's where it names none for a kind that needs one."""
+    return (ref.namespace or session.namespace) if kind.is_namespaced else ""

@@ -1,0 +1,404 @@
+"""The status of any object, by the rules of its kind: waiting, running, finished or failed.
+
+An object that is gone has no status here: whether gone means success (a TTL) is known only to the watcher.
+
+Source: the kinds' own controllers (apps/v1, core/v1, apiextensions.k8s.io/v1, karpenter v1, batch/v1 Job,
+training-operator 1.8, mpi-operator 0.6, KubeRay 1.1, Volcano) and Kueue's `Finished()`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from enum import Enum
+from typing import Any
+
+import msgspec
+
+from actions.base.untrusted import one_line
+
+Object = Mapping[str, Any]
+
+
+class WorkState(Enum):
+    """Where a piece of work is. Infrastructure that serves (Deployment, PVC, Node) is *running* when it is ready."""
+
+    FINISHED = "finished"
+    FAILED = "failed"
+    RUNNING = "running"
+    WAITING = "waiting"
+    UNKNOWN = "unknown"
+
+
+class Verdict(msgspec.Struct, frozen=True):
+    """A state with the API's own reason and message, cleaned; both may be empty."""
+
+    state: WorkState
+    reason: str = ""
+    message: str = ""
+
+    @property
+    def is_final(self) -> bool:
+        """Whether the object will not change its state by itself any more."""
+        return self.state in (WorkState.FINISHED, WorkState.FAILED)
+
+
+Rule = Callable[[Object], Verdict]
+"""Reads the objects of one kind."""
+Rules = Mapping[tuple[str, str], Rule]
+"""By API group and kind."""
+
+
+def condition_of(document: Object, kind: str) -> Object | None:
+    """The condition of that type, true or not, or `None`."""
+    found = (entry for entry in status_of(document).get("conditions") or () if entry.get("type") == kind)
+    return next(found, None)
+
+
+def status_of(document: Object) -> Object:
+    """Its status; empty where there is none."""
+    return document.get("status") or {}
+
+
+def spec_of(document: Object) -> Object:
+    """Its spec; empty where there is none."""
+    return document.get("spec") or {}
+
+
+def verdict(state: WorkState, source: Object | None = None, *, reason: str = "", message: str = "") -> Verdict:
+    """A verdict with the reason and message of a condition or status; with these where it has none."""
+    source = source or {}
+    return Verdict(
+        state,
+        one_line(str(source.get("reason") or reason)),
+        one_line(str(source.get("message") or message), limit=1000),
+    )
+
+
+def is_observed(document: Object) -> bool:
+    """Whether the status is about the present spec."""
+    observed = status_of(document).get("observedGeneration")
+    generation = (document.get("metadata") or {}).get("generation")
+    return observed is None or generation is None or int(observed) >= int(generation)
+
+
+def first_true(document: Object, steps: Sequence[tuple[str, WorkState]]) -> Verdict | None:
+    """The verdict of the first condition that is true, in the order of `steps`; `None` if none is."""
+    for kind, state in steps:
+        condition = condition_of(document, kind)
+        if condition is not None and condition.get("status") == "True":
+            return verdict(state, condition, reason=kind)
+    return None
+
+
+_JOB_STEPS = (
+    ("Complete", WorkState.FINISHED),
+    ("Failed", WorkState.FAILED),
+    ("Suspended", WorkState.WAITING),
+)
+_KUBEFLOW_STEPS = (
+    ("Succeeded", WorkState.FINISHED),
+    ("Failed", WorkState.FAILED),
+    ("Suspended", WorkState.WAITING),
+    ("Restarting", WorkState.WAITING),
+    ("Running", WorkState.RUNNING),
+    ("Created", WorkState.WAITING),
+)
+
+
+def _job(document: Object) -> Verdict:
+    found = first_true(document, _JOB_STEPS)
+    if found is not None:
+        return found
+    status = status_of(document)
+    if status.get("ready"):
+        return verdict(WorkState.RUNNING)
+    if status.get("active"):
+        return verdict(WorkState.WAITING, reason="PodsNotReady", message="Its pods have not become ready.")
+    return verdict(WorkState.WAITING, reason="NoPods", message="It has no pods.")
+
+
+def _kubeflow_job(document: Object) -> Verdict:
+    return first_true(document, _KUBEFLOW_STEPS) or verdict(
+        WorkState.WAITING, reason="NotSeen", message="Its operator has not taken it up."
+    )
+
+
+_STEPS_OF_OTHERS = (
+    ("Complete", WorkState.FINISHED),
+    ("Completed", WorkState.FINISHED),
+    ("Failed", WorkState.FAILED),
+    ("Suspended", WorkState.WAITING),
+    ("StartupPolicyInProgress", WorkState.WAITING),
+    ("RestartingJobSet", WorkState.WAITING),
+)
+
+
+def _job_set(document: Object) -> Verdict:
+    """A JobSet or a TrainJob: no condition says that it runs, only the counts of its jobs."""
+    found = first_true(document, _STEPS_OF_OTHERS)
+    if found is not None:
+        return found
+    status = status_of(document)
+    jobs = [*(status.get("replicatedJobsStatus") or ()), *(status.get("jobsStatus") or ())]
+    runs = any(entry.get("active") or entry.get("ready") for entry in jobs)
+    return verdict(WorkState.RUNNING if runs else WorkState.WAITING, reason="Active" if runs else "NoJobs")
+
+
+_VOLCANO_PHASES = {
+    "Completed": WorkState.FINISHED,
+    "Failed": WorkState.FAILED,
+    "Terminated": WorkState.FAILED,
+    "Running": WorkState.RUNNING,
+    "Completing": WorkState.RUNNING,
+}
+
+
+def _volcano_job(document: Object) -> Verdict:
+    """Aborted is waiting: `vsuspend` does that, and it can be resumed."""
+    state = status_of(document).get("state") or {}
+    phase = str(state.get("phase") or "")
+    return verdict(_VOLCANO_PHASES.get(phase, WorkState.WAITING), state, reason=phase or "NotSeen")
+
+
+def _pod_group(document: Object) -> Verdict:
+    """The phase decides: an `Unschedulable` of an earlier wait stays true beside a gang that runs."""
+    phase = str(status_of(document).get("phase") or "")
+    if phase == "Completed":
+        return verdict(WorkState.FINISHED, reason=phase)
+    if phase == "Running":
+        return verdict(WorkState.RUNNING, reason=phase)
+    unschedulable = condition_of(document, "Unschedulable")
+    is_told = unschedulable is not None and unschedulable.get("status") == "True"
+    return verdict(WorkState.WAITING, unschedulable if is_told else None, reason=phase or "NotSeen")
+
+
+def _kueue_workload(document: Object) -> Verdict:
+    finished = condition_of(document, "Finished")
+    if finished is not None and finished.get("status") == "True":
+        has_failed = "fail" in str(finished.get("reason") or "").lower()
+        return verdict(WorkState.FAILED if has_failed else WorkState.FINISHED, finished)
+    admitted = first_true(document, (("Admitted", WorkState.RUNNING),))
+    if admitted is not None:
+        return admitted
+    reserved = condition_of(document, "QuotaReserved")
+    return verdict(WorkState.WAITING, reserved, reason="NotAdmitted")
+
+
+_RAY_FAILED_RUNS = frozenset({"FAILED", "STOPPED"})
+
+
+def _ray_job(document: Object) -> Verdict:
+    status = status_of(document)
+    deployment, job = str(status.get("jobDeploymentStatus") or ""), str(status.get("jobStatus") or "")
+    words = {"reason": job or deployment, "message": str(status.get("message") or "")}
+    match deployment:
+        case "Complete" if job == "SUCCEEDED":
+            return verdict(WorkState.FINISHED, status, **words)
+        case "Complete" if job in _RAY_FAILED_RUNS:
+            return verdict(WorkState.FAILED, status, **words)
+        case "Failed" | "ValidationFailed":
+            return verdict(WorkState.FAILED, status, **words)
+        case "Running":
+            return verdict(WorkState.RUNNING, status, **words)
+        case "Complete":
+            return verdict(WorkState.UNKNOWN, status, **words)
+    return verdict(WorkState.WAITING, status, reason=deployment or "NotSeen")
+
+
+def _ray_cluster(document: Object) -> Verdict:
+    failed = first_true(document, (("ReplicaFailure", WorkState.FAILED),))
+    if failed is not None:
+        return failed
+    status = status_of(document)
+    state = str(status.get("state") or "")
+    if state == "failed":
+        return verdict(WorkState.FAILED, reason="failed", message=str(status.get("reason") or ""))
+    head = condition_of(document, "HeadPodReady")
+    if head is not None and head.get("status") != "True":
+        return verdict(WorkState.WAITING, head)
+    return verdict(WorkState.RUNNING if state == "ready" else WorkState.WAITING, reason=state or "NotSeen")
+
+
+def _volcano_queue(document: Object) -> Verdict:
+    state = str(status_of(document).get("state") or "")
+    return verdict(WorkState.RUNNING if state == "Open" else WorkState.WAITING, reason=state or "NotSeen")
+
+
+JOB_RULES: Rules = {
+    ("batch", "Job"): _job,
+    ("kubeflow.org", "PyTorchJob"): _kubeflow_job,
+    ("kubeflow.org", "MPIJob"): _kubeflow_job,
+    ("ray.io", "RayJob"): _ray_job,
+    ("ray.io", "RayCluster"): _ray_cluster,
+    ("trainer.kubeflow.org", "TrainJob"): _job_set,
+    ("jobset.x-k8s.io", "JobSet"): _job_set,
+    ("batch.volcano.sh", "Job"): _volcano_job,
+    ("scheduling.volcano.sh", "PodGroup"): _pod_group,
+    ("scheduling.volcano.sh", "Queue"): _volcano_queue,
+    ("kueue.x-k8s.io", "Workload"): _kueue_workload,
+}
+
+
+def _deployment(document: Object) -> Verdict:
+    if not is_observed(document):
+        return verdict(WorkState.WAITING, reason="NotObserved")
+    spec, status = spec_of(document), status_of(document)
+    progressing = condition_of(document, "Progressing")
+    if progressing is not None and progressing.get("reason") == "ProgressDeadlineExceeded":
+        return verdict(WorkState.FAILED, progressing)
+    if spec.get("paused"):
+        return verdict(WorkState.WAITING, reason="Paused")
+    wanted = int(spec.get("replicas", 1))
+    updated, total = int(status.get("updatedReplicas") or 0), int(status.get("replicas") or 0)
+    available = int(status.get("availableReplicas") or 0)
+    is_ready = updated >= wanted and total <= updated and available >= wanted
+    message = f"{available} of {wanted} replicas are available."
+    return verdict(WorkState.RUNNING if is_ready else WorkState.WAITING, reason="Available", message=message)
+
+
+def _stateful_set(document: Object) -> Verdict:
+    wanted, ready = int(spec_of(document).get("replicas", 1)), int(status_of(document).get("readyReplicas") or 0)
+    is_ready = is_observed(document) and ready >= wanted
+    return verdict(
+        WorkState.RUNNING if is_ready else WorkState.WAITING, message=f"{ready} of {wanted} replicas are ready."
+    )
+
+
+def _daemon_set(document: Object) -> Verdict:
+    if not is_observed(document):
+        return verdict(WorkState.WAITING, reason="NotObserved")
+    status = status_of(document)
+    wanted = int(status.get("desiredNumberScheduled") or 0)
+    if wanted == 0:
+        return verdict(WorkState.RUNNING, reason="NoNodes", message="It runs on 0 nodes: no node matches.")
+    updated, available = int(status.get("updatedNumberScheduled") or 0), int(status.get("numberAvailable") or 0)
+    is_ready = updated >= wanted and available >= wanted
+    message = f"{available} of {wanted} nodes run it."
+    return verdict(WorkState.RUNNING if is_ready else WorkState.WAITING, reason="Available", message=message)
+
+
+def _claim(document: Object) -> Verdict:
+    match str(status_of(document).get("phase") or ""):
+        case "Bound":
+            return verdict(WorkState.RUNNING, reason="Bound")
+        case "Lost":
+            return verdict(WorkState.FAILED, reason="Lost", message="Its volume is gone.")
+    return verdict(WorkState.WAITING, reason="Pending", message="It has no volume; some wait for their first pod.")
+
+
+_SCHEDULED = "PodScheduled"
+
+
+def _pod(document: Object) -> Verdict:
+    status = status_of(document)
+    phase = str(status.get("phase") or "")
+    if phase == "Succeeded":
+        return verdict(WorkState.FINISHED, reason="Completed")
+    if phase == "Failed":
+        ended = _container_state(status, "terminated")
+        return verdict(WorkState.FAILED, status if status.get("reason") else ended, reason="Failed")
+    waiting = _container_state(status, "waiting")
+    reason = str((waiting or {}).get("reason") or "")
+    if reason.startswith("Err") or reason.endswith(("Error", "BackOff")):
+        return verdict(WorkState.FAILED, waiting)
+    ready = condition_of(document, "Ready")
+    if phase == "Running" and ready is not None and ready.get("status") == "True":
+        return verdict(WorkState.RUNNING)
+    scheduled = condition_of(document, _SCHEDULED)
+    if scheduled is not None and scheduled.get("status") == "False":
+        return verdict(WorkState.WAITING, scheduled)
+    return verdict(WorkState.WAITING, waiting, reason=phase or "Pending")
+
+
+def _container_state(status: Object, name: str) -> Object | None:
+    """The first container that is in that state for a reason; `Completed` is no reason."""
+    for entry in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        state: Object | None = (entry.get("state") or {}).get(name)
+        if state and state.get("reason") != "Completed":
+            return state
+    return None
+
+
+def _ready_condition(document: Object) -> Verdict:
+    ready = condition_of(document, "Ready")
+    if ready is not None and ready.get("status") == "True":
+        return verdict(WorkState.RUNNING, ready)
+    return verdict(WorkState.WAITING, ready, reason="NotReady")
+
+
+def _node_claim(document: Object) -> Verdict:
+    for kind in ("Launched", "Registered", "Initialized"):
+        condition = condition_of(document, kind)
+        if condition is not None and condition.get("status") == "False":
+            return verdict(WorkState.WAITING, condition, reason=f"Not{kind}")
+    return _ready_condition(document)
+
+
+def _definition(document: Object) -> Verdict:
+    established = condition_of(document, "Established")
+    if established is not None and established.get("status") == "True":
+        return verdict(WorkState.RUNNING, established)
+    refused = condition_of(document, "NamesAccepted")
+    if refused is not None and refused.get("status") == "False":
+        return verdict(WorkState.FAILED, refused)
+    return verdict(WorkState.WAITING, established, reason="NotEstablished")
+
+
+def _namespace(document: Object) -> Verdict:
+    is_active = status_of(document).get("phase") == "Active"
+    return verdict(
+        WorkState.RUNNING if is_active else WorkState.WAITING, reason=str(status_of(document).get("phase", ""))
+    )
+
+
+READY_RULES: Rules = {
+    ("apps", "Deployment"): _deployment,
+    ("apps", "StatefulSet"): _stateful_set,
+    ("apps", "DaemonSet"): _daemon_set,
+    ("", "PersistentVolumeClaim"): _claim,
+    ("", "Pod"): _pod,
+    ("", "Node"): _ready_condition,
+    ("", "Namespace"): _namespace,
+    ("karpenter.sh", "NodeClaim"): _node_claim,
+    ("karpenter.sh", "NodePool"): _ready_condition,
+    ("karpenter.k8s.aws", "EC2NodeClass"): _ready_condition,
+    ("apiextensions.k8s.io", "CustomResourceDefinition"): _definition,
+}
+
+
+__all__ = ["Verdict", "WorkState", "verdict_of"]
+
+
+def verdict_of(document: Object) -> Verdict:
+    """The verdict on any object, by its `apiVersion` and `kind`; `UNKNOWN` for kinds without a rule."""
+    kind = str(document.get("kind", ""))
+    group = str(document.get("apiVersion", "")).rpartition("/")[0]
+    rule = _RULES.get((group, kind))
+    if rule is None:
+        return Verdict(WorkState.UNKNOWN, "NoRule", f"No rule for {one_line(kind)} of {one_line(group) or 'v1'}.")
+    if (document.get("metadata") or {}).get("deletionTimestamp"):
+        status = rule(document)
+        return status if status.is_final else Verdict(WorkState.WAITING, "Terminating", "It is being deleted.")
+    return rule(document)
+
+
+def _present(_document: Object) -> Verdict:
+    """For kinds that are data: that they exist is all there is to say."""
+    return Verdict(WorkState.RUNNING, "Present")
+
+
+_DATA: Rules = dict.fromkeys(
+    (
+        ("", "ConfigMap"),
+        ("", "Secret"),
+        ("", "Service"),
+        ("", "ServiceAccount"),
+        ("storage.k8s.io", "StorageClass"),
+        ("rbac.authorization.k8s.io", "ClusterRole"),
+        ("rbac.authorization.k8s.io", "ClusterRoleBinding"),
+        ("rbac.authorization.k8s.io", "Role"),
+        ("rbac.authorization.k8s.io", "RoleBinding"),
+    ),
+    _present,
+)
+_RULES: Rules = {**JOB_RULES, **READY_RULES, **_DATA}

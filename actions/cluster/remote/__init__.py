@@ -1,0 +1,1 @@
+"""Programs and ports in a pod: exec and port-forward."""

@@ -1,0 +1,1 @@
+"""The live state of one cluster: facts, stores, and immutable snapshots."""

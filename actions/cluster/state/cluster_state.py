@@ -1,0 +1,269 @@
+"""The live picture of one cluster: its sources, its store, and a snapshot whenever somebody looks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from operator import attrgetter
+from typing import NoReturn, TypedDict, TypeVar
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.cluster.auth.permissions import Reach
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.state import pod_protobuf as protopod
+from actions.cluster.state.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
+from actions.cluster.state.inventory import PodIndex
+from actions.cluster.state.namespaces import ResourcePath, ScopedReflector
+from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot, Pictures
+from actions.cluster.state.store import (
+    EventTable,
+    FactTable,
+    HasNamespace,
+    HasUid,
+    claim_key,
+    node_key,
+    pod_key,
+    trim,
+    workload_key,
+)
+from actions.cluster.watch.health import Health, SourceHealth
+from actions.cluster.watch.liveness import Contact, check_contact
+from actions.cluster.watch.reflector import Raw, Reflector, Sink
+from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, WorkloadFacts
+
+__all__ = ["ClusterSnapshot", "ClusterState"]
+
+FactT = TypeVar("FactT", bound=HasUid)
+PlacedT = TypeVar("PlacedT", bound=HasNamespace)
+
+
+class WorkloadSource(msgspec.Struct, frozen=True):
+    """One kind of workload that is watched."""
+
+    where: ResourcePath
+    kind: str
+
+    @property
+    def api_version(self) -> str:
+        """As manifests write it."""
+        return f"{self.where.group}/{self.where.version}"
+
+
+WORKLOADS = (
+    WorkloadSource(ResourcePath("batch", "v1", "jobs"), "Job"),
+    WorkloadSource(ResourcePath("kubeflow.org", "v1", "pytorchjobs"), "PyTorchJob"),
+    WorkloadSource(ResourcePath("kubeflow.org", "v2beta1", "mpijobs"), "MPIJob"),
+    WorkloadSource(ResourcePath("ray.io", "v1", "rayjobs"), "RayJob"),
+    WorkloadSource(ResourcePath("ray.io", "v1", "rayclusters"), "RayCluster"),
+)
+_uid_of: Callable[[HasUid], str] = attrgetter("uid")
+_PODS = ResourcePath("", "v1", "pods")
+_EVENTS = ResourcePath("", "v1", "events")
+_REST_SECONDS = 0.1
+"""As often as the picture may change."""
+_NO_SIGN = "the API server gives no sign of life"
+_NODES_PATH = "/api/v1/nodes"
+_CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
+
+
+class _Telling(TypedDict):
+    tell_health: Callable[[SourceHealth], None]
+    tell_replacing: Callable[[bool], None]
+
+
+class ClusterState:
+    """Watches a cluster and keeps what the console shows of it.
+
+    `run` on the session's loop; everything else is called there too. `revision` never goes backwards: it grows with
+    every change of what a snapshot would show, and stays where nothing does (a node's heart-beat).
+    """
+
+    def __init__(self, session: KubeSession, *, clock: Clock | None = None) -> None:
+        self.revision = 0
+        self._session = session
+        self._clock = clock or SystemClock()
+        self._reach = Reach(session, clock=self._clock)
+        self._changed = asyncio.Event()
+        self._log = ChangeLog()
+        self._health: dict[str, SourceHealth] = {}
+        self._contact = Contact(self._clock, lambda: self._touch("health"))
+        self._pod_index = PodIndex()
+        self._snapshot = ClusterSnapshot(history=self._log)
+        self._copied: set[str] = set()
+        self._held: Counter[str] = Counter()
+        self._nodes = self._table("nodes", node_key, self._node_changed)
+        self._pods = self._table("pods", pod_key, self._pod_changed)
+        self._pod_pictures = Pictures(self._pods.facts)
+        self._events = EventTable(changed=self._event_changed, clock=self._clock, **self._telling("events"))
+        self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
+        self._workloads = {
+            source.kind: self._table(source.where.resource, workload_key, self._workload_changed, part="workloads")
+            for source in WORKLOADS
+        }
+
+    async def run(self) -> NoReturn:
+        """Watch until cancelled; every connection is closed then."""
+        async with asyncio.TaskGroup() as group:
+            group.create_task(
+                check_contact(self._session, self._contact, clock=self._clock, is_wanted=self._is_live_anywhere)
+            )
+            group.create_task(self._reflector(_NODES_PATH, self._nodes, decode_node).run())
+            group.create_task(self._reflector(_CLAIMS_PATH, self._claims, decode_claim).run())
+            group.create_task(self._follow(_PODS, self._pods, decode_pod, protopod.decode_pod))
+            group.create_task(self._follow(_EVENTS, self._events, decode_event, trim=trim))
+            for source in WORKLOADS:
+                decode = workload_decoder(source.api_version, source.kind)
+                group.create_task(self._follow(source.where, self._workloads[source.kind], decode))
+        raise AssertionError("reflectors never end")
+
+    async def wait_changed(self) -> None:
+        """Wait until there is something that the last `snapshot` did not show."""
+        await self._changed.wait()
+
+    def snapshot(self) -> ClusterSnapshot:
+        """The picture at this revision; the same object until something changes.
+
+        What has not changed since the last snapshot is shared with it; what has is a shallow copy.
+        """
+        if self._snapshot.revision == self.revision:
+            return self._snapshot
+        last, index = self._snapshot, self._pod_index
+        held = +self._held
+        stale = self._copied - held.keys()
+        if "pods" in stale:
+            index.settle()
+        self._snapshot = ClusterSnapshot(
+            revision=self.revision,
+            nodes=dict(self._nodes.facts) if "nodes" in stale else last.nodes,
+            pods=self._pod_pictures.take() if "pods" in stale else last.pods,
+            usage=dict(index.usage) if "pods" in stale else last.usage,
+            pods_by_node=dict(index.keys) if "pods" in stale else last.pods_by_node,
+            workloads=self._all_workloads() if "workloads" in stale else last.workloads,
+            claims=dict(self._claims.facts) if "nodeclaims" in stale else last.claims,
+            events=self._events.newest() if "events" in stale else last.events,
+            health=self._told_health() if "health" in stale else last.health,
+            is_complete=self._nodes.is_complete and self._pods.is_complete,
+            history=self._log,
+        )
+        self._log.close(last.revision, self.revision, is_held=bool(held))
+        self._copied -= stale
+        self._changed.clear()
+        return self._snapshot
+
+    def _table(
+        self,
+        name: str,
+        key: Callable[[FactT], str],
+        changed: Callable[[str, FactT | None, FactT | None], None],
+        *,
+        part: str = "",
+    ) -> FactTable[FactT]:
+        return FactTable(key=key, changed=changed, clock=self._clock, **self._telling(name, part))
+
+    def _telling(self, name: str, part: str = "") -> _Telling:
+        """How the table of a source tells of its health, and of a list that is being taken."""
+        part = part or name
+
+        def tell_health(health: SourceHealth) -> None:
+            if self._health.get(name) != health:
+                self._health[name] = health
+                self._touch("health")
+
+        def tell_replacing(is_replacing: bool) -> None:
+            self._held[part] += 1 if is_replacing else -1
+            if not self._held[part] and part in self._copied:
+                self._touch(part)
+
+        return _Telling(tell_health=tell_health, tell_replacing=tell_replacing)
+
+    async def _follow(
+        self,
+        where: ResourcePath,
+        table: FactTable[PlacedT],
+        decode: Callable[[Raw], PlacedT],
+        decode_protobuf: Callable[[Raw], PlacedT] | None = None,
+        *,
+        trim: Callable[[dict[str, PlacedT]], None] = lambda _: None,
+    ) -> NoReturn:
+        """Watch a namespaced resource as far as the user may."""
+
+        def reflector(path: str, sink: Sink[PlacedT], ends_when_forbidden: bool) -> Reflector[PlacedT]:
+            return self._reflector(
+                path, sink, decode, decode_protobuf=decode_protobuf, ends_when_forbidden=ends_when_forbidden, trim=trim
+            )
+
+        scoped = ScopedReflector(
+            self._session, where, table=table, reflector=reflector, reach=self._reach, clock=self._clock
+        )
+        await scoped.run()
+
+    def _reflector(
+        self,
+        path: str,
+        sink: Sink[FactT],
+        decode: Callable[[Raw], FactT],
+        *,
+        decode_protobuf: Callable[[Raw], FactT] | None = None,
+        ends_when_forbidden: bool = False,
+        trim: Callable[[dict[str, FactT]], None] = lambda _: None,
+    ) -> Reflector[FactT]:
+        return Reflector(
+            self._session,
+            path,
+            decode=decode,
+            decode_protobuf=decode_protobuf,
+            identify=_uid_of,
+            sink=sink,
+            clock=self._clock,
+            rest_seconds=_REST_SECONDS,
+            contact=self._contact,
+            ends_when_forbidden=ends_when_forbidden,
+            trim=trim,
+        )
+
+    def _is_live_anywhere(self) -> bool:
+        return any(told.state is Health.LIVE for told in self._health.values())
+
+    def _told_health(self) -> dict[str, SourceHealth]:
+        """The health of every source; while the server gives no sign of life, none is live."""
+        if not self._contact.is_silent:
+            return dict(self._health)
+        since = self._contact.heard_at
+        return {
+            name: SourceHealth(Health.STALE, _NO_SIGN, since, told.skipped) if told.state is Health.LIVE else told
+            for name, told in self._health.items()
+        }
+
+    def _touch(self, part: str) -> None:
+        """Something of this part changed; while a list is being taken, nobody is to see it yet."""
+        self._copied.add(part)
+        if self._held[part]:
+            return
+        self.revision += 1
+        self._changed.set()
+
+    def _node_changed(self, key: str, before: NodeFacts | None, after: NodeFacts | None) -> None:
+        self._log.node(key)
+        self._touch("nodes")
+
+    def _pod_changed(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
+        self._pod_index.change(key, before, after)
+        self._pod_pictures.changed(key, after)
+        self._log.pod(key)
+        if before is not None:
+            self._log.node(before.node)
+        if after is not None:
+            self._log.node(after.node)
+        self._touch("pods")
+
+    def _event_changed(self, key: str, before: EventFacts | None, after: EventFacts | None) -> None:
+        self._touch("events")
+
+    def _workload_changed(self, key: str, before: WorkloadFacts | None, after: WorkloadFacts | None) -> None:
+        self._touch("workloads")
+
+    def _all_workloads(self) -> dict[str, WorkloadFacts]:
+        return {key: fact for table in self._workloads.values() for key, fact in table.facts.items()}

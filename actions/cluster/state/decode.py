@@ -1,0 +1,347 @@
+"""Facts out of the API's JSON: only the fields that we use are ever made into Python objects.
+
+Strings that repeat are kept once. Fields are optional even where the API requires them: one odd object must not
+blank a screen.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import parse_rfc3339
+from actions.base.untrusted import one_line, plain_text
+from actions.cluster.objects.status_rules import verdict_of
+from actions.cluster.state.pod_requests import effective_requests, resources_of
+from actions.cluster.state.pod_status import (
+    ContainerSpec,
+    ContainerStatus,
+    Owner,
+    PodMeta,
+    PodSpec,
+    PodStatus,
+    status_word,
+    why_waiting,
+)
+from actions.fleet.facts import NOTHING, EventFacts, NodeClaimFacts, NodeFacts, PodFacts, Resources, WorkloadFacts
+
+Raw = bytes | memoryview | msgspec.Raw
+
+RUN_LABEL = "eksml.dev/run"
+STAGE_LABEL = "eksml.dev/stage"
+
+_REGION = "topology.kubernetes.io/region"
+_ZONE = "topology.kubernetes.io/zone"
+_TYPE = "node.kubernetes.io/instance-type"
+_CAPACITY = ("karpenter.sh/capacity-type", "eks.amazonaws.com/capacityType")
+_POOL = (
+    "karpenter.sh/nodepool",
+    "eks.amazonaws.com/nodegroup",
+    "alpha.eksctl.io/nodegroup-name",
+    "karpenter.sh/provisioner-name",
+)
+_MESSAGE_LIMIT = 1000
+
+
+class _Pod(msgspec.Struct, gc=False):
+    metadata: PodMeta
+    spec: PodSpec | None = None
+    status: PodStatus | None = None
+
+
+class _Taint(msgspec.Struct, gc=False):
+    key: str = ""
+    value: str | None = None
+    effect: str | None = None
+
+
+class _NodeSpec(msgspec.Struct, gc=False):
+    unschedulable: bool | None = None
+    taints: list[_Taint] | None = None
+
+
+class _Condition(msgspec.Struct, gc=False):
+    type: str = ""
+    status: str = ""
+
+
+class _NodeInfo(msgspec.Struct, rename="camel", gc=False):
+    kubelet_version: str | None = None
+
+
+class _NodeStatus(msgspec.Struct, rename="camel", gc=False):
+    allocatable: dict[str, str] | None = None
+    conditions: list[_Condition] | None = None
+    node_info: _NodeInfo | None = None
+
+
+class _Node(msgspec.Struct, gc=False):
+    metadata: PodMeta
+    spec: _NodeSpec | None = None
+    status: _NodeStatus | None = None
+
+
+class _Involved(msgspec.Struct, gc=False):
+    kind: str | None = None
+    namespace: str | None = None
+    name: str | None = None
+
+
+class _Series(msgspec.Struct, rename="camel", gc=False):
+    count: int | None = None
+    last_observed_time: str | None = None
+
+
+class _Event(msgspec.Struct, rename="camel", gc=False):
+    metadata: PodMeta
+    involved_object: _Involved | None = None
+    type: str | None = None
+    reason: str | None = None
+    message: str | None = None
+    count: int | None = None
+    first_timestamp: str | None = None
+    last_timestamp: str | None = None
+    event_time: str | None = None
+    series: _Series | None = None
+
+
+_pods = msgspec.json.Decoder(_Pod)
+_nodes = msgspec.json.Decoder(_Node)
+_events = msgspec.json.Decoder(_Event)
+_documents = msgspec.json.Decoder(dict[str, Any])
+
+
+def decode_pod(raw: Raw) -> PodFacts:
+    """One pod.
+
+    Raises:
+        msgspec.DecodeError: It is no pod.
+        ValueError: A quantity or time cannot be read.
+    """
+    pod = _pods.decode(raw)
+    meta, spec, status = pod.metadata, pod.spec or PodSpec(), pod.status or PodStatus()
+    labels = meta.labels or {}
+    owner = next((owner for owner in meta.owner_references or () if owner.controller), Owner())
+    return facts_of_pod(
+        meta,
+        spec,
+        status,
+        requests=_requests(spec),
+        created_at=_epoch(meta.creation_timestamp),
+        started_at=_started_at(status.container_statuses or ()),
+        owner=(owner.kind, owner.name),
+        run=labels.get(RUN_LABEL, ""),
+        stage=labels.get(STAGE_LABEL, ""),
+    )
+
+
+def facts_of_pod(
+    meta: PodMeta,
+    spec: PodSpec,
+    status: PodStatus,
+    *,
+    requests: Resources,
+    created_at: float,
+    started_at: float,
+    owner: tuple[str, str],
+    run: str,
+    stage: str,
+) -> PodFacts:
+    """The facts of a pod out of what its JSON or its protobuf says.
+
+    Args:
+        meta: Its names.
+        spec: Node and containers.
+        status: How it is.
+        requests: What it occupies on its node.
+        created_at: Seconds since the epoch.
+        started_at: When its first container started, likewise; 0.0 for none.
+        owner: Kind and name of the controller, empty for none.
+        run: Label of our run.
+        stage: Label of our stage.
+    """
+    phase = shared(status.phase or "")
+    word, ready, restarts = status_word(meta, spec, status)
+    return PodFacts(
+        uid=safe(meta.uid),
+        namespace=shared(meta.namespace or ""),
+        name=safe(meta.name),
+        node=shared(spec.node_name or ""),
+        phase=phase,
+        reason="" if word == phase else shared(word),
+        message=one_line(why_waiting(status), limit=_MESSAGE_LIMIT),
+        ready=ready,
+        containers=names(tuple([container.name for container in spec.containers or ()])),
+        restarts=restarts,
+        requests=requests,
+        created_at=created_at,
+        started_at=started_at,
+        owner_kind=shared(owner[0]),
+        owner_name=shared(owner[1]),
+        run=shared(run),
+        stage=shared(stage),
+    )
+
+
+def decode_node(raw: Raw) -> NodeFacts:
+    """One node.
+
+    Raises:
+        msgspec.DecodeError: It is no node.
+        ValueError: A quantity or time cannot be read.
+    """
+    node = _nodes.decode(raw)
+    meta, spec, status = node.metadata, node.spec or _NodeSpec(), node.status or _NodeStatus()
+    labels, allocatable = meta.labels or {}, status.allocatable or {}
+    info = status.node_info or _NodeInfo()
+    return NodeFacts(
+        uid=safe(meta.uid),
+        name=shared(meta.name),
+        instance_type=_first(labels, (_TYPE, "beta.kubernetes.io/instance-type")),
+        region=_first(labels, (_REGION,)),
+        zone=_first(labels, (_ZONE,)),
+        capacity_type=_first(labels, _CAPACITY).lower().replace("_", "-"),
+        pool=_first(labels, _POOL),
+        allocatable=resources_of(allocatable),
+        pods_allocatable=int(allocatable.get("pods", "0")),
+        is_ready=any(entry.type == "Ready" and entry.status == "True" for entry in status.conditions or ()),
+        is_schedulable=not spec.unschedulable,
+        taints=tuple(_taint(taint) for taint in spec.taints or ()),
+        created_at=_epoch(meta.creation_timestamp),
+        version=shared(info.kubelet_version or ""),
+    )
+
+
+def decode_event(raw: Raw) -> EventFacts:
+    """One event, of the core API or written through `events.k8s.io`.
+
+    Raises:
+        msgspec.DecodeError: It is no event.
+        ValueError: A time cannot be read.
+    """
+    event = _events.decode(raw)
+    about, series = event.involved_object or _Involved(), event.series or _Series()
+    moment = series.last_observed_time or event.last_timestamp or event.event_time or event.first_timestamp
+    return EventFacts(
+        uid=safe(event.metadata.uid),
+        namespace=shared(about.namespace or event.metadata.namespace or ""),
+        kind=shared(about.kind or ""),
+        name=safe(about.name or ""),
+        type=shared(event.type or "Normal"),
+        reason=shared(event.reason or ""),
+        message=one_line(event.message or "", limit=_MESSAGE_LIMIT),
+        count=series.count or event.count or 1,
+        last_seen_at=_epoch(moment or event.metadata.creation_timestamp),
+    )
+
+
+def workload_decoder(api_version: str, kind: str) -> Callable[[Raw], WorkloadFacts]:
+    """How to read the workloads of one kind; the kind is given, because items of lists do not name theirs.
+
+    The returned function raises `msgspec.DecodeError` for what is no object, `KeyError` for one without name or uid.
+    """
+    named = {"apiVersion": api_version, "kind": kind}
+    return lambda raw: workload_of(_documents.decode(raw) | named)
+
+
+def decode_claim(raw: Raw) -> NodeClaimFacts:
+    """One NodeClaim, judged by `actions.cluster.objects.status_rules`.
+
+    Raises:
+        msgspec.DecodeError: It is no object.
+        KeyError: It has no name or no uid.
+    """
+    document = _documents.decode(raw) | {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim"}
+    metadata, status = document["metadata"], document.get("status") or {}
+    labels = metadata.get("labels") or {}
+    verdict = verdict_of(document)
+    return NodeClaimFacts(
+        uid=safe(metadata["uid"]),
+        name=safe(metadata["name"]),
+        pool=_first(labels, _POOL),
+        node=safe(str(status.get("nodeName") or "")),
+        instance_type=_first(labels, (_TYPE,)),
+        zone=_first(labels, (_ZONE,)),
+        capacity_type=_first(labels, _CAPACITY),
+        state=verdict.state.value,
+        message=one_line(verdict.message or verdict.reason, limit=_MESSAGE_LIMIT),
+        created_at=_epoch(metadata.get("creationTimestamp")),
+    )
+
+
+def workload_of(document: dict[str, Any]) -> WorkloadFacts:
+    """A Job, PyTorchJob, MPIJob, RayJob or RayCluster, judged by `actions.cluster.objects.status_rules`."""
+    metadata = document["metadata"]
+    labels = metadata.get("labels") or {}
+    verdict = verdict_of(document)
+    return WorkloadFacts(
+        uid=safe(metadata["uid"]),
+        kind=shared(str(document.get("kind", ""))),
+        namespace=shared(metadata.get("namespace", "")),
+        name=safe(metadata["name"]),
+        state=verdict.state.value,
+        message=verdict.message or verdict.reason,
+        created_at=_epoch(metadata.get("creationTimestamp")),
+        run=shared(labels.get(RUN_LABEL, "")),
+        stage=shared(labels.get(STAGE_LABEL, "")),
+    )
+
+
+def _requests(spec: PodSpec) -> Resources:
+    containers, init = spec.containers or (), spec.init_containers or ()
+    if len(containers) == 1 and not init and not spec.overhead:
+        return _of_container(containers[0])
+    return effective_requests(
+        (_of_container(container) for container in containers),
+        ((_of_container(container), container.restart_policy == "Always") for container in init),
+        resources_of(spec.overhead),
+    )
+
+
+def _of_container(container: ContainerSpec) -> Resources:
+    return resources_of(container.resources.requests) if container.resources else NOTHING
+
+
+def _started_at(statuses: list[ContainerStatus] | tuple[()]) -> float:
+    moments = [
+        moment
+        for entry in statuses
+        if entry.state is not None
+        for state in (entry.state.running, entry.state.terminated)
+        if state is not None and (moment := _epoch(state.started_at))
+    ]
+    return min(moments, default=0.0)
+
+
+def _first(labels: dict[str, str], names: tuple[str, ...]) -> str:
+    return next((shared(labels[name]) for name in names if name in labels), "")
+
+
+def _taint(taint: _Taint) -> str:
+    return shared(f"{taint.key}={taint.value}:{taint.effect}" if taint.value else f"{taint.key}:{taint.effect}")
+
+
+@lru_cache(maxsize=16384)
+def shared(text: str) -> str:
+    """Clean, and one string for all that say the same."""
+    return sys.intern(safe(text))
+
+
+@lru_cache(maxsize=4096)
+def names(texts: tuple[str, ...]) -> tuple[str, ...]:
+    """Clean, and one tuple for all that say the same."""
+    return tuple(shared(text) for text in texts)
+
+
+def safe(text: str) -> str:
+    """Clean; most texts are, and stay the object that they are."""
+    return text if text.isascii() and text.isprintable() else plain_text(text)
+
+
+@lru_cache(maxsize=16384)
+def _epoch(text: str | None) -> float:
+    return parse_rfc3339(text).timestamp() if text else 0.0

@@ -1,0 +1,160 @@
+"""Pods by node with the sums of their requests: kept current by a watch, or listed once."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import TypeVar
+
+import msgspec
+
+from actions.base.clock import SystemClock
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.paging import PageCount
+from actions.cluster.state import pod_protobuf as protopod
+from actions.cluster.state.decode import decode_node, decode_pod
+from actions.cluster.state.store import HasUid
+from actions.cluster.watch.decoder import Reading
+from actions.cluster.watch.json_format import Raw
+from actions.fleet.facts import NOTHING, NodeFacts, NodeUsage, PodFacts, Resources
+
+
+class PodIndex:
+    """Carries sums along, so that the work of a change does not depend on the size of the cluster.
+
+    `usage` and `keys` show all changes as of the last `settle`: structs are made once a picture, not once a change.
+    """
+
+    def __init__(self) -> None:
+        self.usage: dict[str, NodeUsage] = {}
+        """By node name; a node without pods that hold resources is not in it."""
+        self.keys: dict[str, tuple[str, ...]] = {}
+        """Of all pods of a node, ended ones included, as they came."""
+        self._sums: dict[str, _Sum] = {}
+        self._members: dict[str, dict[str, None]] = {}
+        self._counted: set[str] = set()
+        self._moved: set[str] = set()
+
+    def change(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
+        """Take one pod out as it was and in as it is; either may be `None`."""
+        has_moved = before is None or after is None or before.node != after.node
+        if before is not None and before.node:
+            self._count(before, -1)
+            if has_moved:
+                self._members[before.node].pop(key, None)
+                self._moved.add(before.node)
+        if after is not None and after.node:
+            self._count(after, 1)
+            if has_moved:
+                self._member_set(after.node)[key] = None
+                self._moved.add(after.node)
+
+    def settle(self) -> None:
+        """Bring `usage` and `keys` up to date for the nodes whose pods have changed."""
+        for node in self._counted:
+            total = self._sums[node]
+            if total.pods:
+                self.usage[node] = total.as_usage()
+            else:
+                self.usage.pop(node, None)
+                del self._sums[node]
+        self._counted.clear()
+        for node in self._moved:
+            if members := self._members[node]:
+                self.keys[node] = tuple(members)
+            else:
+                self.keys.pop(node, None)
+                del self._members[node]
+        self._moved.clear()
+
+    def _count(self, pod: PodFacts, sign: int) -> None:
+        if pod.phase in ("Succeeded", "Failed"):
+            return
+        total = self._sums.get(pod.node)
+        if total is None:
+            total = self._sums[pod.node] = _Sum()
+        total.add(pod.requests, sign)
+        self._counted.add(pod.node)
+
+    def _member_set(self, node: str) -> dict[str, None]:
+        members = self._members.get(node)
+        if members is None:
+            members = self._members[node] = {}
+        return members
+
+
+class _Sum:
+    """What the pods of one node ask for."""
+
+    __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "pods")
+
+    def __init__(self) -> None:
+        self.pods = self.cpu_milli = self.memory_bytes = self.gpu = self.neuron = self.efa = 0
+
+    def add(self, requests: Resources, sign: int) -> None:
+        self.pods += sign
+        if requests is NOTHING:
+            return
+        self.cpu_milli += sign * requests.cpu_milli
+        self.memory_bytes += sign * requests.memory_bytes
+        self.gpu += sign * requests.gpu
+        self.neuron += sign * requests.neuron
+        self.efa += sign * requests.efa
+
+    def as_usage(self) -> NodeUsage:
+        asked = Resources(
+            cpu_milli=self.cpu_milli,
+            memory_bytes=self.memory_bytes,
+            gpu=self.gpu,
+            neuron=self.neuron,
+            efa=self.efa,
+        )
+        return NodeUsage(asked, self.pods)
+
+
+FactT = TypeVar("FactT", bound=HasUid)
+
+PAGE = 500
+
+
+class Census(msgspec.Struct, frozen=True):
+    """The fleet at one moment; `usage` is by node name."""
+
+    nodes: tuple[NodeFacts, ...]
+    usage: Mapping[str, NodeUsage]
+
+
+async def take_census(session: KubeSession) -> Census:
+    """List nodes, and pods as protobuf where the server has it, page by page. What cannot be read is left out.
+
+    Raises:
+        ConsoleError: Nobody answers, or one of the lists is forbidden.
+    """
+    nodes = [node async for few in _pages(session, "/api/v1/nodes", decode_node) for node in few]
+    index = PodIndex()
+    async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod):
+        for pod in pods:
+            index.change(pod.key, None, pod)
+    index.settle()
+    return Census(tuple(nodes), dict(index.usage))
+
+
+async def _pages(
+    session: KubeSession,
+    path: str,
+    decode: Callable[[Raw], FactT],
+    decode_protobuf: Callable[[Raw], FactT] | None = None,
+) -> AsyncIterator[list[FactT]]:
+    reading = Reading(
+        path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=SystemClock()
+    )
+    query = {"limit": str(PAGE)}
+    pages, uids = PageCount(path, size=PAGE), set[str]()
+    while True:
+        page = reading.page(await session.request("GET", path, query=query, accept=reading.accept, deadline_seconds=60))
+        few = [found for raw in page.items if (found := reading.decoded(raw)) is not None]
+        yield few
+        if not page.following:
+            return
+        uids.update(found.uid for found in few)
+        await pages.turn(page.following, held=len(page.items), known=len(uids))
+        query["continue"] = page.following

@@ -1,0 +1,165 @@
+"""One resource of a whole cluster; of single namespaces, where no more is allowed."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from typing import Generic, NoReturn, TypeVar
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError
+from actions.base.names import segment
+from actions.base.wording import listed
+from actions.cluster.auth.permissions import Reach, may_watch
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.errors import ApiAccessError
+from actions.cluster.state.store import FactTable, HasNamespace
+from actions.cluster.watch.health import Health, SourceHealth
+from actions.cluster.watch.reflector import Reflector, Sink
+
+FactT = TypeVar("FactT", bound=HasNamespace)
+
+_LOOK_AGAIN_SECONDS = 60.0
+_NAMED = 3
+
+
+class ResourcePath(msgspec.Struct, frozen=True):
+    """Where a namespaced resource is listed; `group` is empty for the core API."""
+
+    group: str
+    version: str
+    resource: str
+
+    def under(self, namespace: str = "") -> str:
+        """The list path of one namespace, or of all."""
+        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
+        return f"{root}/namespaces/{segment(namespace)}/{self.resource}" if namespace else f"{root}/{self.resource}"
+
+
+class ScopedReflector(Generic[FactT]):
+    """Keeps a table equal to a resource, as far as it may be seen.
+
+    The whole cluster is tried first. If that is forbidden, every namespace that may be watched is followed by itself;
+    once a minute it is asked anew which those are, and whether the whole cluster is allowed by then.
+
+    Args:
+        session: The session.
+        where: The resource.
+        table: Gets what is seen.
+        reflector: Makes the reflector of one path, for a sink, which ends when it is forbidden or goes on trying.
+        reach: Tells which namespaces may be watched.
+        clock: For waits.
+    """
+
+    def __init__(
+        self,
+        session: KubeSession,
+        where: ResourcePath,
+        *,
+        table: FactTable[FactT],
+        reflector: Callable[[str, Sink[FactT], bool], Reflector[FactT]],
+        reach: Reach,
+        clock: Clock,
+    ) -> None:
+        self._session = session
+        self._where = where
+        self._table = table
+        self._reflector = reflector
+        self._reach = reach
+        self._clock = clock
+        self._parts: dict[str, _NamespacePart[FactT]] = {}
+
+    async def run(self) -> NoReturn:
+        """Follow until cancelled."""
+        while True:
+            try:
+                await self._reflector(self._where.under(), self._table, True).run()
+            except ApiAccessError as error:
+                if not await self._may_see_all():
+                    await self._follow_namespaces(error)
+                    continue
+                self._table.health(SourceHealth(Health.FORBIDDEN, error.message, self._clock.monotonic()))
+                await self._clock.sleep(_LOOK_AGAIN_SECONDS)
+
+    async def _follow_namespaces(self, refusal: ApiAccessError) -> None:
+        """Follow what may be seen; returns when the whole cluster may be."""
+        tasks: dict[str, asyncio.Task[NoReturn]] = {}
+        try:
+            while True:
+                try:
+                    await self._adjust(tasks, refusal)
+                except ConsoleError as error:
+                    self._table.health(SourceHealth(Health.RECONNECTING, error.message, self._clock.monotonic()))
+                await self._clock.sleep(_LOOK_AGAIN_SECONDS)
+                if await self._may_see_all():
+                    return
+        finally:
+            for task in tasks.values():
+                task.cancel()
+            await asyncio.gather(*tasks.values(), return_exceptions=True)
+            self._parts.clear()
+
+    async def _adjust(self, tasks: dict[str, asyncio.Task[NoReturn]], refusal: ApiAccessError) -> None:
+        names = await self._reach.namespaces(self._where.group, self._where.resource)
+        for name in set(tasks) - set(names):
+            tasks.pop(name).cancel()
+            del self._parts[name]
+        self._table.keep_within(names)
+        for name in names:
+            if name not in tasks:
+                self._parts[name] = part = _NamespacePart(name, self._table, self._tell)
+                tasks[name] = asyncio.create_task(self._reflector(self._where.under(name), part, False).run())
+        if not names:
+            self._table.health(SourceHealth(Health.FORBIDDEN, refusal.message, self._clock.monotonic()))
+        self._tell()
+
+    async def _may_see_all(self) -> bool:
+        try:
+            return await may_watch(self._session, self._where.group, self._where.resource) is True
+        except ConsoleError:
+            return False
+
+    def _tell(self) -> None:
+        """The health of all namespaces together is that of the worst, and says which part of the cluster it is."""
+        healths = {name: part.told for name, part in self._parts.items() if part.told is not None}
+        if healths:
+            self._table.health(_together(healths))
+        self._table.is_complete = bool(self._parts) and all(part.is_complete for part in self._parts.values())
+
+
+class _NamespacePart(Generic[FactT]):
+    """The sink of one namespace: a part of the table."""
+
+    def __init__(self, namespace: str, table: FactTable[FactT], changed: Callable[[], None]) -> None:
+        self.told: SourceHealth | None = None
+        self.is_complete = False
+        self._namespace = namespace
+        self._table = table
+        self._changed = changed
+
+    async def replace(self, items: Sequence[FactT]) -> None:
+        await self._table.replace_within(self._namespace, items)
+        self.is_complete = True
+        self._changed()
+
+    def upsert(self, item: FactT) -> None:
+        self._table.upsert(item)
+
+    def remove(self, item: FactT) -> None:
+        self._table.remove(item)
+
+    def health(self, health: SourceHealth) -> None:
+        self.told = health
+        self._changed()
+
+
+def _together(healths: Mapping[str, SourceHealth]) -> SourceHealth:
+    name, worst = next(((name, told) for name, told in healths.items() if told.state is not Health.LIVE), ("", None))
+    skipped = sum(told.skipped for told in healths.values())
+    if worst is not None:
+        return SourceHealth(worst.state, f"{name}: {worst.detail}" if worst.detail else name, worst.since, skipped)
+    names = sorted(healths)
+    since = max(told.since for told in healths.values())
+    return SourceHealth(Health.LIVE, f"only {listed(names, _NAMED)}", since, skipped)

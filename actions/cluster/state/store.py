@@ -1,0 +1,255 @@
+"""The facts of one source by key, and the newest events of a cluster in order.
+
+A change that leaves a fact equal to the one before changes nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from bisect import bisect_left, insort
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Generic, Protocol, TypeVar
+
+from msgspec.structs import replace
+
+from actions.base.clock import Clock
+from actions.cluster.limits import FACTS
+from actions.cluster.watch.decoder import SLICE_SECONDS
+from actions.cluster.watch.health import SourceHealth
+from actions.fleet.facts import EventFacts, NodeClaimFacts, NodeFacts, PodFacts, WorkloadFacts
+
+_PORTION = 64
+
+
+class HasUid(Protocol):
+    """A fact that knows which object it is about."""
+
+    @property
+    def uid(self) -> str: ...
+
+
+class HasNamespace(HasUid, Protocol):
+    """A fact about an object that lives in a namespace."""
+
+    @property
+    def namespace(self) -> str: ...
+
+
+FactT = TypeVar("FactT", bound=HasUid)
+PlacedT = TypeVar("PlacedT", bound=HasNamespace)
+
+
+class FactTable(Generic[FactT]):
+    """The facts of one source, by key; a reflector's sink. Called on one loop.
+
+    Args:
+        key: Names an object as people do; another uid under the same key is another object, which takes its place.
+        changed: Told of every difference: the key, the fact before and the fact after, `None` for none.
+        tell_health: Told of the source's health.
+        tell_replacing: Told when a complete list begins and ends to be taken: between, the facts are neither the old
+            list nor the new.
+        clock: For handing the loop back during `replace`.
+    """
+
+    def __init__(
+        self,
+        *,
+        key: Callable[[FactT], str],
+        changed: Callable[[str, FactT | None, FactT | None], None],
+        tell_health: Callable[[SourceHealth], None],
+        clock: Clock,
+        tell_replacing: Callable[[bool], None] = lambda _: None,
+    ) -> None:
+        self.facts: dict[str, FactT] = {}
+        self.is_complete = False
+        self._key = key
+        self._changed = changed
+        self._tell_health = tell_health
+        self._tell_replacing = tell_replacing
+        self._clock = clock
+        self._told: SourceHealth | None = None
+        self._left_out = 0
+
+    async def replace(self, items: Sequence[FactT]) -> None:
+        """A complete list: put what is new or different, drop what is not in it."""
+        self._tell_replacing(True)
+        try:
+            await self._upsert_all(items)
+            if len(self.facts) > len(items):
+                self._drop_others(self.facts.items(), items)
+            self.is_complete = True
+            self._left_out = 0
+        finally:
+            self._tell_replacing(False)
+
+    async def replace_within(self: FactTable[PlacedT], namespace: str, items: Sequence[PlacedT]) -> None:
+        """A list complete for one namespace; whether the table is complete is for others to know."""
+        await self._upsert_all(items)
+        here = [(key, fact) for key, fact in self.facts.items() if fact.namespace == namespace]
+        self._drop_others(here, items)
+
+    def keep_within(self: FactTable[PlacedT], namespaces: Collection[str]) -> None:
+        """Drop what is in other namespaces: it cannot be seen any more."""
+        for key in [key for key, fact in self.facts.items() if fact.namespace not in namespaces]:
+            self._changed(key, self.facts.pop(key), None)
+
+    async def _upsert_all(self, items: Sequence[FactT]) -> None:
+        until = self._clock.monotonic() + SLICE_SECONDS
+        for begin in range(0, len(items), _PORTION):
+            for item in items[begin : begin + _PORTION]:
+                key = self._key(item)
+                self._put(key, self.facts.get(key), item)
+            if self._clock.monotonic() >= until:
+                await asyncio.sleep(0)
+                until = self._clock.monotonic() + SLICE_SECONDS
+
+    def _drop_others(self, known: Iterable[tuple[str, FactT]], items: Sequence[FactT]) -> None:
+        kept = {self._key(item) for item in items}
+        for key in [key for key, _ in known if key not in kept]:
+            self._changed(key, self.facts.pop(key), None)
+
+    def upsert(self, item: FactT) -> None:
+        """One fact as it is now. A new one for which there is no room (`limits.FACTS`) is counted as skipped."""
+        key = self._key(item)
+        before = self.facts.get(key)
+        if before is None and len(self.facts) >= FACTS:
+            self._leave_out()
+        else:
+            self._put(key, before, item)
+
+    def _put(self, key: str, before: FactT | None, item: FactT) -> None:
+        if before == item:
+            return
+        self.facts[key] = item
+        self._changed(key, before, item)
+
+    def remove(self, item: FactT) -> None:
+        """One object is gone, unless another one of its name has taken its place already."""
+        key = self._key(item)
+        before = self.facts.get(key)
+        if before is not None and before.uid == item.uid:
+            del self.facts[key]
+            self._changed(key, before, None)
+
+    def health(self, health: SourceHealth) -> None:
+        """The source is doing better or worse."""
+        self._told = health
+        self._tell_health(replace(health, skipped=health.skipped + self._left_out) if self._left_out else health)
+
+    def _leave_out(self) -> None:
+        """Count an object for which there is no room; the first one is told at once."""
+        self._left_out += 1
+        if self._left_out == 1 and self._told is not None:
+            self.health(self._told)
+
+
+def node_key(node: NodeFacts) -> str:
+    """Nodes go by name."""
+    return node.name
+
+
+def pod_key(pod: PodFacts) -> str:
+    """Pods go by `namespace/name`."""
+    return pod.key
+
+
+def workload_key(workload: WorkloadFacts) -> str:
+    """Workloads go by `Kind namespace/name`."""
+    return f"{workload.kind} {workload.namespace}/{workload.name}"
+
+
+def claim_key(claim: NodeClaimFacts) -> str:
+    """NodeClaims go by name."""
+    return claim.name
+
+
+MOST_EVENTS = 5000
+"""Kept; older ones are dropped. A cluster keeps its events for an hour, which may be hundreds of thousands."""
+MOST_SHOWN = 1000
+"""In a picture."""
+
+_Place = tuple[float, str]
+
+
+def newest_of(events: Iterable[EventFacts], most: int) -> list[EventFacts]:
+    """The newest events, newest first."""
+    return heapq.nlargest(most, events, key=_place)
+
+
+def trim(found: dict[str, EventFacts]) -> None:
+    """Of a list that is coming in, by uid, keep the newest events only."""
+    if len(found) > 2 * MOST_EVENTS:
+        newest = newest_of(found.values(), MOST_EVENTS)
+        found.clear()
+        found.update((event.uid, event) for event in newest)
+
+
+class EventTable(FactTable[EventFacts]):
+    """The newest events by uid, and their order in time: a change costs the same whatever the cluster has.
+
+    An event that was dropped for its age comes back when it happens again.
+
+    Args:
+        changed: Told of every difference, as by `FactTable`.
+        tell_health: Told of the source's health.
+        tell_replacing: Told when a complete list begins and ends to be taken.
+        clock: For handing the loop back.
+        most: How many are kept.
+    """
+
+    def __init__(
+        self,
+        *,
+        changed: Callable[[str, EventFacts | None, EventFacts | None], None],
+        tell_health: Callable[[SourceHealth], None],
+        clock: Clock,
+        tell_replacing: Callable[[bool], None] = lambda _: None,
+        most: int = MOST_EVENTS,
+    ) -> None:
+        super().__init__(
+            key=event_key, changed=self._note, tell_health=tell_health, clock=clock, tell_replacing=tell_replacing
+        )
+        self._tell = changed
+        self._most = most
+        self._order: list[_Place] = []
+
+    def newest(self, most: int = MOST_SHOWN) -> tuple[EventFacts, ...]:
+        """The newest events, oldest first."""
+        facts = self.facts
+        return tuple([facts[uid] for _, uid in self._order[-most:]])
+
+    async def replace(self, items: Sequence[EventFacts]) -> None:
+        """A complete list: keep the newest of it. What is gone makes room first."""
+        newest = newest_of(items, self._most)
+        self._tell_replacing(True)
+        try:
+            self._drop_others(self.facts.items(), newest)
+            await self._upsert_all(newest)
+            self.is_complete = True
+        finally:
+            self._tell_replacing(False)
+
+    def _put(self, key: str, before: EventFacts | None, item: EventFacts) -> None:
+        """One event as it is now; nothing, if it is older than all of a full table."""
+        if before is None and len(self._order) >= self._most and _place(item) < self._order[0]:
+            return
+        super()._put(key, before, item)
+        if len(self._order) > self._most:
+            self.remove(self.facts[self._order[0][1]])
+
+    def _note(self, key: str, before: EventFacts | None, after: EventFacts | None) -> None:
+        if before is not None:
+            del self._order[bisect_left(self._order, _place(before))]
+        if after is not None:
+            insort(self._order, _place(after))
+        self._tell(key, before, after)
+
+
+def event_key(event: EventFacts) -> str:
+    """Events go by uid."""
+    return event.uid
+
+
+def _place(event: EventFacts) -> _Place:
+    return (event.last_seen_at, event.uid)

@@ -1,0 +1,1 @@
+"""List and watch of one resource, as client-go's reflector does it."""

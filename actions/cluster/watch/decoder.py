@@ -1,0 +1,210 @@
+"""Lists and watch events of one resource, decoded in the format that the server chose: protobuf, or else JSON.
+
+Long lists are decoded in slices, between which the event loop runs.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import suppress
+from typing import Generic, TypeVar
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import FormatError, UnreachableError
+from actions.cluster.http.errors import error_of
+from actions.cluster.limits import FACTS, OversizeError
+from actions.cluster.watch import json_format as wire
+from actions.cluster.watch import protobuf_format as protowire
+from actions.cluster.watch.json_format import UNREADABLE, Event, Page, Raw, Wire, ends_initial_events
+
+RawT = TypeVar("RawT", bound=Raw)
+
+SLICE_SECONDS = 0.008
+_PORTION_BYTES = 1 << 17
+_HANDLING_BYTES = 2048
+"""What an object costs at least, as bytes to be read."""
+
+
+async def sliced(things: Sequence[RawT], clock: Clock) -> AsyncIterator[Sequence[RawT]]:
+    """A few at a time; between, the loop is handed back once a slice of time is used up."""
+    until = clock.monotonic() + SLICE_SECONDS
+    for few in _portions(things):
+        yield few
+        if clock.monotonic() >= until:
+            await asyncio.sleep(0)
+            until = clock.monotonic() + SLICE_SECONDS
+
+
+def _portions(things: Sequence[RawT]) -> Iterator[Sequence[RawT]]:
+    """Few enough to be decoded in a fraction of a slice, whatever their size."""
+    if not things:
+        return
+    usual = sum(map(len, things)) // len(things) + _HANDLING_BYTES
+    step = max(1, _PORTION_BYTES // usual)
+    for begin in range(0, len(things), step):
+        yield things[begin : begin + step]
+
+
+T = TypeVar("T")
+
+_JSON = "application/json"
+_NOT_IN_THIS_FORM = frozenset({406, 415})
+_DECODE_ERRORS = (msgspec.MsgspecError, FormatError, ValueError, TypeError, KeyError)
+
+
+class Reading(Generic[T]):
+    """Lists, events and objects of one resource.
+
+    Args:
+        path: The resource's list path, for errors.
+        context: The cluster's, for errors.
+        decode: One object from its JSON.
+        decode_protobuf: One object from its protobuf. With it protobuf is asked for.
+        clock: For slices.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        context: str,
+        decode: Callable[[Raw], T],
+        decode_protobuf: Callable[[Raw], T] | None,
+        clock: Clock,
+    ) -> None:
+        self.accept = protowire.ACCEPT if decode_protobuf else _JSON
+        """What to ask for."""
+        self._path = path
+        self._context = context
+        self._clock = clock
+        self._decode = self._decode_json = decode
+        self._decode_protobuf = decode_protobuf
+        self._wire: Wire = wire
+
+    def turn_to(self, content_type: str) -> None:
+        """Read from here on what the server has answered with."""
+        self._choose(is_protobuf=content_type == protowire.CONTENT_TYPE)
+
+    def falls_back(self, code: int) -> bool:
+        """Whether the server has not the form that was asked for; from here on it is asked for JSON."""
+        was_refused = code in _NOT_IN_THIS_FORM and self.accept != _JSON
+        if was_refused:
+            self.accept = _JSON
+        return was_refused
+
+    def page(self, body: bytes) -> Page:
+        """A page of a list, whichever form it is in.
+
+        Raises:
+            UnreachableError: It is no list.
+        """
+        self._choose(is_protobuf=protowire.is_enveloped(body))
+        try:
+            return self._wire.read_page(body)
+        except UNREADABLE as error:
+            raise UnreachableError(f"{self._path} did not answer with a list: {error}.") from error
+
+    def frames_of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+        """Whole events, still bytes."""
+        return self._wire.frames_of(chunks)
+
+    async def events_in(self, frames: Sequence[bytes]) -> AsyncIterator[list[Event]]:
+        """Events, a slice at a time, the loop handed back between slices.
+
+        Raises:
+            ApiError: The server sent an error event.
+            UnreachableError: Something is no event.
+        """
+        async for few in sliced(frames, self._clock):
+            events: list[Event] = []
+            try:
+                for frame in few:
+                    events.append(self._wire.read_event(frame))
+                    if events[-1][0] == "ERROR":
+                        break
+            except UNREADABLE as error:
+                raise UnreachableError(f"{self._path} sent something that is no event.") from error
+            if events[-1][0] == "ERROR":
+                _, raw = events.pop()
+                if events:
+                    yield events
+                status = self._wire.trouble_of(raw)
+                raise error_of(status, asked=f"watch {self._path}", context=self._context)
+            yield events
+
+    def decoded(self, raw: Raw) -> T | None:
+        """The object; `None` if it cannot be read."""
+        try:
+            return self._decode(raw)
+        except _DECODE_ERRORS:
+            return None
+
+    def end_of_list(self, bookmark: Raw) -> str:
+        """The version of a streamed list, if this bookmark is its end; else empty."""
+        meta = self._wire.meta_of(bookmark)
+        return meta.resource_version if ends_initial_events(meta) else ""
+
+    def version_of(self, raw: Raw) -> str:
+        """The version of an object; empty if it cannot be read."""
+        with suppress(*UNREADABLE):
+            return self._wire.meta_of(raw).resource_version
+        return ""
+
+    def _choose(self, *, is_protobuf: bool) -> None:
+        if is_protobuf and self._decode_protobuf is not None:
+            self._wire, self._decode = protowire, self._decode_protobuf
+        else:
+            self._wire, self._decode = wire, self._decode_json
+
+
+class Initial(Generic[T]):
+    """Objects by uid, how many could not be read, and the list's version once it is whole.
+
+    Args:
+        path: The resource's list path, for the sentence.
+        reading: Decodes objects.
+        identify: The uid of a decoded object.
+        trim: Drops objects that would not be kept anyway, so that the list need not fit into memory.
+    """
+
+    def __init__(
+        self, path: str, reading: Reading[T], identify: Callable[[T], str], trim: Callable[[dict[str, T]], None]
+    ) -> None:
+        self.found: dict[str, T] = {}
+        self.known = 0
+        """How many objects it had that were not found before."""
+        self.skipped = 0
+        self.version = ""
+        self._path = path
+        self._reading = reading
+        self._identify = identify
+        self._trim = trim
+
+    def take(self, events: list[Event]) -> list[Event]:
+        """Take what has come. Returns what is behind the end of the list.
+
+        Raises:
+            OversizeError: There are more objects than can be kept.
+        """
+        for place, (kind, raw) in enumerate(events):
+            if kind == "BOOKMARK":
+                self.version = self._reading.end_of_list(raw)
+                if self.version:
+                    return events[place + 1 :]
+                continue
+            item = self._reading.decoded(raw)
+            if item is None:
+                self.skipped += 1
+            elif kind == "DELETED":
+                self.found.pop(self._identify(item), None)
+            else:
+                uid = self._identify(item)
+                self.known += uid not in self.found
+                self.found[uid] = item
+        self._trim(self.found)
+        if len(self.found) > FACTS:
+            raise OversizeError(f"There are more than {FACTS:,} objects at {self._path}, which is the limit.")
+        return []

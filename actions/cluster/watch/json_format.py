@@ -1,0 +1,157 @@
+"""List pages and watch events as JSON: bytes cut into objects that are not decoded here."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from actions.base.errors import FormatError
+from actions.cluster.http.errors import ApiStatus, status_of
+from actions.cluster.limits import EVENT_BYTES, OversizeError, shown
+
+_INITIAL_END = "k8s.io/initial-events-end"
+_HEADS = tuple((f'{{"type":"{kind}","object":'.encode(), kind) for kind in ("MODIFIED", "ADDED", "DELETED"))
+
+Raw = bytes | memoryview | msgspec.Raw
+"""One object, not decoded yet."""
+
+Event = tuple[str, Raw]
+"""The type of a watch event and its object."""
+
+UNREADABLE = (msgspec.MsgspecError, FormatError)
+"""What reading raises for bytes that are not what they should be."""
+
+
+class Meta(msgspec.Struct, rename="camel"):
+    """The metadata that watching needs."""
+
+    resource_version: str = ""
+    annotations: dict[str, str] | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """One page of a list; `following` is the token of the next one, empty on the last."""
+
+    items: Sequence[Raw]
+    resource_version: str
+    following: str
+
+
+class Wire(Protocol):
+    """The form of lists and events: this module for JSON, `actions.cluster.watch.protobuf_format` for protobuf."""
+
+    def frames_of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+        """Whole events out of chunks that are cut anywhere; an unfinished last one is dropped."""
+        ...
+
+    def read_event(self, frame: bytes) -> tuple[str, Raw]:
+        """The type of a watch event and its object. Raises `UNREADABLE` for what is no event."""
+        ...
+
+    def read_page(self, body: bytes) -> Page:
+        """Cut a list into its items. Raises `UNREADABLE` for what is no list."""
+        ...
+
+    def meta_of(self, raw: Raw) -> Meta:
+        """The metadata of an object. Raises `UNREADABLE` for what is no object."""
+        ...
+
+    def trouble_of(self, raw: Raw) -> ApiStatus:
+        """What the object of an ERROR event says."""
+        ...
+
+
+class _Object(msgspec.Struct):
+    metadata: Meta | None = None
+
+
+class _Event(msgspec.Struct):
+    type: str
+    object: msgspec.Raw
+
+
+class _PageMeta(msgspec.Struct, rename="camel"):
+    resource_version: str = ""
+    following: str = msgspec.field(default="", name="continue")
+
+
+class _Page(msgspec.Struct):
+    metadata: _PageMeta
+    items: list[msgspec.Raw] | None = None
+
+
+_events = msgspec.json.Decoder(_Event)
+_objects = msgspec.json.Decoder(_Object)
+_pages = msgspec.json.Decoder(_Page)
+
+
+def read_page(body: bytes) -> Page:
+    """Cut a list into its items.
+
+    Raises:
+        msgspec.DecodeError: It is no list.
+    """
+    page = _pages.decode(body)
+    return Page(page.items or (), page.metadata.resource_version, page.metadata.following)
+
+
+def read_event(frame: bytes) -> tuple[str, Raw]:
+    """The type of a watch event and its object, still bytes.
+
+    API servers write `{"type":…,"object":…}` in one form; for that form the object is cut out without a pass over it.
+
+    Raises:
+        msgspec.DecodeError: It is no event.
+    """
+    for head, kind in _HEADS:
+        if frame.startswith(head) and frame.endswith(b"}"):
+            return kind, memoryview(frame)[len(head) : -1]
+    event = _events.decode(frame)
+    return event.type, event.object
+
+
+def meta_of(raw: Raw) -> Meta:
+    """The metadata of an object.
+
+    Raises:
+        msgspec.DecodeError: It is no object.
+    """
+    return _objects.decode(raw).metadata or Meta()
+
+
+def trouble_of(raw: Raw) -> ApiStatus:
+    """What the object of an ERROR event says."""
+    return status_of(bytes(raw), code=0)
+
+
+def ends_initial_events(meta: Meta) -> bool:
+    """Whether a bookmark marks the end of a WatchList's first, complete part."""
+    return (meta.annotations or {}).get(_INITIAL_END) == "true"
+
+
+async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
+    """Complete lines out of chunks that are cut anywhere; an unfinished last line is dropped.
+
+    Dropping is safe for a watch: the version has not moved past that event, so the next watch delivers it again.
+
+    Raises:
+        OversizeError: A line is longer than any event.
+    """
+    parts: list[bytes] = []
+    have = 0
+    async for chunk in chunks:
+        end = chunk.rfind(b"\n")
+        have += len(chunk)
+        if end < 0:
+            if have > EVENT_BYTES:
+                parts.clear()  # before the error and its traceback keep them
+                raise OversizeError(f"The stream holds an event of more than {shown(EVENT_BYTES)}.")
+            parts.append(chunk)
+            continue
+        have = len(chunk) - end - 1
+        parts.append(chunk[:end])
+        lines = b"".join(parts).split(b"\n")
+        parts = [chunk[end + 1 :]]
+        yield [line for line in lines if line.strip()]

@@ -1,0 +1,375 @@
+"""A reflector: one resource of the cluster, listed once and then watched for ever, whatever the server does.
+
+The semantics are client-go's (`tools/cache/reflector.go`), with two differences. Lists are consistent reads in pages
+(no resource version), so that a cache behind a load balancer can never take us back in time. And a stream that has
+been silent for longer than the server's bookmarks allow counts as dead, because HTTP/1.1 has no pings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import random
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Generic, NoReturn, Protocol, TypeVar
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import AccessError, ConfigError, ConsoleError, MissingError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.http.errors import ApiError, SilenceError
+from actions.cluster.http.paging import PageCount
+from actions.cluster.http.retry import Backoff
+from actions.cluster.kinds import other_paths
+from actions.cluster.limits import OversizeError
+from actions.cluster.watch.decoder import Initial, Reading, sliced
+from actions.cluster.watch.health import Health, SourceHealth
+from actions.cluster.watch.json_format import Event, Raw
+from actions.cluster.watch.liveness import Contact
+
+if TYPE_CHECKING:
+    from actions.cluster.http.transport import ByteStream
+
+T = TypeVar("T")
+ItemT = TypeVar("ItemT", contravariant=True)  # noqa: PLC0105 - named for what it is
+
+__all__ = ["Raw", "Reflector", "Sink"]
+
+_SHORT_WATCH_SECONDS = 1.0
+_STALE_SECONDS = 30.0
+_FIRST_EVENT_SECONDS = 20.0
+_CUTS_BEFORE_LIST = 2
+_MISSING_SECONDS = 5.0
+_EXPIRY_SECONDS = 60.0
+
+
+class Sink(Protocol[ItemT]):
+    """Where a reflector delivers. Called on the session's loop only."""
+
+    async def replace(self, items: Sequence[ItemT]) -> None:
+        """A complete list: what is not in it is gone. May hand the loop back; nothing else is called meanwhile."""
+        ...
+
+    def upsert(self, item: ItemT) -> None:
+        """One object as it is now: new, changed, or the same again."""
+        ...
+
+    def remove(self, item: ItemT) -> None:
+        """One object is gone; its last state is given."""
+        ...
+
+    def health(self, health: SourceHealth) -> None:
+        """The source is doing better or worse."""
+        ...
+
+
+class Reflector(Generic[T]):
+    """Keeps a sink equal to one resource of the cluster.
+
+    Args:
+        session: The session.
+        path: The resource's list path: `/api/v1/pods`. While it is missing there, it is looked for in other versions.
+        decode: One object from its JSON; may raise `ValueError`, `FormatError` or msgspec's errors for an object that
+            cannot be read, which is then skipped and counted.
+        decode_protobuf: One object from its protobuf, likewise. With it protobuf is asked for, which is half the work
+            for kinds that have it; a server that answers with JSON all the same is read by `decode`.
+        identify: The uid of a decoded object.
+        sink: Who gets it.
+        label_selector: As kubectl's `-l`.
+        field_selector: As kubectl's `--field-selector`.
+        clock: For waits.
+        backoff: How long to wait after failures.
+        page_size: Objects in a page of a list.
+        idle_seconds: A watch silent for so long is dead. Bookmarks come about once a minute; the server's own
+            freshness window is 75 s.
+        watch_seconds: The server is asked to end a watch after this, up to twice as much.
+        prefers_watch_list: Try a streamed list first.
+        rest_seconds: Once the list is complete, the stream is left alone for so long after each batch of events: what
+            changes meanwhile is taken together, at the cost of one. The first change after a quiet time waits for
+            nothing.
+        contact: Learns of what comes, and knows of signs of life beside this resource's stream.
+        ends_when_forbidden: Let a 403 end `run`, for a caller who knows of a narrower path.
+        trim: Drops from a list that is coming in, by uid, what the sink would not keep.
+    """
+
+    def __init__(
+        self,
+        session: KubeSession,
+        path: str,
+        *,
+        decode: Callable[[Raw], T],
+        identify: Callable[[T], str],
+        sink: Sink[T],
+        decode_protobuf: Callable[[Raw], T] | None = None,
+        label_selector: str = "",
+        field_selector: str = "",
+        clock: Clock | None = None,
+        backoff: Backoff | None = None,
+        page_size: int = 500,
+        idle_seconds: float = 70.0,
+        watch_seconds: float = 300.0,
+        prefers_watch_list: bool = True,
+        rest_seconds: float = 0.0,
+        contact: Contact | None = None,
+        ends_when_forbidden: bool = False,
+        trim: Callable[[dict[str, T]], None] = lambda _: None,
+    ) -> None:
+        self._session = session
+        self._paths = itertools.cycle((path, *other_paths(path)))
+        self._path = next(self._paths)
+        self._ends_when_forbidden = ends_when_forbidden
+        self._identify = identify
+        self._sink = sink
+        self._trim = trim
+        selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
+        self._selectors = {name: value for name, value in selectors.items() if value}
+        self._clock = clock or SystemClock()
+        self._reading = Reading(
+            path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=self._clock
+        )
+        self._backoff = backoff or Backoff(self._clock)
+        self._contact = contact or Contact(self._clock)
+        self._page_size = page_size
+        self._idle_seconds = idle_seconds
+        self._watch_seconds = watch_seconds
+        self._rest_seconds = rest_seconds
+        self._tries_watch_list = prefers_watch_list
+        self._cuts = 0
+        self._is_missing = False
+        self._version = ""
+        self._latest: Raw | None = None
+        self._skipped = 0
+        self._expired_at = float("-inf")
+        self._current_at = self._clock.monotonic()
+        self._health = SourceHealth(Health.SYNCING, "", self._current_at)
+
+    async def run(self) -> NoReturn:
+        """List and watch until cancelled. Failures are shown by the sink's health and do not end it.
+
+        Raises:
+            ApiAccessError: 403, where that was asked for.
+        """
+        self._sink.health(self._health)
+        while True:
+            try:
+                if self._is_missing:
+                    await self._look_for_it()
+                if self._version:
+                    await self._watch()
+                elif self._tries_watch_list and self._cuts < _CUTS_BEFORE_LIST:
+                    await self._watch_list()
+                else:
+                    await self._list()
+            except ConsoleError as error:
+                trouble = error.with_traceback(None)  # whose frames hold what came, for as long as it is waited
+                trouble.__cause__ = trouble.__context__ = None
+            else:
+                continue
+            was_live = self._health.state is Health.LIVE
+            if was_live and (self._contact.is_silent or not isinstance(trouble, SilenceError)):
+                self._current_at = max(self._current_at, self._contact.heard_at)  # until now the stream stood
+            await self._recover(trouble)
+
+    async def _look_for_it(self) -> None:
+        """Ask whether the resource is there by now, over a connection that stands: a stream would make a new one.
+
+        Raises:
+            MissingError: It is not.
+        """
+        await self._session.request(
+            "GET", self._path, query=self._selectors | {"limit": "1"}, accept=self._reading.accept, deadline_seconds=60
+        )
+        self._is_missing = False
+
+    async def _list(self) -> None:
+        """Read the list in pages and publish it whole."""
+        listed = Initial[T](self._path, self._reading, self._identify, self._trim)
+        pages = PageCount(self._path, size=self._page_size, clock=self._clock)
+        query = {"limit": str(self._page_size)}
+        while True:
+            body = await self._session.request(
+                "GET", self._path, query=self._selectors | query, accept=self._reading.accept, deadline_seconds=60
+            )
+            page = self._reading.page(body)
+            async for few in sliced(page.items, self._clock):
+                listed.take([("ADDED", raw) for raw in few])
+            if not page.following:
+                break
+            await pages.turn(page.following, held=len(page.items), known=listed.known)
+            query["continue"] = page.following
+        listed.version = page.resource_version
+        await self._publish(listed)
+
+    async def _watch_list(self) -> None:
+        """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
+        query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
+        initial = Initial[T](self._path, self._reading, self._identify, self._trim)
+        try:
+            async with (
+                self._stream(query) as stream,
+                asyncio.timeout(_FIRST_EVENT_SECONDS) as patience,
+            ):
+                loop = asyncio.get_running_loop()
+                renewed_at = loop.time()
+                async for events in self._events(aiter(stream)):
+                    if self._version:
+                        self._apply(events)
+                        continue
+                    if (now := loop.time()) - renewed_at > 1.0:
+                        renewed_at = now
+                        patience.reschedule(now + _FIRST_EVENT_SECONDS)
+                    rest = initial.take(events)
+                    if initial.version:
+                        patience.reschedule(None)
+                        await self._publish(initial)
+                        self._apply(rest)
+        except TimeoutError as error:
+            self._tries_watch_list = False
+            raise _WatchListIgnoredError(f"{self._path} does not mark the end of a streamed list.") from error
+        if not self._version:
+            raise UnreachableError(f"The stream of {self._path} ended before its list was complete.")
+
+    async def _watch(self) -> None:
+        """Follow changes from the last known version until the stream ends."""
+        began_at = self._clock.monotonic()
+        query = self._watch_query() | {"resourceVersion": self._resume_version()}
+        count = 0
+        async with self._stream(query) as stream:
+            self._live()
+            async for events in self._events(aiter(stream)):
+                self._apply(events)
+                count += len(events)
+        if self._clock.monotonic() - began_at < _SHORT_WATCH_SECONDS:
+            self._show(Health.RECONNECTING, "the server ends watches at once")
+            if not count:
+                self._version = ""
+            await self._backoff.wait()
+
+    @asynccontextmanager
+    async def _stream(self, query: dict[str, str]) -> AsyncIterator[ByteStream]:
+        accept = self._reading.accept
+        opening = self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds, accept=accept)
+        async with opening as stream:
+            self._reading.turn_to(stream.content_type)
+            yield stream
+
+    async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+        """Events of a stream, a slice at a time, with rests between batches.
+
+        Raises:
+            ApiError: The server sent an error event.
+            OversizeError: An event is larger than any can be.
+        """
+        async for frames in self._reading.frames_of(chunks):
+            self._heard()
+            async for events in self._reading.events_in(frames):
+                yield events
+            if self._version and self._rest_seconds:
+                await self._clock.sleep(self._rest_seconds)
+
+    def _apply(self, events: Sequence[Event]) -> None:
+        for kind, raw in events:
+            self._latest = raw
+            if kind == "BOOKMARK":
+                continue
+            item = self._reading.decoded(raw)
+            if item is None:
+                self._skipped += 1
+                self._show(self._health.state, self._health.detail)
+            elif kind == "DELETED":
+                self._sink.remove(item)
+            else:
+                self._sink.upsert(item)
+
+    def _resume_version(self) -> str:
+        """The version of the last event; read only here, because most events are not the last one."""
+        if self._latest is not None:
+            self._version = self._reading.version_of(self._latest) or self._version  # upserts may come twice
+            self._latest = None
+        return self._version
+
+    def _watch_query(self) -> dict[str, str]:
+        lasts = int(self._watch_seconds * (1.0 + random.random()))
+        return self._selectors | {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(lasts)}
+
+    async def _publish(self, initial: Initial[T]) -> None:
+        await self._sink.replace(list(initial.found.values()))
+        initial.found.clear()
+        self._version, self._latest = initial.version, None
+        self._skipped, self._cuts = initial.skipped, 0
+        self._live()
+
+    async def _recover(self, error: ConsoleError) -> None:
+        """Decide what a failure means: where to go on, what to show, how long to wait."""
+        status = error.status if isinstance(error, ApiError) else None
+        wished = status.retry_after_seconds if status else None
+        if isinstance(error, _WatchListIgnoredError) or (status and self._reading.falls_back(status.code)):
+            return
+        if status and status.code == 403 and self._ends_when_forbidden:
+            raise error
+        if isinstance(error, SilenceError) and self._version:
+            self._show(Health.RECONNECTING, error.message)
+            return
+        if status and (status.is_expired or status.is_too_large):
+            self._version = ""
+            self._show(Health.RECONNECTING, "listing again")
+            last, self._expired_at = self._expired_at, self._clock.monotonic()
+            if self._expired_at - last > _EXPIRY_SECONDS:
+                return
+        elif isinstance(error, UnreachableError):
+            is_too_long = isinstance(error, OversizeError)  # from the same version the same event would come again
+            self._cuts += is_too_long or (not self._version and status is None)
+            self._version = "" if is_too_long or (status and not status.code) else self._version
+            self._show(_unreachable_health(error), error.message)
+        elif isinstance(error, MissingError):
+            self._version = ""
+            await self._sink.replace(())
+            self._is_missing, self._path = True, next(self._paths)
+            self._show(Health.MISSING, error.message)
+            await self._clock.sleep(_MISSING_SECONDS)
+            return
+        elif isinstance(error, AccessError | ConfigError):
+            self._show(Health.FORBIDDEN if status and status.code == 403 else Health.UNAUTHORIZED, error.message)
+        elif self._falls_back_to_list():
+            return
+        else:
+            self._show(Health.RECONNECTING, error.message)
+        await self._backoff.wait(wished)
+
+    def _falls_back_to_list(self) -> bool:
+        """Begin anew after a refusal; whether it was a streamed list that was refused."""
+        was_refused = self._tries_watch_list and not self._version
+        self._version = ""
+        self._tries_watch_list = self._tries_watch_list and not was_refused
+        return was_refused
+
+    def _heard(self) -> None:
+        self._contact.heard()
+        self._current_at = self._contact.heard_at
+
+    def _live(self) -> None:
+        self._heard()
+        if self._health.state is not Health.LIVE or self._health.skipped != self._skipped:
+            self._tell(SourceHealth(Health.LIVE, "", self._current_at, self._skipped))
+
+    def _show(self, state: Health, detail: str) -> None:
+        if state is Health.LIVE:
+            self._tell(SourceHealth(state, detail, self._health.since, self._skipped))
+            return
+        if state is Health.RECONNECTING and self._clock.monotonic() - self._current_at > _STALE_SECONDS:
+            state = Health.STALE
+        self._tell(SourceHealth(state, one_line(detail), self._current_at, self._skipped))
+
+    def _tell(self, health: SourceHealth) -> None:
+        self._health = health
+        self._sink.health(health)
+
+
+class _WatchListIgnoredError(UnreachableError):
+    """The server took a streamed list for an ordinary watch."""
+
+
+def _unreachable_health(error: UnreachableError) -> Health:
+    is_throttled = isinstance(error, ApiError) and error.status.code == 429
+    return Health.THROTTLED if is_throttled else Health.RECONNECTING
