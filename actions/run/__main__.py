@@ -10,9 +10,9 @@ import os
 import sys
 from pathlib import Path
 
-from actions.run.process import main
-from actions.run.service import ENVIRONMENT_OPTION, read_environment
-from actions.run.site import Site
+from actions.run.engine.backend import Site
+from actions.run.engine.process import main
+from actions.run.engine.systemd import ENVIRONMENT_OPTION, read_environment
 
 
 def run(arguments: list[str]) -> int:

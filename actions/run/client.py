@@ -18,16 +18,21 @@ from actions.base.process import (
     wait_for_end,
 )
 from actions.base.readonly import refuse_if_readonly
-from actions.run.appending import append_record, with_reserve
-from actions.run.folder import ENDPOINT_VARIABLE, journal_path, load_environment, runner_log_path, runs_home
-from actions.run.lease import grant_lease
-from actions.run.reader import RunReader, RunSummary, list_runs, load_run
-from actions.run.records import Wish, WishKind
-from actions.run.room import has_room
-from actions.run.secrets import referenced_environment
-from actions.run.service import start_service
-from actions.run.starts import may_start_now
-from actions.run.view import Goal, NoticeKind, RunState, RunView, StageState
+from actions.run.context.secrets import referenced_environment
+from actions.run.engine.systemd import start_service
+from actions.run.journal.folder import (
+    ENDPOINT_VARIABLE,
+    has_room,
+    journal_path,
+    load_environment,
+    runner_log_path,
+    runs_home,
+)
+from actions.run.journal.lease import grant_lease, may_start_now
+from actions.run.journal.reader import RunReader, RunSummary, list_runs, load_run
+from actions.run.journal.store import append_record, with_reserve
+from actions.run.state.records import Wish, WishKind
+from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState
 
 __all__ = [
     "RunReader",

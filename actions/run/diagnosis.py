@@ -19,9 +19,9 @@ from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import Case, Log
 from actions.cluster.diagnose.parse_input import log_text
 from actions.cluster.diagnose.select import Question
-from actions.run.divergence import spooled_divergence
-from actions.run.spoolreader import SpoolReader
-from actions.run.view import RunView, StageState, StageView
+from actions.run.spool.reader import SpoolReader
+from actions.run.stages.log_check import spooled_divergence
+from actions.run.state.view import RunView, StageState, StageView
 
 _TAIL_BYTES = 1 << 20
 _TAIL_LINES = 300

@@ -1,25 +1,176 @@
-"""Launching: from a blueprint and its binding to a run that can be started."""
+"""The launch of a run: preconditions on this machine, its first record, and its complete folder."""
 
 from __future__ import annotations
 
 import base64
 import os
 import secrets
+import shutil
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.base.errors import BlueprintError
-from actions.blueprint.model import Blueprint
+from actions.base.errors import BlueprintError, ConfigError
+from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
+from actions.base.readonly import refuse_if_readonly
+from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.source_files import root_folder, shared_roots
+from actions.blueprint.stages import TerraformStage
 from actions.cloud.eks import request_of
-from actions.cluster.auth.exec_plugins import require_allowed
+from actions.cluster.auth.exec_plugins import allowances, require_allowed
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
-from actions.run.creation import create_folder
-from actions.run.graph import KNOWN_KINDS, order_of
-from actions.run.preconditions import require_preconditions
-from actions.run.records import ClusterName, Created, StageOutline
+from actions.run.context.secrets import is_remote, resolve_secret
+from actions.run.journal.folder import (
+    ENDPOINT_VARIABLE,
+    blueprint_path,
+    environment_path,
+    heartbeat_path,
+    journal_path,
+    keep_reserve,
+    make_block,
+    runner_log_path,
+    runs_home,
+    starts_path,
+)
+from actions.run.journal.reader import list_runs
+from actions.run.journal.run_ids import take_number
+from actions.run.journal.store import create_journal, refuse_network_filesystem
+from actions.run.state.planner import KNOWN_KINDS, order_of
+from actions.run.state.records import ClusterName, Created, StageOutline
+from actions.terraform.driver import find_terraform
+
+_NEVER_STORED = frozenset({"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"})
+_MAX_BLUEPRINT_BYTES = 16 << 20
+
+
+def create_folder(
+    created: Created,
+    *,
+    source: Path,
+    environment: Mapping[str, str],
+    clock: Clock,
+    roots: Mapping[str, Path] = MappingProxyType({}),
+    home: Path | None = None,
+) -> Path:
+    """Make the folder of a run: a copy of its blueprint, its environment, its journal.
+
+    Args:
+        created: The journal's first record.
+        source: The blueprint's folder.
+        environment: What the run's processes get besides the console's own environment. Credentials are not stored;
+            that a variable is to be empty is.
+        clock: Stamps the journal.
+        roots: Terraform roots from outside the blueprint's folder, by their path in the copy.
+        home: The folder of all runs, if not the usual one.
+
+    Raises:
+        ConfigError: The blueprint cannot be copied, or the folder cannot be made.
+        JournalError: The folder lies on a network file system.
+    """
+    refuse_if_readonly(f"the launch of {created.blueprint_id}")
+    runs = private_directory(home or runs_home())
+    refuse_network_filesystem(runs)
+    scratch = runs / f".{created.run_id}.{os.getpid()}"
+    final = runs / created.run_id
+    if final.exists():
+        raise ConfigError(f"There is already a run {created.run_id}.")
+    numbered = replace(created, number=take_number(runs, created.run_id, lambda: _numbers_in(runs)))
+    scratch.mkdir(mode=PRIVATE_DIRECTORY)
+    try:
+        copy = blueprint_path(scratch)
+        _copy_folder(source, copy)
+        for place, root in roots.items():
+            if not (copy / place).exists():
+                _copy_folder(root, copy / place)
+        write_private(environment_path(scratch), msgspec.json.encode(_stored(environment)))
+        create_journal(journal_path(scratch), numbered, clock)
+        for block in (heartbeat_path(scratch), starts_path(scratch)):
+            make_block(block)
+        write_private(runner_log_path(scratch), b"")
+        keep_reserve(scratch)
+        scratch.rename(final)
+    except OSError as error:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise ConfigError(f"{final} cannot be made: {error.strerror}.", hint="Free some space there.") from error
+    except BaseException:
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
+    return final
+
+
+def _numbers_in(runs: Path) -> dict[str, int]:
+    """The numbers of runs as their journals have them."""
+    return {run.id: run.number for run in list_runs(runs) if run.number}
+
+
+def _stored(environment: Mapping[str, str]) -> dict[str, str]:
+    stated = {**allowances(os.environ), **environment}
+    kept = {name: value for name, value in stated.items() if not value or name not in _NEVER_STORED}
+    endpoint = os.environ.get(ENDPOINT_VARIABLE, "")
+    return {ENDPOINT_VARIABLE: endpoint} | kept if endpoint else kept
+
+
+def _copy_folder(source: Path, target: Path) -> None:
+    files = [path for path in sorted(source.rglob("*")) if path.is_file() and "__pycache__" not in path.parts]
+    base = source.resolve()
+    for path in files:
+        if not path.resolve().is_relative_to(base):
+            raise ConfigError(f"{path} leads out of its blueprint's folder.", hint="Put the file itself there.")
+    size = sum(path.stat().st_size for path in files)
+    if size > _MAX_BLUEPRINT_BYTES:
+        raise ConfigError(f"{source} has {size} bytes; {_MAX_BLUEPRINT_BYTES} is the limit for a blueprint.")
+    target.mkdir(mode=PRIVATE_DIRECTORY, parents=True)
+    for path in files:
+        copy = target / path.relative_to(source)
+        copy.parent.mkdir(mode=PRIVATE_DIRECTORY, parents=True, exist_ok=True)
+        try:
+            write_private(copy, path.read_bytes())
+        except OSError as error:
+            raise ConfigError(
+                f"{copy} cannot be written: {error.strerror}.", hint="Free some space there, or check its rights."
+            ) from error
+
+
+def require_preconditions(blueprint: Blueprint, binding: Binding) -> None:
+    """Look for the programs and the secrets that the run will use.
+
+    Args:
+        blueprint: As its preset changes it.
+        binding: The values of its parameters.
+
+    Raises:
+        ConfigError: One is missing.
+    """
+    preset = blueprint.presets.get(binding.preset)
+    if not (preset and preset.simulate_terraform) and find_terraform() is None:
+        _refuse_terraform(blueprint, binding)
+    for name, parameter in blueprint.parameters.items():
+        reference = binding.values.get(name)
+        if parameter.type is ParameterType.SECRET and reference and not is_remote(str(reference)):
+            _require_secret(name, str(reference))
+
+
+def _refuse_terraform(blueprint: Blueprint, binding: Binding) -> None:
+    skipped = skipped_stages(blueprint, binding)
+    for stage in blueprint.stages:
+        if isinstance(stage, TerraformStage) and stage.id not in skipped:
+            raise ConfigError(
+                f"{blueprint.id} needs the terraform program for {stage.id}, and it is not on PATH.",
+                hint="Install Terraform 1.5 or later, or launch with existing_cluster=true.",
+            )
+
+
+def _require_secret(name: str, reference: str) -> None:
+    try:
+        resolve_secret(reference)
+    except ConfigError as error:
+        sentence = f"The parameter {name} refers to a secret: {error.message}"
+        raise ConfigError(sentence, hint="Set it, then launch.") from error
 
 
 def create_run(

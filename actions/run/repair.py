@@ -11,14 +11,14 @@ import msgspec
 
 from actions.base.errors import JournalError, RefusedError
 from actions.base.files import PRIVATE_FILE
-from actions.run.folder import journal_path, logs_path
-from actions.run.journal import make_tables
-from actions.run.lease import read_lease
-from actions.run.records import decode_body, kind_of
-from actions.run.snapshot import SnapshotReader
-from actions.run.spool import SpoolWriter
-from actions.run.spoolfile import set_aside
-from actions.run.spoolformat import lines_file, points_file, sources_file
+from actions.run.journal.folder import journal_path, logs_path
+from actions.run.journal.lease import read_lease
+from actions.run.journal.snapshot import SnapshotReader
+from actions.run.journal.store import make_tables
+from actions.run.spool.files import set_aside
+from actions.run.spool.format import lines_file, points_file, sources_file
+from actions.run.spool.writer import SpoolWriter
+from actions.run.state.records import decode_body, kind_of
 
 _MOST_RECORDS = 1_000_000
 Row = tuple[int, float, str, str, int, str]

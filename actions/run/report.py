@@ -8,10 +8,9 @@ from datetime import UTC, datetime
 import msgspec
 
 from actions.base.clock import format_rfc3339
-from actions.run.naming import short_ids
-from actions.run.noticewords import notice_line
-from actions.run.reader import RunSummary, printable
-from actions.run.view import Notice, NoticeKind, RunState, RunView, StageState, StageView
+from actions.run.journal.reader import RunSummary, printable
+from actions.run.journal.run_ids import short_ids
+from actions.run.state.view import Notice, NoticeKind, RunState, RunView, StageState, StageView, notice_line
 
 _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
 

@@ -1,23 +1,47 @@
-"""What a run has made, listed where it lies."""
+"""A run's results: the files on its volume, listed as a table or as JSON, and their export to S3."""
 
 from __future__ import annotations
 
+import hashlib
+import re
 import shlex
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
-from actions.base.clock import Clock
-from actions.base.errors import MissingError
+from actions.base.clock import Clock, format_rfc3339
+from actions.base.errors import ConfigError, ConflictError, MissingError, RefusedError
 from actions.base.executors import in_thread
-from actions.base.untrusted import one_line
-from actions.run.onvolume import below, run_on_volume
-from actions.run.patience import ONCE
-from actions.run.reader import load_run
-from actions.run.site import Site
-from actions.run.volumejob import FolderLedger, Volume
-from actions.run.work import StageWork
+from actions.base.untrusted import one_line, plain_text
+from actions.blueprint.render import labels_of
+from actions.cluster.logs.batch import LogBatch
+from actions.cluster.logs.follow import LogFollower, LogSource
+from actions.cluster.objects.client import Document, ObjectRef, ref_of
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.run.context.access import Connection
+from actions.run.context.retry import ONCE
+from actions.run.context.stage_context import StageWork
+from actions.run.engine.backend import Site
+from actions.run.journal.reader import load_run
+from actions.run.objects.inventory import is_runs
+from actions.run.objects.ownership import entry_of, group_of
+from actions.run.volume.commands import below, run_on_volume
+from actions.run.volume.helper_job import (
+    API_VERSION,
+    EXPORT_PREFIX,
+    Errand,
+    FolderLedger,
+    Ledger,
+    Made,
+    Volume,
+    has_ended,
+    make,
+    pods_of,
+    unmake,
+    volume_job,
+)
 
 MAX_FILES = 5000
 
@@ -114,3 +138,221 @@ def _file_of(line: str, folder: str) -> ResultFile | None:
         return None
     path = fields[2].removeprefix(folder).lstrip("/")
     return ResultFile(one_line(path), int(fields[0]), datetime.fromtimestamp(int(fields[1]), UTC))
+
+
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
+
+
+def results_table(listing: Listing) -> str:
+    """A line for each file, then what they are together."""
+    if not listing.files:
+        return f"Nothing lies in {listing.folder} on {listing.claim} yet.\n"
+    rows = [(size_text(file.size_bytes), f"{file.modified_at:%Y-%m-%d %H:%M}", file.path) for file in listing.files]
+    width = max(len(size) for size, _, _ in rows)
+    lines = [f"{size:>{width}}  {moment}  {path}" for size, moment, path in rows]
+    more = "" if listing.is_complete else ", and more that are not listed"
+    total = f"{len(rows)} files, {size_text(listing.size_bytes)}, in {listing.folder} on {listing.claim}{more}."
+    return "\n".join([*lines, "", total]) + "\n"
+
+
+def results_json(listing: Listing) -> str:
+    """The listing as indented JSON."""
+    document = {
+        "folder": listing.folder,
+        "claim": listing.claim,
+        "complete": listing.is_complete,
+        "size_bytes": listing.size_bytes,
+        "files": [
+            {"path": file.path, "size_bytes": file.size_bytes, "modified_at": format_rfc3339(file.modified_at)}
+            for file in listing.files
+        ],
+    }
+    return msgspec.json.format(msgspec.json.encode(document), indent=2).decode() + "\n"
+
+
+def size_text(size_bytes: int) -> str:
+    """A size with three digits or so: `512 MiB`."""
+    size, unit = float(size_bytes), 0
+    while size >= 1000 and unit < len(_UNITS) - 1:
+        size, unit = size / 1024, unit + 1
+    return f"{size:.0f} {_UNITS[unit]}" if unit == 0 or size >= 100 else f"{size:.3g} {_UNITS[unit]}"
+
+
+EXPORT_STAGE = "errand.export"
+"""Stands in the stage label of what belongs to no stage; no stage can have a dot in its id."""
+CONTAINER = "export"
+IMAGE = "public.ecr.aws/aws-cli/aws-cli:2.22.35"
+
+_KEPT_SECONDS = 600
+_RETRIES = 2
+
+
+def copying(source: str, target: str, *, region: str, service_account: str = "") -> Errand:
+    """Copy a folder. What is in S3 already, of the same size and age, is not copied again.
+
+    Args:
+        source: Folder on the volume.
+        target: `s3://BUCKET/PREFIX`.
+        region: AWS region.
+        service_account: Empty for the namespace's default.
+    """
+    return Errand(
+        container=CONTAINER,
+        image=IMAGE,
+        command=("aws", "s3", "sync", source, target, "--no-progress", "--region", region),
+        requests={"cpu": "1", "memory": "1Gi"},
+        memory_limit="2Gi",
+        kept_seconds=_KEPT_SECONDS,
+        retries=_RETRIES,
+        service_account=service_account,
+    )
+
+
+_TARGET = re.compile(r"^s3://[a-z0-9][a-z0-9.-]{1,61}[a-z0-9](?:/[A-Za-z0-9!_.*'()/-]*)?$")
+_LOOK_SECONDS = 1.0
+_START_SECONDS = 1800.0
+
+
+class Copy(msgspec.Struct, frozen=True):
+    """A copy under way: a Job, which goes on whoever watches it.
+
+    Args:
+        ref: The Job.
+        uid: Its UID.
+        was_there: It had been begun before.
+    """
+
+    ref: ObjectRef
+    uid: str
+    was_there: bool
+
+    def sentence(self, source: str, target: str) -> str:
+        """What it does, and how to be rid of it."""
+        does = "goes on copying" if self.was_there else "copies"
+        stop = f"kubectl delete -n {self.ref.namespace} job/{self.ref.name}"
+        return f"{self.ref.describe()} {does} {source} to {target}, also if this program ends; {stop} stops it."
+
+
+async def export_results(
+    folder: Path,
+    target: str,
+    clock: Clock,
+    *,
+    on_line: Callable[[str], None],
+    on_begin: Callable[[Copy, str], None] | None = None,
+    service_account: str = "",
+    is_detached: bool = False,
+) -> str:
+    """Copy the results to S3 by a Job, and wait for its end.
+
+    Cancelled, or without a connection, it leaves the Job at work; called again, it takes that up, or copies what is
+    missing. The Job is removed at its end, by itself after some minutes if nobody waits for it.
+
+    Args:
+        folder: The run's.
+        target: `s3://BUCKET/PREFIX`. The pod needs the right to write there: of its node, or of its service account.
+        clock: For waiting.
+        on_line: Gets what the Job prints.
+        on_begin: Gets the copy once there is one, with a sentence about it.
+        service_account: Of the pod; empty for the namespace's default.
+        is_detached: Do not wait.
+
+    Returns:
+        What was done, in one line; empty if it was not waited for.
+
+    Raises:
+        ConfigError: `target` is no address in S3.
+        MissingError: The blueprint names no results, or the run has no cluster yet.
+        RefusedError: The Job failed.
+        ConsoleError: The cluster cannot be asked.
+    """
+    if _TARGET.match(target) is None:
+        raise ConfigError(f"{target!r} is no address in S3.", hint="Write s3://BUCKET/PREFIX.")
+    async with await in_thread("results", OpenResults, folder, clock) as opened:
+        connection, labels = await opened.work.connect(ONCE), labels_of(opened.work.view.id, EXPORT_STAGE)
+        errand = copying(opened.place, target, region=opened.work.view.cluster.region, service_account=service_account)
+        job = volume_job(_name_of(opened.work.view.id, target), opened.volume, errand, labels)
+        ledger = FolderLedger(folder, clock)
+        copy = await _begun(opened.work, connection, job, ledger)
+        if on_begin is not None:
+            on_begin(copy, copy.sentence(opened.place, target))
+        if is_detached:
+            return ""
+        try:
+            told = await _followed(connection, copy, target, clock, on_line)
+        except RefusedError:
+            await unmake(connection, Made(copy.ref, copy.uid), ledger, clock)
+            raise
+        await unmake(connection, Made(copy.ref, copy.uid), ledger, clock)
+        return told
+
+
+def _name_of(run_id: str, target: str) -> str:
+    """The same for the same copy, so that it is found again and never made twice."""
+    identity = f"{run_id} {target.rstrip('/')}"
+    return f"{EXPORT_PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
+
+
+async def _begun(work: StageWork, connection: Connection, job: Document, ledger: Ledger) -> Copy:
+    """The copy that is under way already, else a new one.
+
+    Raises:
+        ConflictError: There is a Job of that name, and the run never recorded making it.
+    """
+    ref = ref_of(job)
+    found = await connection.find(ref)
+    if found is None:
+        return Copy(ref, (await make(connection, job, ledger)).uid, was_there=False)
+    entry = entry_of(found, group_of(API_VERSION), "Job")
+    if not is_runs(work, entry, ref):
+        raise ConflictError(
+            f"{ref.describe()} is there, and the run never recorded making it.",
+            hint="Look what it does; a copy removes itself some minutes after its end.",
+        )
+    if not has_ended(found):
+        return Copy(ref, entry.uid, was_there=True)
+    await unmake(connection, Made(ref, entry.uid), ledger, work.clock)
+    return Copy(ref, (await make(connection, job, ledger)).uid, was_there=False)
+
+
+async def _followed(
+    connection: Connection, copy: Copy, target: str, clock: Clock, on_line: Callable[[str], None]
+) -> str:
+    place, ref = await _started(connection, copy, clock), copy.ref
+
+    last = ""
+
+    def show(lines: LogBatch) -> None:
+        nonlocal last
+        for line in lines:
+            last = line.text.strip() or last
+            on_line(line.text)
+
+    await LogFollower(connection.session, place, on_lines=show, clock=clock).run()
+    while True:
+        verdict = verdict_of(await connection.fetch(ref))
+        if verdict.state is WorkState.FINISHED:
+            return f"The results are in {target}."
+        if verdict.state is WorkState.FAILED:
+            why = one_line(plain_text(last)) or verdict.message or verdict.reason
+            raise RefusedError(
+                f"The copy to {target} failed: {why.rstrip('.')}.",
+                hint="Its pod needs the right to write there, of its node or of a service account.",
+            )
+        await clock.sleep(_LOOK_SECONDS)
+
+
+async def _started(connection: Connection, copy: Copy, clock: Clock) -> LogSource:
+    """The container of the Job's pod, once it has one that has begun."""
+    ref, end = copy.ref, clock.monotonic() + _START_SECONDS
+    words = "it has no pod"
+    while clock.monotonic() < end:
+        for pod in await pods_of(connection, ref):
+            if copy.uid not in {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}:
+                continue  # of a copy before this one
+            if (pod.get("status") or {}).get("phase") != "Pending":
+                return LogSource(ref.namespace, pod["metadata"]["name"], CONTAINER, pod["metadata"]["uid"])
+            verdict = verdict_of(pod)
+            words = f"{verdict.reason} {verdict.message}".strip()
+        await clock.sleep(_LOOK_SECONDS)
+    raise RefusedError(f"{ref.describe()} did not start within {_START_SECONDS:.0f} s: {words}.")

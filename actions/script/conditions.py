@@ -12,7 +12,7 @@ from actions.cluster.diagnose.codes import Finding
 from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import UNUSED, NodeFacts, PodFacts
-from actions.run.view import RunState, RunView, StageState
+from actions.run.state.view import RunState, RunView, StageState
 from actions.script.model import Accelerators, Amount, Conditions, Log, Nodes, Pods, Why, parse_comparison
 from actions.telemetry.points import Point
 

@@ -17,7 +17,7 @@ from actions.base.yamldoc import Document, load_document, read_input
 from actions.cluster.diagnose.codes import Code
 from actions.command.parse import decode, plain
 from actions.command.verbs import COMMANDS, Call, Screenshot, Teardown, command_of, nearest_hint
-from actions.run.view import RunState, StageState
+from actions.run.state.view import RunState, StageState
 from actions.script.model import (
     DEFAULT_DEADLINE_SECONDS,
     DEFAULT_SIZE,

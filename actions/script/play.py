@@ -16,9 +16,9 @@ from actions.cluster.diagnose.codes import Finding
 from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import Approve, Call, Screenshot
 from actions.fleet.cost import CostModel
-from actions.run.reader import RunReader
-from actions.run.spoolreader import SpoolReader
-from actions.run.view import RunState, RunView, StageState
+from actions.run.journal.reader import RunReader
+from actions.run.spool.reader import SpoolReader
+from actions.run.state.view import RunState, RunView, StageState
 from actions.script.artifacts import Artifacts
 from actions.script.conditions import Seen, World, judge
 from actions.script.driver import Host

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from actions.base.clock import format_rfc3339, parse_rfc3339
 from actions.base.errors import ConfigError
 from actions.base.untrusted import plain_text, redact
-from actions.run.view import RunView, StageState, StageView
+from actions.run.state.view import RunView, StageState, StageView
 
 SCHEMA = "eksml-report/1"
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import python_terraform
 
-from actions.terraform.workspace import PLAN_FILE, VARIABLES_FILE
+from actions.terraform.working_directory import PLAN_FILE, VARIABLES_FILE
 
 LOCK_PATIENCE = "20s"
 

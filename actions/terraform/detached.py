@@ -15,8 +15,7 @@ from pathlib import Path
 from actions.base.clock import Clock
 from actions.base.errors import FormatError
 from actions.base.process import ProcessIdentity, is_alive, spawn_detached
-from actions.terraform.events import read_events
-from actions.terraform.progress import Progress
+from actions.terraform.events import Progress, read_events
 
 POLL_SECONDS = 0.1
 LINE_LIMIT_BYTES = 16 << 20

@@ -1,8 +1,9 @@
-"""The driver of the `terraform` program for one root."""
+"""The driver of the `terraform` program for one root, and the choice between it and the simulation."""
 
 from __future__ import annotations
 
 import re
+import shutil
 import signal
 from collections import deque
 from collections.abc import Mapping, Sequence
@@ -11,19 +12,17 @@ from pathlib import Path
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.base.errors import FormatError, RefusedError, ToolError, UnreachableError
+from actions.base.errors import ConfigError, FormatError, RefusedError, ToolError, UnreachableError
 from actions.base.process import ProcessIdentity, has_pending_signal, is_stopped, run_tool
 from actions.base.readonly import refuse_if_readonly
 from actions.terraform import arguments
 from actions.terraform.detached import DetachedOperation
-from actions.terraform.events import TerraformEvent, read_events
+from actions.terraform.events import Change, Progress, TerraformEvent, read_events
 from actions.terraform.failure import UnknownEndError, failure_of
-from actions.terraform.plans import read_plan
-from actions.terraform.progress import Change, Progress
-from actions.terraform.protocol import Ended, OnEvent, PlanSummary, RunningOperation, Variables
-from actions.terraform.statefile import EMPTY_STATE, StateFile, read_state
-from actions.terraform.statelock import DeadHolder, StateLock, is_of_the_dead
-from actions.terraform.workspace import (
+from actions.terraform.protocol import Ended, OnEvent, PlanSummary, RunningOperation, Terraform, Variables, read_plan
+from actions.terraform.simulation.terraform import STATE_FILE, SimulatedTerraform
+from actions.terraform.state import EMPTY_STATE, DeadHolder, StateFile, StateLock, is_of_the_dead, read_state
+from actions.terraform.working_directory import (
     LOCK_FILE,
     PUSHED_STATE,
     UNSAVED_STATE,
@@ -358,3 +357,42 @@ class TerraformDriver:
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def find_terraform() -> Path | None:
+    """The `terraform` program on PATH, `None` if there is none."""
+    found = shutil.which("terraform")
+    return Path(found) if found else None
+
+
+def open_terraform(
+    root: Path,
+    work: Path,
+    environment: Mapping[str, str],
+    *,
+    may_simulate: bool = False,
+    program: Path | None = None,
+    clock: Clock | None = None,
+) -> Terraform:
+    """Who answers for a root: the program; without one, and only if `may_simulate`, the simulation.
+
+    What was begun by one is never gone on with by the other.
+
+    Args:
+        root: The root as the blueprint holds it.
+        work: Private folder for its copy and its state.
+        environment: For the program, beside the usual names.
+        may_simulate: Whether the run's preset allows it.
+        program: The program; looked up on PATH by default.
+        clock: The machine's by default.
+
+    Raises:
+        ConfigError: There is no program, and simulating is not allowed.
+    """
+    program = program or find_terraform()
+    was_simulated = (work / STATE_FILE).exists()
+    if may_simulate and (program is None or was_simulated):
+        return SimulatedTerraform(root, work, environment, clock=clock)
+    if program is None:
+        raise ConfigError("The terraform program is not on PATH.", hint="Install Terraform 1.5 or later.")
+    return TerraformDriver(root, work, environment, program=program, clock=clock)

@@ -9,9 +9,8 @@ from pathlib import Path
 
 from actions.base.errors import ConflictError, ConsoleError, RefusedError, ToolError, UnreachableError
 from actions.base.wording import listed
-from actions.terraform.events import EventKind, TerraformEvent
-from actions.terraform.progress import Progress
-from actions.terraform.statelock import StateLock, read_lock
+from actions.terraform.events import EventKind, Progress, TerraformEvent
+from actions.terraform.state import StateLock, read_lock
 
 _HEADLINE = re.compile(r"^[│ ]*Error: (.+)$", re.M)
 _PANIC = re.compile(r"^(?:panic|fatal error|SIGQUIT): .+$", re.M)

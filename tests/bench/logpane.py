@@ -19,8 +19,8 @@ from textual.screen import Screen
 from actions.base.clock import SystemClock
 from actions.cluster.logs.batch import tag_of
 from actions.cluster.logs.lines import stamp_of
-from actions.run.spool import SpoolWriter
-from actions.run.spoolformat import lines_file
+from actions.run.spool.format import lines_file
+from actions.run.spool.writer import SpoolWriter
 from tests.bench.loglines import log_line
 from tests.bench.probe import Watch
 from tests.bench.program import Program, environment

@@ -16,8 +16,8 @@ from pathlib import Path
 
 from actions.cluster.logs.batch import LogBatch, read_lines
 from actions.cluster.logs.lines import LineCutter
-from actions.run.spool import SpoolWriter
-from actions.run.spoolreader import SpoolReader
+from actions.run.spool.reader import SpoolReader
+from actions.run.spool.writer import SpoolWriter
 from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
 from tests.bench.loglines import LINES, NAMESPACE, log_line
 from tui.live.spool_feeds import SpoolLogFeed

@@ -21,7 +21,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession, Lane
 from actions.cluster.logs.batch import LogBatch, stamp_in
 from actions.cluster.logs.follow import LogFollower, LogSource
-from actions.run.spool import SpooledSource, SpoolWriter
+from actions.run.spool.writer import SpooledSource, SpoolWriter
 from tests.bench.loglines import LINES, NAMESPACE, PODS
 from tests.bench.others import measure_stern
 from tests.bench.server import log_server

@@ -10,7 +10,7 @@ import pytest
 
 from actions.base.process import ProcessIdentity
 from actions.run.client import RunReader, load_run, start_runner
-from actions.run.view import RunView
+from actions.run.state.view import RunView
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import WORK, a_run, job_of
 from tests.support.polling import wait

@@ -20,8 +20,8 @@ from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import RunReader, load_run, start_runner, wish
 from actions.run.launch import create_run
-from actions.run.records import Owned, Record, WishKind
-from actions.run.view import RunView
+from actions.run.state.records import Owned, Record, WishKind
+from actions.run.state.view import RunView
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.support.polling import wait
 

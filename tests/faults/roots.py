@@ -18,7 +18,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run, start_runner
-from actions.run.folder import terraform_path
+from actions.run.journal.folder import terraform_path
 from actions.run.launch import create_run
 from actions.terraform.detached import DetachedOperation
 from tests.support import standin_terraform

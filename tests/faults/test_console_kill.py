@@ -13,8 +13,8 @@ import pytest
 
 from actions.base.process import identity_of, is_alive
 from actions.run.client import load_run
-from actions.run.spoolreader import SpooledLine, SpoolReader
-from actions.run.view import RunState, StageState
+from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.state.view import RunState, StageState
 from actions.telemetry.points import Point
 from tests.support.consoles import RUN, a_console, approve_each_plan, launch_the_rehearsal
 from tests.support.polling import wait

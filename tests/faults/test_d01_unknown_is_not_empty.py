@@ -11,9 +11,9 @@ import pytest
 
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import wish
-from actions.run.records import Outcome, Owned, WishKind, decode_body
 from actions.run.report import run_table
-from actions.run.view import RunState, RunView
+from actions.run.state.records import Outcome, Owned, WishKind, decode_body
+from actions.run.state.view import RunState, RunView
 from actions.sandbox.locate import RunningSandbox
 from actions.script.conditions import _audit
 from actions.script.report import exit_code_of, run_report
@@ -44,8 +44,8 @@ def said(view: RunView, step: str = "objects") -> str:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may pass is not waited for."""
-    monkeypatch.setattr("actions.run.contents.SETTLE_SECONDS", 0.0)
-    monkeypatch.setattr("actions.run.auditing.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("actions.run.teardown.audit.SETTLE_SECONDS", 0.0)
 
 
 async def test_d01_a_namespace_in_which_secrets_may_not_be_listed_stays(
@@ -120,7 +120,7 @@ async def test_d01_a_definition_whose_objects_may_not_be_listed_stays(
 async def test_d01_a_bad_moment_of_one_group_is_waited_for(
     tmp_path: Path, sandbox: RunningSandbox, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("actions.run.contents.SETTLE_SECONDS", 60.0)
+    monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 60.0)
     folder = a_run(tmp_path, sandbox, objects=NAMESPACE)
     await carry_out(folder)
     with fault(sandbox, "kind=broken", "path=/apis/apps/v1", "count=2"):

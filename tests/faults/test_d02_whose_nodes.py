@@ -12,16 +12,16 @@ from actions.base.clock import SystemClock
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ObjectRef
-from actions.run.access import Connection
 from actions.run.client import load_run
-from actions.run.draining import drain_nodes
-from actions.run.folder import journal_path
-from actions.run.inventory import inventory_of
-from actions.run.journal import Journal
-from actions.run.records import Owned, TerraformBody
-from actions.run.site import Site
-from actions.run.stages.claims import ClaimLedger
-from actions.run.view import OwnedObject, RunView, TerraformMemory
+from actions.run.context.access import Connection
+from actions.run.engine.backend import Site
+from actions.run.journal.folder import journal_path
+from actions.run.journal.store import Journal
+from actions.run.objects.inventory import inventory_of
+from actions.run.objects.node_claims import ClaimLedger
+from actions.run.state.records import Owned, TerraformBody
+from actions.run.state.view import OwnedObject, RunView, TerraformMemory
+from actions.run.teardown.drain import drain_nodes
 from actions.sandbox.actors.definitions import karpenter_definitions
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions

@@ -13,12 +13,12 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import FIELD_MANAGER, apply
 from actions.cluster.objects.client import Discovery, ObjectRef
-from actions.run.access import Connection
 from actions.run.client import load_run, wish
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
-from actions.run.records import Owned, WishKind
-from actions.run.view import RunState, RunView, StageState
+from actions.run.context.access import Connection
+from actions.run.journal.folder import journal_path
+from actions.run.journal.store import Journal
+from actions.run.state.records import Owned, WishKind
+from actions.run.state.view import RunState, RunView, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import WORK, a_run
 from tests.faults.somebody import Somebody
@@ -56,8 +56,8 @@ spec: {template: {spec: {restartPolicy: Never, containers: [{name: main, image: 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """What may pass is waited for a moment only."""
-    monkeypatch.setattr("actions.run.contents.SETTLE_SECONDS", 2.0)
-    monkeypatch.setattr("actions.run.auditing.SETTLE_SECONDS", 2.0)
+    monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 2.0)
+    monkeypatch.setattr("actions.run.teardown.audit.SETTLE_SECONDS", 2.0)
 
 
 def config_map(name: str, namespace: str = "default", **metadata: Any) -> dict[str, Any]:

@@ -12,8 +12,8 @@ import pytest
 from actions.base.process import is_alive
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.run.client import load_run, resume_interrupted, wish
-from actions.run.records import WishKind
-from actions.run.view import RunState, StageState
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
 from tests.faults.small import BLUEPRINT, CONFIG_MAP, a_run

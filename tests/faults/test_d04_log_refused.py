@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from actions.run import watcher
-from actions.run.records import CheckResult
-from actions.run.view import RunState, StageState
+from actions.run.spool import collector as watcher
+from actions.run.state.records import CheckResult
+from actions.run.state.view import RunState, StageState
 from actions.sandbox.faults.remote import ask
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import WORK, a_run, job_of

@@ -13,14 +13,13 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.process import is_alive
 from actions.run.client import load_run, start_runner, wish
-from actions.run.desk import Desk, StageDesk
-from actions.run.folder import journal_path
-from actions.run.journal import DiskFullError, Journal
-from actions.run.lease import take_lease
-from actions.run.records import Action, Outcome, Result, WishKind
-from actions.run.room import release_reserve
-from actions.run.runner import Runner
-from actions.run.view import NoticeKind, OwnedObject, RunState, StageState
+from actions.run.engine.recorder import Desk, StageDesk
+from actions.run.engine.runner import Runner
+from actions.run.journal.folder import journal_path, release_reserve
+from actions.run.journal.lease import take_lease
+from actions.run.journal.store import DiskFullError, Journal
+from actions.run.state.records import Action, Outcome, Result, WishKind
+from actions.run.state.view import NoticeKind, OwnedObject, RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.disks import fill, small_disk, takes_nothing
 from tests.faults.longruns import CLUSTER, a_long_run, runner_of, until_view

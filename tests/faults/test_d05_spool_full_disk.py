@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.objects.client import ObjectRef
-from actions.run.spoolfile import AppendOnly
-from actions.run.view import RunState
+from actions.run.spool.files import AppendOnly
+from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.somebody import Somebody
 from tests.faults.watched import (

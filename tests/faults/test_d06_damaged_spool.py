@@ -11,10 +11,10 @@ import pytest
 
 from actions.base.errors import RefusedError
 from actions.run.client import RunReader, load_run
-from actions.run.folder import journal_path
+from actions.run.journal.folder import journal_path
 from actions.run.repair import repair_run
-from actions.run.spoolfile import set_aside
-from actions.run.spoolformat import lines_file, points_file, sources_file
+from actions.run.spool.files import set_aside
+from actions.run.spool.format import lines_file, points_file, sources_file
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill
 from tests.faults.watched import (

@@ -16,10 +16,10 @@ import pytest
 from actions.base.errors import RefusedError
 from actions.base.process import ProcessIdentity, is_alive
 from actions.run.client import load_run, start_runner, wish
-from actions.run.records import Interrupted, WishKind
-from actions.run.stages import reconcile
-from actions.run.stages.reconcile import UNHEARD_SECONDS, may_interrupt
-from actions.run.view import Interruption, RunState, TerraformMemory
+from actions.run.stages import terraform_reconcile as reconcile
+from actions.run.stages.terraform_reconcile import UNHEARD_SECONDS, may_interrupt
+from actions.run.state.records import Interrupted, WishKind
+from actions.run.state.view import Interruption, RunState, TerraformMemory
 from actions.terraform.protocol import RunningOperation
 from tests.faults import roots
 from tests.faults.rehearsal import records_of, wait_for_run

@@ -13,12 +13,11 @@ import pytest
 
 from actions.base.errors import ConfigError, MissingError, RefusedError
 from actions.run.client import load_run, wish
-from actions.run.records import CheckResult, Resolution, WishKind
 from actions.run.report import run_table
-from actions.run.spoolreader import SpoolReader
-from actions.run.terraform_report import terraform_report, terraform_table
-from actions.run.terraform_wishes import waive, wish_import
-from actions.run.view import RunState, RunView, StageState
+from actions.run.spool.reader import SpoolReader
+from actions.run.state.records import CheckResult, Resolution, WishKind
+from actions.run.state.view import RunState, RunView, StageState
+from actions.run.terraform_changes import terraform_report, terraform_table, waive, wish_import
 from tests.faults import roots
 from tests.support.account import an_account
 from tests.support.polling import until, wait

@@ -15,12 +15,10 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.run.client import find_run, list_runs
-from actions.run.creation import create_folder
-from actions.run.journal import Journal
-from actions.run.launch import new_run_id
-from actions.run.naming import short_ids
-from actions.run.order import known_numbers, take_number
-from actions.run.records import Created
+from actions.run.journal.run_ids import known_numbers, short_ids, take_number
+from actions.run.journal.store import Journal
+from actions.run.launch import create_folder, new_run_id
+from actions.run.state.records import Created
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import CLUSTER
 from tests.faults.small import a_run

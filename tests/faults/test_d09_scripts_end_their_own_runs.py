@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import json
 
-from actions.run.reader import load_run
-from actions.run.view import Goal
+from actions.run.journal.reader import load_run
+from actions.run.state.view import Goal
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import a_run
 from tests.support.program import Program

@@ -16,11 +16,11 @@ from actions.base.clock import SystemClock
 from actions.base.errors import JournalError
 from actions.base.process import is_alive
 from actions.run.client import RunReader, list_runs, load_run, wish
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
-from actions.run.lease import take_lease
-from actions.run.records import Action, Intent, Outcome, Result, Wish, WishKind
-from actions.run.snapshot import SnapshotReader
+from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import take_lease
+from actions.run.journal.snapshot import SnapshotReader
+from actions.run.journal.store import Journal
+from actions.run.state.records import Action, Intent, Outcome, Result, Wish, WishKind
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.disks import as_an_ordinary_user, read_only
 from tests.faults.longruns import a_long_run, runner_of

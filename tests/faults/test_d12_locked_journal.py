@@ -15,10 +15,10 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.process import is_alive
 from actions.run.client import RunReader, load_run, start_runner, wish
-from actions.run.folder import journal_path
-from actions.run.journal import Journal, JournalLockedError
-from actions.run.records import Wish, WishKind
-from actions.run.view import NoticeKind, RunState
+from actions.run.journal.folder import journal_path
+from actions.run.journal.store import Journal, JournalLockedError
+from actions.run.state.records import Wish, WishKind
+from actions.run.state.view import NoticeKind, RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, until_view
 from tests.support.polling import wait

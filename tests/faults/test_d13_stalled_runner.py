@@ -13,16 +13,26 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive, own_identity
-from actions.run.block import BLOCK_BYTES, read_block, write_block
 from actions.run.client import load_run, resume_interrupted, wish
-from actions.run.folder import heartbeat_path, journal_path
-from actions.run.heartbeat import STALLED_SECONDS, START_SECONDS, Beat, Heartbeat, announce, read_beat
-from actions.run.journal import Journal
-from actions.run.lease import take_lease
-from actions.run.process import CRASH_VARIABLE
-from actions.run.records import Action, Intent, WishKind
-from actions.run.starts import MOST_STARTS, forget_starts, has_crashed_too_often, may_start_now, note_start
-from actions.run.view import NoticeKind, RunState
+from actions.run.engine.process import CRASH_VARIABLE
+from actions.run.journal.folder import BLOCK_BYTES, heartbeat_path, journal_path, read_block, write_block
+from actions.run.journal.lease import (
+    MOST_STARTS,
+    STALLED_SECONDS,
+    START_SECONDS,
+    Beat,
+    Heartbeat,
+    announce,
+    forget_starts,
+    has_crashed_too_often,
+    may_start_now,
+    note_start,
+    read_beat,
+    take_lease,
+)
+from actions.run.journal.store import Journal
+from actions.run.state.records import Action, Intent, WishKind
+from actions.run.state.view import NoticeKind, RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.disks import read_only
 from tests.faults.longruns import a_long_run, runner_of, started_last, until_view

@@ -11,8 +11,8 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, start_runner, wish
-from actions.run.records import WishKind
-from actions.run.view import RunState, RunView, StageState
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, RunView, StageState
 from tests.faults.test_runner_kills import HISTORY, ROOT
 from tests.support.polling import wait
 from tests.unit.run.world import World, make_run
@@ -25,8 +25,8 @@ CONSOLE = """
 import os, signal, sys
 from pathlib import Path
 from actions.run import client
-from actions.run.journal import Journal
-from actions.run.records import WishKind
+from actions.run.journal.store import Journal
+from actions.run.state.records import WishKind
 
 folder, deed, point = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 spawn = client.spawn_detached

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import list_runs, load_run
-from actions.run.view import RunState, StageState
+from actions.run.state.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill
 from tests.faults.small import LOGGED, WORK, a_run, job_of

@@ -11,8 +11,8 @@ import pytest
 
 from actions.base.process import ProcessIdentity, is_alive
 from actions.run.client import load_run, start_runner, wish
-from actions.run.records import WishKind
-from actions.run.view import RunState
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, until_view
 from tests.faults.rehearsal import uids_by_object

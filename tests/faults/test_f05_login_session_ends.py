@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from actions.base.process import is_alive
-from actions.run import service
 from actions.run.client import load_run, wish
-from actions.run.records import WishKind
-from actions.run.service import logout_warning
-from actions.run.view import RunState
+from actions.run.engine import systemd as service
+from actions.run.engine.systemd import logout_warning
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
 from tests.faults.rehearsal import uids_by_object

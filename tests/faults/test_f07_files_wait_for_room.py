@@ -11,14 +11,14 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, wish
-from actions.run.desk import Desk
-from actions.run.folder import journal_path
-from actions.run.handler import Performed, StageHandler, StageJournal
-from actions.run.journal import Journal
-from actions.run.lease import take_lease
-from actions.run.records import WishKind
-from actions.run.runner import Runner
-from actions.run.view import RunState, RunView, StageView
+from actions.run.context.protocols import Performed, StageHandler, StageJournal
+from actions.run.engine.recorder import Desk
+from actions.run.engine.runner import Runner
+from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import take_lease
+from actions.run.journal.store import Journal
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, RunView, StageView
 from tests.support.polling import until
 from tests.unit.run.world import FakeStage, FakeWorkshop, World, make_run
 
@@ -62,7 +62,7 @@ def waits(folder: Path) -> bool:
 
 
 async def test_f07_a_stage_and_its_undoing_wait_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actions.run.runner.ROOM_SECONDS", 0.05)
+    monkeypatch.setattr("actions.run.engine.runner.ROOM_SECONDS", 0.05)
     folder = make_run(tmp_path, CLOCK)
     for reached in (RunState.SUCCEEDED, RunState.TORN_DOWN):
         (folder / "full").touch()

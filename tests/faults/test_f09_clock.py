@@ -13,13 +13,13 @@ from actions.base.clock import SystemClock
 from actions.base.errors import AccessError
 from actions.cloud.aws_session import error_of
 from actions.run.client import RunReader
-from actions.run.desk import Desk
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
-from actions.run.lease import take_lease
+from actions.run.engine.recorder import Desk
+from actions.run.engine.runner import Runner
+from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import take_lease
+from actions.run.journal.store import Journal
 from actions.run.report import run_json, run_table
-from actions.run.runner import Runner
-from actions.run.view import RunState
+from actions.run.state.view import RunState
 from tests.unit.run.world import FakeWorkshop, make_run
 
 

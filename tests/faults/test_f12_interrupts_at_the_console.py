@@ -10,7 +10,7 @@ import pytest
 
 from actions.base.process import is_alive
 from actions.run.client import load_run
-from actions.run.view import RunState
+from actions.run.state.view import RunState
 from tests.faults import roots
 from tests.faults.rehearsal import wait_for_run
 from tests.faults.roots import signals

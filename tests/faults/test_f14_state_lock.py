@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from actions.run.client import load_run, wish
-from actions.run.records import WishKind
-from actions.run.spoolreader import SpoolReader
+from actions.run.spool.reader import SpoolReader
 from actions.run.stages import terraform as stage_module
-from actions.run.terraform_wishes import waive
-from actions.run.view import RunState, RunView
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, RunView
+from actions.run.terraform_changes import waive
 from actions.terraform import arguments
 from tests.faults import roots
 from tests.support.account import an_account, client

@@ -8,7 +8,7 @@ from typing import Any
 
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import load_run
-from actions.run.view import RunState, StageState
+from actions.run.state.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import CONFIG_MAP, WORK, a_run, job_of
 from tests.faults.somebody import Somebody

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.objects.client import ObjectRef
-from actions.run.view import RunState, StageState
+from actions.run.state.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import CONFIG_MAP, a_run
 from tests.faults.somebody import Somebody

@@ -9,8 +9,8 @@ import pytest
 
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ec2 import fetch_reservation
-from actions.run.checks.account import reservation_seen
-from actions.run.records import CheckResult
+from actions.run.checks.external import reservation_seen
+from actions.run.state.records import CheckResult
 from tests.unit.diagnose.samples import an_event, why
 
 NOW = datetime(2026, 11, 21, 12, 0, tzinfo=UTC)

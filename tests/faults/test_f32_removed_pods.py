@@ -5,8 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 from actions.cluster.objects.client import ObjectRef
-from actions.run.spoolreader import SpoolReader
-from actions.run.view import RunState
+from actions.run.spool.reader import SpoolReader
+from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from actions.telemetry.points import Point
 from tests.faults.small import LOGGED, WORK, a_run

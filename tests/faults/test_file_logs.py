@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.run.spoolreader import SpoolReader
-from actions.run.view import RunState
+from actions.run.spool.reader import SpoolReader
+from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill
 from tests.faults.small import WORK, a_run

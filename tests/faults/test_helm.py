@@ -8,8 +8,8 @@ import pytest
 
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import wish
-from actions.run.records import WishKind
-from actions.run.view import RunState
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import BLUEPRINT, a_run
 from tests.faults.somebody import Somebody

@@ -7,10 +7,10 @@ from pathlib import Path
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run
-from actions.run.folder import logs_path
-from actions.run.site import Site
-from actions.run.spoolreader import SpoolReader
-from actions.run.view import RunState
+from actions.run.engine.backend import Site
+from actions.run.journal.folder import logs_path
+from actions.run.spool.reader import SpoolReader
+from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import LOGGED, WORK, a_run
 from tests.support.smallrun import Unheard, carry_out, torn_down

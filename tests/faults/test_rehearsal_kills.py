@@ -11,8 +11,8 @@ from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import ClusterTarget, KubeSession
 from actions.cluster.logs.follow import LogSource, read_log
 from actions.run.client import load_run
-from actions.run.spoolreader import SpooledLine, SpoolReader
-from actions.run.view import RunState, StageState
+from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.state.view import RunState, StageState
 from actions.telemetry.points import Point
 from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, run_with_kills, tear_down, uids_by_object
 

@@ -14,12 +14,12 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, identity_of
 from actions.run.client import wish
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
-from actions.run.lease import read_lease
-from actions.run.records import WishKind
-from actions.run.spoolreader import SpoolReader
-from actions.run.view import RunState, RunView, StageState
+from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import read_lease
+from actions.run.journal.store import Journal
+from actions.run.spool.reader import SpoolReader
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, RunView, StageState
 from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, tear_down, wait_for_run
 from tests.support.polling import wait
 

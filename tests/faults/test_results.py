@@ -10,11 +10,9 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, MissingError, RefusedError
-from actions.run.exporting import Copy, export_results
-from actions.run.records import CheckResult
-from actions.run.results import list_results
-from actions.run.resultsreport import results_json, results_table
-from actions.run.view import RunState
+from actions.run.results import Copy, export_results, list_results, results_json, results_table
+from actions.run.state.records import CheckResult
+from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import BLUEPRINT, WORK, a_run
 from tests.support.smallrun import carry_out, torn_down
@@ -101,7 +99,7 @@ async def test_results_are_counted_listed_and_exported(
 
     await one_copy_goes_on_and_is_taken_up(folder)
     with monkeypatch.context() as killed:  # whoever made the Job does not live to delete it
-        killed.setattr("actions.run.volumejob.unmake", AsyncMock())
+        killed.setattr("actions.run.volume.helper_job.unmake", AsyncMock())
         await list_results(folder, CLOCK)
     view = await torn_down(folder)
     assert view.state is RunState.TORN_DOWN

@@ -12,11 +12,11 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, wish
-from actions.run.folder import journal_path
-from actions.run.process import CRASH_VARIABLE
-from actions.run.records import WishKind
-from actions.run.view import RunState, StageState
-from actions.run.wal import WalIndex
+from actions.run.engine.process import CRASH_VARIABLE
+from actions.run.journal.folder import journal_path
+from actions.run.journal.snapshot import WalIndex
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, StageState
 from tests.unit.run.world import World, make_run
 
 ROOT = Path(__file__).parents[2]

@@ -10,8 +10,8 @@ import yaml
 
 from actions.base.files import state_home
 from actions.cluster.auth.exec_plugins import ALLOW_VARIABLE, CONFIRMED, PluginUnconfirmedError, confirm
-from actions.run.folder import load_environment
-from actions.run.view import RunState
+from actions.run.journal.folder import load_environment
+from actions.run.state.view import RunState
 from tests.faults.rehearsal import a_sandbox
 from tests.faults.small import BLUEPRINT, CONFIG_MAP
 from tests.support.answering import answering, write_kubeconfig

@@ -15,11 +15,11 @@ from actions.cloud.aws_session import AwsSession
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import REVIEWS, KubeSession
 from actions.run.client import start_runner, wish
-from actions.run.folder import journal_path
-from actions.run.records import WishKind
+from actions.run.journal.folder import journal_path
+from actions.run.state.records import WishKind
 from actions.sandbox.locate import RunningSandbox
 from actions.terraform.driver import TerraformDriver
-from actions.terraform.simulated import SimulatedTerraform
+from actions.terraform.simulation.terraform import SimulatedTerraform
 from tests.faults.small import a_run
 from tests.support.answering import write_kubeconfig
 from tests.support.program import Program

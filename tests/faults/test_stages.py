@@ -9,10 +9,10 @@ from typing import Any
 from actions.base.clock import SystemClock
 from actions.cluster.objects.client import ObjectRef
 from actions.run.client import load_run, wish
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
-from actions.run.records import Output, WishKind
-from actions.run.view import RunState, StageState
+from actions.run.journal.folder import journal_path
+from actions.run.journal.store import Journal
+from actions.run.state.records import Output, WishKind
+from actions.run.state.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import LOGGED, WORK, a_run
 from tests.faults.somebody import Somebody

@@ -8,9 +8,9 @@ from pathlib import Path
 
 from actions.base.process import ProcessIdentity
 from actions.run.client import load_run, wish
-from actions.run.records import WishKind
-from actions.run.spoolreader import SpooledLine, SpoolReader
-from actions.run.view import RunState, RunView, StageState, StageView
+from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, RunView, StageState, StageView
 from actions.sandbox.faults.remote import ask
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run

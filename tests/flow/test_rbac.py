@@ -23,8 +23,8 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import apply
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
 from actions.run.client import wish
-from actions.run.records import WishKind
-from actions.run.view import RunState, RunView
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, RunView
 from tests.faults.rehearsal import a_sandbox
 from tests.realcluster.running import KINDS, real_cluster
 from tests.support.applying import apply_all
@@ -153,7 +153,7 @@ async def place(kubeconfig: Path) -> AsyncIterator[Place]:
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing is to be waited for that a missing right keeps away."""
-    monkeypatch.setattr("actions.run.contents.SETTLE_SECONDS", 5.0)
+    monkeypatch.setattr("actions.run.objects.contents.SETTLE_SECONDS", 5.0)
 
 
 @contextmanager

@@ -10,7 +10,7 @@ import pytest
 
 from actions.base.process import is_alive
 from actions.run.client import load_run
-from actions.run.view import RunState
+from actions.run.state.view import RunState
 from tests.support.polling import wait
 from tests.support.program import Program
 from tests.support.terminal import Terminal, needs_tmux

@@ -13,8 +13,8 @@ from actions.base.errors import ConsoleError
 from actions.base.process import ProcessIdentity, is_alive
 from actions.blueprint.render import RUN_LABEL
 from actions.run.client import wish
-from actions.run.folder import terraform_path
-from actions.run.records import WishKind
+from actions.run.journal.folder import terraform_path
+from actions.run.state.records import WishKind
 from actions.sandbox.actors.kinds import CONFIG_MAPS, NODES, SECRETS, Document, Kind
 from actions.terraform.detached import DetachedOperation
 from tests.schedules.blueprint import NAMESPACE

@@ -11,11 +11,11 @@ import msgspec
 
 from actions.base.errors import ConsoleError
 from actions.blueprint.render import RUN_LABEL
-from actions.run.folder import runner_log_path
-from actions.run.journal import OPERATOR
-from actions.run.records import Action, Deleted, Intent, Outcome, Owned, Record, Result
-from actions.run.spoolreader import SpoolReader
-from actions.run.view import RunState
+from actions.run.journal.folder import runner_log_path
+from actions.run.journal.store import OPERATOR
+from actions.run.spool.reader import SpoolReader
+from actions.run.state.records import Action, Deleted, Intent, Outcome, Owned, Record, Result
+from actions.run.state.view import RunState
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
 from tests.schedules.blueprint import NAMESPACE, printed_lines

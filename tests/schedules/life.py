@@ -11,10 +11,10 @@ import msgspec
 
 from actions.base.errors import JournalError
 from actions.run.client import RunReader
-from actions.run.moves import Finish, next_move
-from actions.run.records import Record
-from actions.run.spoolformat import lines_file
-from actions.run.view import Goal, RunState, RunView, StageState
+from actions.run.spool.format import lines_file
+from actions.run.state.planner import Finish, next_move
+from actions.run.state.records import Record
+from actions.run.state.view import Goal, RunState, RunView, StageState
 from tests.schedules.inject import Foreign, Injector
 from tests.schedules.machine import Machine
 from tests.schedules.schedule import ONLY_WITH_TERRAFORM, Fault, Moment, Schedule

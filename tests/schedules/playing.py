@@ -9,7 +9,7 @@ from pathlib import Path
 
 import msgspec
 
-from actions.terraform.program import find_terraform
+from actions.terraform.driver import find_terraform
 from tests.schedules.invariants import Broken, violations_of
 from tests.schedules.life import LIMIT_SECONDS, Life
 from tests.schedules.machine import a_machine, can_mount

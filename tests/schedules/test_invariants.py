@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 import pytest
 from msgspec.structs import replace
 
-from actions.run.records import Action, Deleted, Outcome, Owned, Record, Result
-from actions.run.spoolformat import lines_file, points_file
+from actions.run.spool.format import lines_file, points_file
+from actions.run.state.records import Action, Deleted, Outcome, Owned, Record, Result
 from actions.sandbox.actors.kinds import CONFIG_MAPS
 from tests.schedules.blueprint import NAMESPACE
 from tests.schedules.history import Seen

@@ -10,8 +10,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts, Resources
-from actions.run.records import ClusterName, PlanOffer
-from actions.run.view import Goal, RunState, RunView, StageState, StageView
+from actions.run.state.records import ClusterName, PlanOffer
+from actions.run.state.view import Goal, RunState, RunView, StageState, StageView
 from tui.live.cluster_feed import ClusterFeed
 from tui.live.desk import Desk
 from tui.live.health import FeedHealth, FeedState

@@ -10,15 +10,15 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import wish
-from actions.run.desk import Desk
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
+from actions.run.engine.backend import Site
+from actions.run.engine.recorder import Desk
+from actions.run.engine.runner import Runner
+from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import take_lease
+from actions.run.journal.store import Journal
 from actions.run.launch import create_run
-from actions.run.lease import take_lease
-from actions.run.records import TerraformBody, WishKind
-from actions.run.runner import Runner
-from actions.run.site import Site
-from actions.run.view import OwnedObject, RunView, TerraformMemory
+from actions.run.state.records import TerraformBody, WishKind
+from actions.run.state.view import OwnedObject, RunView, TerraformMemory
 
 _CLOCK = SystemClock()
 

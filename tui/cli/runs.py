@@ -23,19 +23,16 @@ from actions.run.client import (
     take_over,
     wish,
 )
-from actions.run.exporting import Copy, export_results
-from actions.run.folder import load_environment
-from actions.run.reader import RunReader
-from actions.run.records import WishKind
+from actions.run.engine.backend import runbook
+from actions.run.journal.folder import load_environment
+from actions.run.journal.reader import RunReader
 from actions.run.repair import repair_json, repair_run, repair_text
 from actions.run.report import run_json, run_table, runs_json, runs_table
-from actions.run.results import list_results
-from actions.run.resultsreport import results_json, results_table
-from actions.run.runbook import runbook
-from actions.run.spoolreader import SpooledLine, SpoolReader
-from actions.run.terraform_report import terraform_json, terraform_report, terraform_table
-from actions.run.terraform_wishes import waive, wish_import
-from actions.run.view import RunState, RunView, StageState
+from actions.run.results import Copy, export_results, list_results, results_json, results_table
+from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, RunView, StageState
+from actions.run.terraform_changes import terraform_json, terraform_report, terraform_table, waive, wish_import
 from actions.sandbox.locate import running_sandboxes
 
 _FOLLOW_SECONDS = 0.25

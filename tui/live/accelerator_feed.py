@@ -17,7 +17,7 @@ from tui.live.cluster_feed import ClusterFeed
 
 if TYPE_CHECKING:
     from actions.cluster.auth.session import KubeSession
-    from actions.run.spoolformat import AcceleratorSample
+    from actions.run.spool.format import AcceleratorSample
     from actions.telemetry.tools.devices import DeviceReading
 
 ASK_EVERY_SECONDS = 2.0
@@ -101,7 +101,7 @@ class AcceleratorFeed:
         """Fresh samples by pod name."""
         if sampled is None:
             return {}
-        from actions.run.spoolreader import SpoolReader
+        from actions.run.spool.reader import SpoolReader
 
         now = self._clock.now().timestamp()
         found = SpoolReader(sampled.folder, sampled.stage).accelerators()

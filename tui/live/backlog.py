@@ -7,7 +7,7 @@ from operator import ne
 from typing import NamedTuple
 
 from actions.cluster.logs.batch import stamp_in, tag_in
-from actions.run.spoolreader import SpoolReader
+from actions.run.spool.reader import SpoolReader
 from tui.live.time_order import TimeOrder
 
 _SCAN_BYTES = 256 * 1024

@@ -10,8 +10,8 @@ from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.executors import Offload
 from actions.run.client import load_run, resume_interrupted, stalled_runner, start_runner, take_over, wish
-from actions.run.records import WishKind
-from actions.run.view import RunView
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunView
 from tui.live.run_feed import RunFeed
 from tui.live.settings import ConsoleSettings
 from tui.live.waiting import waiting_stage
@@ -127,7 +127,7 @@ class RunActions:
         """Report what Terraform holds and left open in a run, as text."""
 
         def read(folder: Path) -> str:
-            from actions.run.terraform_report import terraform_report, terraform_table
+            from actions.run.terraform_changes import terraform_report, terraform_table
 
             return terraform_table(terraform_report(folder, load_run(folder)), folder.name)
 
@@ -142,7 +142,7 @@ class RunActions:
         Raises:
             MissingError: It is not open.
         """
-        from actions.run.terraform_wishes import wish_import
+        from actions.run.terraform_changes import wish_import
 
         folder = self._runs.find(run_id).folder
         return (await self._disk.call(wish_import, folder, address, resource_id, stage=stage, clock=self._clock)).stage
@@ -157,7 +157,7 @@ class RunActions:
             ConfigError: It was not confirmed.
             MissingError: It is not open.
         """
-        from actions.run.terraform_wishes import waive
+        from actions.run.terraform_changes import waive
 
         folder = self._runs.find(run_id).folder
         return (await self._disk.call(waive, folder, address, confirm=confirm, stage=stage, clock=self._clock)).stage

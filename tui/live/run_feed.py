@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from actions.base.clock import Clock
 from actions.base.errors import MissingError
 from actions.base.executors import Offload
-from actions.run.naming import short_ids
-from actions.run.view import RunState, RunView
+from actions.run.journal.run_ids import short_ids
+from actions.run.state.view import RunState, RunView
 
 if TYPE_CHECKING:
-    from actions.run.reader import RunReader, RunSummary
+    from actions.run.journal.reader import RunReader, RunSummary
 
 POLL_BUSY_SECONDS = 0.25
 POLL_IDLE_SECONDS = 1.0
@@ -80,7 +80,7 @@ class RunFeed:
         Raises:
             JournalError: Its journal cannot be read.
         """
-        from actions.run.reader import RunReader
+        from actions.run.journal.reader import RunReader
 
         if self._reader is not None:
             self._reader.close()
@@ -173,6 +173,6 @@ class RunFeed:
 
 
 def _list_runs() -> Sequence[RunSummary]:
-    from actions.run.reader import list_runs  # on the thread that reads them: the first frame needs no journal
+    from actions.run.journal.reader import list_runs  # on the thread that reads them: the first frame needs no journal
 
     return list_runs()

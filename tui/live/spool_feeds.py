@@ -5,13 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from actions.run.view import RunView, StageState
+from actions.run.state.view import RunView, StageState
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Progress
 from tui.live.time_order import TimeOrder
 
 if TYPE_CHECKING:
-    from actions.run.spoolreader import SpoolReader
+    from actions.run.spool.reader import SpoolReader
     from tui.live.backlog import Backlog
 
 CHUNK_BYTES = 256 * 1024
@@ -129,7 +129,7 @@ class SpoolCurves:
 
 
 def _reader_of(folder: Path, stage: str) -> SpoolReader:
-    from actions.run.spoolreader import SpoolReader  # brings the log readers along: after the first frame
+    from actions.run.spool.reader import SpoolReader  # brings the log readers along: after the first frame
 
     return SpoolReader(folder, stage)
 

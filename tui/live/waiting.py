@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actions.base.errors import RefusedError
-from actions.run.view import RunView, StageState, StageView
+from actions.run.state.view import RunView, StageState, StageView
 
 
 def waiting_stage(view: RunView, stage_id: str = "") -> StageView:

@@ -9,8 +9,8 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from actions.base.errors import MissingError
-from actions.run.records import Finding
-from actions.run.view import StageView
+from actions.run.state.records import Finding
+from actions.run.state.view import StageView
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Progress
 from tui.keys import Context

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from actions.run.reader import RunSummary
+from actions.run.journal.reader import RunSummary
 from tui.keys import Context, name_of
 from tui.live.desk import RUNS, Desk
 from tui.panes.bindings import bindings_of

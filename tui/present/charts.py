@@ -9,7 +9,7 @@ from statistics import mean, median
 import msgspec
 
 from actions.fleet.quantity import format_bytes
-from actions.run.records import CheckResult, Finding
+from actions.run.state.records import CheckResult, Finding
 from actions.telemetry.curves import Curves, divergence_of
 from tui.present.cells import Cells, Span, Tone
 from tui.present.curves import Curve, short_number

@@ -6,9 +6,8 @@ import textwrap
 from collections.abc import Iterable
 
 from actions.fleet.cost import FleetCost
-from actions.run.noticewords import has_given_up, notice_line
-from actions.run.records import Action, CheckResult, Finding, PlanOffer
-from actions.run.view import NoticeKind, RunState, RunView, StageState, StageView
+from actions.run.state.records import Action, CheckResult, Finding, PlanOffer
+from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView, has_given_up, notice_line
 from tui.present.cells import Cells, Span, Tone, width_of
 from tui.present.stages import GLYPHS, StageLine, StageLook
 from tui.present.times import clock_of, duration, duration_range

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actions.run.reader import RunSummary
+from actions.run.journal.reader import RunSummary
 from tui.present.cells import CellValue, Span, Tone
 from tui.present.run import state_cell
 from tui.present.times import age

@@ -55,7 +55,7 @@ class ContextVerb:
 
     def _of_run(self) -> ClusterTarget:
         from actions.cluster.auth.kubeconfig import ClusterTarget
-        from actions.run.folder import kubeconfig_path
+        from actions.run.journal.folder import kubeconfig_path
 
         folder = self._desk.runs.folder
         if folder is None:
@@ -69,7 +69,7 @@ class ContextVerb:
 
     def _page(self) -> str:
         from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
-        from actions.run.folder import kubeconfig_path
+        from actions.run.journal.folder import kubeconfig_path
 
         here = self._desk.cluster.context_name
         lines = ["Go to one with :context NAME", ""]

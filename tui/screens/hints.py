@@ -6,8 +6,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from actions.run.noticewords import notice_words
-from actions.run.view import NoticeKind, RunState, RunView
+from actions.run.state.view import NoticeKind, RunState, RunView, notice_words
 from tui.keys import Context, footer, name_of
 from tui.live.desk import CLUSTER, Desk
 from tui.live.health import FeedHealth, FeedState

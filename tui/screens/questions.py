@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, assert_never
 from msgspec.structs import replace
 
 from actions.command.verbs import Arguments, Call, Danger, Export, Launch, Teardown, Waive
-from actions.run.graph import kept_stages
-from actions.run.view import RunView, StageState
+from actions.run.state.planner import kept_stages
+from actions.run.state.view import RunView, StageState
 from tui.live.run_feed import RunFeed
 from tui.live.waiting import waiting_stage
 from tui.modals.confirm import Question

@@ -28,15 +28,14 @@ class ResultsVerbs:
         return {"results": self._results, "export": self._export}
 
     async def _results(self, arguments: registry.OnRun) -> None:
-        from actions.run.results import list_results
-        from actions.run.resultsreport import results_table
+        from actions.run.results import list_results, results_table
 
         run = self._desk.runs.find(arguments.run)
         listing = await list_results(run.folder, self._desk.clock)
         self._hands.show(Viewer(f"results of {run.id}", results_table(listing)))
 
     async def _export(self, arguments: registry.Export) -> None:
-        from actions.run.exporting import export_results
+        from actions.run.results import export_results
 
         run = self._desk.runs.find(arguments.run)
         told = await export_results(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 
 from actions.command import verbs as registry
-from actions.run.records import WishKind
-from actions.run.service import logout_warning
+from actions.run.engine.systemd import logout_warning
+from actions.run.state.records import WishKind
 from tui.live.desk import Desk
 from tui.live.run_actions import RunActions
 from tui.screens.carrier import Verb

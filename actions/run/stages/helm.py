@@ -18,19 +18,17 @@ from actions.base.untrusted import one_line
 from actions.blueprint.render import labels_of
 from actions.blueprint.source_files import inside
 from actions.blueprint.stages import HelmStage
-from actions.run.access import Connection
-from actions.run.folder import kubeconfig_path, load_environment
-from actions.run.handler import Performed, StageFailedError
-from actions.run.inventory import RELEASE_VERSION
-from actions.run.judgement import SKEW_SECONDS, entry_of
-from actions.run.patience import TEARDOWN, Patience, patiently
-from actions.run.stages.names import ref_of_name, wait_command
-from actions.run.stages.objects import apply_objects, wait_ready
-from actions.run.stages.undo import StageUndo, delete_objects
-from actions.run.toollog import ToolLog
-from actions.run.view import OwnedObject
-from actions.run.work import StageWork
-from actions.run.workshop import AuditReport
+from actions.run.context.access import Connection
+from actions.run.context.protocols import AuditReport, Performed, StageFailedError
+from actions.run.context.retry import TEARDOWN, Patience, patiently
+from actions.run.context.stage_context import StageWork
+from actions.run.journal.folder import kubeconfig_path, load_environment
+from actions.run.objects.inventory import RELEASE_VERSION, ref_of_name, wait_command
+from actions.run.objects.ownership import SKEW_SECONDS, entry_of
+from actions.run.objects.undo import StageUndo, delete_objects
+from actions.run.objects.writes import apply_objects, wait_ready
+from actions.run.spool.program_log import ToolLog
+from actions.run.state.view import OwnedObject
 
 KIND = "Release"
 READY_SECONDS = 900.0

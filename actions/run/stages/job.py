@@ -10,18 +10,17 @@ from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import Verdict, WorkState, verdict_of
-from actions.run.access import Connection
-from actions.run.handler import Performed, StageFailedError
-from actions.run.inventory import is_runs, ref_of_owned
-from actions.run.judgement import entry_of, group_of
-from actions.run.patience import ALIVE, ANSWERED, STAGE, TEARDOWN, Pace, patiently
-from actions.run.spoolreader import SpoolReader
-from actions.run.stages.claims import ClaimLedger
-from actions.run.stages.names import ref_of_name, wait_command
-from actions.run.stages.objects import apply_objects, uid_of
-from actions.run.stages.undo import delete_objects
-from actions.run.stages.verdict import judged
-from actions.run.work import StageWork
+from actions.run.context.access import Connection
+from actions.run.context.protocols import Performed, StageFailedError
+from actions.run.context.retry import ALIVE, ANSWERED, STAGE, TEARDOWN, Pace, patiently
+from actions.run.context.stage_context import StageWork
+from actions.run.objects.inventory import is_runs, ref_of_name, ref_of_owned, wait_command
+from actions.run.objects.node_claims import ClaimLedger
+from actions.run.objects.ownership import entry_of, group_of
+from actions.run.objects.undo import delete_objects
+from actions.run.objects.writes import apply_objects, uid_of
+from actions.run.spool.reader import SpoolReader
+from actions.run.stages.log_check import judged
 
 LOOK_SECONDS = 1.0
 _ENDED_WELL = frozenset({"Completed", "JobCompleted"})

@@ -16,10 +16,10 @@ from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, requ
 from actions.cluster.auth.exec_plugins import require_allowed
 from actions.cluster.auth.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
 from actions.cluster.auth.session import ClusterIdentity
-from actions.run.folder import kubeconfig_path
-from actions.run.handler import Performed, StageFailedError
-from actions.run.patience import REQUEST, STAGE, patiently
-from actions.run.work import CLUSTER_UID, StageWork, known_cluster_uid
+from actions.run.context.protocols import Performed, StageFailedError
+from actions.run.context.retry import REQUEST, STAGE, patiently
+from actions.run.context.stage_context import CLUSTER_UID, StageWork, known_cluster_uid
+from actions.run.journal.folder import kubeconfig_path
 
 
 class KubeconfigHandler:

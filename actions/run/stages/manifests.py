@@ -8,16 +8,14 @@ from actions.base.untrusted import one_line
 from actions.base.wording import counted
 from actions.blueprint.parts import ObjectName
 from actions.blueprint.stages import AnyStage, ManifestsStage, PodStage, StorageStage
-from actions.run.access import Connection
-from actions.run.handler import Performed
-from actions.run.inventory import is_runs, owned_of
-from actions.run.patience import TEARDOWN, Patience, patiently
-from actions.run.removal import seen
-from actions.run.stages.names import ref_of_name, wait_command
-from actions.run.stages.objects import apply_objects, wait_ready
-from actions.run.stages.undo import delete_objects
-from actions.run.view import OwnedObject
-from actions.run.work import StageWork
+from actions.run.context.access import Connection
+from actions.run.context.protocols import Performed
+from actions.run.context.retry import TEARDOWN, Patience, patiently
+from actions.run.context.stage_context import StageWork
+from actions.run.objects.inventory import is_runs, owned_of, ref_of_name, wait_command
+from actions.run.objects.undo import delete_objects
+from actions.run.objects.writes import apply_objects, seen, wait_ready
+from actions.run.state.view import OwnedObject
 
 READY_SECONDS = 900.0
 

@@ -12,10 +12,10 @@ from actions.blueprint.render import RUN_TAG
 from actions.blueprint.stages import NetworkStage
 from actions.cloud.aws_session import AwsSession, settled
 from actions.cloud.ec2 import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
-from actions.run.handler import Performed
-from actions.run.patience import patiently
-from actions.run.view import OwnedObject
-from actions.run.work import StageWork
+from actions.run.context.protocols import Performed
+from actions.run.context.retry import patiently
+from actions.run.context.stage_context import StageWork
+from actions.run.state.view import OwnedObject
 
 API = "ec2.amazonaws.com"
 KIND = "SecurityGroupRule"

@@ -10,16 +10,15 @@ from actions.base.errors import ConsoleError, ToolError
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import root_folder
 from actions.blueprint.stages import TerraformStage
-from actions.run.folder import load_environment, terraform_path
-from actions.run.handler import Performed, StageFailedError
-from actions.run.records import CheckResult, Finding, PlanOffer
-from actions.run.stages.reconcile import Reconciliation, unknown_error
-from actions.run.toollog import ProgramLog, ToolLog
-from actions.run.work import StageWork
-from actions.terraform.events import TerraformEvent
+from actions.run.context.protocols import Performed, StageFailedError
+from actions.run.context.stage_context import StageWork
+from actions.run.journal.folder import load_environment, terraform_path
+from actions.run.spool.program_log import ProgramLog, ToolLog
+from actions.run.stages.terraform_reconcile import Reconciliation, unknown_error
+from actions.run.state.records import CheckResult, Finding, PlanOffer
+from actions.terraform.driver import open_terraform
+from actions.terraform.events import Change, Step, TerraformEvent
 from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UnknownEndError
-from actions.terraform.program import open_terraform
-from actions.terraform.progress import Change, Step
 from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
 
 T = TypeVar("T")

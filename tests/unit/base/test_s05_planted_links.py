@@ -10,9 +10,9 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, JournalError
 from actions.base.files import private_directory, write_private
-from actions.run.journal import create_journal
-from actions.run.spool import SpoolWriter
-from actions.run.spoolformat import lines_file
+from actions.run.journal.store import create_journal
+from actions.run.spool.format import lines_file
+from actions.run.spool.writer import SpoolWriter
 from tests.support.missing import needs_root
 from tests.unit.run.world import creation
 

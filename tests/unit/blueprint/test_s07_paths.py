@@ -9,7 +9,7 @@ import pytest
 from actions.base.errors import BlueprintError
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.source_files import inside
-from actions.terraform.workspace import Workspace
+from actions.terraform.working_directory import Workspace
 from tests.unit.blueprint.builders import JOB, a_blueprint
 
 NAMES = [

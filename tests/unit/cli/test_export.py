@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from actions.cluster.objects.client import ObjectRef
-from actions.run.exporting import Copy
+from actions.run.results import Copy
 from tui.cli import runs
 from tui.cli.arguments import parse_arguments
 

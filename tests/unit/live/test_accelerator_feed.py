@@ -6,8 +6,8 @@ import asyncio
 from pathlib import Path
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.spool import SpoolWriter
-from actions.run.spoolformat import AcceleratorSample
+from actions.run.spool.format import AcceleratorSample
+from actions.run.spool.writer import SpoolWriter
 from tests.support.builders import NOW, StillClock, a_pod
 from tui.live.accelerator_feed import FRESH_SECONDS, AcceleratorFeed, Sampled, WorkerReading
 from tui.live.cluster_feed import ClusterFeed

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actions.cluster.logs.batch import line_in, number_in, tag_in
-from actions.run.spoolformat import lines_file, sources_file
+from actions.run.spool.format import lines_file, sources_file
 from tui.live.spool_feeds import SpoolLogFeed
 
 SOURCES = (

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from actions.run.view import RunState, StageState
+from actions.run.state.view import RunState, StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of

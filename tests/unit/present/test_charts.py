@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from actions.run.records import CheckResult, Finding
+from actions.run.state.records import CheckResult, Finding
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point
 from tui.present.cells import text_of

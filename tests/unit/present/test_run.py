@@ -7,8 +7,8 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from actions.fleet.cost import FleetCost
-from actions.run.records import CheckResult, Finding
-from actions.run.view import Audit, RunState, StageState
+from actions.run.state.records import CheckResult, Finding
+from actions.run.state.view import Audit, RunState, StageState
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
 from tui.present.run import ending_lines, idle_lines, rail_of, run_heading, stage_detail, stage_of

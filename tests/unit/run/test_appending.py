@@ -9,13 +9,11 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
 from actions.base.readonly import promise_readonly
-from actions.run.appending import append_record
-from actions.run.folder import journal_path, reserve_path
-from actions.run.journal import DiskFullError, Journal, create_journal
-from actions.run.records import Body, Record, Resolution, Resolved, Wish, WishKind
-from actions.run.room import keep_reserve
-from actions.run.view import OwnedObject
-from actions.run.volumejob import FolderLedger
+from actions.run.journal.folder import journal_path, keep_reserve, reserve_path
+from actions.run.journal.store import DiskFullError, Journal, append_record, create_journal
+from actions.run.state.records import Body, Record, Resolution, Resolved, Wish, WishKind
+from actions.run.state.view import OwnedObject
+from actions.run.volume.helper_job import FolderLedger
 from tests.unit.run.world import creation
 
 CLOCK = SystemClock()

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.run.folder import logs_path
-from actions.run.view import RunState
+from actions.run.journal.folder import logs_path
+from actions.run.state.view import RunState
 from tests.support.account import REGION, a_group, an_account, an_image, client
 from tests.support.answering import write_kubeconfig
 from tests.support.smallrun import a_small_run, carry_out, torn_down
@@ -127,7 +127,7 @@ async def test_a_rule_with_a_copied_tag_is_left(tmp_path: Path) -> None:
 
 
 async def test_what_still_carries_the_tag_is_left_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("actions.run.auditing.ACCOUNT_SETTLE_SECONDS", 0.0)
+    monkeypatch.setattr("actions.run.teardown.audit.ACCOUNT_SETTLE_SECONDS", 0.0)
     folder = a_run(tmp_path, NETWORK, group=a_group("audited"))
     view = await carry_out(folder)
     vpc = client("ec2").create_vpc(CidrBlock="10.2.0.0/16")["Vpc"]["VpcId"]

@@ -11,13 +11,11 @@ import pytest
 from aiohttp import web
 
 from actions.cloud.ec2 import Reservation
-from actions.run.checks.account import reservation_seen, see_capacity
-from actions.run.checks.cluster import nodes_seen, version_seen
-from actions.run.checks.internet import Image, image_of, see_huggingface, see_image
-from actions.run.checks.machine import see_tool
-from actions.run.checks.volume import free_gib_of
-from actions.run.onvolume import below
-from actions.run.records import CheckResult
+from actions.run.checks.cluster import free_gib_of, nodes_seen, version_seen
+from actions.run.checks.external import Image, image_of, reservation_seen, see_capacity, see_huggingface, see_image
+from actions.run.stages.check import see_tool
+from actions.run.state.records import CheckResult
+from actions.run.volume.commands import below
 
 EFA = "vpc.amazonaws.com/efa"
 PASSED, FAILED, UNKNOWN = CheckResult.PASSED, CheckResult.FAILED, CheckResult.UNKNOWN

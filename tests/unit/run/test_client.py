@@ -12,13 +12,12 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
 from actions.run.client import find_run, list_runs, load_run, wish
-from actions.run.folder import environment_path, journal_path
-from actions.run.heartbeat import Heartbeat
-from actions.run.journal import Journal
-from actions.run.lease import take_lease
-from actions.run.reader import RunReader
-from actions.run.records import Action, Intent, WishKind
-from actions.run.view import RunState, StageState
+from actions.run.journal.folder import environment_path, journal_path
+from actions.run.journal.lease import Heartbeat, take_lease
+from actions.run.journal.reader import RunReader
+from actions.run.journal.store import Journal
+from actions.run.state.records import Action, Intent, WishKind
+from actions.run.state.view import RunState, StageState
 from tests.unit.run.world import make_run
 
 CLOCK = SystemClock()

@@ -10,12 +10,12 @@ import pytest
 from actions.base.errors import MissingError
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.logs.lines import LogLine
+from actions.run.context.protocols import Performed
 from actions.run.diagnosis import _of_the_past, explain_stage, spooled_logs
-from actions.run.divergence import with_warning
-from actions.run.handler import Performed
-from actions.run.records import CheckResult
-from actions.run.spool import SpoolWriter
-from actions.run.view import StageState
+from actions.run.spool.writer import SpoolWriter
+from actions.run.stages.log_check import with_warning
+from actions.run.state.records import CheckResult
+from actions.run.state.view import StageState
 from tests.support.builders import NOW, a_run, a_stage
 
 BEGAN = 1_700_000_000

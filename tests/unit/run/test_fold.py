@@ -8,9 +8,9 @@ import msgspec
 import pytest
 
 from actions.base.errors import JournalError
-from actions.run.fold import fold
-from actions.run.moves import Approve, Begin, Finish, Move, Settle, Wait, next_move
-from actions.run.records import (
+from actions.run.state.fold import fold
+from actions.run.state.planner import Approve, Begin, Finish, Move, Settle, Wait, next_move
+from actions.run.state.records import (
     Action,
     Approval,
     Body,
@@ -25,7 +25,7 @@ from actions.run.records import (
     Wish,
     WishKind,
 )
-from actions.run.view import Goal, RunState, RunView, StageState
+from actions.run.state.view import Goal, RunState, RunView, StageState
 from tests.unit.run.world import creation
 
 Line = tuple[str, Body]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from actions.base.errors import BlueprintError
-from actions.run.graph import order_of, parking_order, teardown_order
-from actions.run.records import Action
-from actions.run.view import StageState, StageView
+from actions.run.state.planner import order_of, parking_order, teardown_order
+from actions.run.state.records import Action
+from actions.run.state.view import StageState, StageView
 
 
 def test_each_stage_comes_after_what_it_needs_and_otherwise_as_written() -> None:

@@ -12,10 +12,10 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, JournalError
 from actions.base.process import ProcessIdentity, own_identity
-from actions.run import journal as journal_module
-from actions.run.journal import DiskFullError, Journal, create_journal
-from actions.run.lease import grant_lease, read_lease, release_lease, take_lease
-from actions.run.records import Action, Intent, Outcome, Result, Wish, WishKind
+from actions.run.journal import store as journal_module
+from actions.run.journal.lease import grant_lease, read_lease, release_lease, take_lease
+from actions.run.journal.store import DiskFullError, Journal, create_journal
+from actions.run.state.records import Action, Intent, Outcome, Result, Wish, WishKind
 from tests.unit.run.world import creation
 
 CLOCK = SystemClock()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec.structs import replace
 
 from actions.base.errors import FormatError
-from actions.run.judgement import (
+from actions.run.objects.ownership import (
     HARMLESS,
     Entry,
     Expected,
@@ -22,7 +22,7 @@ from actions.run.judgement import (
     is_shared,
     judge,
 )
-from actions.run.view import OwnedObject
+from actions.run.state.view import OwnedObject
 
 RUN = "small-1122-23b3"
 OURS = Inventory(RUN, frozenset({"ours"}))

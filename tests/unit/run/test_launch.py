@@ -14,7 +14,7 @@ from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
-from actions.run.folder import load_environment
+from actions.run.journal.folder import load_environment
 from actions.run.launch import create_run
 from tests.support.answering import write_kubeconfig
 

@@ -12,9 +12,9 @@ from actions.base.clock import SystemClock
 from actions.base.errors import AccessError, ConflictError, ConsoleError, FormatError, MissingError, UnreachableError
 from actions.cluster.http.endpoint import UntrustedError
 from actions.cluster.http.errors import ApiStatus, SilenceError, error_of
-from actions.run.access import ClusterAccess
-from actions.run.handler import StageFailedError
-from actions.run.patience import ALIVE, ANSWERED, ONCE, REQUEST, STAGE, TEARDOWN, Pace, Patience, patiently
+from actions.run.context.access import ClusterAccess
+from actions.run.context.protocols import StageFailedError
+from actions.run.context.retry import ALIVE, ANSWERED, ONCE, REQUEST, STAGE, TEARDOWN, Pace, Patience, patiently
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.servers import serving, write_kubeconfig
 

@@ -10,8 +10,8 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.run.client import list_runs
-from actions.run.records import Action, Intent, Outcome, Result, WishKind
 from actions.run.report import duration_text, run_json, run_table, runs_json, runs_table
+from actions.run.state.records import Action, Intent, Outcome, Result, WishKind
 from tests.unit.run.test_fold import begun, done, ended, view_of, wished
 from tests.unit.run.world import make_run
 

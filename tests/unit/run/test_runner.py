@@ -11,13 +11,13 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, wish
-from actions.run.desk import Desk
-from actions.run.folder import journal_path
-from actions.run.journal import Journal
-from actions.run.lease import take_lease
-from actions.run.records import WishKind
-from actions.run.runner import Runner
-from actions.run.view import RunState, RunView, StageState
+from actions.run.engine.recorder import Desk
+from actions.run.engine.runner import Runner
+from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import take_lease
+from actions.run.journal.store import Journal
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunState, RunView, StageState
 from tests.unit.run.world import FakeWorkshop, World, make_run
 
 CLOCK = SystemClock()

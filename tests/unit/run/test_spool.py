@@ -10,9 +10,9 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.logs.lines import LogCursor, LogLine
-from actions.run.spool import SpoolWriter
-from actions.run.spoolformat import AcceleratorSample, lines_file, points_file
-from actions.run.spoolreader import SpoolReader
+from actions.run.spool.format import AcceleratorSample, lines_file, points_file
+from actions.run.spool.reader import SpoolReader
+from actions.run.spool.writer import SpoolWriter
 from actions.telemetry.points import Point, Progress
 
 STAGE = "train"

@@ -12,10 +12,10 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from actions.cluster.logs.lines import LogCursor, LogLine
-from actions.run.spool import SpooledSource, SpoolWriter
-from actions.run.spoolfile import MOST_SET_ASIDE, set_aside
-from actions.run.spoolformat import lines_file, points_file, sources_file
-from actions.run.spoolreader import SpoolReader
+from actions.run.spool.files import MOST_SET_ASIDE, set_aside
+from actions.run.spool.format import lines_file, points_file, sources_file
+from actions.run.spool.reader import SpoolReader
+from actions.run.spool.writer import SpooledSource, SpoolWriter
 from tests.unit.run.test_spool import losses
 
 STAGE = "train"

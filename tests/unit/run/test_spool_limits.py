@@ -10,12 +10,13 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.cluster.logs.lines import LogLine
-from actions.run import spool, toollog
-from actions.run.spool import SpoolWriter
-from actions.run.spoolfile import AppendOnly
-from actions.run.spoolgaps import spooled_losses
-from actions.run.spoolreader import SpoolReader
-from actions.run.toollog import ProgramLog
+from actions.run.spool import program_log as toollog
+from actions.run.spool import writer as spool
+from actions.run.spool.files import AppendOnly
+from actions.run.spool.format import spooled_losses
+from actions.run.spool.program_log import ProgramLog
+from actions.run.spool.reader import SpoolReader
+from actions.run.spool.writer import SpoolWriter
 from tests.support.smalldisk import a_small_disk
 from tests.unit.run.test_spool import losses, step, texts, write
 

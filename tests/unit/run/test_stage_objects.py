@@ -9,9 +9,9 @@ import pytest
 from aiohttp import web
 
 from actions.cluster.objects.client import Discovery, ObjectRef
-from actions.run.access import Connection
-from actions.run.handler import StageFailedError
-from actions.run.stages.objects import settled
+from actions.run.context.access import Connection
+from actions.run.context.protocols import StageFailedError
+from actions.run.objects.writes import settled
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.servers import session_to
 

@@ -12,9 +12,9 @@ from actions.base.errors import ConfigError
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.objects.client import ObjectRef
 from actions.run.checks.cluster import allows_instance_type
-from actions.run.secrets import referenced_environment, resolve_secret
+from actions.run.context.secrets import referenced_environment, resolve_secret
+from actions.run.objects.inventory import wait_command
 from actions.run.stages.kubeconfig import copy_of
-from actions.run.stages.names import wait_command
 
 
 def a_pool(*requirements: dict[str, Any]) -> dict[str, Any]:

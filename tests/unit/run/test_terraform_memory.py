@@ -11,9 +11,10 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, MissingError, RefusedError
 from actions.base.readonly import promise_readonly
 from actions.run.client import load_run
-from actions.run.folder import journal_path, terraform_path
-from actions.run.journal import Journal
-from actions.run.records import (
+from actions.run.journal.folder import journal_path, terraform_path
+from actions.run.journal.store import Journal
+from actions.run.report import run_json, run_table
+from actions.run.state.records import (
     Action,
     Intent,
     Interrupted,
@@ -26,9 +27,7 @@ from actions.run.records import (
     decode_body,
     encode_body,
 )
-from actions.run.report import run_json, run_table
-from actions.run.terraform_report import terraform_json, terraform_report, terraform_table
-from actions.run.terraform_wishes import waive, wish_import
+from actions.run.terraform_changes import terraform_json, terraform_report, terraform_table, waive, wish_import
 from tests.unit.run.test_fold import view_of
 from tests.unit.run.world import make_run
 

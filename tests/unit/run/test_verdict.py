@@ -8,8 +8,8 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import wish
-from actions.run.records import CheckResult, WishKind
-from actions.run.view import RunState
+from actions.run.state.records import CheckResult, WishKind
+from actions.run.state.view import RunState
 from tests.support.smallrun import a_small_run, carry_out
 from tests.unit.sandbox_actors.server import whole_cluster
 

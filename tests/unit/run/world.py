@@ -10,12 +10,11 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from actions.base.clock import Clock
-from actions.run.creation import create_folder
-from actions.run.handler import Performed, StageFailedError, StageHandler, StageJournal
-from actions.run.process import main
-from actions.run.records import ClusterName, Created, PlanOffer, StageOutline
-from actions.run.view import OwnedObject, RunView, StageView
-from actions.run.workshop import AuditReport
+from actions.run.context.protocols import AuditReport, Performed, StageFailedError, StageHandler, StageJournal
+from actions.run.engine.process import main
+from actions.run.launch import create_folder
+from actions.run.state.records import ClusterName, Created, PlanOffer, StageOutline
+from actions.run.state.view import OwnedObject, RunView, StageView
 
 STAGES = (("provision", "terraform"), ("operators", "manifests"), ("train", "job"))
 

@@ -20,8 +20,8 @@ from actions.base.files import shipped_blueprints
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
 from actions.sandbox.locate import CREDENTIALS
-from actions.terraform import simulated_calls
-from actions.terraform.simulated import SIMULATION_FILE, Simulation
+from actions.terraform.simulation import aws_calls as simulated_calls
+from actions.terraform.simulation.terraform import SIMULATION_FILE, Simulation
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, until, whole_cluster
 

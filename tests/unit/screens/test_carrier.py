@@ -7,7 +7,7 @@ import pytest
 from actions.base.errors import RefusedError
 from actions.command.parse import parse_line
 from actions.command.verbs import COMMANDS, Arguments, Call, Teardown, Waive
-from actions.run.view import StageState
+from actions.run.state.view import StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage
 from tui.live.run_feed import RunFeed
 from tui.modals.confirm import Question

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from actions.run.reader import RunSummary
-from actions.run.view import RunState
+from actions.run.journal.reader import RunSummary
+from actions.run.state.view import RunState
 from tests.support.builders import a_desk, a_run
 from tui.keys import Context
 from tui.live.keymap import Keymap

@@ -6,7 +6,7 @@ from msgspec.structs import replace
 from textual.app import App
 
 from actions.base.files import asset
-from actions.run.view import StageState
+from actions.run.state.view import StageState
 from tests.support.builders import a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tui.modals.confirm import ConfirmModal, Question, TypeNameModal

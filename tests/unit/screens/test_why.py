@@ -12,7 +12,7 @@ from aiohttp import web
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.verbs import OnObject
-from actions.run.view import StageState
+from actions.run.state.view import StageState
 from tests.support.builders import a_desk, a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig

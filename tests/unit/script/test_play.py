@@ -17,8 +17,8 @@ from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import Call
 from actions.fleet.cost import CostModel
-from actions.run.records import ClusterName
-from actions.run.view import Audit, Goal, RunState, RunView, StageState, StageView
+from actions.run.state.records import ClusterName
+from actions.run.state.view import Audit, Goal, RunState, RunView, StageState, StageView
 from actions.script.artifacts import Artifacts
 from actions.script.parse import parse_script
 from actions.script.play import Player

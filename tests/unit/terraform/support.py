@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.terraform.driver import TerraformDriver
-from actions.terraform.program import find_terraform
+from actions.terraform.driver import TerraformDriver, find_terraform
 from tests.support.missing import needs
 
 PROGRAM = find_terraform()

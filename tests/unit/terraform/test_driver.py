@@ -18,7 +18,7 @@ from actions.base.errors import ConflictError, ConsoleError, RefusedError, ToolE
 from actions.base.process import identity_of
 from actions.terraform import arguments
 from actions.terraform.events import EventKind, TerraformEvent
-from actions.terraform.workspace import STATE_FILE
+from actions.terraform.working_directory import STATE_FILE
 from tests.support.polling import until
 from tests.unit.terraform.support import a_driver, a_root, needs_terraform
 

@@ -9,7 +9,7 @@ import pytest
 
 from actions.base.files import shipped_blueprints
 from actions.blueprint.source_files import SHARED
-from actions.terraform.workspace import LOCK_FILE, locked_providers
+from actions.terraform.working_directory import LOCK_FILE, locked_providers
 
 HOME = shipped_blueprints() / SHARED / "terraform"
 ROOTS = sorted(path.name for path in HOME.iterdir() if path.is_dir())

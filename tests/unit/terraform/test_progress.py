@@ -8,8 +8,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.terraform.events import TerraformEvent, read_events
-from actions.terraform.progress import PendingOperation, Progress, Step
+from actions.terraform.events import PendingOperation, Progress, Step, TerraformEvent, read_events
 
 HEARD = (
     "\nInterrupt received.\nPlease wait for Terraform to exit or data loss may occur.\nGracefully shutting down...\n"

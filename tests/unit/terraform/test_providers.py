@@ -10,7 +10,7 @@ import pytest
 
 from actions.base.errors import RefusedError
 from actions.terraform.driver import TerraformDriver
-from actions.terraform.workspace import LOCK_FILE, locked_providers
+from actions.terraform.working_directory import LOCK_FILE, locked_providers
 from tests.unit.terraform.support import a_driver, needs_terraform
 
 pytestmark = needs_terraform

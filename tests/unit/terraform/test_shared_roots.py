@@ -16,7 +16,7 @@ from actions.base.errors import RefusedError
 from actions.base.files import shipped_blueprints
 from actions.blueprint.source_files import SHARED, outputs_of, variables_of
 from actions.terraform.driver import TerraformDriver
-from actions.terraform.simulated import SimulatedTerraform, Simulation
+from actions.terraform.simulation.terraform import SimulatedTerraform, Simulation
 from tests.unit.terraform.support import PROGRAM, needs_terraform
 
 HOME = shipped_blueprints() / SHARED

@@ -15,9 +15,9 @@ from actions.blueprint.parameters import bind
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import root_folder
 from actions.blueprint.stages import TerraformStage
+from actions.terraform.driver import open_terraform
 from actions.terraform.events import TerraformEvent
-from actions.terraform.program import open_terraform
-from actions.terraform.simulated import SimulatedTerraform, Simulation
+from actions.terraform.simulation.terraform import SimulatedTerraform, Simulation
 from tests.unit.terraform.support import a_driver, needs_terraform
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import FormatError
-from actions.terraform.statefile import EMPTY_STATE, read_state
+from actions.terraform.state import EMPTY_STATE, read_state
 from tests.unit.terraform.support import PROGRAM, needs_terraform
 
 ROOT = """

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.terraform.statelock import DeadHolder, StateLock, is_of_the_dead, read_lock
+from actions.terraform.state import DeadHolder, StateLock, is_of_the_dead, read_lock
 
 CREATED = 1795344406.674098
 """2026-11-22T10:46:46.674098Z"""

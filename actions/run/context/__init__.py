@@ -1,0 +1,1 @@
+"""What a stage handler is given: its context, cluster access, retries, secrets."""

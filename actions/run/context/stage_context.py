@@ -1,0 +1,125 @@
+"""What a stage handler works with."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import BlueprintError, ParameterError
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, fill
+from actions.blueprint.parts import OUTPUT_REFERENCE
+from actions.blueprint.render import manifests_of, secrets_of
+from actions.run.context.access import ClusterAccess, Connection
+from actions.run.context.protocols import StageJournal
+from actions.run.context.retry import STAGE, Patience
+from actions.run.context.secrets import fetch_secrets
+from actions.run.state.view import RunView, StageView
+
+CLUSTER_UID = "cluster_uid"
+"""The output of a kubeconfig stage that says who the cluster is."""
+
+
+class StageWork(msgspec.Struct, frozen=True):
+    """One stage of one run, with the tools for it."""
+
+    folder: Path
+    """The run's."""
+    blueprint: Blueprint
+    """With the run's preset in place."""
+    binding: Binding
+    view: RunView
+    stage: StageView
+    journal: StageJournal
+    clock: Clock
+    access: ClusterAccess
+
+    @property
+    def namespace(self) -> str:
+        """Where the run's objects go that name no namespace."""
+        return self.view.cluster.namespace
+
+    async def connect(self, patience: Patience = STAGE) -> Connection:
+        """The run's cluster, which has to be the one it began with; its first answer is waited for.
+
+        Raises:
+            MissingError: The run has no kubeconfig.
+            ConflictError: Another cluster answers.
+            UnreachableError, AccessError: Still no answer at the end of `patience`, or one that it does not bear.
+        """
+        return await self.access.open(known_cluster_uid(self.view), patience=patience, note=self.journal.note)
+
+    def manifests(self) -> list[dict[str, Any]]:
+        """The stage's objects with the run's values and labels, without secrets.
+
+        Raises:
+            BlueprintError: They cannot be rendered.
+            MissingError: An operator is in no mirror.
+        """
+        return manifests_of(
+            self.blueprint,
+            self.stage.id,
+            self.binding,
+            run_id=self.view.id,
+            outputs=self.view.outputs,
+            namespace=self.namespace,
+        )
+
+    def text(self, text: str) -> str:
+        """A text of the blueprint with its `${name}` and `${stage.output}` filled in.
+
+        Raises:
+            BlueprintError: It names an output that has not been reported.
+        """
+
+        def output(match: re.Match[str]) -> str:
+            value = (self.view.outputs.get(match[1]) or {}).get(match[2])
+            if value is None:
+                raise BlueprintError(f"Stage {self.stage.id} needs {match[1]}.{match[2]}, which has not been reported.")
+            return value
+
+        return OUTPUT_REFERENCE.sub(output, fill(text, self.binding.everything))
+
+    def number(self, amount: int | str) -> float:
+        """An amount of the blueprint: a number, or a text whose `${name}` make one.
+
+        Raises:
+            ParameterError: They do not.
+        """
+        text = self.text(str(amount))
+        try:
+            return float(text)
+        except ValueError as error:
+            raise ParameterError(f"{text!r} is no number.", hint="Correct the amount in the blueprint.") from error
+
+    def whole(self, amount: int | str) -> int:
+        """The same as a whole number."""
+        return round(self.number(amount))
+
+    async def secrets(self) -> list[dict[str, Any]]:
+        """The stage's Secrets. They hold the secrets: apply them, and store them nowhere.
+
+        Raises:
+            ConfigError: A reference leads nowhere.
+            AccessError, MissingError, UnreachableError: Secrets Manager does not give one.
+        """
+        named = [self.blueprint.secrets[name].parameter for name in self.blueprint.stage(self.stage.id).secrets]
+        references = [str(self.binding.values[parameter]) for parameter in named if self.binding.values[parameter]]
+        found = await fetch_secrets(references, region=self.view.cluster.region)
+        return secrets_of(
+            self.blueprint,
+            self.stage.id,
+            self.binding,
+            run_id=self.view.id,
+            resolve=found.__getitem__,
+            namespace=self.namespace,
+        )
+
+
+def known_cluster_uid(view: RunView) -> str:
+    """Who the run's cluster is, as its access stage reported; empty before that."""
+    return next((values[CLUSTER_UID] for values in view.outputs.values() if CLUSTER_UID in values), "")

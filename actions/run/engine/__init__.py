@@ -1,0 +1,1 @@
+"""The runner: one detached process that carries a run out."""

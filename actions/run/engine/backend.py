@@ -1,0 +1,265 @@
+"""The live backend of a run: blueprint, cluster, Terraform and AWS; and the commands that its stages stand for."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Callable, Mapping, Set
+from contextlib import asynccontextmanager
+from functools import cached_property
+from pathlib import Path
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import BlueprintError, ConsoleError
+from actions.base.executors import in_thread
+from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.model import Blueprint
+from actions.blueprint.parameters import Binding, bind
+from actions.cloud.eks import token_factory
+from actions.run.context.access import ClusterAccess
+from actions.run.context.protocols import AuditReport, Performed, StageHandler, StageJournal
+from actions.run.context.retry import AWAY, TEARDOWN
+from actions.run.context.stage_context import StageWork
+from actions.run.journal.folder import blueprint_path, kubeconfig_path
+from actions.run.journal.reader import load_run
+from actions.run.spool.collector import watching
+from actions.run.spool.format import spooled_losses
+from actions.run.stages.check import CheckHandler
+from actions.run.stages.helm import HelmHandler
+from actions.run.stages.image import ImageHandler
+from actions.run.stages.job import JobHandler
+from actions.run.stages.kubeconfig import KubeconfigHandler
+from actions.run.stages.log_check import with_losses, with_warning
+from actions.run.stages.manifests import ManifestsHandler
+from actions.run.stages.network import NetworkHandler
+from actions.run.stages.terraform import TerraformHandler
+from actions.run.state.planner import kept_stages
+from actions.run.state.records import Resolution, TerraformBody
+from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
+from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_purpose
+from actions.run.teardown.drain import drain_nodes
+from actions.run.volume.helper_job import remove_errands
+
+HANDLERS: Mapping[str, Callable[[StageWork], StageHandler]] = {
+    "terraform": TerraformHandler,
+    "kubeconfig": KubeconfigHandler,
+    "manifests": ManifestsHandler,
+    "storage": ManifestsHandler,
+    "pod": ManifestsHandler,
+    "check": CheckHandler,
+    "helm": HelmHandler,
+    "network": NetworkHandler,
+    "image": ImageHandler,
+    "job": JobHandler,
+}
+
+_ACCOUNT_KINDS = frozenset({"terraform", "network", "image"})
+"""Stages that make something in the AWS account."""
+
+
+class Site:
+    """Implements `Workshop` for the run in `folder`.
+
+    Args:
+        folder: The run's.
+        clock: The machine's.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._access: ClusterAccess | None = None
+        self._losses: tuple[str, ...] = ()
+
+    def handler(self, view: RunView, stage: StageView, journal: StageJournal) -> StageHandler:
+        make = HANDLERS.get(stage.kind)
+        if make is None:
+            raise BlueprintError(f"this program cannot carry out a stage of kind {stage.kind} ({stage.id}).")
+        return make(self.work(view, stage, journal))
+
+    def describe(self, view: RunView, stage: StageView) -> list[str]:
+        """The commands that a stage stands for.
+
+        Raises:
+            BlueprintError: The run's copy of its blueprint cannot be used.
+        """
+        return self.handler(view, stage, _Silent(stage)).describe()
+
+    @asynccontextmanager
+    async def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AsyncIterator[None]:
+        self._losses = ()
+        work = self.work(view, stage, journal)
+        watch = work.blueprint.stage(stage.id).watch
+        if watch is None:
+            yield
+            self._losses = spooled_losses(self._folder, stage.id)
+            return
+        async with watching(work, watch) as watcher:
+            yield
+        self._losses = watcher.losses
+
+    async def considered(self, stage: StageView, done: Performed) -> Performed:
+        if done.plan is not None:
+            return done
+        done = with_losses(done, self._losses)
+        if stage.kind != "job":
+            return done
+        return await in_thread("curves", with_warning, done, self._folder, stage.id)
+
+    async def drain(self, view: RunView, journal: StageJournal) -> str:
+        return await drain_nodes(self.work(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))
+
+    async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
+        work = self.work(view, view.stages[0], journal)
+        patience = AWAY if self._is_own_cluster(view) else TEARDOWN
+        await remove_errands(work, patience)
+        kept = frozenset() if view.deletes_data else kept_stages(view.stages)
+        states = await self._terraform_states(view, kept)
+        is_gone = self._is_own_cluster(view) and not states.leftovers and not states.unknown
+        reports = [states]
+        for stage in view.stages:
+            if stage.kind == "helm" and stage.attempt:
+                helm = HelmHandler(self.work(view, stage, journal))
+                reports.append(await helm.leftovers(patience, may_be_gone=is_gone))
+        is_gone = is_gone and not any(report.leftovers for report in reports)
+        reports.append(await audit_cluster(work, may_be_gone=is_gone, patience=patience, kept=kept))
+        if any(stage.kind in _ACCOUNT_KINDS and stage.attempt for stage in view.stages):
+            reports.append(await audit_account(work, is_data_kept=bool(kept)))
+        leftovers = tuple(line for report in reports for line in report.leftovers)
+        retained = (line for report in reports for line in report.retained)
+        unknown = tuple(dict.fromkeys(line for report in reports for line in report.unknown))
+        return AuditReport(leftovers, (*kept_on_purpose(view, but=leftovers), *retained), unknown)
+
+    async def aclose(self) -> None:
+        if self._access is not None:
+            await self._access.aclose()
+
+    def looking(self, view: RunView) -> StageWork:
+        """What looks at a run and changes nothing works with; its stage does not matter.
+
+        Raises:
+            BlueprintError: The run's copy of its blueprint cannot be used.
+        """
+        return self.work(view, view.stages[0], _Silent(view.stages[0]))
+
+    def work(self, view: RunView, stage: StageView, journal: StageJournal) -> StageWork:
+        """What a handler of this stage works with.
+
+        Raises:
+            BlueprintError: The run's copy of its blueprint cannot be used.
+        """
+        return StageWork(
+            folder=self._folder,
+            blueprint=self._blueprint.under(view.preset),
+            binding=self._binding(view),
+            view=view,
+            stage=stage,
+            journal=journal,
+            clock=self._clock,
+            access=self._access_of(view),
+        )
+
+    @cached_property
+    def _blueprint(self) -> Blueprint:
+        return load_blueprint(blueprint_path(self._folder))
+
+    def _binding(self, view: RunView) -> Binding:
+        return bind(self._blueprint, view.parameters, preset=view.preset, existing_cluster=view.existing_cluster)
+
+    def _access_of(self, view: RunView) -> ClusterAccess:
+        if self._access is None:
+            path = kubeconfig_path(self._folder)
+            self._access = ClusterAccess(path, view.cluster.namespace, self._clock, token_factory)
+        return self._access
+
+    def _is_own_cluster(self, view: RunView) -> bool:
+        """Whether a stage of this run has made the cluster."""
+        return not view.existing_cluster and any(
+            stage.attempt and stage.kind == "terraform" and self._blueprint.stage(stage.id).own_cluster_only
+            for stage in view.stages
+        )
+
+    async def _terraform_states(self, view: RunView, kept: Set[str]) -> AuditReport:
+        """Report what the states of the run's Terraform stages still hold."""
+        leftovers: list[str] = []
+        retained: list[str] = []
+        unknown: list[str] = []
+        for stage in view.stages:
+            if stage.kind == "terraform" and stage.attempt:
+                try:
+                    lines = await self._terraform_lines(view, stage)
+                except ConsoleError as error:
+                    unknown.append(f"The Terraform state of {stage.id} could not be read: {error.message}")
+                else:
+                    (retained if stage.id in kept else leftovers).extend(lines)
+                retained.extend(_waived(stage))
+        return AuditReport(tuple(leftovers), tuple(retained), tuple(unknown))
+
+    async def _terraform_lines(self, view: RunView, stage: StageView) -> list[str]:
+        lines = await TerraformHandler(self.work(view, stage, _Silent(stage))).leftovers()
+        return [f"Terraform {stage.id}: {line}" for line in lines]
+
+
+def _waived(stage: StageView) -> list[str]:
+    """Lines on the resources that a person has said not to look for any more."""
+    items = [item for item in stage.terraform.pending if item.how is Resolution.WAIVED]
+    return [f"Terraform {stage.id}: {item.address} was waived; nobody knows whether it exists" for item in items]
+
+
+class _Silent:
+    """A journal for looking: it records nothing."""
+
+    def __init__(self, stage: StageView) -> None:
+        self._stage = stage
+
+    def note(self, text: str) -> None:
+        return
+
+    def warn(self, text: str) -> None:
+        return
+
+    def owned(self) -> tuple[OwnedObject, ...]:
+        return ()
+
+    async def own(self, item: OwnedObject) -> None:
+        raise AssertionError("nothing is made while looking")
+
+    async def deleted(self, item: OwnedObject) -> None:
+        raise AssertionError("nothing is deleted while looking")
+
+    async def terraform(self) -> TerraformMemory:
+        return self._stage.terraform
+
+    async def remember(self, body: TerraformBody) -> None:
+        raise AssertionError("nothing happens while looking")
+
+
+def commands_of(folder: Path, view: RunView, stage: StageView) -> list[str]:
+    """The `kubectl`, `aws` and `terraform` commands that a stage stands for. Asks nobody.
+
+    Args:
+        folder: The run's.
+        view: The run.
+        stage: One of its stages.
+
+    Raises:
+        BlueprintError: The run's copy of its blueprint cannot be used.
+    """
+    return Site(folder, SystemClock()).describe(view, stage)
+
+
+def runbook(folder: Path) -> str:
+    """All stages of a run as Markdown.
+
+    Raises:
+        JournalError: The run cannot be read.
+        BlueprintError: Its copy of the blueprint cannot be used.
+    """
+    view = load_run(folder)
+    parts = [
+        f"# {view.title}",
+        f"Run {view.id}, cluster {view.cluster.name} in {view.cluster.region}.",
+        f"```sh\nexport KUBECONFIG={kubeconfig_path(folder)}\ncd {folder / 'blueprint'}\n```",
+    ]
+    for stage in view.stages:
+        lines = "\n".join(commands_of(folder, view, stage))
+        parts.append(f"## {stage.title} ({stage.state.value.replace('_', ' ')})\n\n```sh\n{lines}\n```")
+    return "\n\n".join(parts) + "\n"

@@ -1,0 +1,120 @@
+"""The runner's process: takes the lease, carries the run out, gives it back."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from actions.base.clock import Clock, SystemClock, format_rfc3339
+from actions.base.errors import ConsoleError
+from actions.base.process import own_identity
+from actions.base.untrusted import redact
+from actions.run.context.protocols import Workshop
+from actions.run.engine.recorder import Desk, when_usable
+from actions.run.engine.runner import Runner
+from actions.run.engine.systemd import CANNOT
+from actions.run.journal.folder import journal_path
+from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_lease
+from actions.run.journal.store import Boundary, Journal
+from actions.run.state.view import RunView
+
+WorkshopFactory = Callable[[Path, Clock], Workshop]
+"""From the run's folder to what its runner works with."""
+
+CRASH_VARIABLE = "EKSML_CRASH_AT"
+"""`SEQ:before` or `SEQ:after`: the process kills itself around that record. For tests of resumption."""
+_LOCK_SECONDS = 0.5
+"""A lock is waited for without end, but the loop is never blocked for longer than this."""
+
+T = TypeVar("T")
+
+
+def main(folder: Path, make_workshop: WorkshopFactory) -> int:
+    """Be the runner of the run in `folder`.
+
+    Returns:
+        The exit code: 0 if there is nothing left to do, `CANNOT` if it is no use to start it again.
+    """
+    os.umask(0o077)
+    clock = SystemClock()
+    try:
+        asyncio.run(_carry_out(folder, make_workshop, clock))
+    except ConsoleError as error:
+        _log(clock, error.sentence())
+        return CANNOT
+    return 0
+
+
+async def _carry_out(folder: Path, make_workshop: WorkshopFactory, clock: Clock) -> None:
+    path = journal_path(folder)
+    heartbeat = Heartbeat(folder, own_identity(), clock)
+
+    async def usable(call: Callable[[], T]) -> T:
+        return await when_usable(call, folder=folder, heartbeat=heartbeat, clock=clock)
+
+    lease = await usable(lambda: take_lease(path, clock, lock_seconds=_LOCK_SECONDS))
+
+    def opened() -> Journal:
+        return Journal(path, clock, fence=lease.token, boundary=_crash_boundary(), lock_seconds=_LOCK_SECONDS)
+
+    journal = await usable(opened)
+    try:
+        await usable(journal.check)
+        workshop = make_workshop(folder, clock)
+        try:
+            desk = Desk(journal, lease, clock, heartbeat)
+            runner = Runner(desk, workshop, clock, lambda line: _log(clock, line))
+            view = await _tended(desk, runner, clock)
+            _log(clock, f"run {view.state.value}")
+        finally:
+            await workshop.aclose()
+    finally:
+        journal.close()
+
+
+async def _tended(desk: Desk, runner: Runner, clock: Clock) -> RunView:
+    """Let the runner work, with a sign of life every few seconds; whoever has lost the lease does nothing more.
+
+    Raises:
+        ConflictError: Another runner took over.
+    """
+
+    async def tend() -> None:
+        while True:
+            desk.tend()
+            await clock.sleep(BEAT_SECONDS)
+
+    work, tending = asyncio.ensure_future(runner.run()), asyncio.ensure_future(tend())
+    try:
+        await asyncio.wait({work, tending}, return_when=asyncio.FIRST_COMPLETED)
+        if not work.done():
+            tending.result()  # raises: nothing else ends it
+        return await work
+    finally:
+        for task in (work, tending):
+            task.cancel()
+        await asyncio.gather(work, tending, return_exceptions=True)
+
+
+def _log(clock: Clock, line: str) -> None:
+    with suppress(OSError):  # a disk that is full, or a log that is gone, must not end the run
+        sys.stderr.write(f"{format_rfc3339(clock.now())} {redact(line)}\n")
+        sys.stderr.flush()
+
+
+def _crash_boundary() -> Boundary | None:
+    wanted = os.environ.get(CRASH_VARIABLE, "")
+    if not wanted:
+        return None
+
+    def crash(seq: int, side: str) -> None:
+        if f"{seq}:{side}" == wanted:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    return crash

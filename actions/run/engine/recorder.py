@@ -1,0 +1,231 @@
+"""The runner's side of the journal: the view it decides on, and what its handlers tell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TypeVar
+
+from actions.base.clock import Clock
+from actions.base.errors import ConflictError
+from actions.run.journal.folder import RESERVE_BYTES, extend_log, has_room, keep_reserve, release_reserve
+from actions.run.journal.lease import Heartbeat, Lease, forget_starts, release_lease
+from actions.run.journal.store import DiskFullError, Journal, JournalUnwritableError
+from actions.run.state.fold import fold
+from actions.run.state.records import Body, Deleted, Owned, Record, TerraformBody
+from actions.run.state.view import Goal, NoticeKind, OwnedObject, RunView, TerraformMemory
+
+T = TypeVar("T")
+
+_RETRY_SECONDS = 1.0
+"""Between two attempts to use a journal that cannot be used at present."""
+
+
+async def when_usable(
+    call: Callable[[], T],
+    *,
+    folder: Path,
+    heartbeat: Heartbeat,
+    clock: Clock,
+    make_room: Callable[[], bool] = lambda: False,
+) -> T:
+    """The result of a call that uses the journal, made again until the journal can be used, however long that takes.
+
+    Args:
+        call: Must be safe to repeat as long as it raises `JournalUnwritableError`.
+        folder: The run's.
+        heartbeat: Told what is waited for, with a sign of life meanwhile.
+        clock: For the pauses.
+        make_room: Called on a full disk; returns whether there is room now.
+    """
+    while True:
+        try:
+            done = call()
+        except JournalUnwritableError as error:
+            heartbeat.waits_for(error.kind)
+            if isinstance(error, DiskFullError) and make_room():
+                continue
+        else:
+            is_full = not has_room(folder)
+            heartbeat.waits_no_more(*(kind for kind in NoticeKind if not (is_full and kind is NoticeKind.DISK_FULL)))
+            return done
+        heartbeat.beat()
+        await clock.sleep(_RETRY_SECONDS)
+
+
+_MOST_LOOKS = 3
+"""So often in a row `tend` may miss the journal."""
+
+
+class Desk:
+    """The journal as the one runner sees it. Used from the runner's loop only.
+
+    A full disk and a lock that another process holds are waited for, however long: what has happened must not be
+    forgotten, and the work that it is about goes on elsewhere. No call blocks the loop for longer than the journal's
+    `lock_seconds`.
+
+    Args:
+        journal: Opened under `lease`.
+        lease: This process's.
+        clock: For waiting.
+        heartbeat: Tells what is waited for; one of its own if not given.
+    """
+
+    def __init__(self, journal: Journal, lease: Lease, clock: Clock, heartbeat: Heartbeat | None = None) -> None:
+        self._journal = journal
+        self._folder = journal.path.parent
+        self._lease = lease
+        self._clock = clock
+        self._heartbeat = heartbeat or Heartbeat(self._folder, lease.holder, clock)
+        self._records: list[Record] = []
+        self._version = -1
+        self._notes: dict[str, str] = {}
+        self._warnings: dict[str, str] = {}
+        self._was_locked = False
+        self._looks_in_vain = 0
+
+    async def view(self) -> RunView:
+        """The run as the newest record leaves it."""
+        await self._patiently(self._read)
+        return self._known()
+
+    def glance(self) -> RunView:
+        """The same without waiting: as it was at the last look, if the journal cannot be read at present."""
+        with suppress(JournalUnwritableError):
+            self._read()
+        return self._known()
+
+    def has_news(self) -> bool:
+        """Whether somebody else has written since the last look. Cheap."""
+        try:
+            version = self._journal.data_version()
+        except JournalUnwritableError:
+            return False
+        is_new, self._version = version != self._version, version
+        return is_new
+
+    async def write(self, body: Body, *, stage: str = "", attempt: int = 0) -> None:
+        """Append a record; waits as long as it takes."""
+        await self._patiently(lambda: self._journal.append(body, stage=stage, attempt=attempt))
+
+    async def release(self) -> bool:
+        """Give the lease back unless there is news. Returns whether it was given back."""
+        seen = self._records[-1].seq if self._records else 0
+        is_released = await self._patiently(lambda: release_lease(self._journal, self._lease.token, seen=seen))
+        if is_released:
+            forget_starts(self._folder)
+        return is_released
+
+    def note(self, stage: str, text: str) -> None:
+        """Remember what a stage waits for; empty for nothing."""
+        self._notes[stage] = text
+        self._tell(stage)
+
+    def warn(self, stage: str, text: str) -> None:
+        """Remember what is wrong beside a stage's work; empty for nothing. It is told behind the note."""
+        self._warnings[stage] = text
+        self._tell(stage)
+
+    def flush_notes(self) -> None:
+        """Tell the notes if they have changed."""
+        self._heartbeat.flush()
+
+    def _tell(self, stage: str) -> None:
+        self._heartbeat.note(stage, f"{self._notes.get(stage, '')} {self._warnings.get(stage, '')}")
+
+    def may_begin(self) -> bool:
+        """Return whether there is room for a stage to begin: on a full disk nothing new is begun."""
+        return has_room(self._folder)
+
+    def tend(self) -> None:
+        """Give a sign of life, and see to the room on disk. To be called every few seconds.
+
+        Raises:
+            ConflictError: Another runner has taken the lease, or nobody can find the journal any more.
+        """
+        self._require_place()
+        if has_room(self._folder):
+            self._heartbeat.waits_no_more(NoticeKind.DISK_FULL)
+            keep_reserve(self._folder)
+            extend_log(self._folder)
+        else:
+            self._heartbeat.waits_for(NoticeKind.DISK_FULL)
+        self._tell_lock(is_locked=self._journal.is_locked())
+        self._heartbeat.beat()
+        with suppress(JournalUnwritableError):
+            self._journal.require_lease()
+
+    def _require_place(self) -> None:
+        """A file that is missing for a moment may be on its way back."""
+        self._looks_in_vain = 0 if self._journal.is_in_place() else self._looks_in_vain + 1
+        if self._looks_in_vain >= _MOST_LOOKS:
+            raise ConflictError(f"{self._journal.path} was deleted or replaced: nobody would see what is recorded.")
+
+    def _tell_lock(self, *, is_locked: bool) -> None:
+        """Somebody who is still there at the second look does more than write a record."""
+        if not is_locked:
+            self._heartbeat.waits_no_more(NoticeKind.LOCKED)
+        elif self._was_locked:
+            self._heartbeat.waits_for(NoticeKind.LOCKED)
+        self._was_locked = is_locked
+
+    def _read(self) -> None:
+        seen = self._records[-1].seq if self._records else 0
+        self._records.extend(self._journal.records(after=seen))
+
+    def _known(self) -> RunView:
+        return fold(self._records, holder=self._lease.token)
+
+    async def _patiently(self, call: Callable[[], T]) -> T:
+        return await when_usable(
+            call, folder=self._folder, heartbeat=self._heartbeat, clock=self._clock, make_room=self._uses_reserve
+        )
+
+    def _uses_reserve(self) -> bool:
+        """Give room set aside to what ends a run; what goes forward waits for somebody to make some."""
+        if not self._records or self._known().goal is Goal.FORWARD or not release_reserve(self._folder):
+            return False
+        extend_log(self._folder, by=RESERVE_BYTES // 2)
+        return True
+
+
+class StageDesk:
+    """What one stage's handler may write; implements `StageJournal`."""
+
+    def __init__(self, desk: Desk, stage: str, attempt: int) -> None:
+        self._desk = desk
+        self._stage = stage
+        self._attempt = attempt
+
+    def note(self, text: str) -> None:
+        self._desk.note(self._stage, text)
+
+    def warn(self, text: str) -> None:
+        self._desk.warn(self._stage, text)
+
+    def owned(self) -> Sequence[OwnedObject]:
+        return self._desk.glance().owned_by(self._stage)
+
+    async def own(self, item: OwnedObject) -> None:
+        body = Owned(
+            api_version=item.api_version,
+            object_kind=item.kind,
+            namespace=item.namespace,
+            name=item.name,
+            uid=item.uid,
+            existed=item.existed,
+            was_absent=item.was_absent,
+            is_adopted=item.is_adopted,
+        )
+        await self._desk.write(body, stage=self._stage, attempt=self._attempt)
+
+    async def deleted(self, item: OwnedObject) -> None:
+        body = Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
+        await self._desk.write(body, stage=self._stage, attempt=self._attempt)
+
+    async def terraform(self) -> TerraformMemory:
+        return (await self._desk.view()).stage(self._stage).terraform
+
+    async def remember(self, body: TerraformBody) -> None:
+        await self._desk.write(body, stage=self._stage, attempt=self._attempt)

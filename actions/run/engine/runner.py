@@ -1,0 +1,248 @@
+"""The runner: carries a run out, one announced step at a time."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import traceback
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError
+from actions.base.untrusted import one_line, redact
+from actions.run.context.protocols import Performed, StageFailedError, StageHandler, Stoppable, Workshop
+from actions.run.engine.recorder import Desk, StageDesk
+from actions.run.state.planner import Approve, Begin, Finish, Settle, Wait, next_move
+from actions.run.state.records import Action, Approval, Finding, Intent, Outcome, Output, Result
+from actions.run.state.view import Goal, RunView, StageState, StageView
+
+POLL_SECONDS = 0.2
+"""How often the runner looks for wishes."""
+ROOM_SECONDS = 2.0
+"""How long it waits before it tries again to write a file for which there was no room."""
+_NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
+
+T = TypeVar("T")
+Log = Callable[[str], None]
+
+
+class _Failure(msgspec.Struct, frozen=True):
+    message: str
+    findings: tuple[Finding, ...] = ()
+
+    def outcome(self, action: Action) -> Outcome:
+        return Outcome(action, Result.FAILED, one_line(redact(self.message)), findings=self.findings)
+
+
+class Runner:
+    """Carries out one run until there is nothing left to do without a new wish.
+
+    Args:
+        desk: The run's journal, under a lease that this process holds.
+        workshop: What touches the world.
+        clock: For waiting.
+        log: Takes one line at a time, for people who look into what happened.
+    """
+
+    def __init__(self, desk: Desk, workshop: Workshop, clock: Clock, log: Log) -> None:
+        self._desk = desk
+        self._workshop = workshop
+        self._clock = clock
+        self._log = log
+
+    async def run(self) -> RunView:
+        """Work; returns with the lease given back.
+
+        Raises:
+            JournalError: The journal is damaged.
+            ConflictError: Another runner took over.
+        """
+        while True:
+            view = await self._desk.view()
+            match next_move(view):
+                case Begin(action=Action.PERFORM, stage=stage):
+                    await self._perform(view, view.stage(stage))
+                case Begin(action=Action.UNDO, stage=stage):
+                    await self._undo(view, view.stage(stage))
+                case Begin(action=action):
+                    await self._end(view, action)
+                case Settle(stage=stage):
+                    await self._settle(view, view.stage(stage))
+                case Approve(stage=stage, plan_hash=plan_hash, is_automatic=is_automatic):
+                    await self._desk.write(Approval(plan_hash=plan_hash, is_automatic=is_automatic), stage=stage)
+                case Wait():
+                    await self._wait_for_news()
+                case Finish():
+                    if await self._desk.release():
+                        return view
+
+    async def _perform(self, view: RunView, stage: StageView) -> None:
+        if not self._desk.may_begin():  # the disk is full: look again, at the goal as well
+            await self._clock.sleep(POLL_SECONDS)
+            return
+        continues = stage.state is StageState.AWAITING_APPROVAL
+        attempt = stage.attempt if continues else stage.attempt + 1
+        await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=attempt)
+        self._log(f"{stage.id}: begun, attempt {attempt}")
+
+        async def work() -> Performed:
+            handler = self._handler(view, stage, attempt)
+            async with self._workshop.watching(view, stage, StageDesk(self._desk, stage.id, attempt)):
+                done = await handler.perform()
+            return await self._workshop.considered(stage, done)
+
+        await self._close(stage, attempt, work)
+
+    async def _settle(self, view: RunView, stage: StageView) -> None:
+        """The stage was under way when an earlier runner died: ask the world, and begin again only if it says no."""
+        self._log(f"{stage.id}: was under way when its runner died; looking how far it came")
+        if view.goal is not Goal.FORWARD:
+            await self._settle_cancelled(view, stage)
+            return
+        await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=stage.attempt)
+
+        async def work() -> Performed:
+            handler = self._handler(view, stage, stage.attempt)
+            async with self._workshop.watching(view, stage, StageDesk(self._desk, stage.id, stage.attempt)):
+                done = await handler.probe() or await handler.perform()
+            return await self._workshop.considered(stage, done)
+
+        await self._close(stage, stage.attempt, work)
+
+    async def _settle_cancelled(self, view: RunView, stage: StageView) -> None:
+        """The stage is not wanted any more: what of it outlived its runner is asked to stop."""
+
+        async def work() -> None:
+            handler = self._handler(view, stage, stage.attempt)
+            if isinstance(handler, Stoppable):
+                await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=stage.attempt)
+                await handler.stop()
+
+        stopped = await self._guarded(self._attended(work))
+        cancelled = Outcome(Action.PERFORM, Result.CANCELLED, "Interrupted.")
+        outcome = stopped.outcome(Action.PERFORM) if isinstance(stopped, _Failure) else cancelled
+        await self._write_end(stage, stage.attempt, outcome)
+
+    async def _close(self, stage: StageView, attempt: int, work: Callable[[], Awaitable[Performed]]) -> None:
+        """Run `work`, interrupted if the goal changes, and write how it ended."""
+        done = await self._guarded(self._interruptible(self._with_room(stage.id, work)))
+        if isinstance(done, _Failure):
+            await self._write_end(stage, attempt, done.outcome(Action.PERFORM))
+            return
+        if done is None:
+            await self._write_end(stage, attempt, Outcome(Action.PERFORM, Result.CANCELLED, "Interrupted."))
+            return
+        if done.outputs:
+            await self._desk.write(Output(values=dict(done.outputs)), stage=stage.id, attempt=attempt)
+        result = Result.DONE if done.plan is None else Result.AWAITING_APPROVAL
+        outcome = Outcome(Action.PERFORM, result, one_line(done.message), plan=done.plan, findings=done.findings)
+        await self._write_end(stage, attempt, outcome)
+
+    async def _undo(self, view: RunView, stage: StageView) -> None:
+        attempt = stage.attempt
+        await self._desk.write(Intent(action=Action.UNDO), stage=stage.id, attempt=attempt)
+        self._log(f"{stage.id}: undoing")
+
+        async def work() -> str:
+            return await self._handler(view, stage, attempt).undo()
+
+        said = await self._guarded(self._attended(self._with_room(stage.id, work)))
+        if isinstance(said, _Failure):
+            outcome = said.outcome(Action.UNDO)
+        else:
+            outcome = Outcome(Action.UNDO, Result.DONE, one_line(said))
+        await self._write_end(stage, attempt, outcome)
+
+    async def _end(self, view: RunView, action: Action) -> None:
+        """Do what belongs to no stage: drain or audit."""
+        await self._desk.write(Intent(action=action))
+        self._log(f"{action.value}: begun")
+
+        async def work() -> Outcome:
+            if action is Action.DRAIN:
+                said = await self._workshop.drain(view, StageDesk(self._desk, "", 0))
+                return Outcome(action, Result.DONE, one_line(said))
+            report = await self._workshop.audit(view, StageDesk(self._desk, "", 0))
+            return Outcome(
+                action,
+                Result.DONE,
+                one_line(report.sentence()),
+                leftovers=report.leftovers,
+                retained=report.retained,
+                unknown=report.unknown,
+            )
+
+        outcome = await self._guarded(self._attended(work))
+        ended = outcome.outcome(action) if isinstance(outcome, _Failure) else outcome
+        self._desk.note("", "")
+        await self._desk.write(ended)
+        self._log(f"{action.value}: {ended.result.value} {ended.message}")
+
+    def _handler(self, view: RunView, stage: StageView, attempt: int) -> StageHandler:
+        return self._workshop.handler(view, stage, StageDesk(self._desk, stage.id, attempt))
+
+    async def _write_end(self, stage: StageView, attempt: int, outcome: Outcome) -> None:
+        self._desk.note(stage.id, "")
+        self._desk.warn(stage.id, "")
+        await self._desk.write(outcome, stage=stage.id, attempt=attempt)
+        self._desk.flush_notes()
+        self._log(f"{stage.id}: {outcome.action.value} {outcome.result.value} {outcome.message}")
+
+    def _with_room(self, stage: str, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
+        """`work`, done again once there is room: a file for which the disk had none is no failure of the stage."""
+
+        async def done() -> T:
+            while True:
+                try:
+                    return await work()
+                except OSError as error:
+                    if error.errno not in _NO_ROOM:
+                        raise
+                    self._desk.note(stage, f"Waiting for room on the disk: {error}.")
+                await self._clock.sleep(ROOM_SECONDS)
+
+        return done
+
+    async def _guarded(self, work: Awaitable[T]) -> T | _Failure:
+        """The result of `work`, or why there is none. Nothing but cancellation passes."""
+        try:
+            return await work
+        except StageFailedError as error:
+            return _Failure(error.sentence(), error.findings)
+        except ConsoleError as error:
+            return _Failure(error.sentence())
+        except Exception as error:  # noqa: BLE001 - the boundary of everything that a handler may do
+            self._log(traceback.format_exc())
+            return _Failure(f"Unexpected {type(error).__name__}: {error}. The run's runner.log has more.")
+
+    async def _interruptible(self, work: Callable[[], Awaitable[T]]) -> T | None:
+        """`work`'s result; `None` if the goal of the run changed and it was cancelled."""
+        task = asyncio.ensure_future(work())
+        is_cancelled = False  # once: what it does to end in good order is not to be broken off by the next wish
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=POLL_SECONDS)
+                self._desk.flush_notes()
+                if not is_cancelled and self._desk.has_news() and self._desk.glance().goal is not Goal.FORWARD:
+                    is_cancelled = task.cancel()
+            return None if task.cancelled() else task.result()
+        finally:
+            task.cancel()
+
+    async def _attended(self, work: Callable[[], Awaitable[T]]) -> T:
+        """`work`'s result, with notes written meanwhile. Wishes wait until it is done."""
+        task = asyncio.ensure_future(work())
+        try:
+            while not task.done():
+                await asyncio.wait({task}, timeout=POLL_SECONDS)
+                self._desk.flush_notes()
+            return task.result()
+        finally:
+            task.cancel()
+
+    async def _wait_for_news(self) -> None:
+        while not self._desk.has_news():
+            await self._clock.sleep(POLL_SECONDS)

@@ -1,0 +1,119 @@
+"""A runner as a service of the user's systemd: outlives the login session, and is started again when it is killed.
+
+Sources: systemd-run(1), systemd.service(5), systemd.exec(5), systemd.kill(5) of systemd 252.
+
+A scope, the other kind of transient unit, cannot be restarted. Of a service everybody of the same user can read the
+environment (`systemctl show`), so that credentials are not handed over in it but in a private file below
+`XDG_RUNTIME_DIR`, which is in memory and ends with the user's last session; the runner removes it at its end.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import ConsoleError
+from actions.base.files import APPLICATION, private_directory, write_private
+from actions.base.process import ProcessIdentity, identity_of, own_module, run_briefly
+from actions.run.journal.folder import runner_log_path
+from actions.run.journal.lease import MOST_STARTS, WINDOW_SECONDS
+
+ENVIRONMENT_OPTION = "--environment"
+_SECONDS = 15.0
+_LINGER = Path("/var/lib/systemd/linger")
+CANNOT = 3
+"""Exit code of a runner that would end the same way if it were started again: another one is at work, or the journal
+is damaged."""
+
+
+def start_service(folder: Path, module: str, variables: Mapping[str, str]) -> ProcessIdentity | None:
+    """Start a runner as a transient service of the user.
+
+    Args:
+        folder: The run's.
+        module: What to run; with the folder as its first argument.
+        variables: The whole environment of the process.
+
+    Returns:
+        The process; `None` if there is no user manager, or it does not start the service: start it in another way.
+    """
+    if not has_user_manager():
+        return None
+    unit = f"{APPLICATION}-{folder.name}-{secrets.token_hex(4)}.service"
+    try:
+        file = _handed_over(folder.name, variables)
+    except (ConsoleError, OSError):
+        return None
+    argv = own_module(module, str(folder), ENVIRONMENT_OPTION, str(file))
+    if any(sign in part for part in argv for sign in "$%"):  # systemd would take them for variables and specifiers
+        return None
+    if run_briefly([*_command(folder, unit), *argv], seconds=_SECONDS) is None:
+        return None
+    said = run_briefly(["systemctl", "--user", "show", "--property=MainPID", "--value", unit], seconds=_SECONDS) or ""
+    return identity_of(int(said)) if said.strip().isdecimal() and int(said) else None
+
+
+def read_environment(file: Path) -> dict[str, str]:
+    """Read the variables that were handed over to a service.
+
+    Raises:
+        OSError, msgspec.MsgspecError: It cannot be read.
+    """
+    return msgspec.json.decode(file.read_bytes(), type=dict[str, str])
+
+
+def has_user_manager() -> bool:
+    """Return whether a systemd of the user's own can be asked."""
+    runtime = os.environ.get("XDG_RUNTIME_DIR", "")
+    is_there = bool(runtime) and (Path(runtime) / "systemd" / "private").exists()
+    return is_there and all(map(shutil.which, ("systemd-run", "systemctl")))
+
+
+def logout_warning() -> str:
+    """A sentence if the end of the last login session ends runs as well; empty otherwise."""
+    name = os.environ.get("USER", "") or os.environ.get("LOGNAME", "")
+    if not has_user_manager() or (name and (_LINGER / name).exists()):
+        return ""
+    return "Runs end with your last login session on this machine: `loginctl enable-linger` lets them go on."
+
+
+def _command(folder: Path, unit: str) -> Sequence[str]:
+    log = runner_log_path(folder)
+    properties = {
+        "Type": "exec",
+        "Restart": "on-failure",
+        "RestartSec": "1",
+        "RestartPreventExitStatus": str(CANNOT),
+        "StartLimitIntervalSec": f"{WINDOW_SECONDS:.0f}",
+        "StartLimitBurst": str(MOST_STARTS),
+        "KillMode": "process",  # Terraform outlives a runner that is killed, and is taken up by the next one
+        "OOMPolicy": "continue",
+        "UMask": "0077",
+        "WorkingDirectory": str(folder),
+        "StandardInput": "null",
+        "StandardOutput": f"append:{log}",
+        "StandardError": f"append:{log}",
+    }
+    return [
+        "systemd-run",
+        "--user",
+        "--quiet",
+        "--collect",
+        "--no-ask-password",
+        f"--unit={unit}",
+        f"--description={APPLICATION} run {folder.name}",
+        *(f"--property={name}={value}" for name, value in properties.items()),
+        "--",
+    ]
+
+
+def _handed_over(name: str, variables: Mapping[str, str]) -> Path:
+    place = private_directory(Path(os.environ["XDG_RUNTIME_DIR"]) / APPLICATION)
+    file = place / f"{name}.environment.json"
+    write_private(file, msgspec.json.encode(dict(variables)))
+    return file

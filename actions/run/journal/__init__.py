@@ -1,0 +1,1 @@
+"""A run's folder on disk: journal, lease, heartbeat, and their readers."""

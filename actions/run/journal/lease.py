@@ -1,0 +1,307 @@
+"""The lease of a run, its runner's heartbeat and its start counter: at most one process carries out a run.
+
+The heartbeat is kept out of the journal on purpose: it has to report a full disk and a locked journal. Its times are of
+`CLOCK_MONOTONIC`, which ignores changes of the machine's time, stands still while the machine sleeps, and is the same
+for all processes of a boot. A run whose runner dies again and again is not started again.
+"""
+
+from __future__ import annotations
+
+import secrets
+import sqlite3
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.clock import Clock
+from actions.base.errors import ConflictError
+from actions.base.process import ProcessIdentity, boot_id, is_alive, own_identity
+from actions.base.untrusted import one_line, redact
+from actions.run.journal.folder import heartbeat_path, read_block, starts_path, write_block
+from actions.run.journal.store import LOCK_SECONDS, Journal
+from actions.run.state.view import NoticeKind
+
+BEAT_SECONDS = 2.0
+STALLED_SECONDS = 7.0
+"""Without a beat for so long, a runner is said to be stalled: within ten seconds of the last one."""
+START_SECONDS = 60.0
+"""A runner that has just been started is given so long for its first beat."""
+
+Notes = Mapping[str, str]
+"""By stage id: what it waits for, one line."""
+
+_SHORT_NOTE = 120
+
+
+class Beat(msgspec.Struct, frozen=True):
+    """The newest sign of life of one process."""
+
+    holder: ProcessIdentity
+    at: float
+    """Seconds of the monotonic clock."""
+    is_first: bool = False
+    """Written by who started it: it has not come to its own first line yet."""
+    notes: dict[str, str] = msgspec.field(default_factory=dict)
+    waits: dict[str, float] = msgspec.field(default_factory=dict)
+    """By the value of a `NoticeKind`: since when it has kept the journal from being written, monotonic seconds."""
+
+    def is_stalled(self, now: float) -> bool:
+        """Return whether the process has been silent for too long at the monotonic second `now`."""
+        return now - self.at > (START_SECONDS if self.is_first else STALLED_SECONDS)
+
+
+def read_beat(folder: Path, holder: ProcessIdentity) -> Beat | None:
+    """The newest sign of life of a process; `None` if it has left none, as runners of earlier versions do."""
+    try:
+        beat = msgspec.json.decode(read_block(heartbeat_path(folder)), type=Beat)
+    except msgspec.MsgspecError:
+        return None
+    return beat if beat.holder == holder else None
+
+
+def announce(folder: Path, holder: ProcessIdentity, clock: Clock) -> None:
+    """Leave a first sign of life in the name of a process that was just started."""
+    _write_beat(folder, Beat(holder, clock.monotonic(), is_first=True))
+
+
+class Heartbeat:
+    """The runner's side. Used from its loop only, so that a loop that hangs is seen.
+
+    Args:
+        folder: The run's.
+        holder: This process.
+        clock: Time.
+    """
+
+    def __init__(self, folder: Path, holder: ProcessIdentity, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._beat = Beat(holder, clock.monotonic())
+        self._written: Beat | None = None
+
+    def note(self, stage: str, text: str) -> None:
+        """Remember what a stage waits for; empty for nothing."""
+        line = one_line(redact(text))
+        notes = {name: note for name, note in self._beat.notes.items() if name != stage}
+        self._beat = replace(self._beat, notes={**notes, stage: line} if line else notes)
+
+    def waits_for(self, kind: NoticeKind) -> None:
+        """Remember that the journal cannot be written, and why; the first moment counts."""
+        if kind.value not in self._beat.waits:
+            self._beat = replace(self._beat, waits={**self._beat.waits, kind.value: self._clock.monotonic()})
+            self.beat()
+
+    def waits_no_more(self, *kinds: NoticeKind) -> None:
+        """Forget what kept the journal from being written: these, or all."""
+        gone = {kind.value for kind in kinds or NoticeKind}
+        left = {name: since for name, since in self._beat.waits.items() if name not in gone}
+        if left != self._beat.waits:
+            self._beat = replace(self._beat, waits=left)
+            self.beat()
+
+    def flush(self) -> None:
+        """Write if there is something new to tell."""
+        if self._written is None or (self._beat.notes, self._beat.waits) != (self._written.notes, self._written.waits):
+            self.beat()
+
+    def beat(self) -> None:
+        """Give a sign of life."""
+        self._beat = replace(self._beat, at=self._clock.monotonic())
+        if not _write_beat(self._folder, self._beat):  # too much to tell, or a disk that takes nothing
+            _write_beat(
+                self._folder, replace(self._beat, notes={k: v[:_SHORT_NOTE] for k, v in self._beat.notes.items()})
+            )
+        self._written = self._beat
+
+
+def _write_beat(folder: Path, beat: Beat) -> bool:
+    return write_block(heartbeat_path(folder), msgspec.json.encode(beat))
+
+
+MOST_STARTS = 5
+WINDOW_SECONDS = 600.0
+_FIRST_PAUSE_SECONDS = 1.0
+_KEPT = 50
+
+
+class _Starts(msgspec.Struct, frozen=True):
+    boot_id: str = ""
+    at: tuple[float, ...] = ()
+    """Monotonic seconds of that boot, oldest first."""
+    unasked: int = 0
+    """How many of the newest nobody has asked for."""
+
+
+def note_start(folder: Path, clock: Clock, *, is_asked_for: bool) -> None:
+    """Remember that a runner was started just now. Called by who holds the journal's lock.
+
+    Args:
+        folder: The run's.
+        clock: Time.
+        is_asked_for: A person has asked for it, or the run was launched; else the one before has died.
+    """
+    starts = _recent(folder, clock)
+    unasked = 0 if is_asked_for else starts.unasked + 1
+    _write_starts(folder, _Starts(boot_id(), (*starts.at, clock.monotonic())[-_KEPT:], unasked))
+
+
+def forget_starts(folder: Path) -> None:
+    """Forget them: a runner came to an end by itself."""
+    if read_block(starts_path(folder)):
+        _write_starts(folder, _Starts())
+
+
+def has_crashed_too_often(folder: Path, clock: Clock) -> bool:
+    """Return whether the runner died so often lately that it is not started again by itself."""
+    return len(_recent(folder, clock).at) >= MOST_STARTS
+
+
+def may_start_now(folder: Path, clock: Clock) -> bool:
+    """Return whether a runner that has died may be started again by itself now: the more often it died, the later."""
+    starts = _recent(folder, clock)
+    if len(starts.at) >= MOST_STARTS:
+        return False
+    pause = _FIRST_PAUSE_SECONDS * 2 ** (starts.unasked - 1)
+    return not starts.unasked or clock.monotonic() - starts.at[-1] >= pause
+
+
+def _recent(folder: Path, clock: Clock) -> _Starts:
+    try:
+        starts = msgspec.json.decode(read_block(starts_path(folder)), type=_Starts)
+    except msgspec.MsgspecError:
+        return _Starts()
+    if starts.boot_id != boot_id():
+        return _Starts()
+    now = clock.monotonic()
+    at = tuple(one for one in starts.at if now - WINDOW_SECONDS <= one <= now)
+    return _Starts(starts.boot_id, at, min(starts.unasked, len(at)))
+
+
+def _write_starts(folder: Path, starts: _Starts) -> None:
+    write_block(starts_path(folder), msgspec.json.encode(starts))
+
+
+_GRANTED = ""
+"""The token of a lease whose holder was started for it and has not come to take it."""
+
+
+class Lease(msgspec.Struct, frozen=True):
+    """Who holds the run."""
+
+    holder: ProcessIdentity
+    token: str
+    taken_at: float
+    """Seconds since the epoch."""
+    notes: Notes = msgspec.field(default_factory=dict)
+    """Of a runner of an earlier version; newer ones keep them beside their heart-beat."""
+
+    @property
+    def is_alive(self) -> bool:
+        """Whether the holder still runs, on this boot of this machine."""
+        return is_alive(self.holder)
+
+
+def read_lease(connection: sqlite3.Connection) -> Lease | None:
+    """The lease as it stands; its holder may be dead. `None` if nobody holds it."""
+    return _lease_of(
+        connection.execute(
+            "SELECT pid, start_ticks, boot_id, token, taken_at, notes FROM lease WHERE id = 1"
+        ).fetchone()
+    )
+
+
+def grant_lease(
+    path: Path, clock: Clock, start: Callable[[], ProcessIdentity], *, is_asked_for: bool = True
+) -> ProcessIdentity | None:
+    """Start the run's runner with the lease in its name, unless somebody alive holds it.
+
+    Whoever asks next, even before the new process has come to its own first line, finds the run in good hands.
+
+    Args:
+        path: The run's journal.
+        clock: Stamps the lease.
+        start: Starts the process that is going to call `take_lease`.
+        is_asked_for: See `note_start`.
+
+    Returns:
+        Who was started, or `None`.
+    """
+    journal = Journal(path, clock)
+    try:
+        with journal.transaction() as connection:
+            current = read_lease(connection)
+            if current is not None and current.is_alive:
+                return None
+            holder = start()
+            _write(connection, Lease(holder, _GRANTED, clock.now().timestamp()))
+            announce(path.parent, holder, clock)
+            note_start(path.parent, clock, is_asked_for=is_asked_for)
+    finally:
+        journal.close()
+    return holder
+
+
+def take_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SECONDS) -> Lease:
+    """Become the run's runner.
+
+    Raises:
+        ConflictError: Another process is, and it is alive.
+        JournalUnwritableError: There is no room, or the journal is locked for longer than `lock_seconds`.
+    """
+    journal = Journal(path, clock, lock_seconds=lock_seconds)
+    own = own_identity()
+    lease = Lease(own, secrets.token_hex(8), clock.now().timestamp())
+    try:
+        with journal.transaction() as connection:
+            current = read_lease(connection)
+            is_ours = current is not None and current.holder == own and current.token == _GRANTED
+            if current is not None and current.is_alive and not is_ours:
+                raise ConflictError(
+                    f"the run {path.parent.name} is already carried out by process {current.holder.pid}.",
+                    hint="Watch it with `eksml-tui runs show`.",
+                )
+            _write(connection, lease)
+            if not is_ours:  # systemd has started it again
+                note_start(path.parent, clock, is_asked_for=False)
+    finally:
+        journal.close()
+    return lease
+
+
+def release_lease(journal: Journal, token: str, *, seen: int) -> bool:
+    """Give the lease back, unless something was written that the runner has not seen.
+
+    Args:
+        journal: The run's journal.
+        token: Of the lease that the caller holds.
+        seen: Number of the newest record that the caller has taken into account.
+
+    Returns:
+        Whether it was given back. If not, look at the new records first: their writer relies on a living runner.
+    """
+    with journal.transaction() as connection:
+        if journal.last_seq() != seen:
+            return False
+        connection.execute("DELETE FROM lease WHERE id = 1 AND token = ?", (token,))
+    return True
+
+
+def _write(connection: sqlite3.Connection, lease: Lease) -> None:
+    holder = lease.holder
+    connection.execute(
+        "INSERT OR REPLACE INTO lease VALUES (1, ?, ?, ?, ?, ?, '{}')",
+        (holder.pid, holder.start_ticks, holder.boot_id, lease.token, lease.taken_at),
+    )
+
+
+def _lease_of(row: tuple[int, int, str, str, float, str] | None) -> Lease | None:
+    if row is None:
+        return None
+    pid, start_ticks, boot, token, taken_at, notes = row
+    try:
+        told = msgspec.json.decode(notes, type=dict[str, str])
+    except msgspec.MsgspecError:
+        told = {}
+    return Lease(ProcessIdentity(pid, start_ticks, boot), token, taken_at, told)

@@ -1,0 +1,351 @@
+"""The readers of a run: polled views, summaries of all runs, and notices about its runner, disk and journal lock."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import threading
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import closing
+from pathlib import Path
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConfigError, ConsoleError, JournalError
+from actions.base.files import is_read_only
+from actions.base.process import ProcessIdentity
+from actions.base.untrusted import one_line
+from actions.run.journal.folder import has_room, journal_path, runs_home
+from actions.run.journal.lease import Beat, Lease, has_crashed_too_often, read_beat, read_lease
+from actions.run.journal.run_ids import known_numbers
+from actions.run.journal.snapshot import SnapshotReader
+from actions.run.journal.store import records_in, require_version, translated
+from actions.run.state.fold import fold
+from actions.run.state.planner import Finish, next_move
+from actions.run.state.records import Created, Record
+from actions.run.state.view import GIVEN_UP, Notice, NoticeKind, RunState, RunView, StageState, StageView
+
+_SAID = {
+    NoticeKind.DISK_FULL: "The disk is full: what runs goes on, no further stage begins.",
+    NoticeKind.READ_ONLY: "The run's folder takes no writes: what runs goes on, nothing can be recorded.",
+    NoticeKind.LOCKED: "The journal is locked by another process; the runner waits for it.",
+}
+_UNATTENDED = {
+    NoticeKind.DISK_FULL: "The disk is full.",
+    NoticeKind.READ_ONLY: "The run's folder is on a file system that is mounted read-only.",
+}
+_CAN_STALL = frozenset(
+    {RunState.RUNNING, RunState.AWAITING_APPROVAL, RunState.TEARING_DOWN, RunState.WAITING, RunState.UNKNOWN}
+)
+
+
+class Watch:
+    """Looks at the runner, the disk and the lock of one run. One thread may use it.
+
+    Args:
+        folder: The run's.
+        clock: Time.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+        self._since: dict[tuple[NoticeKind, float | None], float] = {}
+
+    def beat_of(self, lease: Lease | None) -> Beat | None:
+        """The newest sign of life of the runner that holds `lease`."""
+        return None if lease is None else read_beat(self._folder, lease.holder)
+
+    def notices(self, lease: Lease | None, beat: Beat | None) -> tuple[Notice, ...]:
+        """Look, and return what there is to tell.
+
+        Args:
+            lease: Of a runner that is alive.
+            beat: Its newest sign of life.
+        """
+        found = tuple(self._found(lease, beat))
+        self._since = {key: since for key, since in self._since.items() if key[0] in {one.kind for one in found}}
+        return found
+
+    def _found(self, lease: Lease | None, beat: Beat | None) -> Iterator[Notice]:
+        waits = {NoticeKind(name): since for name, since in (beat.waits if beat else {}).items() if name in _KINDS}
+        texts = _SAID if lease is not None else _UNATTENDED
+        is_mounted_read_only = is_read_only(self._folder)
+        if is_mounted_read_only or NoticeKind.READ_ONLY in waits:
+            yield self._notice(NoticeKind.READ_ONLY, texts[NoticeKind.READ_ONLY], waits.get(NoticeKind.READ_ONLY))
+        elif NoticeKind.DISK_FULL in waits or not has_room(self._folder):
+            yield self._notice(NoticeKind.DISK_FULL, texts[NoticeKind.DISK_FULL], waits.get(NoticeKind.DISK_FULL))
+        if NoticeKind.LOCKED in waits:
+            yield self._notice(NoticeKind.LOCKED, _SAID[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
+        if lease is None or beat is None or is_mounted_read_only:  # where it cannot leave a sign, none says nothing
+            return
+        if beat.is_stalled(self._clock.monotonic()):
+            pid = lease.holder.pid
+            yield self._notice(NoticeKind.STALLED, f"Its runner, process {pid}, gives no sign of life.", beat.at)
+
+    def _notice(self, kind: NoticeKind, text: str, since: float | None) -> Notice:
+        """With the moment in wall time, which stays the same from look to look."""
+        if since is None:
+            return Notice(kind, text)
+        key = (kind, since)
+        if key not in self._since:
+            self._since[key] = self._clock.now().timestamp() - (self._clock.monotonic() - since)
+        return Notice(kind, text, self._since[key])
+
+
+_KINDS = frozenset(kind.value for kind in NoticeKind)
+
+
+def is_unattended(view: RunView) -> bool:
+    """Return whether there is something to do that was begun; said of a run whose runner is not alive."""
+    return view.last_seq > 1 and not isinstance(next_move(view), Finish)
+
+
+def no_runner(folder: Path, clock: Clock) -> Notice:
+    """The notice of a run that a crash or a reboot has interrupted."""
+    text = GIVEN_UP if has_crashed_too_often(folder, clock) else "No runner is at work on it."
+    return Notice(NoticeKind.NO_RUNNER, text)
+
+
+def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
+    """The word for a run, with what is seen of its runner."""
+    is_stalled = any(notice.kind is NoticeKind.STALLED for notice in notices)
+    return RunState.STALLED if is_stalled and state in _CAN_STALL else state
+
+
+_LONGEST_PATH = 5000
+
+
+class RunReader:
+    """Reads one run, for one thread at a time. Costs some small reads while nothing changes, and holds no file open.
+
+    Args:
+        folder: The run's folder.
+        clock: Time.
+
+    Raises:
+        JournalError: Its journal cannot be read.
+    """
+
+    def __init__(self, folder: Path, *, clock: Clock | None = None) -> None:
+        self.folder = folder
+        self._clock = clock or SystemClock()
+        self._path = journal_path(folder)
+        self._snapshots = SnapshotReader(self._path)
+        self._watch = Watch(folder, self._clock)
+        self._records: list[Record] = []
+        self._lease: Lease | None = None
+        self._seen: object = None
+        self._guard = threading.Lock()
+        self.newest: RunView | None = None
+        """The result of the last poll that found something."""
+        self._is_alive = False
+        self._take(only_news=False)
+
+    @property
+    def runner_alive(self) -> bool:
+        """True if a runner was there at the last poll, stalled or not."""
+        return self._is_alive
+
+    @property
+    def holder(self) -> ProcessIdentity | None:
+        """The process that holds the lease, dead or alive."""
+        return self._lease.holder if self._lease else None
+
+    def poll(self) -> RunView | None:
+        """The run, or `None` if it is as it was at the last poll.
+
+        Raises:
+            JournalError: The journal is damaged.
+        """
+        with self._guard:
+            return self._poll()
+
+    def _poll(self) -> RunView | None:
+        self._take(only_news=True)
+        lease = self._lease if self._lease is not None and self._lease.is_alive else None
+        beat = self._watch.beat_of(lease)
+        notices = self._watch.notices(lease, beat)
+        notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
+        seen = (len(self._records), lease, notices, notes)
+        if seen == self._seen:
+            return None
+        self._seen, self._is_alive = seen, lease is not None
+        view = fold(self._records, holder=lease.token if lease else "")
+        if lease is None and is_unattended(view):
+            notices = (no_runner(self.folder, self._clock), *notices)
+        view = replace(view, state=state_with(view.state, notices), notices=notices)
+        self.newest = _with_notes(view, notes)
+        return self.newest
+
+    def records(self) -> tuple[Record, ...]:
+        """All records as of the last poll."""
+        return tuple(self._records)
+
+    def close(self) -> None:
+        """Let what was read go."""
+        self._records.clear()
+
+    def _take(self, *, only_news: bool) -> None:
+        with translated(self._path):
+            connection = self._snapshots.connect(only_news=only_news)
+            if connection is None:
+                return
+            with closing(connection):
+                self._take_from(connection)
+
+    def _take_from(self, connection: sqlite3.Connection) -> None:
+        require_version(connection, self._path)
+        newest = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
+        if newest < len(self._records):  # another file has its name: somebody has put a copy back
+            self._records.clear()
+        self._records.extend(records_in(connection, self._path, after=len(self._records)))
+        self._lease = read_lease(connection)
+
+
+def load_run(folder: Path) -> RunView:
+    """The run as it is.
+
+    Raises:
+        JournalError: Its journal cannot be read.
+    """
+    return _load(folder)[0]
+
+
+def _load(folder: Path) -> tuple[RunView, int]:
+    """The run, and its number in the order of creation as the journal has it."""
+    reader = RunReader(folder)
+    view = reader.poll()
+    if view is None:
+        raise JournalError(f"{folder} cannot be read.")
+    created = reader.records()[0].body
+    return view, created.number if isinstance(created, Created) else 0
+
+
+class RunSummary(msgspec.Struct, frozen=True):
+    """One run in a list."""
+
+    id: str
+    folder: Path
+    blueprint_id: str
+    title: str
+    cluster: str
+    created_at: float
+    """Seconds since the epoch; 0.0 if the journal cannot be read."""
+    state: RunState
+    stage: str
+    """Id of the stage that is under way or waits, else empty."""
+    leftovers: int
+    is_interrupted: bool
+    """There is something to do, it was begun, and no runner is alive: after a crash or a reboot."""
+    error: str
+    """Why it cannot be read; empty otherwise."""
+    number: int = 0
+    """Its place in the order of creation; 0 if nobody knows, as of runs of earlier versions."""
+    notices: tuple[Notice, ...] = ()
+    """See `RunView.notices`."""
+    unknown: int = 0
+    """How many things the audit could not ask."""
+
+
+def list_runs(home: Path | None = None) -> list[RunSummary]:
+    """All runs on this machine, newest first, by the order of their creation whatever the clock said.
+
+    What cannot be read is there too, with the reason, and hides nothing else.
+
+    Raises:
+        ConfigError: The folder of all runs cannot be read.
+    """
+    base = home or runs_home()
+    try:
+        names = [name for name in os.listdir(base) if not name.startswith(".")]
+    except FileNotFoundError:
+        return []
+    except OSError as error:
+        raise ConfigError(f"{base} cannot be read: {error.strerror}.", hint="Check its rights.") from error
+    numbers = known_numbers(base)
+    return sorted((_summary(base / name, numbers) for name in names), key=_age, reverse=True)
+
+
+def _age(run: RunSummary) -> tuple[int, float, str]:
+    """Runs without a number are older than those that have one. Of them, one that cannot be read may be the newest."""
+    return run.number, float("inf") if run.error else run.created_at, run.id
+
+
+def _summary(folder: Path, numbers: Mapping[str, int] | None) -> RunSummary:
+    known = (numbers or {}).get(folder.name, 0)
+    try:
+        _require_folder(folder)
+        view, own_number = _load(folder)
+    except (ConsoleError, OSError, ValueError) as error:
+        return _unreadable(folder, error.sentence() if isinstance(error, ConsoleError) else str(error), known)
+    return RunSummary(
+        id=view.id,
+        folder=folder,
+        blueprint_id=view.blueprint_id,
+        title=view.title,
+        cluster=view.cluster.name,
+        created_at=view.created_at,
+        state=view.state,
+        stage=next((stage.id for stage in (*view.stages, *view.teardown) if stage.state in _UNDER_WAY), ""),
+        leftovers=len(view.audit.leftovers) if view.audit else 0,
+        is_interrupted=any(notice.kind is NoticeKind.NO_RUNNER for notice in view.notices),
+        error="",
+        number=own_number if numbers is None else known,
+        notices=view.notices,
+        unknown=len(view.audit.unknown) if view.audit else 0,
+    )
+
+
+def printable(path: Path | str) -> str:
+    """A path, or a text that names one, as it may be printed: names of files are bytes, and not always text."""
+    return one_line(os.fsencode(path).decode(errors="backslashreplace"), limit=_LONGEST_PATH)
+
+
+def _unreadable(folder: Path, reason: str, number: int) -> RunSummary:
+    return RunSummary(
+        printable(folder.name),
+        folder,
+        "",
+        "",
+        "",
+        0.0,
+        RunState.UNKNOWN,
+        "",
+        0,
+        is_interrupted=False,
+        error=printable(reason),
+        number=number,
+    )
+
+
+def _require_folder(folder: Path) -> None:
+    """Say what stands there instead of a run's folder, or why it cannot be entered.
+
+    Raises:
+        JournalError: With the reason.
+    """
+    try:
+        if not stat.S_ISDIR(folder.stat().st_mode):
+            raise JournalError(f"{folder} is no folder.", hint="Move it away.")
+        if not os.access(folder, os.X_OK | os.R_OK):
+            raise JournalError(f"{folder} may not be entered.", hint="Check whose it is: `sudo` leaves such folders.")
+    except OSError as error:
+        raise JournalError(f"{folder} cannot be looked at: {error.strerror}.", hint="Move it away.") from error
+
+
+_UNDER_WAY = frozenset({StageState.RUNNING, StageState.AWAITING_APPROVAL, StageState.UNKNOWN})
+
+
+def _with_notes(view: RunView, notes: Mapping[str, str]) -> RunView:
+    if not notes:
+        return view
+
+    def noted(stage: StageView) -> StageView:
+        note = notes.get(stage.id, "") or (notes.get("", "") if stage.kind == stage.id else "")
+        return replace(stage, message=note) if note and stage.state is StageState.RUNNING else stage
+
+    return replace(view, stages=tuple(noted(stage) for stage in view.stages), teardown=tuple(map(noted, view.teardown)))

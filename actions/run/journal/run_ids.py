@@ -1,0 +1,107 @@
+"""Run ids: the order in which runs were created, and the shortest form that is unambiguous.
+
+The machine's clock may go back, so the order is a counter: the file `.order` in the folder of all runs has one line for
+each, `NUMBER ID`. It is beside the runs and not in them, so that a run that cannot be read has its place, too.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import re
+from collections.abc import Callable, Collection, Mapping
+from pathlib import Path
+
+from actions.base.errors import ConfigError
+from actions.base.files import PRIVATE_FILE
+
+_NAME = ".order"
+_MAX_BYTES = 16 << 20
+
+
+def take_number(home: Path, run_id: str, earlier: Callable[[], Mapping[str, int]]) -> int:
+    """Give a run its number: one more than any other has.
+
+    Args:
+        home: The folder of all runs.
+        run_id: The run that is going to be created.
+        earlier: Numbers of runs by id as their journals have them; asked if the list was lost.
+
+    Raises:
+        ConfigError: The list cannot be written.
+    """
+    path = home / _NAME
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+            text = os.pread(descriptor, _MAX_BYTES, 0)
+            lost = {} if text else earlier()
+            number = 1 + max([0, *_numbers(text).values(), *lost.values()])
+            lines = [*sorted((known, name) for name, known in lost.items() if known), (number, run_id)]
+            added = "".join(f"{known} {name}\n" for known, name in lines).encode()
+            torn = b"\n" if text and not text.endswith(b"\n") else b""
+            _append(descriptor, len(text), torn + added)
+        finally:
+            os.close(descriptor)
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}.", hint="Free some space, or check its rights."
+        ) from error
+    return number
+
+
+def known_numbers(home: Path) -> dict[str, int] | None:
+    """The numbers of runs by id; `None` if there is no list."""
+    try:
+        descriptor = os.open(home / _NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        text = os.pread(descriptor, _MAX_BYTES, 0)
+    except OSError:
+        return None
+    finally:
+        os.close(descriptor)
+    return _numbers(text) if text else None
+
+
+def _numbers(text: bytes) -> dict[str, int]:
+    """Lines that a crash has torn, or that somebody has spoilt, are passed over."""
+    found: dict[str, int] = {}
+    for line in text.decode(errors="replace").splitlines():
+        number, _, name = line.partition(" ")
+        if name and number.isascii() and number.isdigit() and len(number) < 16:
+            found[name] = max(int(number), found.get(name, 0))
+    return found
+
+
+def _append(descriptor: int, offset: int, data: bytes) -> None:
+    try:
+        written = os.pwrite(descriptor, data, offset)
+        if written < len(data):
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        os.fsync(descriptor)
+    except OSError:
+        os.ftruncate(descriptor, offset)
+        raise
+
+
+_SHORTEST = 4
+_WITH_RANDOM = re.compile(r"(.*-)([a-z2-7]{13})")
+
+
+def short_ids(run_ids: Collection[str]) -> dict[str, str]:
+    """The beginning of each id that tells it from the others, with four random digits at least; old ids are whole."""
+    return {run_id: _short(run_id, run_ids) for run_id in run_ids}
+
+
+def _short(run_id: str, others: Collection[str]) -> str:
+    parts = _WITH_RANDOM.fullmatch(run_id)
+    if parts is None:
+        return run_id
+    for length in range(len(parts[1]) + _SHORTEST, len(run_id)):
+        if not any(other.startswith(run_id[:length]) for other in others if other != run_id):
+            return run_id[:length]
+    return run_id

@@ -1,0 +1,242 @@
+"""A journal read without a lock and without writing a byte: no index, no empty file, no new time stamp.
+
+SQLite itself cannot do that: to read a database in WAL mode it makes `-wal` and `-shm` beside it, which a full disk or
+a read-only file system refuses, and `immutable=1` overlooks what is in the log. So the database file is read as bytes,
+the committed pages of the log are laid over it, and SQLite is given the result in memory.
+
+It is consistent even while the journal is written. A checkpoint copies into the database only pages of the present log,
+which is read after the database and is only appended to until it is restarted, which its header tells. Without a log, a
+writer that came and went is detected by reading twice.
+
+Source: "Database File Format", sections 4.1 to 4.3 (https://sqlite.org/fileformat2.html#walformat), SQLite 3.40.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import stat
+import struct
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from actions.base.errors import JournalError
+from actions.run.journal.store import damaged, reading
+
+HEADER_BYTES = 32
+FRAME_HEADER_BYTES = 24
+_MAGIC = 0x377F0682
+"""The lowest bit says that checksums are of big-endian words."""
+_MASK = 0xFFFFFFFF
+
+
+class WalIndex:
+    """The committed frames of one log, taken up as they are appended.
+
+    A log is only appended to between two restarts, and a restart changes its header. So an index stays right while
+    `generation` is what the file begins with, and costs two small reads while nothing is committed.
+    """
+
+    def __init__(self) -> None:
+        self.generation = b""
+        """The header; empty if there is no log, or none that holds anything."""
+        self.pages: dict[int, int] = {}
+        """By page number: where the newest committed content lies in the log."""
+        self.page_count = 0
+        """Pages of the database after the newest commit; 0 if nothing is committed."""
+        self.page_bytes = 0
+        self.end = HEADER_BYTES
+        """Where the next commit begins."""
+        self._seed = (0, 0)
+        self._next = b""
+
+    def has_moved(self, descriptor: int | None) -> bool:
+        """Return whether there may be another commit than those in the index."""
+        header = header_of(descriptor)
+        if header != self.generation:
+            return True
+        if descriptor is None or not header:
+            return False
+        following = os.pread(descriptor, FRAME_HEADER_BYTES, self.end)
+        return following != self._next or following[8:16] == header[16:24]
+
+    def take(self, descriptor: int | None) -> None:
+        """Take up what has been committed since."""
+        header = header_of(descriptor)
+        if header != self.generation:
+            self._restart(header)
+        if descriptor is None or not header:
+            return
+        self._take_frames(descriptor)
+        self._next = os.pread(descriptor, FRAME_HEADER_BYTES, self.end)
+
+    def _restart(self, header: bytes) -> None:
+        self.generation = header
+        self.pages.clear()
+        self.page_count, self.end, self._next = 0, HEADER_BYTES, b""
+        if header:
+            self._seed = _checksum(header[:24], (0, 0), is_big=bool(header[3] & 1))
+            self.page_bytes = int.from_bytes(header[8:12], "big")
+
+    def _take_frames(self, descriptor: int) -> None:
+        """Frames count from their commit on; what follows the last one was never finished, or is older."""
+        is_big = bool(self.generation[3] & 1)
+        offset, seed = self.end, self._seed
+        pending: dict[int, int] = {}
+        while True:
+            frame = os.pread(descriptor, FRAME_HEADER_BYTES + self.page_bytes, offset)
+            if len(frame) < FRAME_HEADER_BYTES + self.page_bytes or frame[8:16] != self.generation[16:24]:
+                return
+            seed = _checksum(frame[FRAME_HEADER_BYTES:], _checksum(frame[:8], seed, is_big=is_big), is_big=is_big)
+            if seed != struct.unpack(">II", frame[16:24]):
+                return
+            page, count = struct.unpack(">II", frame[:8])
+            pending[page] = offset + FRAME_HEADER_BYTES
+            offset += len(frame)
+            if count:
+                self.pages.update(pending)
+                pending.clear()
+                self.page_count, self.end, self._seed = count, offset, seed
+
+
+def header_of(descriptor: int | None) -> bytes:
+    """The log's header if it is a valid one, else empty."""
+    header = b"" if descriptor is None else os.pread(descriptor, HEADER_BYTES, 0)
+    if len(header) < HEADER_BYTES or int.from_bytes(header[:4], "big") & ~1 != _MAGIC:
+        return b""
+    is_valid = _checksum(header[:24], (0, 0), is_big=bool(header[3] & 1)) == struct.unpack(">II", header[24:])
+    return header if is_valid else b""
+
+
+def _checksum(data: bytes, seed: tuple[int, int], *, is_big: bool) -> tuple[int, int]:
+    first, second = seed
+    for one, other in struct.iter_unpack(">II" if is_big else "<II", data):
+        first = (first + one + second) & _MASK
+        second = (second + other + first) & _MASK
+    return first, second
+
+
+MAX_BYTES = 512 << 20
+"""More than any journal comes to; what is larger is something else."""
+_TRIES = 100
+_HEADER_BYTES = 100
+_CHUNK_BYTES = 1 << 20
+
+
+class SnapshotReader:
+    """Reads one journal again and again. One thread may use it; keeps no file open.
+
+    Args:
+        path: The database file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._log_path = path.with_name(f"{path.name}-wal")
+        self._index = WalIndex()
+        self._bare = b""
+        """The content of the database file at the last look without a log."""
+
+    def connect(self, *, only_news: bool = False) -> sqlite3.Connection | None:
+        """The journal's content in memory; to be closed by the caller.
+
+        Args:
+            only_news: Give none if it is as it was at the last call.
+
+        Raises:
+            JournalError: It is not there, cannot be read, or is no file; or it is written to without a pause.
+        """
+        try:
+            image = self._image(only_news=only_news)
+        except FileNotFoundError as error:
+            raise JournalError(f"{self._path} is not there.", hint="Name an existing run.") from error
+        except OSError as error:
+            reason = error.strerror or str(error)
+            raise JournalError(f"{self._path} cannot be read: {reason}.", hint="Check its rights.") from error
+        if image is None:
+            return None
+        connection = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
+        try:
+            connection.deserialize(image)
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def _image(self, *, only_news: bool) -> bytes | None:
+        _require_file(self._path)
+        for _ in range(_TRIES):
+            with _log(self._log_path) as log:
+                begun_with = header_of(log)
+                if only_news and begun_with and not self._index.has_moved(log):
+                    return None
+                image = self._whole(log)
+                is_same = header_of(log) == begun_with == self._index.generation
+            with _log(self._log_path) as again:  # the log that has this name now: another one if it was made anew
+                is_same = is_same and header_of(again) == begun_with
+            if is_same and (begun_with or image == _content(self._path)):
+                return self._unless_known(image, begun_with, only_news=only_news)
+        raise JournalError(f"{self._path} changes too fast to be read.", hint="Try again.")
+
+    def _unless_known(self, image: bytes, log: bytes, *, only_news: bool) -> bytes | None:
+        known, self._bare = self._bare, b"" if log else image
+        if only_news and not log and known == image:
+            return None
+        return _out_of_wal_mode(image, self._path)
+
+    def _whole(self, log: int | None) -> bytes:
+        """The database with the log's pages in their places. The database comes first, see above."""
+        image = bytearray(_content(self._path))
+        self._index.take(log)
+        index = self._index
+        if log is None or not index.page_count:
+            return bytes(image)
+        size = index.page_count * index.page_bytes
+        image[size:] = bytes(max(0, size - len(image)))
+        for page, offset in index.pages.items():
+            start = (page - 1) * index.page_bytes
+            if start < size:
+                image[start : start + index.page_bytes] = os.pread(log, index.page_bytes, offset)
+        return bytes(image)
+
+
+def _require_file(path: Path) -> None:
+    status = path.stat()
+    if not stat.S_ISREG(status.st_mode):
+        raise JournalError(f"{path} is no file.", hint="Move it away.")
+    if status.st_size > MAX_BYTES:
+        raise JournalError(f"{path} has {status.st_size} bytes: it is no journal.", hint="Move it away.")
+
+
+def _content(path: Path) -> bytes:
+    with reading(path) as descriptor:
+        parts: list[bytes] = []
+        size = 0
+        while part := os.pread(descriptor, _CHUNK_BYTES, size):
+            parts.append(part)
+            size += len(part)
+            if size > MAX_BYTES:
+                raise JournalError(f"{path} has more than {MAX_BYTES} bytes: it is no journal.", hint="Move it away.")
+    return b"".join(parts)
+
+
+@contextmanager
+def _log(path: Path) -> Iterator[int | None]:
+    """The log, if there is one. SQLite locks no byte of it, so it may be closed."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        yield None
+        return
+    try:
+        yield descriptor if stat.S_ISREG(os.fstat(descriptor).st_mode) else None
+    finally:
+        os.close(descriptor)
+
+
+def _out_of_wal_mode(image: bytes, path: Path) -> bytes:
+    """In memory there is no log, and a database that says it has one is refused."""
+    if not image:
+        raise damaged(path, "it is empty")
+    return image[:18] + b"\x01\x01" + image[20:] if len(image) >= _HEADER_BYTES else image

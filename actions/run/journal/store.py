@@ -1,0 +1,491 @@
+"""The journal of one run: an append-only SQLite file, written by the runner and by commands.
+
+POSIX drops all locks that a process holds on a file as soon as the process closes *any* descriptor of that file
+(fcntl(2); "How To Corrupt An SQLite Database File", section 2.2). So a file that SQLite has open here is read through a
+descriptor that is closed after SQLite's last one.
+"""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConflictError, JournalError
+from actions.base.files import PRIVATE_FILE, filesystem_type, is_network_filesystem, is_read_only
+from actions.base.process import holders_of_locks
+from actions.base.readonly import refuse_if_readonly
+from actions.run.journal.folder import has_room, journal_path, release_reserve
+from actions.run.state.records import Body, Created, Record, decode_body, encode_body, kind_of
+from actions.run.state.view import NoticeKind
+
+FileKey = tuple[int, int]
+"""Device and inode."""
+
+_guard = threading.Lock()
+_connections: Counter[FileKey] = Counter()
+_kept: dict[FileKey, list[int]] = {}
+
+
+def connection_opened(path: Path) -> FileKey:
+    """Note that SQLite opens `path` here, before it does. Give the key to `connection_closed` afterwards.
+
+    Raises:
+        OSError: There is no such file.
+    """
+    with _guard:
+        status = path.stat()
+        key = (status.st_dev, status.st_ino)
+        _connections[key] += 1
+    return key
+
+
+def connection_closed(key: FileKey) -> None:
+    """Note that one of SQLite's connections to the file is closed."""
+    with _guard:
+        _connections[key] -= 1
+        if _connections[key] <= 0:
+            del _connections[key]
+            for descriptor in _kept.pop(key, []):
+                os.close(descriptor)
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[int]:
+    """A descriptor to read `path` with, by `os.pread`; SQLite's locks outlive it.
+
+    Raises:
+        OSError: It cannot be opened.
+    """
+    with _guard:
+        status = path.stat()
+        free = _kept.get((status.st_dev, status.st_ino))
+        descriptor = free.pop() if free else os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    try:
+        yield descriptor
+    finally:
+        with _guard:
+            status = os.fstat(descriptor)
+            key = (status.st_dev, status.st_ino)
+            if key in _connections:
+                _kept.setdefault(key, []).append(descriptor)
+            else:
+                os.close(descriptor)
+
+
+SCHEMA_VERSION = 1
+OPERATOR = "operator"
+"""Writer of records that no runner wrote."""
+LOCK_SECONDS = 10.0
+"""How long a person's command waits for another process to let go of the journal."""
+_CHECKPOINT_PAGES = 64
+"""After so many pages in the log they are brought into the database, so that the room set aside in the log is free."""
+
+_TABLES = """
+CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
+CREATE TABLE record (
+    seq INTEGER PRIMARY KEY, at REAL NOT NULL, writer TEXT NOT NULL, kind TEXT NOT NULL,
+    stage TEXT NOT NULL, attempt INTEGER NOT NULL, json TEXT NOT NULL
+) STRICT;
+CREATE TABLE lease (
+    id INTEGER PRIMARY KEY CHECK (id = 1), pid INTEGER NOT NULL, start_ticks INTEGER NOT NULL, boot_id TEXT NOT NULL,
+    token TEXT NOT NULL, taken_at REAL NOT NULL, notes TEXT NOT NULL DEFAULT '{}'
+) STRICT;
+CREATE TRIGGER record_is_kept BEFORE DELETE ON record BEGIN SELECT RAISE(ABORT, 'records are kept'); END;
+CREATE TRIGGER record_is_final BEFORE UPDATE ON record BEGIN SELECT RAISE(ABORT, 'records are final'); END;
+"""
+
+Boundary = Callable[[int, str], None]
+"""Told `(seq, "before" | "after")` around each record; tests end the process there."""
+
+
+class JournalUnwritableError(JournalError):
+    """The journal cannot be written at present. Nothing was written; it may be tried again.
+
+    Args:
+        message: Why.
+        kind: What is in the way.
+        hint: What to do about it.
+    """
+
+    def __init__(self, message: str, kind: NoticeKind, *, hint: str = "") -> None:
+        super().__init__(message, hint=hint)
+        self.kind = kind
+
+
+class DiskFullError(JournalUnwritableError):
+    """The journal cannot grow at present."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(
+            f"{path}: the disk is full; nothing was written.", NoticeKind.DISK_FULL, hint="Free some space."
+        )
+
+
+class JournalLockedError(JournalUnwritableError):
+    """Another process holds the journal's lock."""
+
+    def __init__(self, path: Path, seconds: float) -> None:
+        names = holders_of_locks([path, path.with_name(f"{path.name}-shm")])
+        who = f" by {names[0]}" if names else " by another process"
+        waited = f" for more than {seconds:.0f} s" if seconds >= 1 else ""
+        super().__init__(
+            f"{path} is locked{who}{waited}; nothing was written.",
+            NoticeKind.LOCKED,
+            hint="End that process, or try again.",
+        )
+
+
+def create_journal(path: Path, created: Created, clock: Clock) -> None:
+    """Make a journal with its first record.
+
+    Raises:
+        JournalError: It exists, or lies on a file system that it would not be safe on.
+    """
+    refuse_network_filesystem(path.parent)
+    try:
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, PRIVATE_FILE))
+    except OSError as error:
+        raise JournalError(f"{path} cannot be made: {error.strerror}.") from error
+    with translated(path), closing(_connect(path, LOCK_SECONDS)) as connection:
+        make_tables(connection, created.run_id)
+    journal = Journal(path, clock)
+    journal.append(created)
+    journal.close()
+
+
+def make_tables(connection: sqlite3.Connection, run_id: str) -> None:
+    """Make the tables of an empty journal."""
+    connection.executescript("BEGIN;" + _TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
+    connection.execute("INSERT INTO meta VALUES ('run', ?)", (run_id,))
+
+
+def refuse_network_filesystem(folder: Path) -> None:
+    """Refuse a folder whose file system cannot share memory between processes, which the journal needs.
+
+    Raises:
+        JournalError: With the way out.
+    """
+    if is_network_filesystem(folder):
+        raise JournalError(
+            f"{folder} lies on {filesystem_type(folder)}, where a run's journal is not safe.",
+            hint="Set XDG_STATE_HOME to a folder on a local disk.",
+        )
+
+
+class Journal:
+    """A journal open for writing. One thread may use it. To look at a run, use `actions.run.journal.reader`.
+
+    Guards: records are numbered without gaps; a fenced writer appends only while the lease is its own; what
+    `append` returned is on disk.
+
+    Args:
+        path: The journal's file.
+        clock: Stamps the records.
+        fence: Token of the lease under which this process writes; empty for everybody but the runner.
+        boundary: Told before and after each record.
+        lock_seconds: How long a call waits for a lock that another process holds.
+
+    Raises:
+        JournalUnwritableError: It cannot be opened at present.
+        JournalError: There is none, it is damaged, or of another version.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        clock: Clock,
+        *,
+        fence: str = "",
+        boundary: Boundary | None = None,
+        lock_seconds: float = LOCK_SECONDS,
+    ) -> None:
+        self.path = path
+        self._clock = clock
+        self._fence = fence
+        self._boundary = boundary
+        self._lock_seconds = lock_seconds
+        _require_content(path)
+        self._key = connection_opened(path)
+        self._forget = weakref.finalize(self, connection_closed, self._key)
+        with translated(path, lock_seconds):
+            self.connection = _connect(path, lock_seconds)
+            try:
+                require_version(self.connection, path)
+            except BaseException:
+                self.close()
+                raise
+
+    def append(self, body: Body, *, stage: str = "", attempt: int = 0) -> Record:
+        """Write one record; it is on disk when this returns.
+
+        Raises:
+            JournalUnwritableError: There is no room, or the journal is locked; nothing was written.
+            ConflictError: Another runner has taken the lease.
+            JournalError: Any other failure.
+        """
+        at = self._clock.now().timestamp()
+        writer = self._fence or OPERATOR
+        with self.transaction() as connection:
+            if self._fence:
+                self._check_fence(connection)
+            seq = self.last_seq() + 1
+            self._at_boundary(seq, "before")
+            connection.execute(
+                "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)",
+                (seq, at, writer, kind_of(body), stage, attempt, encode_body(body)),
+            )
+        self._at_boundary(seq, "after")
+        return Record(seq, at, writer, stage, attempt, body)
+
+    def records(self, after: int = 0) -> list[Record]:
+        """All records with a number above `after`, oldest first.
+
+        Raises:
+            JournalError: One is missing or cannot be read.
+        """
+        with translated(self.path, self._lock_seconds):
+            return records_in(self.connection, self.path, after=after)
+
+    def last_seq(self) -> int:
+        """Number of the newest record; 0 if there is none."""
+        with translated(self.path, self._lock_seconds):
+            return int(self.connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
+
+    def data_version(self) -> int:
+        """A number that changes when another connection has written."""
+        with translated(self.path, self._lock_seconds):
+            return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
+
+    def is_locked(self) -> bool:
+        """Return whether another process holds the lock that writing needs, at this moment."""
+        self.connection.execute("PRAGMA busy_timeout = 0")
+        try:
+            self.connection.execute("BEGIN IMMEDIATE")
+            self.connection.execute("ROLLBACK")
+        except sqlite3.OperationalError as error:
+            return error.sqlite_errorcode & 0xFF == sqlite3.SQLITE_BUSY
+        finally:
+            self.connection.execute(f"PRAGMA busy_timeout = {round(self._lock_seconds * 1000)}")
+        return False
+
+    def is_in_place(self) -> bool:
+        """Whether the file that is open is still the one at its path: neither deleted nor replaced."""
+        try:
+            status = self.path.stat()
+        except OSError:
+            return False
+        return (status.st_dev, status.st_ino) == self._key
+
+    def require_lease(self) -> None:
+        """Make sure that the lease is still the one that this process writes under.
+
+        Raises:
+            ConflictError: Another runner has taken it.
+        """
+        with translated(self.path, self._lock_seconds):
+            self._check_fence(self.connection)
+
+    def check(self) -> None:
+        """Read the whole file.
+
+        Raises:
+            JournalError: It is damaged.
+        """
+        with translated(self.path, self._lock_seconds):
+            answer = self.connection.execute("PRAGMA quick_check(1)").fetchone()[0]
+        if answer != "ok":
+            raise damaged(self.path, str(answer))
+        self.records()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One write transaction: all or nothing, durable at the end."""
+        with translated(self.path, self._lock_seconds):
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+                self.connection.execute("COMMIT")
+            except BaseException:
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
+                raise
+
+    def close(self) -> None:
+        """Close the file."""
+        self.connection.close()
+        self._forget()
+
+    def _check_fence(self, connection: sqlite3.Connection) -> None:
+        row = connection.execute("SELECT token FROM lease WHERE id = 1").fetchone()
+        if row is None or row[0] != self._fence:
+            raise ConflictError(f"another runner has taken over {self.path.parent.name}.")
+
+    def _at_boundary(self, seq: int, side: str) -> None:
+        if self._boundary is not None:
+            self._boundary(seq, side)
+
+
+def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) -> list[Record]:
+    """The records of an open journal with a number above `after`, oldest first.
+
+    Raises:
+        JournalError: One is missing or cannot be read.
+    """
+    rows = connection.execute(
+        "SELECT seq, at, writer, stage, attempt, json FROM record WHERE seq > ? ORDER BY seq", (after,)
+    ).fetchall()
+    found = []
+    for expected, (seq, at, writer, stage, attempt, text) in enumerate(rows, start=after + 1):
+        if seq != expected:
+            raise damaged(path, f"record {expected} is missing")
+        try:
+            found.append(Record(seq, at, writer, stage, attempt, decode_body(text)))
+        except (msgspec.MsgspecError, RecursionError) as error:
+            raise damaged(path, f"record {seq} cannot be read ({error})") from error
+    return found
+
+
+def require_version(connection: sqlite3.Connection, path: Path) -> None:
+    """Refuse a journal that this program does not know.
+
+    Raises:
+        JournalError: With its version.
+    """
+    version = int(connection.execute("PRAGMA user_version").fetchone()[0])
+    if version == 0:
+        raise damaged(path, "it is empty")
+    if version != SCHEMA_VERSION:
+        raise JournalError(
+            f"{path} has version {version}, this program knows {SCHEMA_VERSION}.",
+            hint="Use the version of the program that started the run.",
+        )
+
+
+def damaged(path: Path, detail: str) -> JournalError:
+    """The error for a journal that does not hold what it should."""
+    return JournalError(
+        f"{path} is damaged: {detail}.",
+        hint="Copy the run's folder away; what the run made is found in the cluster by the label eksml.dev/run.",
+    )
+
+
+@contextmanager
+def translated(path: Path, lock_seconds: float = 0.0) -> Iterator[None]:
+    """Turn SQLite's errors into ours.
+
+    Args:
+        path: The journal that it is about.
+        lock_seconds: How long SQLite waits for a lock.
+    """
+    try:
+        yield
+    except sqlite3.OperationalError as error:
+        raise _unwritable(path, error, lock_seconds) from error
+    except (sqlite3.DatabaseError, UnicodeError, OverflowError) as error:  # its texts and numbers may be anything
+        raise damaged(path, str(error)) from error
+
+
+def _unwritable(path: Path, error: sqlite3.OperationalError, lock_seconds: float) -> JournalError:
+    if not hasattr(error, "sqlite_errorcode"):  # of the module itself, not of SQLite: a text that is no UTF-8
+        return damaged(path, str(error))
+    code = error.sqlite_errorcode & 0xFF
+    if code == sqlite3.SQLITE_FULL:
+        return DiskFullError(path)
+    if code in (sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL):
+        return JournalLockedError(path, lock_seconds)
+    if code not in (sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY):
+        return JournalError(f"{path}: {error}.", hint="Check the folder's rights and the disk.")
+    if is_read_only(path.parent):
+        return JournalUnwritableError(
+            f"{path} lies on a file system that is mounted read-only; nothing was written.", NoticeKind.READ_ONLY
+        )
+    if not has_room(path.parent):
+        return DiskFullError(path)
+    return JournalUnwritableError(
+        f"{path}: {error}; nothing was written.",
+        NoticeKind.READ_ONLY,
+        hint="Check the folder's rights and the disk.",
+    )
+
+
+def _require_content(path: Path) -> None:
+    """SQLite would make a database of an empty file, and wait for a pipe."""
+    try:
+        size = path.stat().st_size
+    except FileNotFoundError as error:
+        raise JournalError(f"{path} is not there.", hint="Name an existing run.") from error
+    except OSError as error:
+        raise JournalError(f"{path} cannot be read: {error.strerror}.", hint="Check its rights.") from error
+    if not path.is_file():
+        raise JournalError(f"{path} is no file.", hint="Move it away.")
+    if not size:
+        raise damaged(path, "it is empty")
+
+
+def _connect(path: Path, lock_seconds: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(path, isolation_level=None, timeout=lock_seconds, check_same_thread=False)
+    try:
+        connection.execute("PRAGMA journal_mode = WAL")
+        connection.execute("PRAGMA synchronous = FULL")
+        connection.execute(f"PRAGMA wal_autocheckpoint = {_CHECKPOINT_PAGES}")
+    except BaseException:
+        connection.close()
+        raise
+    return connection
+
+
+T = TypeVar("T")
+
+
+def append_record(
+    folder: Path, body: Body, *, deed: str, clock: Clock | None = None, stage: str = "", attempt: int = 0
+) -> None:
+    """Append one record; on a full disk with the room that the run has set aside. Blocking disk I/O.
+
+    Args:
+        folder: The run's.
+        body: The record.
+        deed: What it stands for, for the refusal of a read-only process: the subject of a sentence.
+        clock: Stamps it.
+        stage: The stage that it is about, if it is about one.
+        attempt: Of that stage.
+
+    Raises:
+        RefusedError: This process is read-only.
+        JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
+        JournalError: The journal is damaged.
+    """
+    refuse_if_readonly(deed)
+
+    def write() -> None:
+        journal = Journal(journal_path(folder), clock or SystemClock())
+        try:
+            journal.append(body, stage=stage, attempt=attempt)
+        finally:
+            journal.close()
+
+    with_reserve(folder, write)
+
+
+def with_reserve(folder: Path, write: Callable[[], T]) -> T:
+    """The result of `write`; on a full disk it gets the room that the run has set aside.
+
+    Raises:
+        DiskFullError: That is used up as well.
+    """
+    try:
+        return write()
+    except DiskFullError:
+        if not release_reserve(folder):
+            raise
+    return write()

@@ -1,0 +1,1 @@
+"""A run's objects in the cluster: inventory, ownership, writes, undo."""

@@ -1,0 +1,184 @@
+"""The contents of a run's namespaces and definitions: whether anything in them is not the run's, or cannot be told."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.errors import FormatError
+from actions.base.wording import listed
+from actions.cluster.objects.client import ResourceType
+from actions.run.context.access import Connection
+from actions.run.context.retry import TEARDOWN, patiently
+from actions.run.context.stage_context import StageWork
+from actions.run.objects.ownership import HARMLESS, RUNS, Inventory, Judged, Standing, judge
+from actions.run.objects.survey import Seen, Unasked, fetch_kinds, is_contents, survey, survey_path, with_owners
+
+SETTLE_SECONDS = 60.0
+"""The garbage collector, and an API that is down, get so long to come round."""
+_LOOK_SECONDS = 0.5
+_NAMED = 3
+
+
+class Contents(msgspec.Struct, frozen=True):
+    """The objects in a namespace, or of a kind."""
+
+    judged: tuple[Judged, ...] = ()
+    unasked: tuple[Unasked, ...] = ()
+
+    @property
+    def foreign(self) -> tuple[Judged, ...]:
+        """The objects that keep the whole from being deleted."""
+        return tuple(one for one in self.judged if one.standing not in HARMLESS)
+
+    @property
+    def may_settle(self) -> bool:
+        """True if there is a doubt, and all of it may be gone a moment later."""
+        passing = all(one.standing is Standing.ORPHAN for one in self.foreign) and all(
+            one.may_pass for one in self.unasked
+        )
+        return passing and bool(self.foreign or self.unasked)
+
+
+class Judge:
+    """Judges what is in the run's namespaces, and of the run's kinds, against its inventory.
+
+    What was found to be the run's once stays so for this judge: owners go before their dependents do.
+
+    Args:
+        work: The stage that is undone.
+        connection: The run's cluster.
+        inventory: What the run has made.
+    """
+
+    def __init__(self, work: StageWork, connection: Connection, inventory: Inventory) -> None:
+        self.inventory = inventory
+        self._work = work
+        self._connection = connection
+
+    async def refusal_of_namespace(self, name: str) -> str:
+        """Why a namespace of the run must stay; empty if nothing speaks for it.
+
+        Raises:
+            ConsoleError: The cluster cannot be reached, or accepts no credentials.
+        """
+
+        async def look() -> Seen:
+            known = await fetch_kinds(self._connection)
+            kinds = [kind for kind in known.kinds if is_contents(kind)]
+            seen = await survey(self._connection, kinds, namespace=name)
+            return Seen(seen.entries, (*known.unasked, *seen.unasked))
+
+        return self._refusal(await self._settled(look), "it holds {}")
+
+    async def refusal_of_definition(self, definition: Mapping[str, Any]) -> str:
+        """Why a CustomResourceDefinition of the run must stay; empty if nothing speaks for it.
+
+        Raises:
+            ConsoleError: The cluster cannot be reached, or accepts no credentials.
+        """
+        kind = kind_of_definition(definition)
+
+        async def look() -> Seen:
+            return await survey_path(self._connection, kind)
+
+        return self._refusal(await self._settled(look), "there is {} of its kind")
+
+    async def judged(self, seen: Seen) -> Contents:
+        """Judge what was seen, with its owners wherever they are.
+
+        Raises:
+            ConsoleError: The cluster cannot be reached, or accepts no credentials.
+        """
+        owners = await with_owners(self._connection, seen.entries, self.inventory)
+        judged = judge(seen.entries, self.inventory, owners=owners.entries)
+        return Contents(tuple(judged), (*seen.unasked, *owners.unasked))
+
+    async def _settled(self, look: Callable[[], Awaitable[Seen]]) -> Contents:
+        clock, note = self._work.clock, self._work.journal.note
+        deadline = clock.monotonic() + SETTLE_SECONDS
+
+        async def ask() -> Contents:
+            return await self.judged(await look())
+
+        while True:
+            contents = await patiently(ask, clock=clock, note=note, patience=TEARDOWN)
+            if not contents.may_settle or clock.monotonic() >= deadline:
+                self._accept(contents)
+                return contents
+            await clock.sleep(_LOOK_SECONDS)
+
+    def _accept(self, contents: Contents) -> None:
+        ours = {one.entry.uid for one in contents.judged if one.standing in RUNS}
+        self.inventory = replace(self.inventory, uids=self.inventory.uids | ours)
+
+    def _refusal(self, contents: Contents, holds: str) -> str:
+        """A clause; what was seen comes before what was not."""
+        said = []
+        if contents.foreign:
+            names = [_named(one, self.inventory.run_id) for one in contents.foreign]
+            said.append(f"{holds.format(listed(names, _NAMED))}, not the run's")
+        said += self._of_other_stages(contents)
+        if contents.unasked:
+            clauses = [one.clause() for one in contents.unasked]
+            said.append(f"nobody can tell what else there is, as this user {listed(clauses, _NAMED)}")
+        return " and ".join(said)
+
+    def _of_other_stages(self, contents: Contents) -> list[str]:
+        """Clauses about objects of stages that are not being undone, such as those that hold data."""
+        live = {
+            item.uid: item.stage
+            for item in self._work.view.owned
+            if item.uid and not item.is_deleted and not item.existed and item.stage not in ("", self._work.stage.id)
+        }
+        held = [one.entry for one in contents.judged if one.entry.uid in live and not one.entry.is_going]
+        names = [f"{entry.kind} {entry.name} of the stage {live[entry.uid]}" for entry in held]
+        return [f"it holds {listed(names, _NAMED)}, which is not undone"] if names else []
+
+
+def kind_of_definition(definition: Mapping[str, Any]) -> ResourceType:
+    """How the objects of a CustomResourceDefinition are addressed, in a version that is served.
+
+    Raises:
+        FormatError: The document is no CustomResourceDefinition.
+    """
+    try:
+        spec = msgspec.convert(definition, _Definition).spec
+    except msgspec.ValidationError as error:
+        raise FormatError(f"This is no CustomResourceDefinition: {error}.") from error
+    served = sorted((one for one in spec.versions if one.served), key=lambda one: not one.storage)
+    version = (served or spec.versions)[0].name
+    return ResourceType(f"{spec.group}/{version}", spec.names.kind, spec.names.plural, spec.scope == "Namespaced")
+
+
+def _named(one: Judged, run_id: str) -> str:
+    entry = one.entry
+    name = f"{entry.kind} {entry.name}"
+    if entry.run == run_id:
+        return f"{name} (it carries the run's label, but the run never recorded making it)"
+    return f"{name} (of the run {entry.run})" if entry.run else name
+
+
+class _Names(msgspec.Struct):
+    kind: str
+    plural: str
+
+
+class _Version(msgspec.Struct):
+    name: str
+    served: bool = False
+    storage: bool = False
+
+
+class _Spec(msgspec.Struct):
+    group: str
+    names: _Names
+    versions: list[_Version]
+    scope: str = "Namespaced"
+
+
+class _Definition(msgspec.Struct):
+    spec: _Spec

@@ -1,0 +1,77 @@
+"""Which Karpenter nodes came for the run's pods."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from actions.base.clock import parse_rfc3339
+from actions.base.errors import ConsoleError
+from actions.cluster.objects.client import ObjectRef
+from actions.run.context.access import Connection
+from actions.run.context.stage_context import StageWork
+from actions.run.objects.contents import Judge
+from actions.run.objects.inventory import inventory_of, owned_of
+from actions.run.objects.ownership import RUNS, entry_of
+from actions.run.objects.survey import Seen
+from actions.run.objects.writes import uid_of
+
+NODE_CLAIM = "NodeClaim"
+"""Kind of the objects that a stage owns without having applied them: they go with the nodes."""
+NODE_CLAIM_VERSION = "karpenter.sh/v1"
+
+Pod = dict[str, Any]
+
+
+class ClaimLedger:
+    """Records each NodeClaim whose node has carried a pod of the stage, once.
+
+    A claim that is older than the run is recorded as one that existed: it is never deleted.
+    """
+
+    def __init__(self, work: StageWork) -> None:
+        self._work = work
+        self._nodes: set[str] = set()
+
+    async def take(self, connection: Connection, pods: Sequence[Pod]) -> None:
+        """Look at the nodes that `pods` are on. Asks the API only about nodes that are new."""
+        fresh = {node: pod for pod in pods if (node := _node_of(pod)) and node not in self._nodes}
+        if not fresh:
+            return
+        try:
+            ours = await self._nodes_of_run(connection, [pod for pod in pods if _node_of(pod) in fresh])
+            claims = await list_claims(connection)
+        except ConsoleError:
+            return  # asked again with the next look, as the nodes stay new
+        known = {item.uid for item in self._work.journal.owned()}
+        for claim in claims:
+            if (claim.get("status") or {}).get("nodeName") in ours and uid_of(claim) not in known:
+                ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", claim["metadata"]["name"])
+                existed = _created_at(claim) < self._work.view.created_at - 1
+                await self._work.journal.own(owned_of(self._work, ref, uid=uid_of(claim), existed=existed))
+        self._nodes |= ours
+
+    async def _nodes_of_run(self, connection: Connection, pods: Sequence[Pod]) -> set[str]:
+        """The nodes of those pods that are the run's by more than their labels."""
+        entries = [entry_of(pod, "", "Pod") for pod in pods]
+        contents = await Judge(self._work, connection, inventory_of(self._work)).judged(Seen(tuple(entries)))
+        standings = {one.entry.uid: one.standing for one in contents.judged}
+        return {_node_of(pod) for pod in pods if standings[uid_of(pod)] in RUNS}
+
+
+async def list_claims(connection: Connection) -> list[dict[str, Any]]:
+    """All NodeClaims of the cluster.
+
+    Raises:
+        MissingError: The cluster has no Karpenter.
+    """
+    return await connection.list_objects(NODE_CLAIM_VERSION, NODE_CLAIM)
+
+
+def _node_of(pod: Pod) -> str:
+    return str((pod.get("spec") or {}).get("nodeName") or "")
+
+
+def _created_at(document: dict[str, Any]) -> float:
+    stamp = document["metadata"].get("creationTimestamp")
+    return parse_rfc3339(stamp).timestamp() if stamp else 0.0

@@ -1,0 +1,320 @@
+"""The objects of a cluster that are a run's: a pure judgement of what is there against what the journal says was made.
+
+Labels prove nothing, as anybody can copy them. An object is the run's by its uid, which the journal holds, or because
+everything that owns it is; `ownerReferences` name owners by uid, and the garbage collector follows them.
+
+Source: Kubernetes API concepts, "Owners and dependents"; k8s.io/kubernetes `pkg/controller/garbagecollector`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import parse_rfc3339
+from actions.base.errors import FormatError
+from actions.base.untrusted import one_line
+from actions.blueprint.render import RUN_LABEL
+from actions.cluster.objects.apply import FIELD_MANAGER
+from actions.run.state.view import OwnedObject
+
+SKEW_SECONDS = 60.0
+"""How far the cluster's clock may be behind ours where an object's age is evidence."""
+
+_SERVICE_ACCOUNT = ("", "ServiceAccount")
+_TOKEN_OF = "kubernetes.io/service-account.uid"  # noqa: S105 - the name of an annotation
+_TOKEN_NAME = re.compile(r"-token-[a-z0-9]{5}$")
+_TOKEN_CONTROLLER = "kube-controller-manager"  # noqa: S105 - a field manager
+_HELM_NAME, _HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
+_WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Pod"})
+_STANDARD = {
+    _SERVICE_ACCOUNT: "default",  # k8s.io/kubernetes pkg/controller/serviceaccount/serviceaccounts_controller.go
+    ("", "ConfigMap"): "kube-root-ca.crt",  # pkg/controller/certificates/rootcacertpublisher
+}
+"""Group and kind, and name, of what Kubernetes itself puts into every namespace and puts back if it is deleted."""
+
+
+class Standing(StrEnum):
+    """The relation of an object to the run."""
+
+    MADE = "made"
+    """The journal holds its uid."""
+    DEPENDENT = "dependent"
+    """Everything that owns it is the run's: it goes by itself."""
+    EXPECTED = "expected"
+    """An operator that the run has installed makes it by itself, in what the run has made."""
+    STANDARD = "standard"
+    """Kubernetes puts it into every namespace."""
+    GOING = "going"
+    """It is being deleted already."""
+    ORPHAN = "orphan"
+    """All that owned it is gone or going, and the garbage collector will follow: look again."""
+    FOREIGN = "foreign"
+    """Somebody else's, as far as can be told."""
+
+
+HARMLESS = frozenset(
+    {Standing.MADE, Standing.DEPENDENT, Standing.EXPECTED, Standing.STANDARD, Standing.GOING},
+)
+"""Standings that do not keep a namespace or a definition of the run from being deleted."""
+RUNS = frozenset({Standing.MADE, Standing.DEPENDENT, Standing.EXPECTED})
+
+
+class Owner(msgspec.Struct, frozen=True, rename="camel"):
+    """One entry of `metadata.ownerReferences`."""
+
+    api_version: str
+    kind: str
+    name: str
+    uid: str
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """An object of the cluster, as far as it is judged. Times are seconds since the epoch."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+    uid: str
+    version: str = ""
+    created_at: float = 0.0
+    run: str = ""
+    """Value of its run label."""
+    owners: tuple[Owner, ...] = ()
+    managers: frozenset[str] = frozenset()
+    """Field managers that have written it."""
+    is_going: bool = False
+    finalizers: tuple[str, ...] = ()
+    account: str = ""
+    """Uid of the ServiceAccount whose token it holds."""
+    release: tuple[str, str] = ("", "")
+    """Namespace and name of the Helm release that it says it belongs to."""
+    holder: str = ""
+    """Of a Lease: who holds it."""
+
+    def describe(self) -> str:
+        """For sentences: `ConfigMap default/settings`."""
+        return one_line(f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}")
+
+
+class Expected(msgspec.Struct, frozen=True):
+    """An object that an operator of the run makes by itself."""
+
+    group: str
+    kind: str
+    namespace: str
+    name: str
+
+
+class Inventory(msgspec.Struct, frozen=True):
+    """The objects that a run has made.
+
+    Args:
+        run_id: The run's.
+        uids: Of everything that it has ever made or adopted, and of what was judged to be its dependents before.
+        made: What it has made, live or gone.
+        expected: What its operators make by themselves.
+        release: Namespace and name of a Helm release of the run whose objects count as its own for now.
+    """
+
+    run_id: str
+    uids: frozenset[str]
+    made: tuple[OwnedObject, ...] = ()
+    expected: frozenset[Expected] = frozenset()
+    release: tuple[str, str] = ("", "")
+
+
+class Judged(msgspec.Struct, frozen=True):
+    """An object and what it is to the run."""
+
+    entry: Entry
+    standing: Standing
+
+
+class _Owner(msgspec.Struct, rename="camel"):
+    api_version: str = ""
+    kind: str = ""
+    name: str = ""
+    uid: str = ""
+
+
+class _Manager(msgspec.Struct):
+    manager: str = ""
+
+
+class _Metadata(msgspec.Struct, rename="camel"):
+    name: str
+    uid: str
+    namespace: str = ""
+    resource_version: str = ""
+    creation_timestamp: str | None = None
+    deletion_timestamp: str | None = None
+    labels: dict[str, str] | None = None
+    annotations: dict[str, str] | None = None
+    owner_references: list[_Owner] | None = None
+    finalizers: list[str] | None = None
+    managed_fields: list[_Manager] | None = None
+
+
+class _Document(msgspec.Struct):
+    metadata: _Metadata
+    spec: Any = None
+
+
+def group_of(api_version: str) -> str:
+    """`batch` of `batch/v1`; empty for the core group."""
+    return api_version.rpartition("/")[0]
+
+
+def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
+    """Read a document of the API, or its metadata alone.
+
+    Raises:
+        FormatError: It is no object: it has no name or no uid, or something in it has another type.
+    """
+    try:
+        read = msgspec.convert(document, _Document)
+        metadata = read.metadata
+        created = parse_rfc3339(metadata.creation_timestamp).timestamp() if metadata.creation_timestamp else 0.0
+    except (msgspec.ValidationError, ValueError) as error:
+        raise FormatError(f"A {kind} in the answer is no object: {error}.") from error
+    if not metadata.uid:
+        raise FormatError(f"{kind} {one_line(metadata.name)} in the answer has no uid.")
+    annotations = metadata.annotations or {}
+    holder = read.spec.get("holderIdentity") if kind == "Lease" and isinstance(read.spec, dict) else ""
+    return Entry(
+        group,
+        kind,
+        metadata.namespace,
+        metadata.name,
+        metadata.uid,
+        version=metadata.resource_version,
+        created_at=created,
+        run=(metadata.labels or {}).get(RUN_LABEL, ""),
+        owners=tuple(Owner(one.api_version, one.kind, one.name, one.uid) for one in metadata.owner_references or ()),
+        managers=frozenset(one.manager for one in metadata.managed_fields or ()),
+        is_going=metadata.deletion_timestamp is not None,
+        finalizers=tuple(metadata.finalizers or ()),
+        account=annotations.get(_TOKEN_OF, ""),
+        release=(annotations.get(_HELM_NAMESPACE, ""), annotations.get(_HELM_NAME, "")),
+        holder=str(holder or ""),
+    )
+
+
+def judge(entries: Sequence[Entry], inventory: Inventory, *, owners: Iterable[Entry] = ()) -> list[Judged]:
+    """Judge objects that were seen at one moment.
+
+    Args:
+        entries: All that there is in one place: a namespace, a kind, whatever carries a label.
+        inventory: What the run has made.
+        owners: Objects elsewhere that some of them name as owners, as far as there are any. An owner that is in neither
+            is gone, or another object has its name.
+
+    Returns:
+        A standing for each entry, in their order.
+    """
+    present = {entry.uid: entry for entry in (*owners, *entries)}
+    found = {uid: standing for uid, entry in present.items() if (standing := _by_itself(entry, inventory))}
+    while grown := {
+        uid: standing
+        for uid, entry in present.items()
+        if uid not in found and (standing := _by_others(entry, inventory, present, found))
+    }:
+        found |= grown
+    return [Judged(entry, found.get(entry.uid) or _unexplained(entry, present)) for entry in entries]
+
+
+def doubt_about(entry: Entry, item: OwnedObject, run_id: str) -> str:
+    """Why an object must not be taken for the one that a runner announced and did not live to record.
+
+    Args:
+        entry: What has the announced name now.
+        item: The announcement, without uid.
+        run_id: The run's.
+
+    Returns:
+        A clause for a sentence; empty if everything speaks for it.
+    """
+    if not item.intended_at or item.existed:
+        return "the run never announced it"
+    if not item.was_absent:
+        return "nobody looked whether it was there before the run announced it"
+    if entry.run != run_id:
+        return "it does not carry the run's label"
+    if FIELD_MANAGER not in entry.managers:
+        return f"{FIELD_MANAGER} is none of its field managers"
+    if entry.created_at < item.intended_at - SKEW_SECONDS:
+        return "it is older than the run's announcement of it"
+    return ""
+
+
+def is_shared(entry: Entry) -> bool:
+    """Return whether others have written an object that was not there a moment ago: they have made it."""
+    return bool(entry.managers - {FIELD_MANAGER})
+
+
+def _by_itself(entry: Entry, inventory: Inventory) -> Standing | None:
+    if entry.uid in inventory.uids:
+        return Standing.MADE
+    if _STANDARD.get((entry.group, entry.kind)) == entry.name and entry.namespace:
+        return Standing.STANDARD
+    if Expected(entry.group, entry.kind, entry.namespace, entry.name) in inventory.expected:
+        return Standing.EXPECTED
+    if entry.kind == "Lease" and _is_led_by_run(entry, inventory):
+        return Standing.EXPECTED
+    if any(inventory.release) and entry.release == inventory.release:
+        return Standing.EXPECTED
+    return Standing.GOING if entry.is_going else None
+
+
+def _is_led_by_run(lease: Entry, inventory: Inventory) -> bool:
+    """Return whether the lease's holder is a pod of a workload that the run has made there: leader election.
+
+    Source: k8s.io/client-go `tools/leaderelection`: the identity begins with the host's name, which is the pod's.
+    """
+    workloads = [one for one in inventory.made if one.kind in _WORKLOADS and one.namespace == lease.namespace]
+    return any(lease.holder.startswith((f"{one.name}-", f"{one.name}_")) for one in workloads)
+
+
+def _by_others(
+    entry: Entry, inventory: Inventory, present: Mapping[str, Entry], found: Mapping[str, Standing]
+) -> Standing | None:
+    if entry.owners:
+        ours = {one.uid for one in entry.owners if one.uid in inventory.uids or found.get(one.uid) in RUNS}
+        others = {one.uid for one in entry.owners if one.uid in present} - ours
+        return Standing.DEPENDENT if ours and not others else None
+    if entry.kind == "Secret" and not entry.group and entry.account:
+        return _token_standing(entry, present, found)
+    if entry.kind == "Endpoints" and not entry.group:  # they have their Service's name, and go with it
+        return next((Standing.DEPENDENT for uid in found if _is_service_of(entry, present[uid], found[uid])), None)
+    return None
+
+
+def _token_standing(secret: Entry, present: Mapping[str, Entry], found: Mapping[str, Standing]) -> Standing | None:
+    """A token that the token controller has made for an account goes with the account.
+
+    Source: k8s.io/kubernetes `pkg/controller/serviceaccount/tokens_controller.go`, before 1.24 for every account.
+    """
+    account = present.get(secret.account)
+    if account is None or (account.group, account.kind) != _SERVICE_ACCOUNT or secret.account not in found:
+        return None
+    is_named = secret.name.startswith(account.name) and _TOKEN_NAME.fullmatch(secret.name.removeprefix(account.name))
+    is_written = not secret.managers or _TOKEN_CONTROLLER in secret.managers
+    return found[secret.account] if is_named and is_written else None
+
+
+def _is_service_of(endpoints: Entry, other: Entry, standing: Standing) -> bool:
+    is_service = (other.group, other.kind) == ("", "Service")
+    is_same = (other.namespace, other.name) == (endpoints.namespace, endpoints.name)
+    return is_service and is_same and standing in RUNS
+
+
+def _unexplained(entry: Entry, present: Mapping[str, Entry]) -> Standing:
+    """An owner that is there and stays makes its dependents somebody else's; one that is gone takes them with it."""
+    staying = [owner for owner in entry.owners if owner.uid in present and not present[owner.uid].is_going]
+    return Standing.ORPHAN if entry.owners and not staying else Standing.FOREIGN

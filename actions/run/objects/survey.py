@@ -1,0 +1,309 @@
+"""Questions to a cluster about its objects: nothing that could not be asked counts as empty."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import TypeVar
+
+import msgspec
+
+from actions.base.errors import FormatError, MissingError, UnreachableError
+from actions.base.untrusted import one_line
+from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingError
+from actions.cluster.limits import OversizeError
+from actions.cluster.objects.client import METADATA_LIST, WHOLE, ObjectRef, ResourceType, get_metadata, list_pages
+from actions.run.context.access import Connection
+from actions.run.objects.ownership import Entry, Inventory, Owner, entry_of, group_of
+
+T = TypeVar("T")
+
+_EVENTS = frozenset({("", "Event"), ("events.k8s.io", "Event")})
+"""They tell of other objects, and end by themselves."""
+_MEASUREMENTS = frozenset({"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"})
+"""Groups that hold no objects, only readings of others."""
+_LEASE = ("coordination.k8s.io", "Lease")
+_GENERATIONS = 16
+"""Owners of owners are followed so far."""
+_UNAUTHORIZED = 401
+
+
+class Unasked(msgspec.Struct, frozen=True):
+    """Something that could not be asked."""
+
+    verb: str
+    resource: str
+    """`secrets`, `pytorchjobs.kubeflow.org`; a group and version where its kinds are not known."""
+    namespace: str = ""
+    why: str = ""
+    """Empty where a right is missing."""
+
+    @property
+    def may_pass(self) -> bool:
+        """True if it is a bad moment rather than a missing right."""
+        return bool(self.why)
+
+    def clause(self) -> str:
+        """For sentences: `may not list secrets in red-ns`."""
+        where = f"{self.resource} in {self.namespace}" if self.namespace else self.resource
+        return f"could not {self.verb} {where}: {self.why.rstrip('.')}" if self.why else f"may not {self.verb} {where}"
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """The objects that were found, and the questions that could not be asked."""
+
+    entries: tuple[Entry, ...] = ()
+    unasked: tuple[Unasked, ...] = ()
+
+
+class Kinds(msgspec.Struct, frozen=True):
+    """The kinds of a cluster whose objects can be listed or deleted."""
+
+    kinds: tuple[ResourceType, ...] = ()
+    unasked: tuple[Unasked, ...] = ()
+
+
+async def fetch_kinds(connection: Connection) -> Kinds:
+    """Every kind of the cluster, each in the first version that serves it, its group's preferred one before others.
+
+    Raises:
+        ConsoleError: The cluster cannot be reached, or accepts no credentials.
+    """
+    groups = [group for group in await _groups(connection) if group[0] not in _MEASUREMENTS]
+    versions = [version for _, served in groups for version in served]
+    answers = await asyncio.gather(*(_kinds_of(connection, version) for version in versions))
+    kinds: dict[tuple[str, str], ResourceType] = {}
+    for answer in answers:
+        for kind in answer.kinds:
+            kinds.setdefault((group_of(kind.api_version), kind.plural), kind)
+    return Kinds(tuple(kinds.values()), tuple(one for answer in answers for one in answer.unasked))
+
+
+async def survey(
+    connection: Connection, kinds: Iterable[ResourceType], *, namespace: str = "", selector: str = ""
+) -> Seen:
+    """The metadata of all objects of some kinds.
+
+    Args:
+        connection: The cluster.
+        kinds: Which.
+        namespace: Empty for all.
+        selector: Label selector.
+
+    Raises:
+        ConsoleError: The cluster cannot be reached, or accepts no credentials.
+    """
+    answers = await asyncio.gather(*(_list(connection, kind, namespace, selector) for kind in kinds))
+    return _merged(answers)
+
+
+async def survey_path(connection: Connection, kind: ResourceType) -> Seen:
+    """The same of one kind whose address is known without asking which kinds there are."""
+    return await _list(connection, kind, "", "")
+
+
+async def look(connection: Connection, ref: ObjectRef) -> Entry | Unasked | None:
+    """One object; `None` if there is none, or no such kind.
+
+    Raises:
+        UnreachableError: The cluster, or the API of this kind, cannot be reached.
+        ConsoleError: The cluster accepts no credentials.
+    """
+    what = Unasked("get", ref.kind, ref.namespace)
+    try:
+        kind = await connection.discovery.find(ref.api_version, ref.kind)
+        what = msgspec.structs.replace(what, resource=resource_name(kind))
+        path = kind.path(ref.namespace or connection.session.namespace, ref.name)
+        return entry_of(await get_metadata(connection.session, path), group_of(ref.api_version), ref.kind)
+    except MissingError:
+        return None
+    except UnreachableError:
+        raise
+    except (ApiError, FormatError) as error:
+        return _unasked(error, what)
+
+
+async def with_owners(connection: Connection, entries: Sequence[Entry], inventory: Inventory) -> Seen:
+    """Owners of entries that are neither among them nor in the inventory, and their owners, as far as there are any.
+
+    Raises:
+        ConsoleError: The cluster cannot be reached, or accepts no credentials.
+    """
+    known = {entry.uid for entry in entries} | inventory.uids
+    found: list[Entry] = []
+    unasked: list[Unasked] = []
+    generation = list(entries)
+    for _ in range(_GENERATIONS):
+        wanted = {
+            owner.uid: (owner, entry.namespace)
+            for entry in generation
+            for owner in entry.owners
+            if owner.uid not in known
+        }
+        if not wanted:
+            break
+        known |= wanted.keys()
+        answers = await asyncio.gather(*(_owner(connection, owner, space) for owner, space in wanted.values()))
+        generation = [answer for answer in answers if isinstance(answer, Entry)]
+        found += generation
+        unasked += [answer for answer in answers if isinstance(answer, Unasked)]
+    return Seen(tuple(found), tuple(unasked))
+
+
+def resource_name(kind: ResourceType) -> str:
+    """As RBAC's messages name it: `pods`, `jobs.batch`."""
+    group = group_of(kind.api_version)
+    return f"{kind.plural}.{group}" if group else kind.plural
+
+
+def is_contents(kind: ResourceType) -> bool:
+    """Return whether a namespace's end ends such objects: those that nobody can delete, it does not delete either.
+
+    Source: k8s.io/kubernetes `pkg/controller/namespace/deletion/namespaced_resources_deleter.go`.
+    """
+    return kind.is_namespaced and (group_of(kind.api_version), kind.kind) not in _EVENTS
+
+
+async def _groups(connection: Connection) -> list[tuple[str, list[str]]]:
+    """Name, and versions with the preferred one first."""
+    listed = await connection.session.get("/apis")
+    try:
+        groups = msgspec.convert(listed, _GroupList).groups or []
+    except msgspec.ValidationError as error:
+        raise FormatError(f"{connection.session.server}/apis did not answer with a list of groups: {error}.") from error
+    found = [("", ["v1"])]
+    for group in groups:
+        versions = [one.group_version for one in group.versions]
+        preferred = group.preferred_version.group_version if group.preferred_version else ""
+        found.append((group.name, sorted(versions, key=lambda version: version != preferred)))
+    return found
+
+
+async def _kinds_of(connection: Connection, version: str) -> Kinds:
+    root = f"/apis/{version}" if "/" in version else f"/api/{version}"
+
+    async def fetch() -> tuple[ResourceType, ...]:
+        try:
+            listed = await connection.session.get(root)
+        except ApiMissingError:
+            return ()  # its last kind went meanwhile
+        try:
+            resources = msgspec.convert(listed, _ResourceList).resources or []
+        except msgspec.ValidationError as error:
+            raise FormatError(f"{root} did not answer with a list of kinds: {error}.") from error
+        return tuple(
+            ResourceType(version, one.kind, one.name, one.namespaced)
+            for one in resources
+            if "/" not in one.name and "delete" in (one.verbs or ())
+        )
+
+    found = await _asked(fetch, Unasked("find out the kinds of", version))
+    return Kinds(unasked=(found,)) if isinstance(found, Unasked) else Kinds(found)
+
+
+async def _list(connection: Connection, kind: ResourceType, namespace: str, selector: str) -> Seen:
+    group = group_of(kind.api_version)
+    accept = WHOLE if (group, kind.kind) == _LEASE else METADATA_LIST  # a lease's holder is none of its metadata
+
+    async def fetch() -> tuple[Entry, ...]:
+        query = {"labelSelector": selector} if selector else {}
+        try:
+            items = await list_pages(connection.session, kind.path(namespace), query, accept=accept)
+        except ApiMissingError as error:
+            if await _is_served(connection, kind):
+                raise FormatError(error.message) from error
+            return ()  # the kind went meanwhile, with all its objects
+        return tuple(entry_of(item, group, kind.kind) for item in items)
+
+    found = await _asked(fetch, Unasked("list", resource_name(kind), namespace))
+    return Seen(unasked=(found,)) if isinstance(found, Unasked) else Seen(found)
+
+
+async def _is_served(connection: Connection, kind: ResourceType) -> bool:
+    served = await _kinds_of(connection, kind.api_version)
+    return bool(served.unasked) or kind in served.kinds
+
+
+async def _owner(connection: Connection, owner: Owner, namespace: str) -> Entry | Unasked | None:
+    """An owner, if it is the one that is meant: another object of its name is none.
+
+    Found by a list: to judge takes no right but to list.
+    """
+    what = Unasked("list", f"{owner.kind} {one_line(owner.name)}", namespace)
+
+    async def fetch() -> Entry | None:
+        nonlocal what
+        try:
+            kind = await connection.discovery.find(owner.api_version, owner.kind)
+        except MissingError:
+            return None
+        what = msgspec.structs.replace(what, resource=resource_name(kind))
+        query = {"fieldSelector": f"metadata.name={owner.name}"}
+        path = kind.path(namespace)
+        items = await list_pages(connection.session, path, query, accept=METADATA_LIST)
+        found = [entry_of(item, group_of(kind.api_version), kind.kind) for item in items]
+        return next((entry for entry in found if entry.uid == owner.uid), None)
+
+    try:
+        return await fetch()
+    except ApiMissingError:
+        return None
+    except (ApiError, FormatError, OversizeError) as error:
+        return _unasked(error, what)
+
+
+async def _asked(question: Callable[[], Awaitable[T]], what: Unasked) -> T | Unasked:
+    """The answer to a question, or that there is none. What concerns the whole cluster is raised.
+
+    Raises:
+        ConsoleError: The cluster cannot be reached, or accepts no credentials.
+    """
+    try:
+        return await question()
+    except (ApiError, FormatError, OversizeError) as error:
+        return _unasked(error, what)
+
+
+def _unasked(error: ApiError | FormatError | OversizeError, what: Unasked) -> Unasked:
+    """That something could not be asked, and why. That no credentials are accepted is raised again."""
+    if not isinstance(error, ApiAccessError):
+        return msgspec.structs.replace(what, why=error.message)
+    if error.status.code == _UNAUTHORIZED:
+        raise error
+    return what
+
+
+def _merged(answers: Iterable[Seen]) -> Seen:
+    """Each object once, though several groups may serve it."""
+    entries: dict[str, Entry] = {}
+    unasked: list[Unasked] = []
+    for answer in answers:
+        for entry in answer.entries:
+            entries.setdefault(entry.uid, entry)
+        unasked += answer.unasked
+    return Seen(tuple(entries.values()), tuple(unasked))
+
+
+class _Version(msgspec.Struct, rename="camel"):
+    group_version: str
+
+
+class _Group(msgspec.Struct, rename="camel"):
+    name: str
+    versions: list[_Version]
+    preferred_version: _Version | None = None
+
+
+class _GroupList(msgspec.Struct):
+    groups: list[_Group] | None = None
+
+
+class _Resource(msgspec.Struct):
+    name: str
+    kind: str
+    namespaced: bool = False
+    verbs: list[str] | None = None
+
+
+class _ResourceList(msgspec.Struct):
+    resources: list[_Resource] | None = None

@@ -1,0 +1,291 @@
+"""Objects applied with a record before and after, and deleted one by one by uid and resource version."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from msgspec.structs import replace
+
+from actions.base.clock import Clock
+from actions.base.errors import AccessError, ConflictError, ConsoleError
+from actions.base.untrusted import one_line
+from actions.cluster.objects.client import ObjectRef, ref_of
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.run.context.access import Connection
+from actions.run.context.protocols import StageFailedError
+from actions.run.context.retry import patiently, wait_until
+from actions.run.context.stage_context import StageWork
+from actions.run.objects.inventory import is_runs, known_as, owned_of
+from actions.run.objects.ownership import Entry, entry_of, group_of, is_shared
+from actions.run.objects.survey import Unasked, look
+
+GONE_SECONDS = 600.0
+_LOOK_SECONDS = 0.3
+_ATTEMPTS = 20
+_RIGHTS = "Ask for the rights of assets/rbac.yaml."
+_HOLDING = (
+    "NamespaceDeletionDiscoveryFailure",
+    "NamespaceDeletionGroupVersionParsingFailure",
+    "NamespaceDeletionContentFailure",
+    "NamespaceContentRemaining",
+    "NamespaceFinalizersRemaining",
+)
+"""Conditions of a namespace that say what keeps it from being gone.
+
+Source: k8s.io/kubernetes `pkg/controller/namespace/deletion/status_condition_utils.go`.
+"""
+
+
+async def remove(
+    connection: Connection,
+    ref: ObjectRef,
+    uid: str,
+    *,
+    clock: Clock,
+    note: Callable[[str], None],
+    before: Callable[[], Awaitable[None]] | None = None,
+) -> None:
+    """Delete the object that has this uid, and wait until it is gone. Another one under its name is left alone.
+
+    Args:
+        connection: The run's cluster.
+        ref: Its name.
+        uid: As the journal holds it.
+        clock: For waiting.
+        note: Told what is waited for.
+        before: Judges once more, just before a request to delete; raises what speaks against it.
+
+    Raises:
+        StageFailedError: It does not go, or may not be looked at.
+        ConsoleError: It may not be deleted, or what `before` raised.
+    """
+
+    async def go() -> str:
+        found = await seen(connection, ref)
+        if found is None or found.uid != uid:
+            return ""
+        if not found.is_going:
+            if before is not None:
+                await before()
+            await _delete(connection, ref, found)
+        return await going(connection, ref, found)
+
+    await wait_until(
+        go, clock=clock, note=note, timeout=stuck, deadline_seconds=GONE_SECONDS, interval_seconds=_LOOK_SECONDS
+    )
+
+
+async def request_removal(connection: Connection, ref: ObjectRef, uid: str, *, clock: Clock) -> None:
+    """Ask for the object that has this uid to be deleted, and do not wait for its end.
+
+    Raises:
+        ConsoleError: It may not be looked at or deleted, or changes faster than it can be looked at.
+    """
+    for _ in range(_ATTEMPTS):
+        found = await seen(connection, ref)
+        if found is None or found.uid != uid or found.is_going or await _delete(connection, ref, found):
+            return
+        await clock.sleep(_LOOK_SECONDS)
+    raise ConflictError(f"{ref.describe()} changes all the time and was not deleted.", hint="Try again.")
+
+
+async def seen(connection: Connection, ref: ObjectRef) -> Entry | None:
+    """The metadata of an object, `None` if there is none.
+
+    Raises:
+        AccessError: It may not be looked at.
+        ConsoleError: Its kind cannot be asked at present.
+    """
+    found = await look(connection, ref)
+    if not isinstance(found, Unasked):
+        return found
+    said = f"{ref.describe()}: {'' if found.may_pass else 'this user '}{found.clause()}."
+    raise StageFailedError(said) if found.may_pass else AccessError(said, hint=_RIGHTS)
+
+
+async def going(connection: Connection, ref: ObjectRef, entry: Entry) -> str:
+    """That an object is going, and what holds it as far as it says so."""
+    if ref.kind == "Namespace":
+        held = _held_namespace(await connection.find(ref) or {})
+        return f"{ref.describe()} is going" + (f": {held}." if held else ".")
+    finalizers = one_line(", ".join(entry.finalizers))
+    return f"{ref.describe()} is going" + (f", held by {finalizers}." if finalizers else ".")
+
+
+def stuck(words: str) -> ConsoleError:
+    """The error for what has not gone in time."""
+    return StageFailedError(f"After {GONE_SECONDS:.0f} s {words}", hint="Look at what holds it, then retry.")
+
+
+async def _delete(connection: Connection, ref: ObjectRef, found: Entry) -> bool:
+    """Ask for a deletion. Returns whether it was accepted; it is not if the object was changed since it was seen."""
+    try:
+        await connection.delete(ref, uid=found.uid, version=found.version)
+    except ConflictError:
+        return False
+    return True
+
+
+def _held_namespace(document: Mapping[str, Any]) -> str:
+    conditions = (document.get("status") or {}).get("conditions") or ()
+    told = {str(one.get("type")): str(one.get("message") or "") for one in conditions if one.get("status") == "True"}
+    return one_line(" ".join(f"{told[name].rstrip('.')}." for name in _HOLDING if told.get(name)), limit=600).rstrip(
+        "."
+    )
+
+
+Manifest = dict[str, Any]
+
+ESTABLISHED_SECONDS = 120.0
+
+_FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount", "Secret")
+
+
+async def apply_objects(work: StageWork, connection: Connection, manifests: Iterable[Manifest]) -> list[ObjectRef]:
+    """Apply objects one by one, definitions and namespaces first. What was there before the run is left as it is.
+
+    Returns:
+        What is there now, applied or found.
+
+    Raises:
+        MissingError: The cluster lacks the kind of an object; nothing was applied.
+        ConflictError: Somebody else owns a field, or has replaced an object.
+        RefusedError: The server does not accept an object.
+    """
+    refs = []
+    ordered = sorted(manifests, key=_rank)
+    await _require_kinds(work, connection, ordered)
+    for manifest in ordered:
+        refs.append(await _apply_one(work, connection, manifest))
+        if manifest["kind"] == "CustomResourceDefinition":
+            await wait_ready(work, connection, refs[-1:], deadline_seconds=ESTABLISHED_SECONDS)
+            connection.discovery.forget()
+    return refs
+
+
+async def wait_ready(
+    work: StageWork, connection: Connection, refs: Sequence[ObjectRef], *, deadline_seconds: float
+) -> None:
+    """Wait until every object is there and ready.
+
+    Raises:
+        StageFailedError: One has failed, or the deadline passed.
+    """
+
+    async def look() -> str:
+        for ref in refs:
+            words = await _unready(connection, ref)
+            if words:
+                return words
+        return ""
+
+    await wait_until(
+        look,
+        clock=work.clock,
+        note=work.journal.note,
+        timeout=lambda words: StageFailedError(f"Not ready after {deadline_seconds:.0f} s. {words}"),
+        deadline_seconds=deadline_seconds,
+        interval_seconds=0.5,
+    )
+
+
+def uid_of(document: Mapping[str, Any]) -> str:
+    """Empty if the server did not say."""
+    return str((document.get("metadata") or {}).get("uid") or "")
+
+
+def rank_of(kind: str) -> int:
+    """Position in the order of applying; deletion goes the other way."""
+    return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
+
+
+async def settled(connection: Connection, ref: ObjectRef, *, clock: Clock, note: Callable[[str], None]) -> Entry | None:
+    """The object as it stays: one that is being deleted is waited for, because what is applied to it goes with it.
+
+    Raises:
+        StageFailedError: It does not go.
+        AccessError: It may not be looked at.
+    """
+    found: Entry | None = None
+
+    async def look() -> str:
+        nonlocal found
+        found = await seen(connection, ref)
+        return await going(connection, ref, found) if found is not None and found.is_going else ""
+
+    await wait_until(look, clock=clock, note=note, timeout=stuck, deadline_seconds=GONE_SECONDS, interval_seconds=0.3)
+    return found
+
+
+async def _require_kinds(work: StageWork, connection: Connection, manifests: Sequence[Manifest]) -> None:
+    """Make sure that the cluster knows every kind that the objects do not bring themselves, before any is applied."""
+    brought = {
+        (f"{manifest['spec']['group']}/{version['name']}", manifest["spec"]["names"]["kind"])
+        for manifest in manifests
+        if manifest["kind"] == "CustomResourceDefinition"
+        for version in manifest["spec"]["versions"]
+    }
+    for api_version, kind in dict.fromkeys((str(each["apiVersion"]), str(each["kind"])) for each in manifests):
+        if (api_version, kind) not in brought:
+            ask = partial(connection.discovery.resolve, api_version, kind)
+            await patiently(ask, clock=work.clock, note=work.journal.note)
+
+
+async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest) -> ObjectRef:
+    """Apply an object that is the run's or not there; one of others is left as it is, and recorded as theirs."""
+    ref = ref_of(manifest)
+    work.journal.note(f"Applying {ref.describe()}.")
+    found = await settled(connection, ref, clock=work.clock, note=work.journal.note)
+    if found is not None and not is_runs(work, found, ref):
+        await work.journal.own(owned_of(work, ref, uid=found.uid, existed=True))
+        return ref
+    if found is None:
+        await work.journal.own(replace(owned_of(work, ref), was_absent=True))
+    elif (known := known_as(work, ref)) is None or known.uid != found.uid:
+        await work.journal.own(replace(owned_of(work, ref, uid=found.uid), is_adopted=True))
+    await _put(work, connection, manifest, ref, found)
+    return ref
+
+
+async def _put(
+    work: StageWork, connection: Connection, manifest: Manifest, ref: ObjectRef, found: Entry | None
+) -> None:
+    """Apply, and record what it became.
+
+    Where the first answer shows other writers of an object that was not there a moment ago, somebody else was quicker
+    and has made it. A later answer shows controllers, too.
+    """
+    attempts = 0
+
+    async def put() -> Manifest:
+        nonlocal attempts
+        attempts += 1
+        return await connection.apply(manifest)
+
+    answer = await patiently(put, clock=work.clock, note=work.journal.note)
+    applied = entry_of(answer, group_of(ref.api_version), ref.kind)
+    if found is None:
+        await work.journal.own(owned_of(work, ref, uid=applied.uid, existed=attempts == 1 and is_shared(applied)))
+    elif applied.uid != found.uid:
+        raise ConflictError(
+            f"{ref.describe()} was replaced by another one while it was applied, which is not the run's.",
+            hint="Look whose it is, then retry.",
+        )
+
+
+async def _unready(connection: Connection, ref: ObjectRef) -> str:
+    found = await connection.find(ref)
+    if found is None:
+        return f"{ref.describe()} is not there."
+    verdict = verdict_of(found)
+    if verdict.state is WorkState.FAILED:
+        raise StageFailedError(f"{ref.describe()} failed: {verdict.reason} {verdict.message}")
+    if verdict.state in (WorkState.RUNNING, WorkState.FINISHED) or verdict.reason == "NoRule":
+        return ""
+    return f"{ref.describe()}: {verdict.message or verdict.reason}"
+
+
+def _rank(manifest: Manifest) -> int:
+    return rank_of(str(manifest["kind"]))

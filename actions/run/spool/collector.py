@@ -1,0 +1,397 @@
+"""The collector of one stage's spool: pods found and followed, accelerators sampled, files counted."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from actions.base.errors import AccessError, ConsoleError, UnreachableError
+from actions.base.untrusted import clean_text
+from actions.blueprint.render import RUN_LABEL
+from actions.blueprint.stages import Accelerator, FileProgress, LogWatch, Watch
+from actions.cluster.logs.follow import LogSource
+from actions.cluster.remote.exec import run_in_pod
+from actions.run.context.access import Connection
+from actions.run.context.retry import ONCE, Pace
+from actions.run.context.stage_context import StageWork
+from actions.run.spool.followers import (
+    FileWatch,
+    PodFollower,
+    Troubles,
+    newest,
+    newest_running,
+    outcome_of,
+    sentence_of,
+)
+from actions.run.spool.format import AcceleratorSample
+from actions.run.spool.writer import SpoolWriter
+from actions.run.state.view import StageState
+from actions.telemetry.points import Progress
+
+SAMPLE_SECONDS = 5.0
+"""How often a pod is asked."""
+MAX_SAMPLED_PODS = 64
+
+_EXEC_SECONDS = 20.0
+_LONGEST_REFUSED_SECONDS = 60.0
+_DEVICES = "accelerators"
+_FILES = "count of files"
+_AT_ONCE = 8
+_NEURON = "timeout 15 neuron-monitor | head -n 2 | tail -n 1"
+"""One record of a program that prints one each five seconds; the first has nothing of the runtimes yet."""
+_COMMANDS = {
+    Accelerator.NVIDIA_SMI: ("nvidia-smi",),
+    Accelerator.NEURON_TOP: ("sh", "-c", _NEURON),
+    Accelerator.NEURON_MONITOR: ("sh", "-c", _NEURON),
+}
+"""neuron-top is a screen without a batch mode; what it shows is in neuron-monitor's records."""
+
+
+class Sampler:
+    """One stage's samples. A sample's age tells how it goes; who may not ask at all is told.
+
+    Args:
+        work: The stage.
+        watch: What it watches.
+        writer: Its spool.
+        troubles: Told what goes on for long.
+    """
+
+    def __init__(self, work: StageWork, watch: Watch, writer: SpoolWriter, troubles: Troubles) -> None:
+        self._work = work
+        self._watch = watch
+        self._writer = writer
+        self._troubles = troubles
+        self._due: dict[str, float] = {}
+        self._refusals: dict[str, int] = {}
+        self._turns = asyncio.Semaphore(_AT_ONCE)
+
+    @property
+    def is_wanted(self) -> bool:
+        """True if there is anything to ask for."""
+        return self._watch.accelerator in _COMMANDS or self._watch.progress is not None
+
+    async def sample(self) -> None:
+        """Ask whom it is time to ask.
+
+        Raises:
+            ConsoleError: The cluster does not answer.
+            OSError: There is no room for the answer.
+        """
+        connection = await self._work.connect(ONCE)
+        command = _COMMANDS.get(self._watch.accelerator)
+        if command:
+            await self._ask_devices(connection, command)
+        if self._watch.progress is not None:
+            await self._count_files(connection, self._watch.progress)
+
+    async def _ask_devices(self, connection: Connection, command: tuple[str, ...]) -> None:
+        logs = self._watch.logs
+        selector = self._watch.devices or (logs.pods or logs.pod if logs else "")
+        if not selector:
+            return
+        pods = await self._due_pods(connection, selector, _DEVICES)
+        container = logs.container if logs and not self._watch.devices else ""
+        asked = await asyncio.gather(*(self._ask(connection, pod, container, command) for pod in pods))
+        if pods:
+            self._note_refusal(_DEVICES, next((error for error in asked if isinstance(error, AccessError)), None))
+
+    async def _ask(
+        self, connection: Connection, pod: dict[str, Any], container: str, command: tuple[str, ...]
+    ) -> ConsoleError | None:
+        """Ask one pod. Returns why there is no answer, if there is none."""
+        async with self._turns:
+            try:
+                text = await self._exec(connection, pod, container, command)
+            except ConsoleError as error:
+                return error
+        now = self._work.clock.now().timestamp()
+        self._writer.write_sample(pod["metadata"]["name"], AcceleratorSample(now, clean_text(text)))
+        return None
+
+    def _note_refusal(self, purpose: str, error: AccessError | None) -> None:
+        """Ask less often, the longer a right is missing."""
+        if error is None:
+            self._refusals.pop(purpose, None)
+            self._troubles.clear(purpose)
+            return
+        self._refusals[purpose] = self._refusals.get(purpose, 0) + 1
+        wait = min(SAMPLE_SECONDS * 2.0 ** min(self._refusals[purpose], 8), _LONGEST_REFUSED_SECONDS)
+        self._due[purpose] = self._work.clock.monotonic() + wait
+        self._troubles.set(purpose, f"The {purpose} cannot be asked for: {error.message}")
+
+    async def _count_files(self, connection: Connection, progress: FileProgress) -> None:
+        command = ("find", *progress.folders, "-name", f"*{progress.suffix}")
+        for pod in (await self._due_pods(connection, progress.pod, _FILES))[:1]:
+            metadata, name = pod["metadata"], pod["spec"]["containers"][0]["name"]
+            try:
+                found = await self._exec(connection, pod, name, command)
+            except AccessError as error:
+                self._note_refusal(_FILES, error)
+                return
+            self._note_refusal(_FILES, None)
+            total = self._work.text(progress.total)
+            count = sum(1 for line in found.splitlines() if line.endswith(progress.suffix))
+            source = self._writer.source(metadata["namespace"], metadata["name"], name, metadata["uid"])
+            self._writer.write_progress(source, Progress("files", count, int(total) if total.isdigit() else None))
+
+    async def _due_pods(self, connection: Connection, selector: str, purpose: str) -> list[dict[str, Any]]:
+        """Running pods of the run that have not been asked for a while."""
+        now = self._work.clock.monotonic()
+        if self._due.get(purpose, 0.0) > now:
+            return []
+        pods = await connection.pods(
+            namespace=self._work.namespace, label_selector=f"{selector},{RUN_LABEL}={self._work.view.id}"
+        )
+        running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
+        if running:
+            self._due[purpose] = now + SAMPLE_SECONDS
+        return running[:MAX_SAMPLED_PODS]
+
+    async def _exec(self, connection: Connection, pod: dict[str, Any], container: str, command: tuple[str, ...]) -> str:
+        metadata = pod["metadata"]
+        name = container or pod["spec"]["containers"][0]["name"]
+        result = await run_in_pod(
+            connection.session, metadata["namespace"], metadata["name"], name, command, deadline_seconds=_EXEC_SECONDS
+        )
+        return (result.stdout or result.stderr).decode("utf-8", "replace")
+
+
+LOOK_SECONDS = 0.7
+"""How often pods are looked for, at first."""
+LAST_LINES_SECONDS = 8.0
+"""How long the logs may be silent after the stage has ended, until the rest is given up."""
+LONGEST_LAST_LINES_SECONDS = 60.0
+"""How long they may go on: some containers of a stage that has ended never do. A right may be missing for so long."""
+UNREACHABLE_LOGS_SECONDS = 600.0
+"""How long a stage that has ended well waits for logs that nobody answers for, or that the disk does not take."""
+
+_RANK_LABELS = ("training.kubeflow.org/replica-index", "batch.kubernetes.io/job-completion-index")
+_LONGEST_SEARCH_PAUSE_SECONDS = 5.0
+_PODS, _FILE, _UNLISTED = "pods", "file", "unlisted"
+
+Pod = Mapping[str, Any]
+
+
+@asynccontextmanager
+async def watching(work: StageWork, watch: Watch) -> AsyncIterator[Watcher]:
+    """Follow logs, accelerators and file counts while the context is open, and the logs a little longer.
+
+    Also when the context ends by an error: the last lines of what has failed say why. Nothing that goes wrong here
+    reaches the stage: it is told by `work.journal.warn`, and what is lost by the watcher's `losses`.
+    """
+    watcher = Watcher(work, watch)
+    watcher.start()
+    try:
+        try:
+            yield watcher
+        except ConsoleError:
+            await watcher.settle(LONGEST_LAST_LINES_SECONDS)
+            raise
+        await watcher.settle(UNREACHABLE_LOGS_SECONDS)
+    finally:
+        await outcome_of(watcher.stop())
+
+
+class Watcher:
+    """One stage's followers, each in a task of its own: none of their failures reaches the stage.
+
+    Args:
+        work: The stage.
+        watch: What it watches.
+    """
+
+    def __init__(self, work: StageWork, watch: Watch) -> None:
+        self.losses: tuple[str, ...] = ()
+        """The missing parts of the stage's logs, one sentence each; complete when it has been stopped."""
+        self._work = work
+        self._logs = watch.logs or LogWatch()
+        self._writer = SpoolWriter(work.folder, work.stage.id)
+        self._troubles = Troubles(work.journal.warn)
+        self._sampler = Sampler(work, watch, self._writer, self._troubles)
+        self._followers: dict[tuple[str, str], tuple[PodFollower, asyncio.Task[None]]] = {}
+        self._searches: list[asyncio.Task[None]] = []
+        self._sampling: asyncio.Task[None] | None = None
+        has_file = bool(self._logs.file or self._logs.exec)
+        self._file = FileWatch(work, self._writer, path=self._logs.file, argv=self._logs.exec) if has_file else None
+
+    def start(self) -> None:
+        """Begin to look for pods."""
+        if self._sampler.is_wanted:
+            self._sampling = asyncio.create_task(self._endlessly(self._sampler.sample, "samples"))
+        if self._logs.pods:
+            self._searches.append(asyncio.create_task(self._endlessly(self._find_pods, _PODS)))
+        if self._file is not None:
+            self._searches.append(asyncio.create_task(self._endlessly(self._read_file, _FILE)))
+
+    async def settle(self, longest_seconds: float) -> None:
+        """Wait for the logs of containers that have ended, for as long as lines come, but not for ever.
+
+        Args:
+            longest_seconds: While nobody answers for them.
+        """
+        await self._told(self._settle(longest_seconds), "end")
+
+    async def stop(self) -> None:
+        """End all followers."""
+        followers = [task for _, task in self._followers.values()]
+        for task in [*self._searches, *followers, *([self._sampling] if self._sampling else [])]:
+            task.cancel()
+        await asyncio.gather(*self._searches, *followers, return_exceptions=True)
+        if self._sampling is not None:
+            await asyncio.gather(self._sampling, return_exceptions=True)
+        for follower, task in self._followers.values():
+            if task.cancelled():
+                follower.give_up()
+        self.losses = self._writer.losses()
+        with suppress(OSError):
+            self._writer.close()
+        self._work.journal.warn("")
+
+    async def _endlessly(self, look: Callable[[], Coroutine[Any, Any, object]], topic: str) -> None:
+        """Look again and again; what goes wrong is told, and tried again."""
+        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS, longest_seconds=_LONGEST_SEARCH_PAUSE_SECONDS)
+        while True:
+            error = await self._told(look(), topic)
+            if error is None:
+                await pace.pause()
+            else:
+                await pace.pause_after(error if isinstance(error, ConsoleError) else None)
+
+    async def _told(self, awaitable: Coroutine[Any, Any, object], topic: str) -> Exception | None:
+        """Why something did not work, if it did not. A cluster that does not answer is told by the stage itself."""
+        found = await outcome_of(awaitable)
+        if not isinstance(found, Exception):
+            self._troubles.clear(topic)
+            return None
+        if isinstance(found, AccessError):
+            self._troubles.set(topic, f"Logs cannot be read: {sentence_of(found)}")
+        elif not isinstance(found, ConsoleError):
+            self._troubles.set(topic, f"Logs cannot be kept: {sentence_of(found)}")
+        return found
+
+    async def _find_pods(self) -> None:
+        """Begin to follow every container that the stage's selector finds."""
+        connection = await self._work.connect(ONCE)
+        for pod in await pods_of(self._work, connection, self._logs.pods):
+            self._follow(pod)
+        self._writer.close_gap(_UNLISTED)
+
+    def _follow(self, pod: Pod) -> None:
+        metadata = pod["metadata"]
+        name = self._logs.container or pod["spec"]["containers"][0]["name"]
+        place = LogSource(metadata["namespace"], metadata["name"], name, metadata["uid"])
+        if (place.uid, name) in self._followers:
+            return
+        source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(metadata))
+        if not source.is_ended:
+            follower = PodFollower(self._work, self._writer, self._troubles, place, source)
+            self._followers[(place.uid, name)] = follower, asyncio.create_task(self._followed(follower))
+
+    async def _followed(self, follower: PodFollower) -> None:
+        """Follow one container to its end, whatever happens on the way."""
+        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS)
+        while (error := await outcome_of(follower.follow())) is not None:
+            follower.fail(error)
+            await pace.pause_after()
+
+    async def _settle(self, longest_seconds: float) -> None:
+        if self._logs.pods:
+            await self._find_last_pods(longest_seconds)
+            await self._end_followers(longest_seconds)
+            self._tell_of_pods_that_were_gone()
+        if self._file is not None:
+            await self._end_searches()  # two readers of one file would keep its lines twice
+            await self._end_file(self._file)
+
+    async def _find_last_pods(self, longest_seconds: float) -> None:
+        """A stage that is found done may have ended before its pods were looked for."""
+        error: Exception | None = None
+        began = self._work.clock.monotonic()
+        while self._work.clock.monotonic() - began < (
+            longest_seconds if self._followers or isinstance(error, OSError) else LAST_LINES_SECONDS
+        ):
+            try:
+                async with asyncio.timeout(LAST_LINES_SECONDS):
+                    error = await self._told(self._find_pods(), _PODS)
+            except TimeoutError:
+                error = UnreachableError("The cluster does not say which pods there are.")
+            if error is None:
+                return
+            await self._work.clock.sleep(LOOK_SECONDS)
+        if error is not None:
+            said = sentence_of(error).rstrip(".")
+            self._writer.open_gap(None, _UNLISTED, f"its pods could not be looked for at the end: {said}")
+
+    def _tell_of_pods_that_were_gone(self) -> None:
+        """While no runner was at work, pods may have ended that nobody read to the end."""
+        if self._work.stage.state is not StageState.UNKNOWN:
+            return
+        for source in self._writer.sources():
+            is_followed = (source.line.uid, source.line.container) in self._followers
+            if source.is_of_pod and source.line_count and not source.is_ended and not is_followed:
+                why = "its pod was gone before its log was read to the end"
+                self._writer.open_gap(source, f"unread-{source.line.number}", why)
+
+    async def _end_followers(self, longest_seconds: float) -> None:
+        known, began = -1, self._work.clock.monotonic()
+        while open_tasks := [task for _, task in self._followers.values() if not task.done()]:
+            count = sum(source.passed_count for source in self._writer.sources())
+            passed = self._work.clock.monotonic() - began
+            left = max(self._left(longest_seconds), LONGEST_LAST_LINES_SECONDS if count > known else 0.0) - passed
+            if left <= 0:
+                return
+            known = count
+            await asyncio.wait(open_tasks, timeout=min(LAST_LINES_SECONDS, left))
+
+    def _left(self, longest_seconds: float) -> float:
+        """How long followers are waited for that are not let in, or not answered."""
+        failing = [one for one, task in self._followers.values() if one.is_failing and not task.done()]
+        if not failing:
+            return 0.0
+        self._work.journal.note("Waiting for the last lines of its logs.")
+        return LONGEST_LAST_LINES_SECONDS if all(one.is_forbidden for one in failing) else longest_seconds
+
+    async def _end_file(self, file: FileWatch) -> None:
+        file.end_soon()
+        began = self._work.clock.monotonic()
+        while not file.is_read:
+            passed = self._work.clock.monotonic() - began
+            left = (LONGEST_LAST_LINES_SECONDS if file.is_failing else LAST_LINES_SECONDS) - passed
+            if left <= 0:
+                break
+            with suppress(TimeoutError):
+                async with asyncio.timeout(left):
+                    error = await self._told(self._read_file(), _FILE)
+                    if error is None and not file.has_pod:
+                        break  # the pod has gone, and its file with it
+            await self._work.clock.sleep(LOOK_SECONDS)
+        file.finish()
+
+    async def _end_searches(self) -> None:
+        for task in self._searches:
+            task.cancel()
+        await asyncio.gather(*self._searches, return_exceptions=True)
+
+    async def _read_file(self) -> None:
+        """Read the file, or what the program prints, in whatever pod there is for it."""
+        if self._file is None:
+            return
+        connection = await self._work.connect(ONCE)
+        if self._logs.uid_of:
+            self._file.belong_to(newest(await pods_of(self._work, connection, self._logs.uid_of)))
+        pods = await pods_of(self._work, connection, self._logs.pod)
+        await self._file.follow_in(connection, newest_running(pods), self._logs.container, self._troubles)
+
+
+async def pods_of(work: StageWork, connection: Connection, selector: str) -> list[dict[str, Any]]:
+    """The run's pods that a selector finds."""
+    return await connection.pods(namespace=work.namespace, label_selector=f"{selector},{RUN_LABEL}={work.view.id}")
+
+
+def _rank_of(metadata: Pod) -> int:
+    labels = metadata.get("labels") or {}
+    ranks = (str(labels.get(name, "")) for name in _RANK_LABELS)
+    return next((int(rank) for rank in ranks if rank.isascii() and rank.isdigit() and len(rank) < 9), 0)

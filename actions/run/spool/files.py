@@ -1,0 +1,258 @@
+"""The append-only files of a spool: whole records, damaged files set aside, findings once in `points.jsonl`.
+
+Findings follow from the lines. After a crash, or when the file was damaged, the lines are read again and what the file
+holds already is skipped. What cannot be written now is written before the next line is taken.
+"""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+
+import msgspec
+
+from actions.base.files import PRIVATE_FILE
+from actions.cluster.logs.batch import LogBatch
+from actions.run.spool.format import Finding, PointLine, ProgressLine, finding_line_in, line_of_finding, whole_lines
+from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
+from actions.telemetry.points import Progress
+
+MOST_SET_ASIDE = 3
+"""So many damaged states of one file are kept, the newest."""
+MOST_SET_ASIDE_BYTES = 256 << 20
+"""All of them together, but for the newest."""
+_BLOCK_BYTES = 1 << 20
+
+
+class AppendOnly:
+    """A private file that grows by whole records. A tail that an earlier writer left torn is cut off.
+
+    Args:
+        path: Made if it is not there; then `is_new`.
+
+    Raises:
+        OSError: It cannot be made, read or cut.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.is_new = not path.exists()
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
+        try:
+            status = os.fstat(self._descriptor)
+            self.modified_at = status.st_mtime
+            self.size = _end_of_last_line(self._descriptor)
+            if self.size != status.st_size:
+                os.ftruncate(self._descriptor, self.size)
+        except OSError:
+            os.close(self._descriptor)
+            raise
+
+    def append(self, data: bytes) -> None:
+        """Append whole records in one step.
+
+        Raises:
+            OSError: There is no room; nothing was appended.
+        """
+        written = 0
+        try:
+            while written < len(data):
+                written += os.pwrite(self._descriptor, data[written:], self.size + written)
+        except OSError:
+            os.ftruncate(self._descriptor, self.size)
+            raise
+        self.size += written
+
+    def sync(self) -> None:
+        """Have on disk what was appended.
+
+        Raises:
+            OSError: It cannot be.
+        """
+        os.fdatasync(self._descriptor)
+
+    def close(self) -> None:
+        """Close the file."""
+        os.close(self._descriptor)
+
+
+def replace_damaged(path: Path, pieces: Iterable[bytes | tuple[int, int]]) -> Path:
+    """Put a mended file in the place of a damaged one, which stays beside it under another name.
+
+    At every moment there is a file at `path`.
+
+    Args:
+        path: The file.
+        pieces: What the mended one consists of: bytes, or from where to where in the damaged one.
+
+    Returns:
+        Where the damaged one is now.
+
+    Raises:
+        OSError: There is no room; nothing was changed.
+    """
+    scratch = path.with_name(f".{path.name}.mended")
+    try:
+        with path.open("rb") as source:
+            descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, PRIVATE_FILE)
+            with os.fdopen(descriptor, "wb") as file:
+                for piece in pieces:
+                    if isinstance(piece, bytes):
+                        file.write(piece)
+                        continue
+                    source.seek(piece[0])
+                    left = piece[1] - piece[0]
+                    while left and (block := source.read(min(left, _BLOCK_BYTES))):
+                        file.write(block)
+                        left -= len(block)
+                file.flush()
+                os.fsync(file.fileno())
+        aside = _next_name(path)
+        os.link(path, aside)
+        scratch.replace(path)
+    except OSError:
+        scratch.unlink(missing_ok=True)
+        raise
+    _forget_old(path)
+    return aside
+
+
+def set_aside(path: Path) -> list[Path]:
+    """The damaged states of a file that are kept, oldest first."""
+    found = {
+        int(number): other
+        for other in path.parent.glob(f"{path.name}.damaged-*")
+        if (number := other.name.rpartition("-")[2]).isdigit()
+    }
+    return [found[number] for number in sorted(found)]
+
+
+def _next_name(path: Path) -> Path:
+    numbers = [int(other.name.rpartition("-")[2]) for other in set_aside(path)]
+    return path.with_name(f"{path.name}.damaged-{max(numbers, default=0) + 1}")
+
+
+def _forget_old(path: Path) -> None:
+    kept, size = 0, 0
+    for other in reversed(set_aside(path)):
+        kept, size = kept + 1, size + other.stat().st_size
+        if kept > 1 and (kept > MOST_SET_ASIDE or size > MOST_SET_ASIDE_BYTES):
+            other.unlink()
+
+
+def _end_of_last_line(descriptor: int) -> int:
+    size = os.fstat(descriptor).st_size
+    block = 1 << 16
+    while size:
+        start = max(size - block, 0)
+        newline = os.pread(descriptor, size - start, start).rfind(b"\n")
+        if newline >= 0:
+            return start + newline + 1
+        size = start
+    return 0
+
+
+_COUNTED = -1
+"""Counted progress has the number -1 - N, so that it is told from what was read in the log of source N."""
+_ENCODER = msgspec.json.Encoder()
+
+
+class PointsBook:
+    """The findings of one stage.
+
+    Args:
+        file: `points.jsonl`.
+    """
+
+    def __init__(self, file: AppendOnly) -> None:
+        self._file = file
+        self._sieve = log_sieve()
+        self._known: Counter[int] = Counter()
+        self._waiting: list[bytes] = []
+
+    def load(self) -> int:
+        """Look through the file; what is damaged is left out of it from now on.
+
+        Returns:
+            How many of its lines were damaged.
+
+        Raises:
+            OSError: There is no room to mend it.
+        """
+        offset, damaged, good = 0, 0, list[tuple[int, int]]()
+        while True:
+            raws, end = whole_lines(self._file.path, offset, 1 << 20)
+            if end == offset:
+                break
+            for raw in raws:
+                line = finding_line_in(raw)
+                if line is None:
+                    damaged += 1
+                else:
+                    good.append((offset, offset + len(raw) + 1))
+                    if line.number >= 0:
+                        self._known[_identity(line)] += 1
+                offset += len(raw) + 1
+        if damaged:
+            replace_damaged(self._file.path, good)
+            self._file.close()
+            self._file = AppendOnly(self._file.path)
+        return damaged
+
+    def read(self, number: int, reader: LogReader, batch: LogBatch) -> None:
+        """Take what a batch of lines says."""
+        if not batch.is_marker:
+            self.take(number, read_batch(reader, self._sieve, batch))
+
+    def take(self, number: int, findings: Iterable[Finding]) -> None:
+        """Take findings of a source, but those that the file holds. Nothing is written yet."""
+        for finding in findings:
+            line = line_of_finding(number, finding)
+            known = _identity(line)
+            if self._known.get(known):
+                self._known[known] -= 1
+                if not self._known[known]:
+                    del self._known[known]
+            else:
+                self._waiting.append(_ENCODER.encode(line) + b"\n")
+
+    def flush(self) -> None:
+        """Write what was taken.
+
+        Raises:
+            OSError: There is no room; all of it waits.
+        """
+        if self._waiting:
+            self._file.append(b"".join(self._waiting))
+            self._waiting = []
+
+    def count(self, number: int, progress: Progress) -> None:
+        """Write a progress that was counted, not read in the log.
+
+        Raises:
+            OSError: There is no room.
+        """
+        self.flush()
+        self._file.append(_ENCODER.encode(line_of_finding(_COUNTED - number, progress)) + b"\n")
+
+    def sync(self) -> None:
+        """Have on disk what was taken.
+
+        Raises:
+            OSError: It cannot be.
+        """
+        self.flush()
+        self._file.sync()
+
+    def close(self) -> None:
+        """Close the file."""
+        self._file.close()
+
+
+def _identity(line: PointLine | ProgressLine) -> int:
+    """The same for what is the same finding, also when the lines before it were read another time."""
+    if isinstance(line, PointLine):
+        return hash((line.number, line.metric, line.step, str(line.value), line.key if line.step is None else ""))
+    return hash((line.number, line.label, line.done, line.total, str(line.elapsed_seconds)))

@@ -1,0 +1,385 @@
+"""The followers of a container's log and of a file in a pod: each line once in the spool; and their warnings.
+
+After a cut, a crash or a change of pod, reading continues where the spooled lines end: each line of a file knows where
+in the file it ends.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Any, TypeVar
+
+from actions.base.errors import AccessError, ConsoleError, MissingError, RefusedError, UnreachableError
+from actions.blueprint.references import UID
+from actions.cluster.http.errors import ApiError
+from actions.cluster.logs.batch import LogBatch
+from actions.cluster.logs.follow import ContainerEnd, LogFollower, LogObserver, LogSource
+from actions.cluster.logs.lines import FileCutter, FileLine, LogLine
+from actions.cluster.logs.pod_file import (
+    CHOICE_SECONDS,
+    IDLE_SECONDS,
+    FileState,
+    Place,
+    find_file,
+    follow_output,
+    is_choice,
+    read_file,
+)
+from actions.run.context.access import Connection
+from actions.run.context.retry import ONCE, Pace
+from actions.run.context.stage_context import StageWork
+from actions.run.spool.writer import SpooledSource, SpoolWriter
+
+T = TypeVar("T")
+
+
+class Troubles:
+    """The troubles of one stage, by topic.
+
+    Args:
+        warn: Takes all of them in one line; empty when there are none.
+    """
+
+    def __init__(self, warn: Callable[[str], None]) -> None:
+        self._warn = warn
+        self._texts: dict[str, str] = {}
+
+    def set(self, topic: str, text: str) -> None:
+        """There is a trouble; a later one of the same topic takes its place."""
+        if self._texts.get(topic) != text:
+            self._texts[topic] = text
+            self._tell()
+
+    def clear(self, topic: str) -> None:
+        """It is over, if there was one."""
+        if self._texts.pop(topic, None) is not None:
+            self._tell()
+
+    def _tell(self) -> None:
+        texts = list(dict.fromkeys(self._texts.values()))
+        more = f" And {len(texts) - 1} more of the kind." if len(texts) > 1 else ""
+        self._warn(f"{texts[0]}{more}" if texts else "")
+
+
+async def outcome_of(awaitable: Awaitable[T]) -> T | Exception:
+    """The result, or the failure, whatever it is. Only a cancellation passes."""
+    (found,) = await asyncio.gather(awaitable, return_exceptions=True)
+    if isinstance(found, BaseException) and not isinstance(found, Exception):
+        raise found
+    return found
+
+
+def sentence_of(error: Exception) -> str:
+    """A failure in words."""
+    if isinstance(error, ConsoleError):
+        return error.message
+    if isinstance(error, OSError):
+        return f"{error.strerror or error}."
+    return f"unexpected {type(error).__name__}: {error}."
+
+
+FIRST_PAUSE_SECONDS = 1.0
+LONGEST_PAUSE_SECONDS = 30.0
+"""Between two requests of somebody who is not let in: a right may be given any time."""
+_SILENT_SECONDS = {True: 3.0, False: 15.0}
+"""Nothing is said of a trouble that is so short; by whether it is one of rights: connections break all the time."""
+_GONE = "gone"
+_FORBIDDEN = 403
+
+
+class PodFollower(LogObserver):
+    """Asks again after every failure, from the last line that was kept.
+
+    Args:
+        work: The stage.
+        writer: Its spool.
+        troubles: Told what goes on for long.
+        place: The container.
+        source: Its place in the spool.
+    """
+
+    def __init__(
+        self, work: StageWork, writer: SpoolWriter, troubles: Troubles, place: LogSource, source: SpooledSource
+    ) -> None:
+        self._work = work
+        self._writer = writer
+        self._troubles = troubles
+        self._place = place
+        self._source = source
+        self._topic = f"log {place.pod}/{place.container}"
+        self._key = f"unread-{source.line.number}"
+        self._pace = self._new_pace()
+        self._error: Exception | None = None
+        self._failing_since = 0.0
+        self._losses = 0
+
+    @property
+    def is_failing(self) -> bool:
+        """True if the log cannot be read, or kept, at present."""
+        return self._error is not None
+
+    @property
+    def is_forbidden(self) -> bool:
+        """True if that is for a right that is missing."""
+        return isinstance(self._error, ApiError) and self._error.status.code == _FORBIDDEN
+
+    async def follow(self) -> None:
+        """Follow to the container's end."""
+        while not self._source.is_ended:
+            try:
+                connection = await self._work.connect(ONCE)
+                follower = LogFollower(
+                    connection.session,
+                    self._place,
+                    on_lines=self._keep,
+                    since=self._source.cursor,
+                    clock=self._work.clock,
+                    observer=self,
+                )
+                self._end(await follower.run())
+            except ConsoleError as error:
+                self.failing(error)
+                await self._pace.pause_after(error)
+            except OSError as error:
+                self.fail(error)
+                await self._pace.pause_after()
+
+    def give_up(self) -> None:
+        """The stage is over, and it is not asked again."""
+        if self._error is not None:
+            self._say(self._error)
+            self._lose(self._error)
+
+    def reading(self) -> None:
+        """See `LogObserver`. What the disk does not take is still not taken."""
+        if not isinstance(self._error, OSError):
+            self._heal()
+
+    def failing(self, error: ConsoleError) -> None:
+        """See `LogObserver`."""
+        self.fail(error)
+
+    def lost(self, why: str) -> None:
+        """See `LogObserver`."""
+        self._losses += 1
+        self._writer.open_gap(self._source, f"lost-{self._source.line.number}-{self._losses}", why, mark="")
+
+    def _keep(self, batch: LogBatch) -> None:
+        self._writer.write(self._source, batch)
+        self._heal()
+
+    def _end(self, end: ContainerEnd) -> None:
+        if self._error is not None and end.reason == _GONE:
+            self._lose(self._error)
+        else:
+            self._heal()
+        self._writer.write_end(self._source, end.exit_code, end.reason)
+        self._troubles.clear(self._topic)
+
+    def fail(self, error: Exception) -> None:
+        """It does not work now; said once it has gone on for a while."""
+        now = self._work.clock.monotonic()
+        if self._error is None:
+            self._failing_since = now
+        self._error = error
+        if now - self._failing_since >= _SILENT_SECONDS[isinstance(error, AccessError | OSError)]:
+            self._say(error)
+
+    def _say(self, error: Exception) -> None:
+        if isinstance(error, OSError):
+            self._troubles.set(self._topic, f"Logs cannot be kept: {sentence_of(error)}")
+        else:  # its mark shows where; of what the disk does not take, nothing is lost yet
+            self._troubles.set(self._topic, f"Logs cannot be read: {sentence_of(error)}")
+            self._lose(error)
+
+    def _lose(self, error: Exception) -> None:
+        does, said = "kept" if isinstance(error, OSError) else "read", sentence_of(error).rstrip(".")
+        mark = f"the log cannot be {does}: {said}"
+        self._writer.open_gap(self._source, self._key, f"it could not be {does}: {said}", mark=mark)
+
+    def _heal(self) -> None:
+        if self._error is not None:
+            self._error, self._pace = None, self._new_pace()
+            self._troubles.clear(self._topic)
+        # also one that an earlier runner has left open
+        self._writer.close_gap(self._key, "the log goes on from where it stopped", self._source)
+
+    def _new_pace(self) -> Pace:
+        return Pace(self._work.clock, first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS)
+
+
+_TOPIC = "file"
+_GAP = "unread-file"
+
+Pod = Mapping[str, Any]
+
+
+class FileWatch:
+    """One log of one stage.
+
+    Args:
+        work: The stage.
+        writer: Its spool.
+        path: Of the file as the blueprint has it, or empty. Where it says `{uid}`, it is not known before `belong_to`.
+        argv: Prints the log from its beginning; empty if it is a file.
+    """
+
+    def __init__(self, work: StageWork, writer: SpoolWriter, *, path: str, argv: tuple[str, ...]) -> None:
+        self._work = work
+        self._writer = writer
+        self._pattern = path
+        self._path = ""
+        self._argv = argv
+        self._source: SpooledSource | None = None
+        self._cutter: FileCutter | None = None
+        self._is_last = False
+        self._error: Exception | None = None
+        self.is_read = False
+        """Whether all is in the spool that was in the log after the stage's end."""
+        self.has_pod = False
+        """True if there was a pod to read in at the last look."""
+
+    @property
+    def is_failing(self) -> bool:
+        """True if the log cannot be read, or kept, at present."""
+        return self._error is not None
+
+    def belong_to(self, pod: Pod | None) -> None:
+        """The log is that of this pod; of the one before if there is none: a pod may go before its log is read."""
+        if pod is not None:
+            self._path = self._work.text(self._pattern).replace(UID, str(pod["metadata"]["uid"]))
+
+    def end_soon(self) -> None:
+        """The stage has ended: read what is left, once, and be done."""
+        self._is_last = True
+
+    async def follow_in(self, connection: Connection, pod: Pod | None, container: str, troubles: Troubles) -> None:
+        """Read in the pod that there is for it, if there is one. What goes wrong is told, and tried again.
+
+        Raises:
+            ConsoleError, OSError: The log cannot be read, or kept, now.
+        """
+        self.has_pod = pod is not None
+        if pod is None:
+            return
+        try:
+            await self._follow(connection, pod, container or pod["spec"]["containers"][0]["name"])
+        except (RefusedError, MissingError):  # no such file yet, or the container has not begun, or has ended
+            return
+        except (ConsoleError, OSError) as error:
+            self._error = error
+            does = "kept" if isinstance(error, OSError) else "read"
+            if not isinstance(error, UnreachableError):  # connections break all the time: it is read on
+                troubles.set(_TOPIC, f"Logs cannot be {does}: {sentence_of(error)}")
+            raise
+        finally:
+            if self._error is None:
+                troubles.clear(_TOPIC)
+
+    async def _follow(self, connection: Connection, pod: Pod, container: str) -> None:
+        """Read in one pod until the connection breaks, the file is silent, or another one has taken its place."""
+        if not self._path and UID not in self._pattern:
+            self._path = self._work.text(self._pattern)
+        place = Place(pod["metadata"]["namespace"], pod["metadata"]["name"], container)
+        if self._argv:
+            await self._follow_program(connection, place, str(pod["metadata"]["uid"]))
+            self.is_read = self._is_last
+            return
+        state = await find_file(connection.session, place, self._path) if self._path else None
+        self._error = None  # it lets us in
+        if state is None:
+            self.is_read = self._is_last
+            return
+        await self._follow_file(connection, place, pod, state)
+
+    async def _follow_file(self, connection: Connection, place: Place, pod: Pod, state: FileState) -> None:
+        source = self._taken_up(place, state.path, f"{state.path}#{state.inode}{_owner_of(pod, place, state.path)}")
+        if state.size_bytes < source.offset:
+            self._writer.write_file_lines(source, [(self._marker("the file was cut short: reading it anew"), 0)])
+        if state.size_bytes == source.offset and self._is_last:
+            self.is_read = True
+            return
+        idle = CHOICE_SECONDS if is_choice(self._path) or UID in self._pattern else IDLE_SECONDS
+        chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
+        await self._spool(chunks, FileCutter(source.offset), end=state.size_bytes)
+
+    async def _follow_program(self, connection: Connection, place: Place, pod_uid: str) -> None:
+        source = self._taken_up(place, self._argv[0], f"{' '.join(self._argv)}#{pod_uid}")
+        chunks = _behind(follow_output(connection.session, place, self._argv), source.offset)
+        await self._spool(chunks, FileCutter(source.offset), end=None)
+
+    async def _spool(self, chunks: AsyncIterator[bytes], cutter: FileCutter, *, end: int | None) -> None:
+        """Keep lines as they come; at the stage's end, stop where the file ended when it was last looked at."""
+        self._cutter = cutter
+        async for chunk in chunks:
+            self._keep(cutter.feed(chunk))
+            self._error = None
+            self._writer.close_gap(_GAP)
+            if self._is_last and end is not None and cutter.position >= end:
+                self.is_read = True
+                return
+
+    def finish(self) -> None:
+        """Keep the last line even if it has no newline: nobody writes to the file any more.
+
+        Raises:
+            OSError: The disk is full.
+        """
+        if self._error is not None:
+            does = "kept" if isinstance(self._error, OSError) else "read"
+            why = f"{self._pattern or self._argv[0]} could not be {does} to its end: {sentence_of(self._error)}"
+            self._writer.open_gap(self._source, _GAP, why.rstrip("."))
+        if self._cutter is not None:
+            self._keep(self._cutter.finish())
+        if self._source is not None and not self._source.is_ended:
+            self._writer.write_end(self._source, None, "Ended")
+
+    def _keep(self, lines: list[FileLine]) -> None:
+        if lines and self._source is not None:
+            now = int(self._work.clock.now().timestamp() * 1e9)
+            self._writer.write_file_lines(self._source, [(LogLine(now, line.text), line.end) for line in lines])
+
+    def _taken_up(self, place: Place, shown: str, uid: str) -> SpooledSource:
+        self._source = self._writer.source(place.namespace, place.pod, shown, uid)
+        return self._source
+
+    def _marker(self, text: str) -> LogLine:
+        now = int(self._work.clock.now().timestamp() * 1e9)
+        return LogLine(now, f"-- {text} --", is_marker=True)
+
+
+def newest_running(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """Of the pods that a selector finds, the one to read in: the youngest that runs."""
+    return newest(
+        [
+            pod
+            for pod in pods
+            if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp")
+        ]
+    )
+
+
+def newest(pods: list[dict[str, Any]]) -> dict[str, Any] | None:
+    """The youngest of some pods."""
+    return max(pods, key=lambda pod: str(pod["metadata"].get("creationTimestamp")), default=None)
+
+
+async def _behind(chunks: AsyncIterator[bytes], offset: int) -> AsyncIterator[bytes]:
+    """What comes behind the first `offset` bytes."""
+    async for chunk in chunks:
+        skipped = min(offset, len(chunk))
+        offset -= skipped
+        if skipped < len(chunk):
+            yield chunk[skipped:]
+
+
+def _owner_of(pod: Pod, place: Place, path: str) -> str:
+    """The pod's uid for a file of its own; empty for one on a claim, which is the same file in every pod."""
+    claims = {entry["name"] for entry in pod["spec"].get("volumes") or () if (entry.get("persistentVolumeClaim") or {})}
+    for container in pod["spec"]["containers"]:
+        for mount in container.get("volumeMounts") or ():
+            is_under = path.startswith(str(mount["mountPath"]).rstrip("/") + "/")
+            if container["name"] == place.container and mount["name"] in claims and is_under:
+                return ""
+    return f"@{pod['metadata']['uid']}"

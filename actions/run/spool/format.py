@@ -1,0 +1,390 @@
+"""The spool's file format: one record a line, append-only, readable up to the last whole line and around damage.
+
+`logs/STAGE/sources.jsonl`  which container a number stands for, how it ended, and what is missing of its log
+`logs/STAGE/lines.log`      the lines, as `actions.cluster.logrecords` has them; a line of a file has the letter `F`,
+                            and before its text where in the file it ends, and a TAB; before the first line of a number
+                            stands a record with the letter `S`, which names its source in JSON
+`series/STAGE/points.jsonl` what was read in those lines
+`series/STAGE/accelerators.json` the newest sample of each pod
+`….damaged-N`               a file of these as it was found, before what is whole in it was taken over
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate
+from operator import itemgetter
+from pathlib import Path
+from typing import NamedTuple, cast
+
+import msgspec
+
+from actions.base.clock import time_of_day
+from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
+from actions.cluster.logs.lines import DIGITS_TO_ZERO, SHAPE, ns_of
+from actions.run.journal.folder import logs_path, series_path
+from actions.telemetry.points import Point, Progress
+
+Finding = Point | Progress
+
+_head_in = itemgetter(slice(TEXT_AT))
+_letter_in = itemgetter(0)
+_OF_FILE = ord("F")
+_OF_SOURCE = ord("S")
+_UNUSUAL = frozenset({_OF_FILE, _OF_SOURCE})
+_HEAD = b"L000000\t" + SHAPE + b" "
+_TO_HEAD = DIGITS_TO_ZERO.translate(bytes.maketrans(b"MFS", b"LLL"))
+"""What a record begins with becomes `_HEAD` by it."""
+_PLACE = re.compile(rb"\d{1,18}\t")
+_NO_STAMP = b"1970-01-01T00:00:00.000000000Z"
+_ENCODER = msgspec.json.Encoder()
+
+
+class SourceLine(msgspec.Struct, frozen=True, tag="source", omit_defaults=True):
+    """A container, numbered in the order of appearance."""
+
+    number: int
+    namespace: str
+    pod: str
+    container: str
+    uid: str
+    rank: int = 0
+
+
+class EndLine(msgspec.Struct, frozen=True, tag="end"):
+    """A container has ended for good, and all that it wrote is in the spool."""
+
+    number: int
+    exit_code: int | None
+    reason: str
+    lines: int = -1
+    """How many of its lines are in the spool; -1 if nobody counted."""
+
+
+class GapLine(msgspec.Struct, frozen=True, tag="gap", omit_defaults=True):
+    """Lines that are missing, or could not be read up to now. A later one of the same key replaces it."""
+
+    key: str
+    number: int
+    """Of the source; -1 for all of them."""
+    why: str
+    since_ns: int = 0
+    until_ns: int = 0
+    """Nanoseconds since the epoch; 0 if nobody knows."""
+    is_closed: bool = False
+    """They have been read after all."""
+
+
+class PointLine(msgspec.Struct, frozen=True, tag="point", omit_defaults=True):
+    """A `Point`. JSON knows no NaN: `value` is then a text."""
+
+    number: int
+    metric: str
+    step: int | None
+    value: float | str
+    rank: int = 0
+    epoch: float | None = None
+    key: str = ""
+    at: float | None = None
+
+
+class ProgressLine(msgspec.Struct, frozen=True, tag="progress", omit_defaults=True):
+    """A `Progress`."""
+
+    number: int
+    label: str
+    done: int
+    total: int | None
+    elapsed_seconds: float | None = None
+    remaining_seconds: float | None = None
+    per_second: float | None = None
+    rank: int = 0
+
+
+class AcceleratorSample(msgspec.Struct, frozen=True):
+    """What a pod's accelerator tool printed."""
+
+    at: float
+    """Seconds since the epoch."""
+    text: str
+    """Cleaned."""
+
+
+def sources_file(folder: Path, stage: str) -> Path:
+    """Of a run's folder."""
+    return logs_path(folder, stage) / "sources.jsonl"
+
+
+def lines_file(folder: Path, stage: str) -> Path:
+    """Of a run's folder."""
+    return logs_path(folder, stage) / "lines.log"
+
+
+def points_file(folder: Path, stage: str) -> Path:
+    """Of a run's folder."""
+    return series_path(folder, stage) / "points.jsonl"
+
+
+def accelerators_file(folder: Path, stage: str) -> Path:
+    """Of a run's folder."""
+    return series_path(folder, stage) / "accelerators.json"
+
+
+def whole_lines(path: Path, offset: int = 0, limit_bytes: int = -1) -> tuple[list[bytes], int]:
+    """The whole lines from `offset` on, and the offset behind them. A torn tail is left for later.
+
+    A file that is not there has no lines. A line longer than `limit_bytes` is read whole.
+    """
+    try:
+        with path.open("rb") as file:
+            file.seek(offset)
+            data = file.read(limit_bytes)
+            if limit_bytes >= 0 and b"\n" not in data and len(data) == limit_bytes:
+                data += file.readline()
+    except FileNotFoundError:
+        return [], offset
+    end = data.rfind(b"\n") + 1
+    return (data[: end - 1].split(b"\n"), offset + end) if end else ([], offset)
+
+
+class Scan(NamedTuple):
+    """A piece of a file of records, looked through."""
+
+    records: list[bytes | None]
+    """The whole records, in order; `None` for each stretch that is none."""
+    begins: list[int]
+    """Where in the file each of them begins; it goes to where the next one begins."""
+    end: int
+    is_whole: bool
+    """True if nothing was looked at more closely; then all of it is records."""
+
+
+def scan(raws: list[bytes], begin: int, end: int, *, latest: bytes = b"") -> Scan:
+    """Tell records from what is none.
+
+    Args:
+        raws: Consecutive lines of the file, without their newlines.
+        begin: Where the first one begins.
+        end: Where the last one ends.
+        latest: No record is younger than this stamp; empty for whatever stamps.
+    """
+    is_timely = not latest or not raws or max(map(stamp_in, raws)) <= latest
+    if is_timely and are_records(raws):
+        begins = list(accumulate(map((1).__add__, map(len, raws[:-1])), initial=begin)) if raws else []
+        return Scan(cast(list[bytes | None], raws), begins, end, is_whole=True)
+    found = Scan([], [], end, is_whole=False)
+    for raw in raws:
+        _look_into(raw, begin, latest, found)
+        begin += len(raw) + 1
+    return found
+
+
+def readable(found: Scan) -> list[bytes]:
+    """Records, with one marker for each stretch that is none."""
+    if found.is_whole:
+        return cast(list[bytes], found.records)
+    whole = [record for record in found.records if record is not None]
+    near = whole[0] if whole else b""
+    shown = []
+    for record, begin, end in zip(found.records, found.begins, [*found.begins[1:], found.end], strict=True):
+        near = record or near
+        shown.append(damage_marker(near, end - begin) if record is None else record)
+    return shown
+
+
+def damage_marker(near: bytes, size_bytes: int) -> bytes:
+    """The record that stands for damaged bytes.
+
+    Args:
+        near: A record close to them; empty if there is none.
+        size_bytes: How many.
+    """
+    number, stamp = (source_in(near), stamp_in(near)) if near else (0, _NO_STAMP)
+    return marker_of(f"-- {size_bytes} bytes of this log are damaged: lines are missing here --", number, ns_of(stamp))
+
+
+def is_record(raw: bytes, latest: bytes = b"") -> bool:
+    """Return whether a line of the file has the form of a record, and is no younger than it can be."""
+    if raw[:TEXT_AT].translate(_TO_HEAD) != _HEAD or b"\0" in raw or (latest and stamp_in(raw) > latest):
+        return False
+    try:
+        raw.decode()
+    except UnicodeDecodeError:
+        return False
+    if raw[0] == _OF_FILE:
+        return _PLACE.match(raw, TEXT_AT) is not None
+    return raw[0] != _OF_SOURCE or introduced_in(raw) is not None
+
+
+def are_records(raws: Sequence[bytes]) -> bool:
+    """Return whether all of some lines are, as far as can be told at once."""
+    if b"".join(map(_head_in, raws)).translate(_TO_HEAD) != _HEAD * len(raws):
+        return False
+    data = b"\n".join(raws)
+    if b"\0" in data or not (data.isascii() or _is_utf8(data)):
+        return False
+    unusual = _UNUSUAL.intersection(map(_letter_in, raws))
+    return not unusual or all(is_record(raw) for raw in raws if raw[0] in unusual)
+
+
+def _is_utf8(data: bytes) -> bool:
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
+def _look_into(raw: bytes, begin: int, latest: bytes, found: Scan) -> None:
+    """Add a line, or what is whole in it: behind a block of zeros may stand a record."""
+    skipped = 0 if is_record(raw, latest) else raw.rfind(b"\0") + 1
+    if (skipped or not is_record(raw, latest)) and not (found.records and found.records[-1] is None):
+        found.records.append(None)
+        found.begins.append(begin)
+    if is_record(raw[skipped:], latest):
+        found.records.append(raw[skipped:])
+        found.begins.append(begin + skipped)
+
+
+def letters_in(records: Sequence[bytes]) -> frozenset[bytes]:
+    """The letters that some records begin with."""
+    return frozenset(bytes((letter,)) for letter in set(map(_letter_in, records)))
+
+
+def introduction(line: SourceLine, stamp: bytes) -> bytes:
+    """The record that stands before the first line of a source."""
+    return b"S%06d\t%s %s" % (line.number, stamp, _ENCODER.encode(line))
+
+
+def introduced_in(record: bytes) -> SourceLine | None:
+    """The source that a record with the letter `S` introduces; `None` if it is no such record."""
+    if record[:1] != b"S":
+        return None
+    try:
+        line = msgspec.json.decode(record[TEXT_AT:], type=SourceLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return line if line.number == source_in(record) else None
+
+
+def source_line_in(raw: bytes) -> SourceLine | EndLine | GapLine | None:
+    """A line of `sources.jsonl`; `None` if it is none."""
+    try:
+        line = msgspec.json.decode(raw, type=SourceLine | EndLine | GapLine)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    least = -1 if isinstance(line, GapLine) else 0
+    return line if least <= line.number < MOST_LOGS else None
+
+
+def finding_line_in(raw: bytes) -> PointLine | ProgressLine | None:
+    """A line of `points.jsonl`; `None` if it is none."""
+    try:
+        line = msgspec.json.decode(raw, type=PointLine | ProgressLine)
+        if isinstance(line, PointLine):
+            float(line.value)
+    except (msgspec.MsgspecError, UnicodeDecodeError, ValueError):
+        return None
+    return line if abs(line.number) <= MOST_LOGS else None
+
+
+def file_record(number: int, stamped: bytes, end: int) -> bytes:
+    """The record of a line of a file.
+
+    Args:
+        number: Of its source.
+        stamped: Stamp, blank, text.
+        end: Where in the file the line ends.
+    """
+    stamp, _, text = stamped.partition(b" ")
+    return b"F%06d\t%s %d\t%s" % (number, stamp, end, text)
+
+
+def without_place(record: bytes) -> tuple[bytes, int]:
+    """A record of a file's line as one of any log, and where in the file the line ends; 0 for other records."""
+    if record[:1] != b"F":
+        return record, 0
+    end, _, text = record[TEXT_AT:].partition(b"\t")
+    return b"L" + record[1:TEXT_AT] + text, int(end) if end.isdigit() else 0
+
+
+def without_places(records: list[bytes]) -> list[bytes]:
+    """Records of whatever lines as those of any log."""
+    if _UNUSUAL.isdisjoint(map(_letter_in, records)):
+        return records
+    return [without_place(record)[0] for record in records if record[0] != _OF_SOURCE]
+
+
+def source_in(record: bytes) -> int:
+    """The number of a record's source."""
+    return number_in(tag_in(record))
+
+
+def line_of_finding(number: int, finding: Finding) -> PointLine | ProgressLine:
+    """How a finding is written. The number as it was printed stands in the line itself."""
+    if isinstance(finding, Progress):
+        return ProgressLine(number, **msgspec.structs.asdict(finding))
+    value = finding.value if math.isfinite(finding.value) else repr(finding.value)
+    return PointLine(
+        number, finding.metric, finding.step, value, finding.rank, finding.epoch, finding.key, at=finding.at
+    )
+
+
+def finding_of_line(line: PointLine | ProgressLine) -> Finding:
+    """The reverse of `line_of_finding`."""
+    if isinstance(line, ProgressLine):
+        values = msgspec.structs.asdict(line)
+        del values["number"]
+        return Progress(**values)
+    return Point(line.metric, line.step, float(line.value), line.rank, line.epoch, line.key, line.at)
+
+
+ALL_SOURCES = -1
+"""The number in a gap that is not of one source."""
+
+
+def losses_of(gaps: Iterable[GapLine], pods: Mapping[int, str]) -> tuple[str, ...]:
+    """One sentence for each reason.
+
+    Args:
+        gaps: The newest of each key; those that are closed do not count.
+        pods: The pods' names, by the number of the source.
+    """
+    named: dict[str, list[str]] = {}
+    for gap in gaps:
+        if not gap.is_closed:
+            named.setdefault(gap.why + _span(gap), []).append(pods.get(gap.number, ""))
+    return tuple(_sentence(why, names) for why, names in named.items())
+
+
+def spooled_losses(folder: Path, stage: str) -> tuple[str, ...]:
+    """Read from a stage's spool what is missing of it; nothing if it cannot be read."""
+    try:
+        raws, _ = whole_lines(sources_file(folder, stage))
+    except OSError:
+        return ()
+    lines = [line for line in map(source_line_in, raws) if line is not None]
+    gaps = {line.key: line for line in lines if isinstance(line, GapLine)}
+    return losses_of(gaps.values(), {line.number: line.pod for line in lines if isinstance(line, SourceLine)})
+
+
+def _span(gap: GapLine) -> str:
+    if not gap.since_ns:
+        return ""
+    until = f" to {_time(gap.until_ns)}" if gap.until_ns else ""
+    return f", from {_time(gap.since_ns)}{until} UTC"
+
+
+def _time(at_ns: int) -> str:
+    return time_of_day(at_ns // 1_000_000_000)
+
+
+def _sentence(why: str, pods: Sequence[str]) -> str:
+    known = sorted({pod for pod in pods if pod})
+    if not known:
+        return f"Log incomplete: {why}."
+    if len(known) == 1:
+        return f"Log of pod {known[0]}: incomplete, {why}."
+    return f"Logs of {len(known)} pods ({known[0]}, …): incomplete, {why}."

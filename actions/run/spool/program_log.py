@@ -1,0 +1,120 @@
+"""What a program that a stage runs has written, in the stage's spool; its newest line is the stage's note."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Self
+
+from actions.base.untrusted import clean_text, one_line
+from actions.cluster.logs.lines import LogLine
+from actions.run.context.stage_context import StageWork
+from actions.run.spool.writer import SpooledSource, SpoolWriter
+
+MOST_WAITING_BYTES = 1 << 20
+"""So much of what a program prints waits for room on the disk; what is more is counted."""
+_PAUSE_SECONDS = 2.0
+
+
+class ProgramLog:
+    """The lines of one program, which nobody prints again. Nothing that goes wrong with them reaches the stage.
+
+    What the disk does not take waits, up to a limit, and is written with what comes next, or at the end.
+
+    Args:
+        work: The stage.
+        program: Stands where a pod's name would.
+        operation: Stands where a container's name would.
+        is_adopted: The program was begun by an earlier runner and tells everything anew: what the spool has of it is
+            skipped.
+    """
+
+    def __init__(self, work: StageWork, program: str, operation: str, *, is_adopted: bool = False) -> None:
+        self._work = work
+        self._program = program
+        self._operation = operation
+        self._is_adopted = is_adopted
+        self._writer = SpoolWriter(work.folder, work.stage.id)
+        self._source: SpooledSource | None = None
+        self._to_skip = 0
+        self._waiting: list[LogLine] = []
+        self._waiting_bytes = 0
+        self._dropped = 0
+        self._is_failing = False
+        self._again_at = 0.0
+
+    def take(self, text: str) -> None:
+        """One line, cleaned."""
+        size = len(text)
+        if self._waiting_bytes + size > MOST_WAITING_BYTES:
+            self._dropped += 1
+        else:
+            self._waiting.append(LogLine(int(self._work.clock.now().timestamp() * 1e9), text))
+            self._waiting_bytes += size
+        if self._work.clock.monotonic() >= self._again_at:
+            self._write()
+
+    def close(self) -> None:
+        """Write what waits, if there is room, and close the spool."""
+        self._write()
+        lost = self._dropped + len(self._waiting)
+        if lost and self._source is not None:
+            self._writer.open_gap(self._source, f"full-{self._source.line.number}", f"{lost} lines had no room")
+        try:
+            self._writer.close()
+        except OSError:
+            return
+
+    def _write(self) -> None:
+        try:
+            source = self._source or self._opened()
+            skipped = min(self._to_skip, len(self._waiting))
+            if skipped < len(self._waiting):
+                self._writer.write_lines(source, self._waiting[skipped:])
+        except OSError as error:
+            self._is_failing, self._again_at = True, self._work.clock.monotonic() + _PAUSE_SECONDS
+            self._work.journal.warn(f"Its log cannot be kept: {error.strerror or error}.")
+            return
+        self._to_skip -= skipped
+        self._waiting, self._waiting_bytes = [], 0
+        if self._dropped:
+            self._writer.open_gap(source, f"full-{source.line.number}", f"{self._dropped} lines had no room")
+        if self._is_failing:
+            self._is_failing = False
+            self._work.journal.warn("")
+
+    def _opened(self) -> SpooledSource:
+        earlier = [source for source in self._writer.sources() if source.line.container == self._operation]
+        if self._is_adopted and earlier:
+            self._source, self._to_skip = earlier[-1], earlier[-1].line_count
+        else:
+            self._source = self._writer.source("", self._program, self._operation, f"{self._operation}-{len(earlier)}")
+        return self._source
+
+
+class ToolLog:
+    """Open while the program runs.
+
+    Args:
+        work: The stage.
+        program: Stands where a pod's name would.
+        operation: Stands where a container's name would.
+    """
+
+    def __init__(self, work: StageWork, program: str, operation: str) -> None:
+        self._work = work
+        self._log = ProgramLog(work, program, operation)
+
+    def take(self, text: str) -> None:
+        """One line of the program's output."""
+        line = clean_text(text)
+        if line.strip():
+            self._work.journal.note(one_line(line))
+        self._log.take(line)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._log.close()

@@ -1,0 +1,235 @@
+"""Reading the spool of one stage while it grows: lines and findings by offset."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from actions.base.errors import JournalError
+from actions.cluster.logs.batch import line_in, marker_of, stamp_in
+from actions.cluster.logs.lines import ns_of
+from actions.run.spool.format import (
+    AcceleratorSample,
+    EndLine,
+    Finding,
+    SourceLine,
+    accelerators_file,
+    are_records,
+    finding_line_in,
+    finding_of_line,
+    introduced_in,
+    lines_file,
+    points_file,
+    readable,
+    scan,
+    source_in,
+    source_line_in,
+    sources_file,
+    whole_lines,
+    without_places,
+)
+
+CHUNK_BYTES = 1 << 20
+_MENDED = "-- this log has been mended: it is shown again from its beginning --"
+
+
+class SpooledLine(msgspec.Struct, frozen=True, gc=False):
+    """One line of one container."""
+
+    at_ns: int
+    """The server's timestamp, nanoseconds since the epoch."""
+    pod: str
+    container: str
+    text: str
+    """Cleaned, without newline; may hold SGR colours and `\\r`."""
+    is_marker: bool
+    """A line of ours: a restart, a gap."""
+
+
+class SpooledFinding(msgspec.Struct, frozen=True):
+    """A point of a curve or a state of progress, with the pod that printed it."""
+
+    pod: str
+    finding: Finding
+
+
+class _Piece(NamedTuple):
+    """Whole lines of a file. `is_anew`: another file has come in its place, and they are its first."""
+
+    raws: list[bytes]
+    begin: int
+    end: int
+    is_anew: bool
+
+
+class SpoolReader:
+    """Reads what a runner spools for one stage. Cheap while nothing grows; any number of readers.
+
+    It reads around what is damaged: lines that are none are shown as one marker. It writes nothing, and needs no right
+    to. A spool that is mended meanwhile is read again from its beginning. Every call but `accelerators`, `exit_codes`
+    and `has_lines` may raise `JournalError`: the disk does not give it.
+
+    Args:
+        folder: The run's.
+        stage: Id of the stage. It need not have begun.
+    """
+
+    def __init__(self, folder: Path, stage: str) -> None:
+        self._folder = folder
+        self._stage = stage
+        self._sources: dict[int, SourceLine] = {}
+        self._ends: dict[int, EndLine] = {}
+        self._sources_offset = 0
+        self._identities: dict[Path, int] = {}
+
+    def lines(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpooledLine], int]:
+        """Lines from `from_offset` on, at most about `limit_bytes` of them, and where to go on.
+
+        Lines of one container are in order, but for those that were lost and read again; containers are interleaved as
+        they arrived.
+        """
+        records, end = self.records(from_offset, limit_bytes=limit_bytes)
+        return [self._line_of(record) for record in records], end
+
+    def records(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[bytes], int]:
+        """The same as records of `actions.cluster.logs.batch`, which many lines at once are handled as."""
+        piece = self._read(lines_file(self._folder, self._stage), from_offset, limit_bytes)
+        records = piece.raws if are_records(piece.raws) else readable(scan(piece.raws, piece.begin, piece.end))
+        if piece.is_anew and records:
+            at_ns = ns_of(stamp_in(records[0]))
+            records = [marker_of(_MENDED, source_in(records[0]), at_ns), *records]
+        return self._plain(records), piece.end
+
+    def records_at(self, places: Iterable[tuple[int, int]]) -> list[bytes]:
+        """Records that have been looked at before.
+
+        Args:
+            places: Where they begin and end in the file.
+        """
+        path = lines_file(self._folder, self._stage)
+        try:
+            descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                data = b"".join([os.pread(descriptor, end - begin, begin) for begin, end in places])
+            finally:
+                os.close(descriptor)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        raws = data[:-1].split(b"\n")
+        return self._plain(raws if are_records(raws) else readable(scan(raws, 0, len(data))))
+
+    def raw_records(self, from_offset: int, *, limit_bytes: int) -> tuple[list[bytes], list[int], int]:
+        """The records that `records_at` gives for places: records, where each begins, and where the last one ends."""
+        piece = self._read(lines_file(self._folder, self._stage), from_offset, limit_bytes)
+        found = scan(piece.raws, piece.begin, piece.end)
+        return readable(found), found.begins, piece.end
+
+    def pod_of(self, number: int) -> str:
+        """The pod of a source, by the number in its records' tag."""
+        return self._source(number).pod
+
+    def tail_offset(self, size_bytes: int) -> int:
+        """An offset for `lines` at most `size_bytes` before the end, at the beginning of a line."""
+        path = lines_file(self._folder, self._stage)
+        try:
+            size = path.stat().st_size
+            start = max(size - size_bytes, 0)
+            if start:
+                with path.open("rb") as file:
+                    file.seek(start - 1)
+                    start += len(file.readline()) - 1
+        except FileNotFoundError:
+            return 0
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        return start
+
+    def findings(self, from_offset: int = 0, *, limit_bytes: int = CHUNK_BYTES) -> tuple[list[SpooledFinding], int]:
+        """Points and progress from `from_offset` on, and where to go on. Damaged ones are left out."""
+        piece = self._read(points_file(self._folder, self._stage), from_offset, limit_bytes)
+        found = []
+        for line in map(finding_line_in, piece.raws):
+            if line is not None:
+                number = line.number if line.number >= 0 else -1 - line.number
+                found.append(SpooledFinding(self._source(number).pod, finding_of_line(line)))
+        return found, piece.end
+
+    def accelerators(self) -> dict[str, AcceleratorSample]:
+        """The newest sample of each pod; empty if there are none."""
+        try:
+            data = accelerators_file(self._folder, self._stage).read_bytes()
+        except OSError:
+            return {}
+        try:
+            return msgspec.json.decode(data, type=dict[str, AcceleratorSample])
+        except (msgspec.MsgspecError, UnicodeDecodeError):
+            return {}  # damaged: the next sample replaces it
+
+    def exit_codes(self) -> dict[str, int | None]:
+        """How containers ended whose log is complete, by `pod/container`; `None` if nobody knows."""
+        try:
+            self._read_sources()
+        except JournalError:
+            return {}
+        found = {}
+        for number, end in self._ends.items():
+            source = self._sources.get(number)
+            if source is not None:
+                found[f"{source.pod}/{source.container}"] = end.exit_code
+        return found
+
+    def has_lines(self) -> bool:
+        """Whether any container has printed anything."""
+        try:
+            return lines_file(self._folder, self._stage).stat().st_size > 0
+        except OSError:
+            return False
+
+    def _line_of(self, record: bytes) -> SpooledLine:
+        source, line = self._source(source_in(record)), line_in(record)
+        return SpooledLine(line.at_ns, source.pod, source.container, line.text, line.is_marker)
+
+    def _plain(self, records: list[bytes]) -> list[bytes]:
+        """Records of lines only; those that name a source are noted."""
+        plain = without_places(records)
+        if len(plain) != len(records):
+            for introduced in filter(None, map(introduced_in, records)):
+                self._sources.setdefault(introduced.number, introduced)
+        return plain
+
+    def _source(self, number: int) -> SourceLine:
+        if number not in self._sources:
+            self._read_sources()
+        return self._sources.get(number) or SourceLine(number, "", f"container {number}", "unknown", "")
+
+    def _read_sources(self) -> None:
+        piece = self._read(sources_file(self._folder, self._stage), self._sources_offset, -1)
+        self._sources_offset = piece.end
+        for line in map(source_line_in, piece.raws):
+            if isinstance(line, SourceLine):
+                self._sources[line.number] = line
+            elif isinstance(line, EndLine):
+                self._ends[line.number] = line
+
+    def _read(self, path: Path, offset: int, limit_bytes: int) -> _Piece:
+        """Whole lines of a file; its first ones if it is another file than at the last time."""
+        try:
+            status = path.stat()
+            was = self._identities.get(path, status.st_ino)
+            self._identities[path] = status.st_ino
+            is_anew = bool(offset) and (was != status.st_ino or status.st_size < offset)
+            begin = 0 if is_anew else offset
+            raws, end = whole_lines(path, begin, limit_bytes)
+        except FileNotFoundError:
+            return _Piece([], offset, offset, is_anew=False)
+        except OSError as error:
+            raise _unreadable(path, error) from error
+        return _Piece(raws, begin, end, is_anew)
+
+
+def _unreadable(path: Path, error: OSError) -> JournalError:
+    return JournalError(f"{path} cannot be read: {error.strerror}.", hint="Check the folder's rights and the disk.")

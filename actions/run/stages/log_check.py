@@ -1,0 +1,157 @@
+"""Checks of a stage's log against its result: expected values, a diverged loss, an incomplete log."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import assert_never
+
+from msgspec.structs import replace
+
+from actions.base.errors import AccessError, JournalError, MissingError, RefusedError
+from actions.blueprint.checks import AdaptersVerdict, AnyVerdict, BandwidthVerdict
+from actions.blueprint.stages import JobStage
+from actions.cluster.logs.follow import LogSource, read_log
+from actions.run.context.access import Connection
+from actions.run.context.protocols import Performed, StageFailedError
+from actions.run.context.retry import ANSWERED, patiently
+from actions.run.context.stage_context import StageWork
+from actions.run.spool.reader import SpooledLine, SpoolReader
+from actions.run.state.records import CheckResult, Finding
+from actions.telemetry.curves import STEADY, Curves, Divergence, divergence_of
+from actions.telemetry.points import Point
+from actions.telemetry.tools.bandwidth import Judgement, judge_adapters, judge_bandwidth, load_references
+from actions.telemetry.tools.collectives import read_nccl
+from actions.telemetry.tools.efa import read_fi_info
+
+_KEPT_BYTES = 32 << 20
+_RESULTS = {True: CheckResult.PASSED, False: CheckResult.FAILED, None: CheckResult.UNKNOWN}
+
+
+async def judged(work: StageWork, connection: Connection, stage: JobStage, said: str) -> Performed:
+    """How a stage ends whose job has succeeded.
+
+    Args:
+        work: The stage.
+        connection: To read the job's log.
+        stage: With a verdict or without.
+        said: What there is to say of the job itself.
+
+    Raises:
+        StageFailedError: The log says something else than it should.
+    """
+    if stage.verdict is None:
+        return Performed(said)
+    log = await _log_of(work, connection, stage)
+    judgements = _judgements(work, stage.verdict, log)
+    findings = tuple(_finding(one, stage.verdict.hint) for one in judgements)
+    worst = next((one for one in judgements if one.is_good is False), None)
+    if worst is not None:
+        raise StageFailedError(f"{worst.subject}: {worst.detail}", findings=findings, hint=stage.verdict.hint)
+    return Performed(f"{said} {_capital(judgements[-1])}", findings=findings)
+
+
+def _judgements(work: StageWork, verdict: AnyVerdict, log: str) -> tuple[Judgement, ...]:
+    match verdict:
+        case AdaptersVerdict():
+            ranks, adapters = work.whole(verdict.ranks), work.whole(verdict.adapters)
+            return judge_adapters(read_fi_info(log), ranks=ranks, adapters=adapters)
+        case BandwidthVerdict():
+            nodes = (work.text(verdict.instance_type), work.whole(verdict.nodes), work.whole(verdict.ranks_per_node))
+            known = {(one.instance_type, one.nodes, one.ranks_per_node): one for one in load_references()}
+            return judge_bandwidth(
+                read_nccl(log),
+                known.get(nodes),
+                at_least_percent=work.number(verdict.at_least_percent),
+                from_bytes=work.whole(verdict.from_bytes),
+            )
+        case _ as never:
+            assert_never(never)
+
+
+async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> str:
+    """The log of the newest pod that the stage watches; what the run has kept of it where it cannot be read."""
+    logs = stage.watch.logs if stage.watch is not None else None
+    if logs is None or not logs.pods:
+        return ""
+    selector, container = logs.pods, logs.container
+
+    async def read() -> str:
+        pods = await connection.pods(namespace=work.namespace, label_selector=selector)
+        if not pods:
+            return ""
+        newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
+        metadata = newest["metadata"]
+        name = container or newest["spec"]["containers"][0]["name"]
+        source = LogSource(metadata["namespace"], metadata["name"], name, metadata["uid"])
+        return "\n".join(line.text for line in await read_log(connection.session, source))
+
+    try:
+        found = await patiently(read, clock=work.clock, note=work.journal.note, patience=ANSWERED)
+    except (AccessError, MissingError, RefusedError):
+        found = spooled_log(work.folder, stage.id)
+        if not found:
+            raise
+    return found or spooled_log(work.folder, stage.id)
+
+
+def spooled_log(folder: Path, stage: str) -> str:
+    """The log that the run has kept of the pod of a stage that was followed last; the end of it if it is very long."""
+    reader, lines = SpoolReader(folder, stage), list[SpooledLine]()
+    offset = reader.tail_offset(_KEPT_BYTES)
+    while True:
+        found, end = reader.lines(offset)
+        lines += [line for line in found if not line.is_marker]
+        if end == offset:
+            break
+        offset = end
+    last = max(lines, key=lambda line: line.at_ns, default=None)
+    return "\n".join(line.text for line in lines if last is not None and line.pod == last.pod)
+
+
+def _finding(judgement: Judgement, hint: str) -> Finding:
+    fix = hint if judgement.is_good is False else ""
+    return Finding(_RESULTS[judgement.is_good], judgement.subject, judgement.detail, fix)
+
+
+def _capital(judgement: Judgement) -> str:
+    text = f"{judgement.subject}: {judgement.detail}"
+    return text[:1].upper() + text[1:]
+
+
+def spooled_divergence(folder: Path, stage: str, *, least: int = STEADY) -> Divergence | None:
+    """Read the stage's curves from the run's folder. Takes as long as they are: call it in a thread.
+
+    Raises:
+        JournalError: The disk does not give it.
+    """
+    reader, curves, offset = SpoolReader(folder, stage), Curves(), 0
+    while True:
+        found, end = reader.findings(offset)
+        for item in found:
+            if isinstance(item.finding, Point):
+                curves.add(item.finding)
+        if end == offset:
+            return divergence_of(curves, least=least)
+        offset = end
+
+
+def with_warning(done: Performed, folder: Path, stage: str) -> Performed:
+    """How a stage ended, and that its loss is no number: most trainers end well all the same."""
+    try:
+        found = spooled_divergence(folder, stage, least=1)
+    except JournalError:
+        return done  # who opens its log is told
+    if found is None:
+        return done
+    warning = Finding(CheckResult.FAILED, found.metric, found.detail, found.way_out)
+    said = f"{done.message} But {found.metric} {found.detail}".strip()
+    return replace(done, message=said, findings=(*done.findings, warning))
+
+
+def with_losses(done: Performed, losses: Sequence[str]) -> Performed:
+    """How a stage ended, and what is missing of its logs, one sentence each."""
+    if not losses:
+        return done
+    warning = Finding(CheckResult.UNKNOWN, "log", " ".join(losses), "Read what is left of it where it was written.")
+    return replace(done, message=" ".join([done.message, *losses]).strip(), findings=(*done.findings, warning))

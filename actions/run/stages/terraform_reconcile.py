@@ -1,0 +1,200 @@
+"""The past of a Terraform root: asked to stop, killed at work, a state that could not be saved.
+
+It is remembered in the journal, and nothing is planned, applied or destroyed before it is known.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actions.base.clock import Clock
+from actions.base.errors import RefusedError, ToolError
+from actions.base.wording import listed
+from actions.run.context.protocols import StageJournal
+from actions.run.state.records import Interrupted, OperationEnded, PendingResource, Resolution, Resolved
+from actions.run.state.view import Interruption, PendingChange, TerraformMemory
+from actions.terraform.failure import UnsavedStateError
+from actions.terraform.protocol import RunningOperation, Terraform, Variables
+
+INTERRUPT_SECONDS = 600.0
+"""How long Terraform may take to finish what it is making and to save its state."""
+UNHEARD_SECONDS = 15.0
+"""Terraform at work tells within milliseconds that it was interrupted. One that has not after so long was not."""
+_LOOK_SECONDS = 0.2
+_ASK_SECONDS = 5.0
+_SHOWN = 5
+
+
+class Reconciliation:
+    """One stage's Terraform root, with the journal of its run.
+
+    Args:
+        run_id: The run, for what an operator is told to type.
+        terraform: The root.
+        journal: The stage's.
+        clock: For waiting.
+        say: Takes a sentence for the stage's log.
+    """
+
+    def __init__(
+        self, run_id: str, terraform: Terraform, journal: StageJournal, clock: Clock, *, say: Callable[[str], None]
+    ) -> None:
+        self._run_id = run_id
+        self._terraform = terraform
+        self._journal = journal
+        self._clock = clock
+        self._say = say
+
+    async def stop(self) -> None:
+        """Have what runs stop after what it is making, and wait for its end. No process is ever asked twice.
+
+        Raises:
+            RefusedError: It has not stopped in time.
+        """
+        end = self._clock.monotonic() + INTERRUPT_SECONDS
+        ask_at = 0.0
+        while self._terraform.running():
+            now = self._clock.monotonic()
+            if now >= ask_at:
+                await self._ask_once()
+                ask_at = now + _ASK_SECONDS
+            if now >= end:
+                raise self._still_running()
+            self._journal.note("Waiting until Terraform has finished what it is making.")
+            await self._clock.sleep(_LOOK_SECONDS)
+
+    async def remember(self) -> None:
+        """Record what a process that ended before its time may have made outside of the state.
+
+        Raises:
+            ConsoleError: The state cannot be read: what it misses is unknown.
+        """
+        ended = await self._terraform.ended()
+        if ended is None or ended.process in (await self._journal.terraform()).ended:
+            return
+        pending = tuple(
+            PendingResource(item.address, item.action, item.resource_type, item.resource_id) for item in ended.pending
+        )
+        await self._journal.remember(OperationEnded(ended.operation, ended.process, pending))
+        for item in pending:
+            self._say(f"Terraform was ended while it made {item.address}: it may exist outside the state.")
+
+    async def save_state(self) -> None:
+        """Push a state that an earlier operation could not save.
+
+        Raises:
+            UnsavedStateError: A person has to decide.
+        """
+        try:
+            told = await self._terraform.save_state()
+        except UnsavedStateError as error:
+            waive = f"eksml-tui runs waive {self._run_id} errored.tfstate --confirm errored.tfstate"
+            raise UnsavedStateError(error.message, hint=f"{error.hint} Or, if it is not needed: {waive}") from error
+        if told:
+            self._say(told)
+
+    async def settle(self, variables: Callable[[], Variables]) -> None:
+        """See to it that everything that was ever begun is known: in the state, imported, or waived.
+
+        Args:
+            variables: The root's, for an import.
+
+        Raises:
+            RefusedError: Something may exist outside of the state, and a person has to say.
+            ConsoleError: The state cannot be read.
+        """
+        await self.remember()
+        waiting = [item for item in (await self._journal.terraform()).pending if item.is_open]
+        if not waiting:
+            return
+        tracked = await self._terraform.tracked()
+        failures = {}
+        for item in waiting:
+            if item.address in tracked:
+                await self._journal.remember(Resolved(item.address, Resolution.TRACKED))
+            elif item.resource_id:
+                failures[item.address] = await self._imported(item, variables())
+        still = [item for item in (await self._journal.terraform()).pending if item.is_open]
+        if still:
+            raise unknown_error(self._run_id, still, next(filter(None, failures.values()), ""))
+
+    async def _imported(self, item: PendingChange, variables: Variables) -> str:
+        """Import it by its id; returns why not, empty if it was."""
+        self._journal.note(f"Importing {item.address}.")
+        try:
+            await self._terraform.init()
+            await self._terraform.import_resource(item.address, item.resource_id, variables)
+        except (ToolError, RefusedError) as error:
+            return f"{item.resource_id} could not be imported: {error.message}"
+        await self._journal.remember(Resolved(item.address, Resolution.IMPORTED, item.resource_id))
+        self._say(f"Imported {item.address} ({item.resource_id}).")
+        return ""
+
+    async def _ask_once(self) -> None:
+        running = self._terraform.process()
+        if running is None:
+            self._terraform.interrupt()  # nothing but a simulation runs without a process
+            return
+        if not may_interrupt(running, await self._journal.terraform(), now=self._clock.now().timestamp()):
+            return
+        await self._journal.remember(_interrupted(running, is_sent=False))
+        if self._terraform.interrupt():
+            await self._journal.remember(_interrupted(running, is_sent=True))
+
+    def _still_running(self) -> RefusedError:
+        running = self._terraform.process()
+        by_hand = (
+            f" To have it forget what it is making and end now: kill -INT {running.process.pid}" if running else ""
+        )
+        return RefusedError(
+            f"Terraform has not stopped within {INTERRUPT_SECONDS:.0f} s of being asked to.",
+            hint=f"Wait for its end, then retry.{by_hand}",
+        )
+
+
+def may_interrupt(running: RunningOperation, memory: TerraformMemory, *, now: float) -> bool:
+    """Return whether to send the process an interrupt: only if it has certainly had none.
+
+    A runner may die between writing that it will and doing it. Terraform that works tells of an interrupt at once: one
+    that has said nothing for a while, though nothing kept it from that, never got it.
+
+    Args:
+        running: The process, and what it and the kernel tell.
+        memory: What was recorded of the stage.
+        now: Seconds since the epoch.
+    """
+    if running.has_heard:
+        return False
+    asked = [item for item in memory.interrupts if item.process == running.process]
+    if not asked:
+        return True
+    if any(item.is_sent for item in asked):
+        return False
+    return running.would_have_heard and _age(asked[-1], now) >= UNHEARD_SECONDS
+
+
+def unknown_error(run_id: str, items: list[PendingChange], failure: str = "") -> RefusedError:
+    """The refusal to go on while it is not known whether some resources exist.
+
+    Args:
+        run_id: The run.
+        items: The resources.
+        failure: Why an import failed, in a sentence.
+    """
+    names = listed([item.address for item in items], _SHOWN)
+    first = items[0].address
+    return RefusedError(
+        f"Terraform was ended while it made {names}: "
+        f"{'it' if len(items) == 1 else 'they'} may exist outside the state." + (f" {failure}" if failure else ""),
+        hint=f"Look for it, then: eksml-tui runs import {run_id} '{first}' ID, or if it is not there: "
+        f"eksml-tui runs waive {run_id} '{first}' --confirm '{first}'. Retry then.",
+    )
+
+
+def _age(item: Interruption, now: float) -> float:
+    return now - item.at
+
+
+def _interrupted(running: RunningOperation, *, is_sent: bool) -> Interrupted:
+    process = running.process
+    return Interrupted(running.operation, process.pid, process.start_ticks, process.boot_id, is_sent=is_sent)

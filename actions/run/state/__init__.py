@@ -1,0 +1,1 @@
+"""A run's records, and the state that follows from them. Pure."""

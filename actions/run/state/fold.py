@@ -1,0 +1,451 @@
+"""The fold from records to a view: the only place where a run's state is computed. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence, Set
+from typing import assert_never
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.errors import JournalError
+from actions.base.process import ProcessIdentity
+from actions.run.state.planner import half_done_jobs, kept_stages, teardown_order
+from actions.run.state.records import (
+    Action,
+    Approval,
+    Created,
+    Deleted,
+    Finding,
+    Intent,
+    Interrupted,
+    OperationEnded,
+    Outcome,
+    Output,
+    Owned,
+    PlanOffer,
+    Record,
+    Resolved,
+    Result,
+    StageOutline,
+    TerraformBody,
+    Wish,
+    WishKind,
+)
+from actions.run.state.view import (
+    Audit,
+    Goal,
+    Interruption,
+    OwnedObject,
+    PendingChange,
+    RunState,
+    RunView,
+    StageState,
+    StageView,
+    TerraformMemory,
+    WishView,
+)
+
+_DONE = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
+_OPEN = frozenset({StageState.RUNNING, StageState.UNKNOWN})
+
+
+def run_state_of(
+    goal: Goal,
+    stages: Sequence[StageView],
+    ending: Mapping[tuple[Action, str], StageView],
+    *,
+    is_attended: bool,
+    is_audited: bool,
+) -> RunState:
+    """The word for a run.
+
+    Args:
+        goal: Where it is heading.
+        stages: Its stages.
+        ending: What was begun to reach a goal that is not forward.
+        is_attended: A runner is alive and may begin something.
+        is_audited: A teardown has come to its end.
+    """
+    states = {stage.state for stage in stages}
+    match goal:
+        case Goal.FORWARD:
+            return _forward(states, is_attended=is_attended)
+        case Goal.CANCEL:
+            is_reached = all(_is_done(ending, Action.UNDO, stage.id) for stage in half_done_jobs(stages))
+            reached, under_way = RunState.CANCELLED, RunState.RUNNING
+        case Goal.PARK:
+            is_reached = _is_parked(stages, ending)
+            reached, under_way = RunState.PARKED, RunState.RUNNING
+        case Goal.TEARDOWN:
+            is_reached = is_audited
+            reached, under_way = RunState.TORN_DOWN, RunState.TEARING_DOWN
+        case _ as never:
+            assert_never(never)
+    if is_reached and not states & _OPEN:
+        return reached
+    steps = {step.state for step in ending.values()}
+    if StageState.FAILED in steps:
+        return RunState.FAILED
+    return RunState.UNKNOWN if not is_attended and StageState.UNKNOWN in steps | states else under_way
+
+
+def _is_parked(stages: Sequence[StageView], ending: Mapping[tuple[Action, str], StageView]) -> bool:
+    """Whether the nodes are gone: those of pods, and those of stages that hold accelerators."""
+    held = [stage for stage in stages if stage.holds_accelerators and stage.attempt]
+    are_undone = all(_is_done(ending, Action.UNDO, stage.id) for stage in held)
+    return _is_done(ending, Action.DRAIN, "") and are_undone
+
+
+def _is_done(ending: Mapping[tuple[Action, str], StageView], action: Action, stage: str) -> bool:
+    step = ending.get((action, stage))
+    return step is not None and step.state is StageState.SUCCEEDED
+
+
+def _forward(states: Set[StageState], *, is_attended: bool) -> RunState:
+    if states <= _DONE:
+        return RunState.SUCCEEDED
+    for state, word in (
+        (StageState.RUNNING, RunState.RUNNING),
+        (StageState.UNKNOWN, RunState.RUNNING if is_attended else RunState.UNKNOWN),
+        (StageState.AWAITING_APPROVAL, RunState.AWAITING_APPROVAL),
+        (StageState.FAILED, RunState.FAILED),
+    ):
+        if state in states:
+            return word
+    return RunState.RUNNING if is_attended else RunState.WAITING
+
+
+def remembered(memory: TerraformMemory, body: TerraformBody, at: float) -> TerraformMemory:
+    """The memory after one more record.
+
+    Args:
+        memory: Before it.
+        body: The record.
+        at: When it was written, in seconds since the epoch.
+    """
+    match body:
+        case Interrupted():
+            process = ProcessIdentity(body.pid, body.start_ticks, body.boot_id)
+            return replace(memory, interrupts=(*memory.interrupts, Interruption(process, at, body.is_sent)))
+        case OperationEnded():
+            return _with_end(memory, body, at)
+        case Resolved():
+            return _with_resolution(memory, body, at)
+        case _ as never:
+            assert_never(never)
+
+
+def _with_end(memory: TerraformMemory, body: OperationEnded, at: float) -> TerraformMemory:
+    if body.process in memory.ended:
+        return memory
+    pending = {item.address: item for item in memory.pending}
+    for item in body.pending:
+        pending[item.address] = PendingChange(item.address, item.action, item.resource_type, item.resource_id, at)
+    return replace(memory, pending=tuple(pending.values()), ended=(*memory.ended, body.process))
+
+
+def _with_resolution(memory: TerraformMemory, body: Resolved, at: float) -> TerraformMemory:
+    pending = {item.address: item for item in memory.pending}
+    known = pending.get(body.address) or PendingChange(body.address, "", "", "", at)
+    resource_id = body.resource_id or known.resource_id
+    pending[body.address] = replace(known, how=body.how, resource_id=resource_id, at=at)
+    return replace(memory, pending=tuple(pending.values()))
+
+
+_STEP_TITLES = {Action.DRAIN: "Let the nodes go", Action.AUDIT: "Look for what is left"}
+_ENDED = {
+    Result.DONE: StageState.SUCCEEDED,
+    Result.FAILED: StageState.FAILED,
+    Result.AWAITING_APPROVAL: StageState.AWAITING_APPROVAL,
+    Result.CANCELLED: StageState.CANCELLED,
+}
+_BEGUN_AGAIN = frozenset({StageState.FAILED, StageState.CANCELLED, StageState.UNDONE})
+
+
+def fold(records: Sequence[Record], *, holder: str = "") -> RunView:
+    """Compute the state of a run.
+
+    Args:
+        records: All of them, oldest first.
+        holder: Token of the runner that is alive; an intent of any other that has no outcome is unknown.
+
+    Raises:
+        JournalError: The records contradict each other.
+    """
+    if not records or not isinstance(records[0].body, Created):
+        raise JournalError("the journal does not begin with the run's creation.", hint="The run cannot be used.")
+    folding = _Folding(records[0].body, records[0].at)
+    for record in records[1:]:
+        folding.take(record)
+    return folding.view(holder, records[-1].seq)
+
+
+class _Step(msgspec.Struct):
+    """One stage going forward, or one thing to do while ending."""
+
+    title: str
+    kind: str
+    outline: StageOutline | None = None
+    state: StageState = StageState.PENDING
+    reached: StageState = StageState.PENDING
+    attempt: int = 0
+    started_at: float | None = None
+    ended_at: float | None = None
+    message: str = ""
+    writer: str = ""
+    """Who holds the open intent; empty if there is none."""
+    outputs: dict[str, str] = msgspec.field(default_factory=dict)
+    plan: PlanOffer | None = None
+    approved_hash: str = ""
+    wished_hash: str = ""
+    findings: tuple[Finding, ...] = ()
+    terraform: TerraformMemory = TerraformMemory()
+
+    def begin(self, record: Record) -> None:
+        self.state = StageState.RUNNING
+        self.attempt = record.attempt
+        self.started_at, self.ended_at = record.at, None
+        self.message, self.writer = "", record.writer
+
+    def end(self, record: Record, outcome: Outcome) -> None:
+        self.state = self.reached = _ENDED[outcome.result]
+        self.ended_at = record.at
+        self.message, self.writer, self.findings = outcome.message, "", outcome.findings
+        if outcome.plan is not None:
+            self.plan = outcome.plan
+
+    def view(self, stage_id: str, holder: str) -> StageView:
+        state = self.state
+        if state is StageState.RUNNING and self.writer != holder:
+            state = StageState.UNKNOWN
+        outline = self.outline
+        return StageView(
+            id=stage_id,
+            title=self.title,
+            kind=self.kind,
+            state=state,
+            reached=self.reached,
+            attempt=self.attempt,
+            started_at=self.started_at,
+            ended_at=self.ended_at,
+            expect_low_seconds=outline.expect_low_seconds if outline else 0.0,
+            expect_high_seconds=outline.expect_high_seconds if outline else 0.0,
+            message=self.message,
+            needs=outline.needs if outline else (),
+            holds_accelerators=outline.holds_accelerators if outline else False,
+            keeps_data=outline.keeps_data if outline else False,
+            charts=outline.charts if outline else (),
+            outputs=dict(self.outputs),
+            plan=self.plan,
+            is_approved=self.plan is not None and self.plan.plan_hash == self.approved_hash,
+            is_approval_wished=self.plan is not None and self.plan.plan_hash == self.wished_hash,
+            findings=self.findings,
+            terraform=self.terraform,
+        )
+
+
+class _Folding:
+    """The records so far. Takes them in order, once."""
+
+    def __init__(self, created: Created, at: float) -> None:
+        self._created = created
+        self._created_at = at
+        self._goal = Goal.FORWARD
+        self._is_paused = False
+        self._deletes_data = False
+        self._wishes: list[WishView] = []
+        self._owned: dict[tuple[str, str, str, str], OwnedObject] = {}
+        self._made_uids: set[str] = set()
+        self._audit: Audit | None = None
+        self._stages = {
+            outline.id: _Step(
+                outline.title,
+                outline.kind,
+                outline,
+                state=StageState.SKIPPED if outline.is_skipped else StageState.PENDING,
+            )
+            for outline in created.stages
+        }
+        self._ending: dict[tuple[Action, str], _Step] = {}
+
+    def take(self, record: Record) -> None:
+        match record.body:
+            case Wish():
+                self._take_wish(record, record.body)
+            case Intent(action=action):
+                self._step(action, record.stage).begin(record)
+            case Outcome():
+                self._take_outcome(record, record.body)
+            case Approval(plan_hash=plan_hash):
+                self._stage(record.stage).approved_hash = plan_hash
+            case Owned() | Deleted():
+                self._take_object(record, record.body)
+            case Output(values=values):
+                self._stage(record.stage).outputs.update(values)
+            case Interrupted() | OperationEnded() | Resolved():
+                stage = self._stage(record.stage)
+                stage.terraform = remembered(stage.terraform, record.body, record.at)
+            case Created():
+                raise JournalError(f"record {record.seq} creates the run a second time.")
+            case _ as never:
+                assert_never(never)
+
+    def view(self, holder: str, last_seq: int) -> RunView:
+        created = self._created
+        stages = tuple(step.view(stage_id, holder) for stage_id, step in self._stages.items())
+        teardown = self._teardown(stages, holder) if self._goal is Goal.TEARDOWN else ()
+        ending = {
+            (action, stage_id): step.view(stage_id or action.value, holder)
+            for (action, stage_id), step in self._ending.items()
+        }
+        return RunView(
+            id=created.run_id,
+            blueprint_id=created.blueprint_id,
+            title=created.title,
+            preset=created.preset,
+            parameters=created.parameters,
+            cluster=created.cluster,
+            created_at=self._created_at,
+            state=run_state_of(
+                self._goal,
+                stages,
+                ending,
+                is_attended=bool(holder) and not self._is_paused,
+                is_audited=self._audit is not None,
+            ),
+            goal=self._goal,
+            is_paused=self._is_paused,
+            auto_approve=created.auto_approve,
+            existing_cluster=created.existing_cluster,
+            deletes_data=self._deletes_data,
+            stages=stages,
+            teardown=teardown,
+            ending=ending,
+            wishes=tuple(self._wishes),
+            owned=tuple(self._owned.values()),
+            audit=self._audit,
+            last_seq=last_seq,
+            made_uids=frozenset(self._made_uids),
+        )
+
+    def _teardown(self, stages: tuple[StageView, ...], holder: str) -> tuple[StageView, ...]:
+        steps = [
+            self._step(action, stage_id).view(stage_id or action.value, holder)
+            for action, stage_id in teardown_order(stages, deletes_data=self._deletes_data)
+        ]
+        kept = frozenset() if self._deletes_data else kept_stages(stages)
+        steps[-1:-1] = [
+            replace(stage, state=StageState.SKIPPED, started_at=None, ended_at=None, message="Kept: it holds data.")
+            for stage in reversed(stages)
+            if stage.id in kept
+        ]
+        return tuple(steps)
+
+    def _take_wish(self, record: Record, wish: Wish) -> None:
+        self._wishes.append(WishView(record.seq, record.at, wish.wish))
+        match wish.wish:
+            case WishKind.APPROVE:
+                for step in self._stages.values():
+                    step.wished_hash = wish.plan_hash
+            case WishKind.PAUSE | WishKind.UNPAUSE:
+                self._is_paused = wish.wish is WishKind.PAUSE
+            case WishKind.CANCEL:
+                if self._goal is Goal.FORWARD:
+                    self._head_for(Goal.CANCEL)
+            case WishKind.PARK:
+                if self._goal is not Goal.TEARDOWN:
+                    self._head_for(Goal.PARK)
+            case WishKind.TEARDOWN:
+                self._deletes_data = self._deletes_data or wish.delete_data
+                self._audit = None
+                self._head_for(Goal.TEARDOWN)
+            case WishKind.RETRY:
+                self._retry()
+            case _ as never:
+                assert_never(never)
+
+    def _head_for(self, goal: Goal) -> None:
+        self._goal = goal
+        self._is_paused = False
+        self._ending = {key: step for key, step in self._ending.items() if step.writer}
+        for step in self._stages.values():
+            if step.state is StageState.AWAITING_APPROVAL:
+                step.state = StageState.CANCELLED
+
+    def _retry(self) -> None:
+        self._is_paused = False
+        self._ending = {
+            key: step for key, step in self._ending.items() if step.writer or step.state is StageState.SUCCEEDED
+        }
+        if self._goal is Goal.TEARDOWN:
+            return
+        self._goal = Goal.FORWARD
+        self._ending = {key: step for key, step in self._ending.items() if step.writer}
+        for step in self._stages.values():
+            if step.state in _BEGUN_AGAIN:
+                step.state, step.message, step.findings = StageState.PENDING, "", ()
+
+    def _take_outcome(self, record: Record, outcome: Outcome) -> None:
+        self._step(outcome.action, record.stage).end(record, outcome)
+        if outcome.result is not Result.DONE:
+            return
+        if outcome.action is Action.UNDO:
+            stage = self._stage(record.stage)
+            stage.state = StageState.CANCELLED if self._goal is Goal.CANCEL else StageState.UNDONE
+            stage.message = outcome.message
+        elif outcome.action is Action.AUDIT:
+            self._audit = Audit(record.at, outcome.leftovers, outcome.retained, outcome.unknown)
+
+    def _take_object(self, record: Record, body: Owned | Deleted) -> None:
+        key = (body.api_version, body.object_kind, body.namespace, body.name)
+        known = self._owned.get(key)
+        if known is not None and known.is_deleted:
+            known = None
+        stage = known.stage if known is not None else record.stage
+        if isinstance(body, Deleted):
+            uid, existed = (known.uid, known.existed) if known is not None else ("", False)
+            self._owned[key] = OwnedObject(stage, *key, uid, existed=existed, is_deleted=True)
+            return
+        item = _owned_after(known, body, stage, at=record.at)
+        if item.uid and not item.existed:
+            self._made_uids.add(item.uid)
+        self._owned[key] = item
+
+    def _stage(self, stage_id: str) -> _Step:
+        step = self._stages.get(stage_id)
+        if step is None:
+            raise JournalError(f"the journal speaks of a stage {stage_id!r} that the run does not have.")
+        return step
+
+    def _step(self, action: Action, stage_id: str) -> _Step:
+        if action is Action.PERFORM:
+            return self._stage(stage_id)
+        known = self._ending.get((action, stage_id))
+        if known is None:
+            title = self._stage(stage_id).title if stage_id else _STEP_TITLES[action]
+            kind = self._stage(stage_id).kind if stage_id else action.value
+            known = self._ending[(action, stage_id)] = _Step(title, kind)
+        return known
+
+
+def _owned_after(known: OwnedObject | None, body: Owned, stage: str, *, at: float) -> OwnedObject:
+    """An object after one more record of it; `known` is what earlier ones made of it, unless it is gone since.
+
+    An announcement, which has no uid, leaves the uid that is known. What was there before the run stays so for as long
+    as it has its uid; under another uid it is another object.
+    """
+    is_same = known is not None and (not body.uid or body.uid == known.uid)
+    return OwnedObject(
+        stage,
+        body.api_version,
+        body.object_kind,
+        body.namespace,
+        body.name,
+        body.uid or (known.uid if known is not None else ""),
+        existed=known.existed if known is not None and is_same else body.existed,
+        is_deleted=False,
+        intended_at=0.0 if body.uid or body.existed else at,
+        was_absent=body.was_absent,
+        is_adopted=body.is_adopted,
+    )

@@ -1,0 +1,190 @@
+"""The order of stages, forwards and backwards, and the next step of a run. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import assert_never
+
+import msgspec
+
+from actions.base.errors import BlueprintError
+from actions.run.state.records import Action
+from actions.run.state.view import Goal, RunView, StageState, StageView
+
+JOB_KINDS = frozenset({"job", "pod"})
+"""Kinds of stages whose objects hold accelerators while they work."""
+
+_HALF_DONE = frozenset({StageState.CANCELLED, StageState.FAILED})
+
+KNOWN_KINDS = JOB_KINDS | {"terraform", "kubeconfig", "manifests", "storage", "check", "helm", "network", "image"}
+"""Kinds that `actions.run.stages` can carry out."""
+
+
+def order_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
+    """Stage ids in an order in which each comes after all it needs, otherwise as given.
+
+    Raises:
+        BlueprintError: A need is unknown, or stages need each other in a circle.
+    """
+    placed: dict[str, None] = {}
+    while len(placed) < len(needs):
+        ready = next((stage for stage, need in needs.items() if stage not in placed and placed.keys() >= set(need)), "")
+        if not ready:
+            raise _impossible(needs, placed)
+        placed[ready] = None
+    return tuple(placed)
+
+
+def _impossible(needs: Mapping[str, Sequence[str]], placed: Mapping[str, None]) -> BlueprintError:
+    for stage, need in needs.items():
+        for name in need:
+            if name not in needs:
+                return BlueprintError(f"stage {stage!r} needs {name!r}, which is not a stage.")
+    circle = ", ".join(stage for stage in needs if stage not in placed)
+    return BlueprintError(f"these stages need each other in a circle: {circle}.")
+
+
+def teardown_order(stages: Sequence[StageView], *, deletes_data: bool) -> list[tuple[Action, str]]:
+    """What a teardown does: stages that were begun, last first; the nodes in between; the audit at the end.
+
+    Nodes are let go when all that works on them is, and before anything that a node still needs to leave in good order.
+    """
+    kept = frozenset() if deletes_data else kept_stages(stages)
+    begun = [stage for stage in reversed(stages) if _was_begun(stage) and stage.id not in kept]
+    working = [stage for stage in begun if _works_on_nodes(stage)]
+    others = [stage for stage in begun if not _works_on_nodes(stage)]
+    steps = [(Action.UNDO, stage.id) for stage in working]
+    if working:
+        steps.append((Action.DRAIN, ""))
+    steps.extend((Action.UNDO, stage.id) for stage in others)
+    steps.append((Action.AUDIT, ""))
+    return steps
+
+
+def parking_order(stages: Sequence[StageView]) -> list[tuple[Action, str]]:
+    """What parking does: jobs that are half done, the nodes that came for pods, then stages that hold accelerators.
+
+    What holds accelerators by its pods goes before the nodes do: its controller would only ask for new ones.
+    """
+    half_done = half_done_jobs(stages)
+    held = [stage for stage in reversed(stages) if stage.holds_accelerators and _was_begun(stage)]
+    working = [stage for stage in held if _works_on_nodes(stage) and stage not in half_done]
+    rest = [stage for stage in held if not _works_on_nodes(stage)]
+    first = [(Action.UNDO, stage.id) for stage in (*half_done, *working)]
+    return [*first, (Action.DRAIN, ""), *((Action.UNDO, stage.id) for stage in rest)]
+
+
+def _works_on_nodes(stage: StageView) -> bool:
+    """Whether what the stage makes has pods that keep nodes: a job, or whatever says that it holds accelerators."""
+    return stage.kind in JOB_KINDS or (stage.holds_accelerators and stage.kind != "terraform")
+
+
+def half_done_jobs(stages: Sequence[StageView]) -> list[StageView]:
+    """Jobs that were begun and did not succeed, last first: a finished one holds nothing, and is not done again."""
+    return [stage for stage in reversed(stages) if stage.kind in JOB_KINDS and stage.state in _HALF_DONE]
+
+
+def kept_stages(stages: Sequence[StageView]) -> frozenset[str]:
+    """Stages that hold data, with all that they need, as far as they were begun."""
+    by_id = {stage.id: stage for stage in stages}
+    found: set[str] = set()
+    waiting = [stage.id for stage in stages if stage.keeps_data and _was_begun(stage)]
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.add(name)
+            waiting.extend(by_id[name].needs)
+    return frozenset(name for name in found if _was_begun(by_id[name]))
+
+
+def _was_begun(stage: StageView) -> bool:
+    return stage.attempt > 0 and stage.state is not StageState.SKIPPED
+
+
+_MET = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
+
+
+class Begin(msgspec.Struct, frozen=True):
+    """Announce and do something; `stage` is empty for what belongs to no stage."""
+
+    action: Action
+    stage: str = ""
+
+
+class Settle(msgspec.Struct, frozen=True):
+    """An earlier runner died in this stage: find out how far it came."""
+
+    stage: str
+
+
+class Approve(msgspec.Struct, frozen=True):
+    """Take note that the stage's plan may be carried out."""
+
+    stage: str
+    plan_hash: str
+    is_automatic: bool
+
+
+class Wait(msgspec.Struct, frozen=True):
+    """Nothing to do until somebody wishes something."""
+
+
+class Finish(msgspec.Struct, frozen=True):
+    """The goal is reached, or cannot be reached without a new wish."""
+
+
+Move = Begin | Settle | Approve | Wait | Finish
+
+
+def next_move(view: RunView) -> Move:
+    """Decide from the journal alone."""
+    for stage in view.stages:
+        if stage.state is StageState.UNKNOWN:
+            return Settle(stage.id)
+    match view.goal:
+        case Goal.FORWARD:
+            return _forward(view)
+        case Goal.CANCEL:
+            return _steps(view, [(Action.UNDO, stage.id) for stage in half_done_jobs(view.stages)])
+        case Goal.PARK:
+            return _steps(view, parking_order(view.stages))
+        case Goal.TEARDOWN:
+            return _steps(view, teardown_order(view.stages, deletes_data=view.deletes_data))
+        case _ as never:
+            assert_never(never)
+
+
+def _forward(view: RunView) -> Move:
+    for stage in view.stages:
+        if stage.state is StageState.AWAITING_APPROVAL:
+            return _approval(view, stage)
+    if any(stage.state is StageState.FAILED for stage in view.stages):
+        return Finish()
+    met = {stage.id for stage in view.stages if stage.state in _MET}
+    for stage in view.stages:
+        if stage.state is StageState.PENDING and met.issuperset(stage.needs):
+            return Wait() if view.is_paused else Begin(Action.PERFORM, stage.id)
+    return Finish()
+
+
+def _approval(view: RunView, stage: StageView) -> Move:
+    if view.is_paused or stage.plan is None:
+        return Wait()
+    if stage.is_approved:
+        return Begin(Action.PERFORM, stage.id)
+    if stage.is_approval_wished or view.auto_approve:
+        return Approve(stage.id, stage.plan.plan_hash, is_automatic=not stage.is_approval_wished)
+    return Wait()
+
+
+def _steps(view: RunView, wanted: list[tuple[Action, str]]) -> Move:
+    for action, stage in wanted:
+        step = view.ending.get((action, stage))
+        match step.state if step else StageState.PENDING:
+            case StageState.SUCCEEDED:
+                continue
+            case StageState.FAILED:
+                return Finish()
+            case _:
+                return Begin(action, stage)
+    return Finish()

@@ -1,0 +1,161 @@
+"""The audit after a teardown: what of the inventory is still there, and whatever carries the run's label or tag."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Set
+
+import msgspec
+
+from actions.base.errors import ConsoleError, UnreachableError
+from actions.blueprint.render import RUN_LABEL, RUN_TAG
+from actions.cloud.account import fetch_tagged, is_still_there
+from actions.cloud.aws_session import AwsSession
+from actions.run.context.protocols import AuditReport
+from actions.run.context.retry import ONCE, Patience, patiently
+from actions.run.context.stage_context import StageWork
+from actions.run.objects.contents import Judge
+from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
+from actions.run.objects.node_claims import NODE_CLAIM
+from actions.run.objects.ownership import Entry, Judged, Standing
+from actions.run.objects.survey import Seen, Unasked, fetch_kinds, look, survey
+from actions.run.stages.image import API as IMAGE_VERSION
+from actions.run.stages.network import API as RULE_VERSION
+from actions.run.state.view import OwnedObject, RunView
+
+SETTLE_SECONDS = 60.0
+"""Garbage collection, and an API that is down, get so long to come round."""
+ACCOUNT_SETTLE_SECONDS = 60.0
+"""The tagging API gets so long to forget what is gone."""
+_ACCOUNT_LOOK_SECONDS = 3.0
+_LOOK_SECONDS = 1.0
+_NO_OBJECTS = frozenset({RULE_VERSION, IMAGE_VERSION, RELEASE_VERSION})
+"""API versions of what the run owns elsewhere than in the cluster, or by Helm."""
+_UNRECORDED = "carries the run's label, but the run never recorded making it"
+
+
+async def audit_cluster(
+    work: StageWork, *, may_be_gone: bool, patience: Patience, kept: Set[str] = frozenset()
+) -> AuditReport:
+    """Look for what is left in the run's cluster, until nothing goes away any more and nothing more can be asked.
+
+    Args:
+        work: Of any stage.
+        may_be_gone: The run has made the cluster and destroyed it: no answer is no leftover.
+        patience: How long an answer is waited for.
+        kept: Stages that hold data and were left on purpose.
+    """
+    if not work.access.is_possible:
+        return AuditReport()
+    deadline = work.clock.monotonic() + SETTLE_SECONDS
+    while True:
+        try:
+            found = await patiently(lambda: _left(work), clock=work.clock, note=work.journal.note, patience=patience)
+        except ConsoleError as error:
+            if may_be_gone and isinstance(error, UnreachableError):
+                return AuditReport()
+            return AuditReport(unknown=(f"The cluster could not be asked: {error.message}",))
+        if not found.may_settle(kept) or work.clock.monotonic() >= deadline:
+            return found.report(kept)
+        work.journal.note(found.words())
+        await work.clock.sleep(_LOOK_SECONDS)
+
+
+async def audit_account(work: StageWork, *, is_data_kept: bool) -> AuditReport:
+    """Everything in the run's AWS account with its tag, asked until nothing goes away any more.
+
+    Args:
+        work: Of any stage.
+        is_data_kept: Stages that hold data were left, with all that they need: what is found then belongs to them, as
+            all other stages have been undone.
+    """
+    session = AwsSession(region=work.view.cluster.region, threads=1)
+    deadline = work.clock.monotonic() + (0.0 if is_data_kept else ACCOUNT_SETTLE_SECONDS)
+    try:
+        while True:
+            arns = await fetch_tagged(session, RUN_TAG, work.view.id)
+            found = [f"AWS {arn}" for arn in arns if await is_still_there(session, arn)]
+            if found and work.clock.monotonic() < deadline:
+                work.journal.note(f"{len(found)} resources are still tagged: {found[0]}")
+                await work.clock.sleep(_ACCOUNT_LOOK_SECONDS)
+                continue
+            return AuditReport(retained=tuple(found)) if is_data_kept else AuditReport(tuple(found))
+    except ConsoleError as error:
+        return AuditReport(unknown=(f"AWS could not be asked what carries the run's tag: {error.message}",))
+    finally:
+        session.close()
+
+
+def kept_on_purpose(view: RunView, *, but: Iterable[str] = ()) -> tuple[str, ...]:
+    """List what was there before the run and is left as it was, one line each.
+
+    Args:
+        view: The run.
+        but: Lines of the audit: what it found under a name that is among them is not said a second time.
+    """
+    said = {line.partition(": ")[0] for line in but}
+    kept = [ref_of_owned(item).describe() for item in view.owned if item.existed and not item.is_deleted]
+    return tuple(f"{name}: was there before the run" for name in kept if name not in said)
+
+
+class _Left(msgspec.Struct, frozen=True):
+    """The findings of one look. `stages` are by uid, of what the journal holds as not deleted."""
+
+    judged: tuple[Judged, ...]
+    unasked: tuple[Unasked, ...]
+    stages: dict[str, str]
+
+    def may_settle(self, kept: Set[str]) -> bool:
+        """Return whether a later look may find less: the run's own that is on its way, or an API that is down."""
+        going = any(one.standing is not Standing.FOREIGN and not self._reason(one, kept) for one in self.judged)
+        return going or any(one.may_pass for one in self.unasked)
+
+    def words(self) -> str:
+        """The reason for looking again, in one line."""
+        if not self.judged:
+            return f"The audit waits for an answer: {self.unasked[0].clause()}."
+        return f"{len(self.judged)} objects are still going: {self.judged[0].entry.describe()}"
+
+    def report(self, kept: Set[str]) -> AuditReport:
+        """In lines."""
+        reasons = {one: self._reason(one, kept) for one in self.judged}
+        leftovers = (_line(one) for one, reason in reasons.items() if not reason)
+        retained = (f"{one.entry.describe()}: {reason}" for one, reason in reasons.items() if reason)
+        return AuditReport(tuple(leftovers), tuple(retained), tuple(_sentence(one) for one in self.unasked))
+
+    def _reason(self, one: Judged, kept: Set[str]) -> str:
+        """Why it is still there on purpose; empty if it is not."""
+        if one.entry.kind == NODE_CLAIM and one.standing is Standing.MADE:
+            return "left to Karpenter, as others use its node"
+        return "kept with its data" if self.stages.get(one.entry.uid, "") in kept else ""
+
+
+async def _left(work: StageWork) -> _Left:
+    """Everything with the run's label, and what of the inventory is not known to be gone."""
+    connection = await work.connect(ONCE)
+    known = await fetch_kinds(connection)
+    labelled = await survey(connection, known.kinds, selector=f"{RUN_LABEL}={work.view.id}")
+    live = [item for item in work.view.owned if _may_be_left(item)]
+    entries = {entry.uid: entry for entry in labelled.entries}
+    unasked = [*known.unasked, *labelled.unasked]
+    for item in live:
+        found = await look(connection, ref_of_owned(item))
+        if isinstance(found, Unasked):
+            unasked.append(found)
+        elif isinstance(found, Entry) and found.uid == item.uid:
+            entries.setdefault(found.uid, found)
+    judge = Judge(work, connection, inventory_of(work))
+    contents = await judge.judged(Seen(tuple(entries.values()), tuple(unasked)))
+    return _Left(contents.judged, contents.unasked, {item.uid: item.stage for item in live if item.uid})
+
+
+def _may_be_left(item: OwnedObject) -> bool:
+    return not (item.is_deleted or item.existed or item.api_version in _NO_OBJECTS)
+
+
+def _line(one: Judged) -> str:
+    name = one.entry.describe()
+    return f"{name}: {_UNRECORDED}" if one.standing is Standing.FOREIGN else name
+
+
+def _sentence(one: Unasked) -> str:
+    return f"{'The audit' if one.may_pass else 'This user'} {one.clause()}."

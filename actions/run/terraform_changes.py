@@ -1,0 +1,221 @@
+"""Resources that Terraform holds or may have made outside of its state: reported, imported or waived.
+
+A request to import or waive is written into the journal; the run's next step acts on it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import msgspec
+
+from actions.base.clock import Clock, SystemClock
+from actions.base.errors import ConfigError, FormatError, MissingError, RefusedError
+from actions.base.untrusted import one_line
+from actions.run.journal.folder import terraform_path
+from actions.run.journal.reader import load_run
+from actions.run.journal.store import append_record
+from actions.run.state.records import Resolution, Resolved
+from actions.run.state.view import PendingChange, RunView, StageView
+from actions.terraform.detached import DetachedOperation
+from actions.terraform.working_directory import LOCK_FILE, UNSAVED_STATE, WAIVED_STATE, Workspace, locked_providers
+
+_OPERATIONS = ("plan", "apply", "destroy")
+_UNKNOWN = "unknown"
+
+
+class TerraformStage(msgspec.Struct, frozen=True):
+    """One Terraform stage as it lies on disk."""
+
+    stage: str
+    folder: str
+    running: str
+    """The operation that is alive; empty if none is."""
+    pid: int | None
+    is_interrupted: bool
+    """The process that is alive was asked to stop."""
+    resources: int | None
+    """In the state; `None` if that is elsewhere, or cannot be read."""
+    unsaved: tuple[str, ...] | None
+    """Addresses in `errored.tfstate`; `None` if there is none."""
+    pending: tuple[PendingChange, ...]
+    """Resources that may exist outside the state, with their fate; the open ones block the stage."""
+    providers: dict[str, str]
+    """Versions of the providers that are locked."""
+
+    @property
+    def blocks(self) -> tuple[str, ...]:
+        """Addresses that have to be imported or waived before the stage goes on."""
+        unsaved = () if self.unsaved is None else (UNSAVED_STATE,)
+        return (*unsaved, *(item.address for item in self.pending if item.is_open))
+
+
+def terraform_report(folder: Path, view: RunView) -> list[TerraformStage]:
+    """Look at every Terraform stage that was begun.
+
+    Args:
+        folder: The run's.
+        view: The run.
+    """
+    begun = [stage for stage in view.stages if stage.kind == "terraform"]
+    return [_looked_at(terraform_path(folder, stage.id), stage) for stage in begun if stage.attempt]
+
+
+def terraform_table(report: Sequence[TerraformStage], run_id: str) -> str:
+    """As text: each stage, what it waits for, and what to type."""
+    if not report:
+        return "No Terraform stage of this run was begun.\n"
+    return "\n".join(_text_of(stage, run_id) for stage in report)
+
+
+def terraform_json(report: Sequence[TerraformStage]) -> str:
+    """A list of objects, one for each stage."""
+    fields = [
+        {
+            **msgspec.to_builtins(stage),
+            "blocks": list(stage.blocks),
+            "pending": [{**msgspec.to_builtins(item), "open": item.is_open} for item in stage.pending],
+        }
+        for stage in report
+    ]
+    return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
+
+
+def _looked_at(folder: Path, stage: StageView) -> TerraformStage:
+    workspace = Workspace(folder, folder)
+    running = {
+        name: identity
+        for name in _OPERATIONS
+        if (identity := DetachedOperation(folder, name, clock=SystemClock()).identity()) is not None
+    }
+    name, identity = next(iter(running.items()), ("", None))
+    return TerraformStage(
+        stage=stage.id,
+        folder=str(folder),
+        running=name,
+        pid=identity.pid if identity else None,
+        is_interrupted=any(item.process == identity for item in stage.terraform.interrupts),
+        resources=_count(workspace),
+        unsaved=_unsaved(workspace),
+        pending=stage.terraform.pending,
+        providers=locked_providers(folder / LOCK_FILE),
+    )
+
+
+def _count(workspace: Workspace) -> int | None:
+    try:
+        return None if workspace.has_remote_state else len(workspace.local_state().addresses)
+    except (FormatError, OSError):
+        return None
+
+
+def _unsaved(workspace: Workspace) -> tuple[str, ...] | None:
+    try:
+        unsaved = workspace.unsaved_state()
+    except (FormatError, OSError):
+        return (_UNKNOWN,)
+    return None if unsaved is None else unsaved.addresses
+
+
+def _text_of(stage: TerraformStage, run_id: str) -> str:
+    held = f"{_UNKNOWN if stage.resources is None else stage.resources} resources in its state"
+    lines = [f"{stage.stage}: {held}"]
+    if stage.running:
+        asked = ", asked to stop" if stage.is_interrupted else ""
+        lines.append(f"  terraform {stage.running} is running as process {stage.pid}{asked}")
+    if stage.providers:
+        lines.append("  providers: " + ", ".join(f"{name} {version}" for name, version in stage.providers.items()))
+    if stage.unsaved is not None:
+        lines.append(f"  errored.tfstate could not be saved: {', '.join(stage.unsaved) or 'no resources'}")
+        lines.append(f"    eksml-tui runs waive {run_id} {UNSAVED_STATE} --confirm {UNSAVED_STATE}")
+    for item in stage.pending:
+        lines.append(f"  {item.address}: {item.how.value if item.how else 'may exist outside the state'}")
+        if item.is_open:
+            lines.append(f"    eksml-tui runs import {run_id} '{item.address}' {item.resource_id or 'ID'}")
+            lines.append(f"    eksml-tui runs waive {run_id} '{item.address}' --confirm '{item.address}'")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def wish_import(
+    folder: Path, address: str, resource_id: str, *, stage: str = "", clock: Clock | None = None
+) -> TerraformStage:
+    """Say by which id a pending resource is to be imported; the next step of its stage does it.
+
+    Args:
+        folder: The run's folder.
+        address: The resource, as Terraform writes it.
+        resource_id: As the provider's `terraform import` takes it.
+        stage: Whose; needed only if several stages have a resource of that address pending.
+        clock: Stamps the record.
+
+    Returns:
+        The stage.
+
+    Raises:
+        MissingError: No such resource is pending.
+        RefusedError: The id is none.
+        JournalError: The journal cannot be written.
+    """
+    if not resource_id or resource_id.startswith("-") or one_line(resource_id) != resource_id:
+        raise RefusedError(f"{one_line(resource_id)!r} is no id of a resource.")
+    found = _blocked(folder, address, stage)
+    if address == UNSAVED_STATE:
+        raise RefusedError(f"{UNSAVED_STATE} is pushed or waived, not imported.")
+    _append(folder, found.stage, Resolved(address, Resolution.IMPORT, resource_id), clock)
+    return found
+
+
+def waive(folder: Path, address: str, *, confirm: str, stage: str = "", clock: Clock | None = None) -> TerraformStage:
+    """Say that a pending resource is not there, or not the run's; or that `errored.tfstate` is not needed.
+
+    Args:
+        folder: The run's folder.
+        address: The resource, or `errored.tfstate`.
+        confirm: The same, letter by letter.
+        stage: Whose; needed only if several stages have it.
+        clock: Stamps the record.
+
+    Returns:
+        The stage.
+
+    Raises:
+        ConfigError: It was not confirmed.
+        MissingError: It is not pending.
+        RefusedError: Terraform is running there.
+        JournalError: The journal cannot be written.
+    """
+    found = _blocked(folder, address, stage)
+    if confirm != address:
+        raise ConfigError(
+            f"Waiving {one_line(address)} means that nobody will look for it any more.",
+            hint=f"Say --confirm '{address}' if you mean it.",
+        )
+    if address == UNSAVED_STATE and found.running:
+        raise RefusedError(f"terraform {found.running} is running there.", hint="Wait for its end.")
+    _append(folder, found.stage, Resolved(address, Resolution.WAIVED), clock)
+    if address == UNSAVED_STATE:
+        Workspace(Path(found.folder), Path(found.folder)).put_unsaved_state_aside(WAIVED_STATE)
+    return found
+
+
+def _blocked(folder: Path, address: str, stage: str) -> TerraformStage:
+    report = terraform_report(folder, load_run(folder))
+    found = [item for item in report if address in item.blocks and stage in ("", item.stage)]
+    if len(found) == 1:
+        return found[0]
+    if found:
+        raise MissingError(
+            f"{one_line(address)} is pending in {len(found)} stages.",
+            hint=f"Say which: {', '.join(item.stage for item in found)}.",
+        )
+    known = [name for item in report for name in item.blocks]
+    raise MissingError(
+        f"Terraform left no {one_line(address)} open in this run.",
+        hint=f"Open: {', '.join(known)}." if known else "See: eksml-tui runs terraform RUN.",
+    )
+
+
+def _append(folder: Path, stage: str, body: Resolved, clock: Clock | None) -> None:
+    attempt = load_run(folder).stage(stage).attempt
+    append_record(folder, body, deed=f"{body.how.value} of {body.address}", clock=clock, stage=stage, attempt=attempt)

@@ -1,0 +1,1 @@
+"""Commands and helper Jobs on a run's volume."""

@@ -1,0 +1,148 @@
+"""Commands on a volume: in a pod of the run that mounts it, or in a short Job that does nothing else."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from typing import Any
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError, MissingError
+from actions.base.names import segment
+from actions.base.untrusted import one_line
+from actions.blueprint.render import RUN_LABEL, labels_of
+from actions.cluster.objects.client import Document, ObjectRef
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.remote.exec import run_in_pod
+from actions.run.context.access import Connection
+from actions.run.volume.helper_job import LOOK_PREFIX, Errand, Ledger, Volume, has_ended, made, pods_of, volume_job
+
+IMAGE = "public.ecr.aws/docker/library/busybox:1.36"
+JOB_SECONDS = 180
+LOOK_STAGE = "errand.look"
+"""Stands in the stage label of what belongs to no stage; no stage can have a dot in its id."""
+EXEC_SECONDS = 60.0
+
+_LOOK_SECONDS = 0.5
+_KEPT_SECONDS = 300
+_LOG_LIMIT_BYTES = 8 << 20
+
+Script = Callable[[str], str]
+"""Makes the shell script for the path at which the volume is mounted."""
+
+
+class _Place(msgspec.Struct, frozen=True):
+    pod: str
+    container: str
+    mount: str
+
+
+async def run_on_volume(
+    connection: Connection, volume: Volume, script: Script, *, run_id: str, clock: Clock, ledger: Ledger
+) -> str:
+    """Run a shell script where the volume is mounted, and return what it wrote to stdout.
+
+    Args:
+        connection: The run's cluster.
+        volume: Which.
+        script: Must be quick, and may only look.
+        run_id: Its pods are looked at first; a Job carries its label.
+        clock: For waiting.
+        ledger: Where a Job is recorded.
+
+    Raises:
+        ConsoleError: It cannot be run, or the script failed.
+    """
+    async for place in _places(connection, volume, run_id):
+        argv = ["sh", "-c", script(place.mount)]
+        session = connection.session
+        try:
+            result = await run_in_pod(
+                session, volume.namespace, place.pod, place.container, argv, deadline_seconds=EXEC_SECONDS
+            )
+        except ConsoleError:
+            continue  # it ended meanwhile, or its image has no shell
+        if result.exit_code == 0:
+            return result.stdout.decode("utf-8", "replace")
+    name, labels = f"{LOOK_PREFIX}{secrets.token_hex(4)}", labels_of(run_id, LOOK_STAGE)
+    job = volume_job(name, volume, _looking(script(volume.mount)), labels)
+    return await _run_job(connection, job, volume, clock=clock, ledger=ledger)
+
+
+def below(path: str, mount: str, actual_mount: str) -> str:
+    """A path of the blueprint's as a container sees it that mounts the volume elsewhere."""
+    rest = path.removeprefix(mount.rstrip("/")).lstrip("/")
+    return f"{actual_mount.rstrip('/')}/{rest}".rstrip("/") or "/"
+
+
+async def _places(connection: Connection, volume: Volume, run_id: str) -> AsyncIterator[_Place]:
+    """Running containers of the run that mount the claim."""
+    pods = await connection.pods(namespace=volume.namespace, label_selector=f"{RUN_LABEL}={run_id}")
+    for pod in pods:
+        if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
+            for place in _mounts(pod, volume.claim):
+                yield place
+
+
+def _mounts(pod: Mapping[str, Any], claim: str) -> Iterator[_Place]:
+    spec = pod["spec"]
+    names = {
+        entry["name"]
+        for entry in spec.get("volumes") or ()
+        if (entry.get("persistentVolumeClaim") or {}).get("claimName") == claim
+    }
+    for container in spec["containers"]:
+        for mount in container.get("volumeMounts") or ():
+            if mount["name"] in names and not mount.get("subPath"):
+                yield _Place(pod["metadata"]["name"], container["name"], str(mount["mountPath"]))
+
+
+async def _run_job(connection: Connection, job: Document, volume: Volume, *, clock: Clock, ledger: Ledger) -> str:
+    async with made(connection, job, ledger, clock) as ref:
+        state = await _ended(connection, ref, clock)
+        said = await _log_of(connection, ref)
+        if state is WorkState.FAILED:
+            raise MissingError(f"{ref.describe()} could not look at {volume.claim}: {_last_line(said)}")
+        return said
+
+
+def _looking(script: str) -> Errand:
+    return Errand(
+        container="look",
+        image=IMAGE,
+        command=("sh", "-c", script),
+        requests={"cpu": "50m", "memory": "64Mi"},
+        memory_limit="256Mi",
+        kept_seconds=_KEPT_SECONDS,
+        deadline_seconds=JOB_SECONDS,
+    )
+
+
+async def _ended(connection: Connection, ref: ObjectRef, clock: Clock) -> WorkState:
+    end = clock.monotonic() + JOB_SECONDS + EXEC_SECONDS
+    while clock.monotonic() < end:
+        job = await connection.fetch(ref)
+        if has_ended(job):
+            return verdict_of(job).state
+        await clock.sleep(_LOOK_SECONDS)
+    return WorkState.FAILED
+
+
+async def _log_of(connection: Connection, ref: ObjectRef) -> str:
+    """What the Job's pod wrote; why it did not start, if it did not."""
+    for pod in await pods_of(connection, ref):
+        path = f"/api/v1/namespaces/{segment(ref.namespace)}/pods/{segment(pod['metadata']['name'])}/log"
+        try:
+            body = await connection.session.request("GET", path, query={"limitBytes": str(_LOG_LIMIT_BYTES)})
+        except ConsoleError:
+            verdict = verdict_of(pod)
+            return f"{verdict.reason} {verdict.message}"
+        return body.decode("utf-8", "replace")
+    return "it has no pod any more"
+
+
+def _last_line(text: str) -> str:
+    lines = [line for line in text.splitlines() if line.strip()]
+    return one_line(lines[-1])[:300] if lines else "no output."

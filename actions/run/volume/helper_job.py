@@ -1,0 +1,224 @@
+"""A helper Job that mounts a run's volume read-only and does one thing with it.
+
+It is recorded in the journal and deletes itself a few minutes after its end. One whose maker was killed is deleted in
+the teardown.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import msgspec
+from msgspec.structs import replace
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError
+from actions.base.executors import in_thread
+from actions.cluster.objects.client import Document, ObjectRef, ref_of
+from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.run.context.access import Connection
+from actions.run.context.retry import Patience
+from actions.run.context.stage_context import StageWork
+from actions.run.journal.store import append_record
+from actions.run.objects.inventory import ref_of_owned
+from actions.run.objects.ownership import doubt_about
+from actions.run.objects.writes import request_removal, seen
+from actions.run.state.records import Deleted, Owned
+from actions.run.state.view import OwnedObject
+
+API_VERSION = "batch/v1"
+LOOK_PREFIX, EXPORT_PREFIX = "eksml-look-", "eksml-export-"
+"""With which the names of our own Jobs begin."""
+
+
+class Volume(msgspec.Struct, frozen=True):
+    """A claim, as the pods of a run see it."""
+
+    namespace: str
+    claim: str
+    mount: str
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """What the Job does."""
+
+    container: str
+    image: str
+    command: tuple[str, ...]
+    requests: Mapping[str, str]
+    memory_limit: str
+    kept_seconds: int
+    """How long it stays after its end."""
+    retries: int = 0
+    deadline_seconds: int | None = None
+    """For all of it; `None` for as long as it takes."""
+    service_account: str = ""
+    """Empty for the namespace's default."""
+
+
+def volume_job(name: str, volume: Volume, errand: Errand, labels: Mapping[str, str]) -> Document:
+    """The Job. `labels` are those of the Job and of its pod."""
+    container = {
+        "name": errand.container,
+        "image": errand.image,
+        "command": list(errand.command),
+        "volumeMounts": [{"name": "data", "mountPath": volume.mount, "readOnly": True}],
+        "resources": {"requests": dict(errand.requests), "limits": {"memory": errand.memory_limit}},
+    }
+    pod: Document = {
+        "restartPolicy": "Never",
+        "containers": [container],
+        "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": volume.claim}}],
+    }
+    spec: Document = {
+        "backoffLimit": errand.retries,
+        "ttlSecondsAfterFinished": errand.kept_seconds,
+        "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
+    }
+    if errand.service_account:
+        pod["serviceAccountName"] = errand.service_account
+    if errand.deadline_seconds is not None:
+        spec["activeDeadlineSeconds"] = errand.deadline_seconds
+    metadata = {"name": name, "namespace": volume.namespace, "labels": dict(labels)}
+    return {"apiVersion": API_VERSION, "kind": "Job", "metadata": metadata, "spec": spec}
+
+
+class Ledger(Protocol):
+    """Where a Job of our own is recorded, before it is made and after; on disk when a call returns."""
+
+    async def own(self, item: OwnedObject) -> None:
+        """Record it: without uid before it is made, with uid after."""
+        ...
+
+    async def deleted(self, item: OwnedObject) -> None:
+        """Record that it is gone."""
+        ...
+
+
+class FolderLedger:
+    """The journal of a run as those write to it who are not its runner.
+
+    Args:
+        folder: The run's.
+        clock: Stamps the records.
+    """
+
+    def __init__(self, folder: Path, clock: Clock) -> None:
+        self._folder = folder
+        self._clock = clock
+
+    async def own(self, item: OwnedObject) -> None:
+        await self._append(
+            Owned(
+                api_version=item.api_version,
+                object_kind=item.kind,
+                namespace=item.namespace,
+                name=item.name,
+                uid=item.uid,
+                was_absent=item.was_absent,
+            )
+        )
+
+    async def deleted(self, item: OwnedObject) -> None:
+        await self._append(
+            Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
+        )
+
+    async def _append(self, body: Owned | Deleted) -> None:
+        deed = f"a Job on the volume of {self._folder.name}"
+        await in_thread("ledger", append_record, self._folder, body, deed=deed, clock=self._clock)
+
+
+class Made(msgspec.Struct, frozen=True):
+    """A Job that was made."""
+
+    ref: ObjectRef
+    uid: str
+
+
+async def make(connection: Connection, job: Document, ledger: Ledger) -> Made:
+    """Make a Job that is not there yet, with a record before and after.
+
+    Raises:
+        ConflictError: There is one of that name.
+        JournalError: It cannot be recorded; then it is not made.
+    """
+    ref = ref_of(job)
+    item = OwnedObject(
+        "", ref.api_version, ref.kind, ref.namespace, ref.name, "", existed=False, is_deleted=False, was_absent=True
+    )
+    await ledger.own(item)
+    uid = str((await connection.create(job))["metadata"]["uid"])
+    await ledger.own(replace(item, uid=uid))
+    return Made(ref, uid)
+
+
+async def unmake(connection: Connection, made: Made, ledger: Ledger, clock: Clock) -> None:
+    """Delete a Job of ours, and no other one of its name.
+
+    Raises:
+        ConsoleError: It may not be deleted.
+    """
+    await request_removal(connection, made.ref, made.uid, clock=clock)
+    ref = made.ref
+    await ledger.deleted(
+        OwnedObject("", ref.api_version, ref.kind, ref.namespace, ref.name, made.uid, existed=False, is_deleted=True)
+    )
+
+
+@asynccontextmanager
+async def made(connection: Connection, job: Document, ledger: Ledger, clock: Clock) -> AsyncIterator[ObjectRef]:
+    """Make the Job; it is deleted at the end of the block."""
+    one = await make(connection, job, ledger)
+    try:
+        yield one.ref
+    finally:
+        await unmake(connection, one, ledger, clock)
+
+
+async def pods_of(connection: Connection, job: ObjectRef) -> list[Document]:
+    """The pods that a Job has, or had and keeps."""
+    return await connection.pods(namespace=job.namespace, label_selector=f"batch.kubernetes.io/job-name={job.name}")
+
+
+def has_ended(job: Mapping[str, Any]) -> bool:
+    """Whether the Job will not go on, well or badly."""
+    return verdict_of(job).state in (WorkState.FINISHED, WorkState.FAILED)
+
+
+async def remove_errands(work: StageWork, patience: Patience) -> None:
+    """Remove looks, and copies that have ended. A copy that still runs stays: somebody waits for it.
+
+    What cannot be asked or removed is left to the audit, which says so.
+
+    Args:
+        work: Of any stage.
+        patience: How long the cluster's first answer is waited for.
+    """
+    errands = [item for item in work.view.owned if _is_errand(item)]
+    if not errands or not work.access.is_possible:
+        return
+    try:
+        connection = await work.connect(patience)
+        for item in errands:
+            await _remove(work, connection, item)
+    except ConsoleError:
+        return
+
+
+async def _remove(work: StageWork, connection: Connection, item: OwnedObject) -> None:
+    ref = ref_of_owned(item)
+    found = await seen(connection, ref)
+    if found is not None and (found.uid == item.uid or not doubt_about(found, item, work.view.id)):
+        if item.name.startswith(EXPORT_PREFIX) and not has_ended(await connection.fetch(ref)):
+            return
+        await request_removal(connection, ref, found.uid, clock=work.clock)
+    await work.journal.deleted(replace(item, is_deleted=True))
+
+
+def _is_errand(item: OwnedObject) -> bool:
+    is_job = (item.api_version, item.kind) == (API_VERSION, "Job")
+    return is_job and not item.is_deleted and item.name.startswith((LOOK_PREFIX, EXPORT_PREFIX))

@@ -1,0 +1,169 @@
+"""A Terraform state file, without its values, which may be secrets; and the holder of the lock on it.
+
+Source: state format version 4, Terraform 0.12 to 1.14.
+"""
+
+from __future__ import annotations
+
+import getpass
+import re
+import socket
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from typing import Any
+
+import msgspec
+
+from actions.base.errors import FormatError
+from actions.base.untrusted import one_line
+
+_VERSION = 4
+
+
+class _Instance(msgspec.Struct):
+    index_key: Any = None
+    deposed: str = ""
+
+
+class _Resource(msgspec.Struct):
+    mode: str
+    type: str
+    name: str
+    module: str = ""
+    instances: list[_Instance] = []
+
+
+class _State(msgspec.Struct):
+    version: int
+    serial: int
+    lineage: str
+    resources: list[_Resource] = []
+
+
+class StateFile(msgspec.Struct, frozen=True):
+    """The head of a state, and the addresses in it."""
+
+    lineage: str
+    serial: int
+    addresses: tuple[str, ...]
+    """Of the objects that it tracks. One that is to be replaced and only waits for its end is not among them."""
+
+
+EMPTY_STATE = StateFile("", -1, ())
+
+
+def read_state(data: bytes) -> StateFile:
+    """Read a state; no bytes at all are the state of a root that was never applied.
+
+    Raises:
+        FormatError: It is something else.
+    """
+    if not data.strip():
+        return EMPTY_STATE
+    try:
+        state = msgspec.json.decode(data, type=_State)
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise FormatError("The Terraform state cannot be read.", hint="Use Terraform 1.5 to 1.14.") from error
+    if state.version != _VERSION:
+        raise FormatError(f"The Terraform state has version {state.version}, which is not known.")
+    found = [
+        _address(resource, instance)
+        for resource in state.resources
+        for instance in resource.instances
+        if not instance.deposed
+    ]
+    return StateFile(one_line(state.lineage), state.serial, tuple(found))
+
+
+def _address(resource: _Resource, instance: _Instance) -> str:
+    """As Terraform writes it: `module.eks.aws_subnet.this["a"]`."""
+    mode = "data." if resource.mode == "data" else ""
+    module = f"{resource.module}." if resource.module else ""
+    key = "" if instance.index_key is None else f"[{_key(instance.index_key)}]"
+    return one_line(f"{module}{mode}{resource.type}.{resource.name}{key}")
+
+
+def _key(value: Any) -> str:
+    if isinstance(value, int | float):
+        return f"{value:g}"
+    return msgspec.json.encode(str(value)).decode().replace("${", "$${").replace("%{", "%%{")
+
+
+_FIELD = re.compile(r"^\s*(ID|Who|Created|Operation):\s*(\S.*?)\s*$", re.M)
+_HOLDER = re.compile(r"already locked: ID=([\w-]+)")
+_CREATED = re.compile(r"(\d{4}-\d\d-\d\d)[ T](\d\d:\d\d:\d\d(?:\.\d{1,6})?)\d*(?: ?\+0000| ?Z| UTC|$)")
+_OPERATIONS = {"OperationTypePlan": "plan", "OperationTypeApply": "apply"}
+"""A destroy is an apply, too."""
+
+
+class StateLock(msgspec.Struct, frozen=True):
+    """A lock as Terraform describes it. Empty where it does not say."""
+
+    id: str = ""
+    who: str = ""
+    """`user@host`."""
+    created: str = ""
+    operation: str = ""
+
+    @property
+    def created_at(self) -> float | None:
+        """Seconds since the epoch; `None` if the text is no such moment."""
+        match = _CREATED.match(self.created)
+        if match is None:
+            return None
+        try:
+            return datetime.fromisoformat(f"{match[1]}T{match[2]}").replace(tzinfo=UTC).timestamp()
+        except ValueError:
+            return None
+
+
+class DeadHolder(msgspec.Struct, frozen=True):
+    """A Terraform process of this machine that died while it held the lock of its state."""
+
+    operation: str
+    began_at: float
+    worked_at: float
+    """It told of its work, which it only does with the lock in its hands."""
+
+
+def read_lock(text: str) -> StateLock:
+    """Read the lock in an error's text: the same lines for local, S3 and DynamoDB backends.
+
+    The http backend says whose lock it is in a word before them; its lines describe the lock that was refused.
+
+    Source: Terraform 1.11.4, recorded.
+    """
+    found = dict(_FIELD.findall(text))
+    holder = _HOLDER.search(text)
+    if holder is not None and holder[1] != found.get("ID"):
+        return StateLock(holder[1])
+    return StateLock(found.get("ID", ""), found.get("Who", ""), found.get("Created", ""), found.get("Operation", ""))
+
+
+def is_of_the_dead(lock: StateLock, dead: Iterable[DeadHolder], *, user: str = "", host: str = "") -> bool:
+    """Return whether the lock was taken by one of our own processes, which has died with it.
+
+    A state has one lock at a time. One that carries our name, and came to be between the start of a process of ours and
+    the first word of that process' work, is that process' own: it could not have worked otherwise.
+
+    Args:
+        lock: As the backend tells it.
+        dead: Our processes that have died without giving a lock back.
+        user: Of this process by default.
+        host: This machine's name by default.
+    """
+    created = lock.created_at
+    if not lock.id or created is None or lock.who != f"{user or _user()}@{host or socket.gethostname()}":
+        return False
+    return any(
+        holder.began_at <= created <= holder.worked_at
+        and _OPERATIONS.get(lock.operation) == ("plan" if holder.operation == "plan" else "apply")
+        for holder in dead
+    )
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return ""

@@ -1,0 +1,199 @@
+"""The work folder of one root: its private copy, its variables, its saved plan, its state."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import msgspec
+
+from actions.base.errors import BlueprintError, FormatError
+from actions.base.files import private_directory, write_private
+from actions.base.untrusted import one_line
+from actions.base.wording import listed
+from actions.terraform.failure import NoPlanError, UnsavedStateError
+from actions.terraform.state import DeadHolder, StateFile, read_state
+
+PLAN_FILE = "run.tfplan"
+PLAN_RECORD = "run.tfplan.json"
+VARIABLES_FILE = "run.tfvars.json"
+LOCK_FILE = ".terraform.lock.hcl"
+STATE_FILE = "terraform.tfstate"
+UNSAVED_STATE = "errored.tfstate"
+PUSHED_STATE = "errored.tfstate.pushed"
+WAIVED_STATE = "errored.tfstate.waived"
+HOLDERS_FILE = "dead.json"
+BACKEND_FILE = ".terraform/terraform.tfstate"
+"""Says which backend holds the state; there is none for the local one."""
+
+_SHOWN = 5
+_KEPT_HOLDERS = 20
+_LOCKED = re.compile(r'^provider "[^"/]+/([^"]+)" \{\s+version\s+= "([^"]+)"', re.M)
+_COPIED = (".tf", ".tf.json", ".tftpl", ".json", LOCK_FILE)
+
+
+class PlanRecord(msgspec.Struct, frozen=True):
+    """Which plan lies in the plan file."""
+
+    plan_hash: str
+    file_sha256: str
+
+
+class Workspace:
+    """A folder that only this user can read, with everything one root needs.
+
+    Args:
+        root: The root as the blueprint holds it. Never written to.
+        folder: Made if needed, 0700.
+    """
+
+    def __init__(self, root: Path, folder: Path) -> None:
+        self.root = root
+        self.folder = folder
+
+    def prepare(self) -> None:
+        """Copy the root's files in. State, providers and saved plans that are there stay.
+
+        Raises:
+            BlueprintError: The root is no folder, has no `.tf` file, or holds a symbolic link.
+        """
+        private_directory(self.folder)
+        sources = sorted(self.root.iterdir()) if self.root.is_dir() else []
+        if not any(source.name.endswith(".tf") for source in sources):
+            raise BlueprintError("is no Terraform root: it has no .tf file.", file=str(self.root))
+        for source in sources:
+            if source.is_symlink():
+                raise BlueprintError(f"{source.name} is a symbolic link.", file=str(self.root), hint="Copy the file.")
+            if source.is_file() and source.name.endswith(_COPIED):
+                write_private(self.folder / source.name, source.read_bytes())
+            elif source.is_dir() and not source.name.startswith("."):
+                shutil.copytree(source, self.folder / source.name, dirs_exist_ok=True)
+
+    def write_variables(self, variables: Mapping[str, str | int | float | bool]) -> None:
+        """Write the variables file, 0600."""
+        write_private(self.folder / VARIABLES_FILE, msgspec.json.encode(dict(variables)))
+
+    def record_plan(self, plan_hash: str) -> None:
+        """Remember which plan the plan file holds."""
+        record = PlanRecord(plan_hash, self._plan_sha256())
+        write_private(self.folder / PLAN_RECORD, msgspec.json.encode(record))
+
+    def require_plan(self, plan_hash: str) -> None:
+        """Make sure that the plan file is the one that was approved.
+
+        Args:
+            plan_hash: As approved; empty for whatever was saved last.
+
+        Raises:
+            NoPlanError: There is no saved plan, it is another one, or the file was changed since.
+        """
+        try:
+            record = msgspec.json.decode((self.folder / PLAN_RECORD).read_bytes(), type=PlanRecord)
+            is_same = record.file_sha256 == self._plan_sha256()
+        except (OSError, msgspec.DecodeError) as error:
+            raise NoPlanError("There is no saved plan to apply.", hint="Plan again.") from error
+        if not is_same or plan_hash not in ("", record.plan_hash):
+            raise NoPlanError("The saved plan is not the one that was approved.", hint="Plan and approve again.")
+
+    def forget_plan(self) -> None:
+        """Remove the saved plan: it is applied, or out of date. It holds variables in clear."""
+        (self.folder / PLAN_FILE).unlink(missing_ok=True)
+        (self.folder / PLAN_RECORD).unlink(missing_ok=True)
+
+    def require_saved_state(self) -> None:
+        """Refuse to go on over a state that an earlier operation could not save.
+
+        Raises:
+            UnsavedStateError: There is one.
+        """
+        if (self.folder / UNSAVED_STATE).exists():
+            raise self.unsaved_error()
+
+    def unsaved_error(self, why: str = "") -> UnsavedStateError:
+        """The refusal to go on, with the resources that may exist.
+
+        Args:
+            why: A sentence on why it cannot be saved now.
+        """
+        try:
+            unsaved = self.unsaved_state()
+        except FormatError:
+            unsaved = None
+        told = f" It knows of {listed(unsaved.addresses, _SHOWN)}." if unsaved and unsaved.addresses else ""
+        return UnsavedStateError(
+            f"An earlier apply could not save its state; it lies in {self.folder / UNSAVED_STATE}.{told}"
+            + (f" {why}" if why else ""),
+            hint=f"Run: cd {self.folder} && terraform state push {UNSAVED_STATE}, then remove that file.",
+        )
+
+    def unsaved_state(self) -> StateFile | None:
+        """The state that an earlier operation could not save, if there is one.
+
+        Raises:
+            FormatError: It is no state.
+        """
+        try:
+            return read_state((self.folder / UNSAVED_STATE).read_bytes())
+        except FileNotFoundError:
+            return None
+
+    def put_unsaved_state_aside(self, name: str) -> None:
+        """Rename it, so that it blocks nothing any more: it was pushed, or waived."""
+        path = self.folder / UNSAVED_STATE
+        if path.exists():
+            path.replace(self.folder / name)
+
+    def local_state(self) -> StateFile:
+        """The state in this folder.
+
+        Raises:
+            FormatError: It is no state.
+        """
+        try:
+            return read_state((self.folder / STATE_FILE).read_bytes())
+        except FileNotFoundError:
+            return read_state(b"")
+
+    def dead_holders(self) -> list[DeadHolder]:
+        """Processes of this folder that died at work, as far as they were recorded."""
+        try:
+            return msgspec.json.decode((self.folder / HOLDERS_FILE).read_bytes(), type=list[DeadHolder])
+        except (OSError, msgspec.DecodeError):
+            return []
+
+    def record_dead_holders(self, holders: Sequence[DeadHolder]) -> None:
+        """Record processes that died at work, before what they wrote is overwritten."""
+        known = self.dead_holders()
+        found = [*known, *(holder for holder in holders if holder not in known)][-_KEPT_HOLDERS:]
+        if found != known:
+            write_private(self.folder / HOLDERS_FILE, msgspec.json.encode(found))
+
+    @property
+    def has_lock_file(self) -> bool:
+        """True if providers are pinned by hash: by the root, or by what this folder's first init recorded."""
+        return (self.folder / LOCK_FILE).is_file() or (self.root / LOCK_FILE).is_file()
+
+    @property
+    def has_remote_state(self) -> bool:
+        """True if the state is somewhere else, as the last init arranged it."""
+        return (self.folder / BACKEND_FILE).is_file()
+
+    @property
+    def has_state(self) -> bool:
+        """True if there may be a state."""
+        return self.has_remote_state or (self.folder / STATE_FILE).is_file()
+
+    def _plan_sha256(self) -> str:
+        return hashlib.sha256((self.folder / PLAN_FILE).read_bytes()).hexdigest()
+
+
+def locked_providers(lock_file: Path) -> dict[str, str]:
+    """Versions by provider (`hashicorp/aws`) in a `.terraform.lock.hcl`; empty if there is none."""
+    try:
+        text = lock_file.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return {}
+    return {one_line(name): one_line(version) for name, version in _LOCKED.findall(text)}
