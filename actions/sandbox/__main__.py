@@ -65,15 +65,15 @@ async def serve(invocation: Invocation) -> None:
         ConfigError: The folder or the port cannot be used.
         InputError: The scale cannot be read.
     """
+    from actions.sandbox.account import NodeGroups
     from actions.sandbox.actors.start import start_controllers
+    from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
     from actions.sandbox.cloud.application import create_aws_app
-    from actions.sandbox.crowd import crowded_store, read_size
     from actions.sandbox.faults.panel import FaultPanel
+    from actions.sandbox.hollow_nodes import crowded_store, read_size
     from actions.sandbox.kubelet.agent import Kubelet
-    from actions.sandbox.nodegroups import NodeGroups
     from actions.sandbox.server import Parts, serving
     from actions.sandbox.statefiles import PROCESS
-    from actions.sandbox.webhooks.volcano import VolcanoAdmission
 
     clock, options = SystemClock(), invocation.options
     panel = FaultPanel(clock)

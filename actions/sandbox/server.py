@@ -1,4 +1,4 @@
-"""The sandbox as one running server: API, actors and cloud, from start to end."""
+"""The sandbox as one running server: API, controllers and AWS account, from start to end or until it is idle."""
 
 from __future__ import annotations
 
@@ -12,26 +12,66 @@ from typing import Any, TypeAlias
 
 import msgspec
 from aiohttp import web
-from aiohttp.typedefs import Handler
+from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConfigError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.sandbox.activity import Activity
-from actions.sandbox.api.access import ADMINISTRATOR, User
-from actions.sandbox.api.admission import Admission
-from actions.sandbox.api.application import create_app
-from actions.sandbox.api.question import ACTOR_AGENT
-from actions.sandbox.api.store import Store
+from actions.sandbox.apiserver.app import create_app
+from actions.sandbox.apiserver.requests.access import ADMINISTRATOR, User
+from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT
+from actions.sandbox.apiserver.storage.store import Store
+from actions.sandbox.apiserver.writes.admission import Admission
 from actions.sandbox.certificate import make_certificate
-from actions.sandbox.faults.bystander import Bystander
-from actions.sandbox.faults.control import add_control
+from actions.sandbox.faults.middleware import Bystander
 from actions.sandbox.faults.panel import FaultPanel
+from actions.sandbox.faults.routes import add_control
 from actions.sandbox.keys import AccessKey, make_keys
+from actions.sandbox.kubelet_api import KubeletPort
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.ports import KubeletPort
 from actions.sandbox.statefiles import VIEWER, remove_process, write_credentials, write_kubeconfig, write_process
+
+_POLL_SECONDS = 5.0
+
+
+class Activity:
+    """Counts the requests of clients; an open watch is use for as long as it is open.
+
+    Args:
+        clock: For the time since the last use.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._open = 0
+        self._last_used = clock.monotonic()
+
+    def middleware(self) -> Middleware:
+        """To be the outermost middleware of the server."""
+
+        @web.middleware
+        async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
+            if request.headers.get("User-Agent", "").startswith(ACTOR_AGENT):
+                return await handler(request)
+            self._open += 1
+            try:
+                return await handler(request)
+            finally:
+                self._open -= 1
+                self._last_used = self._clock.monotonic()
+
+        return count
+
+    def idle_seconds(self) -> float:
+        """How long nobody has asked for anything; 0 while a request is open."""
+        return 0.0 if self._open else self._clock.monotonic() - self._last_used
+
+    async def idle_for(self, seconds: float) -> None:
+        """Wait until the sandbox has been idle for so long."""
+        while (left := seconds - self.idle_seconds()) > 0:
+            await self._clock.sleep(min(left, _POLL_SECONDS))
+
 
 HOST = "127.0.0.1"
 AWS_PREFIX = "/aws"

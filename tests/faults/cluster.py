@@ -21,7 +21,7 @@ from actions.cluster.watch.health import Health
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import NAMESPACES, PODS
 from actions.sandbox.actors.start import start_controllers
-from actions.sandbox.api.question import ACTOR_AGENT
+from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT
 from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions

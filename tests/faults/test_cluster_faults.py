@@ -23,7 +23,7 @@ from actions.cluster.watch.reflector import Raw, Reflector
 from actions.sandbox.actors.cache import Cache
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, Document, uid_of
-from actions.sandbox.faults.scenarios import SCENARIOS
+from actions.sandbox.faults.fault import SCENARIOS
 from tests.faults.cluster import FaultyCluster, HurriedClock, a_faulty_cluster, health_of, pods_of, until, watched
 
 _LINES = 120

@@ -12,7 +12,7 @@ import pytest
 from actions.run.spool import collector as watcher
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState, StageState
-from actions.sandbox.faults.remote import ask
+from actions.sandbox.faults.client import ask
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import WORK, a_run, job_of
 from tests.faults.watched import (

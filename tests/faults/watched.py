@@ -11,7 +11,7 @@ from actions.run.client import load_run, wish
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.records import WishKind
 from actions.run.state.view import RunState, RunView, StageState, StageView
-from actions.sandbox.faults.remote import ask
+from actions.sandbox.faults.client import ask
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
 from tests.faults.small import LOGGED, WORK, a_run, job_of

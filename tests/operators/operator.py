@@ -14,7 +14,7 @@ from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import Kind
 from actions.sandbox.actors.watching import Caches
-from actions.sandbox.api.admission import Admission
+from actions.sandbox.apiserver.writes.admission import Admission
 from tests.operators.story import Document, Essence, Story, conditions_of
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ from actions.sandbox.actors.raycluster import RayClusterController
 from actions.sandbox.actors.volcano import VolcanoScheduler
 from actions.sandbox.actors.volcano_queue import VolcanoQueueController
 from actions.sandbox.actors.watching import Caches
-from actions.sandbox.webhooks.volcano import VolcanoAdmission
+from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
 from tests.operators.acting import create
 from tests.operators.kuberay import KUBERAY
 from tests.operators.operator import FIXTURES, Operator

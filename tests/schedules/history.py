@@ -19,7 +19,7 @@ from actions.cluster.watch.health import SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS, SECRETS, Document, Kind, uid_of
-from actions.sandbox.api.question import ACTOR_AGENT
+from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT
 
 KINDS = (NAMESPACES, CONFIG_MAPS, SECRETS, PODS, JOBS)
 _SECONDS = 60.0

@@ -39,7 +39,7 @@ def environment_of(sandbox: RunningSandbox, region: str) -> dict[str, str]:
 
 
 def _faults(options: Namespace) -> int:
-    from actions.sandbox.faults.remote import ask
+    from actions.sandbox.faults.client import ask
 
     found = find_sandbox(options.name)
     if found is None:

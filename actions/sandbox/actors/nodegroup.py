@@ -9,6 +9,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.fleet.instance_types import InstanceTable
+from actions.sandbox.account import GroupStatus, Issue, NodeGroup, NodeGroups
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.kinds import NODES, PODS, Document
@@ -16,7 +17,6 @@ from actions.sandbox.actors.machinelife import DRAIN_POLL_SECONDS, become_ready,
 from actions.sandbox.actors.machines import Machine, node_document
 from actions.sandbox.actors.scheduler import is_ready
 from actions.sandbox.actors.watching import Caches
-from actions.sandbox.nodegroups import GroupStatus, Issue, NodeGroup, NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 NODE_GROUP = "eks.amazonaws.com/nodegroup"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from actions.fleet.instance_types import InstanceTable
+from actions.sandbox.account import NodeGroups
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
 from actions.sandbox.actors.fsxprovisioner import FsxProvisioner
@@ -38,7 +39,6 @@ from actions.sandbox.actors.rayjob import RayJobController
 from actions.sandbox.actors.volcano import VolcanoScheduler
 from actions.sandbox.actors.volcano_queue import VolcanoQueueController
 from actions.sandbox.actors.watching import Caches
-from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 OUTSIDE_WATCHED = (

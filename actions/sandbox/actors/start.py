@@ -10,6 +10,7 @@ from typing import Protocol
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.auth.session import KubeSession
 from actions.fleet.instance_types import InstanceTable
+from actions.sandbox.account import NodeGroups
 from actions.sandbox.actors.claims import ClaimController, VolumeController
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.controller import Controller
@@ -24,7 +25,6 @@ from actions.sandbox.actors.replicas import ReplicaSetController
 from actions.sandbox.actors.scheduler import Scheduler
 from actions.sandbox.actors.watching import Caches, watching
 from actions.sandbox.actors.world import seed
-from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 _WATCHED = (*OUTSIDE_WATCHED, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)

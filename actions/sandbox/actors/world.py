@@ -5,13 +5,13 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from actions.fleet.instance_types import InstanceTable
+from actions.sandbox.account import CORE_GROUP, CORE_NODES, CORE_TYPE, NodeGroups
 from actions.sandbox.actors.addons import addon_documents
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.definitions import karpenter_definitions
 from actions.sandbox.actors.kinds import NAMESPACES, NODES, STORAGE_CLASSES, Document, kind_named
 from actions.sandbox.actors.machines import Machine, node_document, node_status
 from actions.sandbox.actors.viewer import viewer_documents
-from actions.sandbox.nodegroups import CORE_GROUP, CORE_NODES, CORE_TYPE, NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "karpenter", "nvidia-device-plugin")

@@ -13,6 +13,7 @@ from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.auth.session import KubeSession
+from actions.sandbox.account import NodeGroups
 from actions.sandbox.cloud import ec2
 from actions.sandbox.cloud.ecr import ecr_calls
 from actions.sandbox.cloud.eks import describe_cluster, is_known, list_clusters, no_such_cluster
@@ -23,7 +24,6 @@ from actions.sandbox.cloud.secretsmanager import SECRETS_MANAGER_TARGET, secret_
 from actions.sandbox.cloud.sts import caller_identity, refusal
 from actions.sandbox.cloud.tagging import TAGGING_TARGET, tagged_resources
 from actions.sandbox.keys import AccessKey
-from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 _UNKNOWN_KEY = "UnrecognizedClientException"

@@ -10,8 +10,8 @@ import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from actions.sandbox.account import is_there
 from actions.sandbox.cloud.jsoncalls import JsonRefusalError
-from actions.sandbox.registry import is_there
 
 ECR_TARGET = "AmazonEC2ContainerRegistry_V20150921"
 _SIZE_BYTES = 21_474_836_480

@@ -13,8 +13,8 @@ from aiohttp import web
 
 from actions.base.clock import Clock
 from actions.fleet.instance_types import InstanceTable
+from actions.sandbox.account import GroupStatus, NodeGroup, NodeGroups
 from actions.sandbox.cloud.eks import KUBERNETES_VERSION
-from actions.sandbox.nodegroups import GroupStatus, NodeGroup, NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 _RELEASE = "1.32.3-20250501"

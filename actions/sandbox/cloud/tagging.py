@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from actions.sandbox.account import NodeGroups
 from actions.sandbox.cloud.ec2 import SecurityGroups
-from actions.sandbox.nodegroups import NodeGroups
 from actions.sandbox.options import SandboxOptions
 
 TAGGING_TARGET = "ResourceGroupsTaggingAPI_20170126.GetResources"

@@ -1,1 +1,1 @@
-"""What goes wrong on purpose, between the API server and its clients."""
+"""Injected faults between the API server and its clients."""

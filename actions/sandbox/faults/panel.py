@@ -1,18 +1,35 @@
-"""The fault panel: which faults are on, whom they have hit, when they end."""
+"""The fault panel: the faults that are on, the requests they have hit, and the clock that they may set wrong."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Container
+from datetime import datetime, timedelta
 
 import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import InputError
-from actions.sandbox.api.question import Question
+from actions.sandbox.apiserver.requests.request_info import Question
 from actions.sandbox.faults.fault import Fault, FaultKind
-from actions.sandbox.faults.skew import SkewedClock
+
+
+class SkewedClock:
+    """`base` with its wall time `offset_seconds` ahead; durations are not touched."""
+
+    def __init__(self, base: Clock) -> None:
+        self._base = base
+        self.offset_seconds = 0.0
+
+    def now(self) -> datetime:
+        return self._base.now() + timedelta(seconds=self.offset_seconds)
+
+    def monotonic(self) -> float:
+        return self._base.monotonic()
+
+    async def sleep(self, seconds: float) -> None:
+        await self._base.sleep(seconds)
 
 
 class ActiveFault(msgspec.Struct, eq=False):

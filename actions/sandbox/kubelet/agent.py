@@ -20,8 +20,8 @@ from actions.sandbox.kubelet.logfile import LogFile
 from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.pod import PodRun
 from actions.sandbox.kubelet.remote import RemoteCommand
+from actions.sandbox.kubelet_api import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.ports import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
 from actions.sandbox.workloads.network import pod_host
 
 _RETRY_SECONDS = 0.3

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from http import HTTPStatus
 
-from actions.sandbox.ports import PortStream
+from actions.sandbox.kubelet_api import PortStream
 from actions.sandbox.workloads.network import Answer, Service
 
 _LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})", re.IGNORECASE)

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from actions.sandbox.ports import LogRequest
+from actions.sandbox.kubelet_api import LogRequest
 
 _ENTRY_BYTES = 16 * 1024
 _KEPT_ENTRIES = 200_000

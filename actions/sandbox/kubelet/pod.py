@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
+from actions.sandbox.account import refusal_of
 from actions.sandbox.actors.client import ApiClient
 from actions.sandbox.actors.kinds import PODS, Document
 from actions.sandbox.kubelet.container import ContainerRun
@@ -19,7 +20,6 @@ from actions.sandbox.kubelet.podspec import spec_of
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.status import note_transitions, pod_status
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.registry import refusal_of
 from actions.sandbox.workloads.files import Volume
 from actions.sandbox.workloads.images import program_of
 from actions.sandbox.workloads.program import Step

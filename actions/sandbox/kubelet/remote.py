@@ -12,7 +12,7 @@ from actions.cluster.remote.exec import Channel
 from actions.sandbox.kubelet.meetings import Meetings
 from actions.sandbox.kubelet.process import Surroundings, run_program
 from actions.sandbox.kubelet.shells import Shells
-from actions.sandbox.ports import ExecStreams
+from actions.sandbox.kubelet_api import ExecStreams
 from actions.sandbox.workloads.commands import is_screen, reads_input
 from actions.sandbox.workloads.images import exec_program
 from actions.sandbox.workloads.program import Load, Program, Step

@@ -16,8 +16,8 @@ from actions.sandbox.actors.watching import watching
 from actions.sandbox.kubelet.container import ContainerRun
 from actions.sandbox.kubelet.machine import Machines
 from actions.sandbox.kubelet.remote import RemoteCommand
+from actions.sandbox.kubelet_api import ExecStreams, LogRequest, NoProcess
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.ports import ExecStreams, LogRequest, NoProcess
 from tests.realcluster.harness.background import in_background
 from tests.realcluster.harness.pods import PodFeed, Site
 

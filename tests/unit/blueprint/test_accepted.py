@@ -15,10 +15,10 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import bind
 from actions.blueprint.render import own_objects
 from actions.blueprint.targets import Manifest
-from actions.sandbox.api.builtin import builtin_types
-from actions.sandbox.api.fields import prune_builtin, wrong_type
-from actions.sandbox.api.schema import prune_resource, violations
-from actions.sandbox.api.validation import object_causes
+from actions.sandbox.apiserver.storage.resources import builtin_types
+from actions.sandbox.apiserver.validation.builtin import object_causes
+from actions.sandbox.apiserver.validation.builtin_fields import prune_builtin, wrong_type
+from actions.sandbox.apiserver.validation.crd_schema import prune_resource, violations
 from tests.support.definitions import recorded_definitions
 
 _RELEASES = ("kuberay-1.1.1", "mpi-operator-0.6.0", "training-operator-1.8.1-pytorchjobs", "volcano-1.8.2")

@@ -27,8 +27,8 @@ from actions.sandbox.actors.nodefit import NodeSpace
 from actions.sandbox.actors.volcano_gang import Gang
 from actions.sandbox.actors.volcano_status import allocated_of, group_status
 from actions.sandbox.actors.watching import Caches
+from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.webhooks.volcano import VolcanoAdmission
 from tests.operators.kuberay import pod_group_definition
 from tests.unit.sandbox_actors.server import bare_api, until, whole_cluster
 

@@ -10,12 +10,12 @@ import msgspec
 from aiohttp.test_utils import TestClient, TestServer
 
 from actions.cluster.remote.exec import Channel
-from actions.sandbox.api.access import ADMINISTRATOR, User
-from actions.sandbox.api.application import create_app
-from actions.sandbox.api.store import Store
-from actions.sandbox.faults.seam import NO_FAULTS, Faults
+from actions.sandbox.apiserver.app import create_app
+from actions.sandbox.apiserver.requests.access import ADMINISTRATOR, User
+from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, Faults
+from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.keys import AccessKey
-from actions.sandbox.ports import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
+from actions.sandbox.kubelet_api import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
 
 Client = TestClient[Any, Any]
 TOKEN = {"Authorization": "Bearer administrators"}

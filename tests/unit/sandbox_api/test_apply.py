@@ -7,13 +7,20 @@ from typing import Any
 import msgspec
 import pytest
 
-from actions.sandbox.api.apply import apply_object
-from actions.sandbox.api.builtin import builtin_types
-from actions.sandbox.api.codec import clone
-from actions.sandbox.api.fieldset import decode_fields, describe, encode_fields, leaves_of
-from actions.sandbox.api.ownership import APPLY, Manager, track_update
-from actions.sandbox.api.shapes import BuiltinShape, CustomRoot, Shape
-from actions.sandbox.api.status import ApiFault
+from actions.sandbox.apiserver.storage.codec import clone
+from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.storage.resources import builtin_types
+from actions.sandbox.apiserver.writes.apply import apply_object
+from actions.sandbox.apiserver.writes.managed_fields import (
+    APPLY,
+    Manager,
+    decode_fields,
+    describe,
+    encode_fields,
+    leaves_of,
+    track_update,
+)
+from actions.sandbox.apiserver.writes.merge_keys import BuiltinShape, CustomRoot, Shape
 
 NOW = "2026-11-21T10:00:00Z"
 DEPLOYMENT = next(one for one in builtin_types() if one.plural == "deployments")

@@ -9,9 +9,9 @@ import pytest
 from actions.base.clock import SystemClock
 from actions.base.errors import InputError
 from actions.cluster.state.decode import decode_node, decode_pod
-from actions.sandbox.api.resources import GroupResource
-from actions.sandbox.api.store import Store
-from actions.sandbox.crowd import CrowdSize, crowded_store, read_size
+from actions.sandbox.apiserver.storage.resources import GroupResource
+from actions.sandbox.apiserver.storage.store import Store
+from actions.sandbox.hollow_nodes import CrowdSize, crowded_store, read_size
 from tests.unit.sandbox_api.server import an_api, patch
 
 PODS = "/api/v1/pods"

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import aiohttp
 import pytest
 
-from actions.sandbox.api.spdy import DICTIONARY
+from actions.sandbox.apiserver.remote.port_forward import DICTIONARY
 from tests.unit.sandbox_api.server import PODS, Client, a_pod, an_api, create, patch
 
 _CHANNELS = "v4.channel.k8s.io"

@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-from actions.sandbox.api.store import Store
+from actions.sandbox.apiserver.storage.store import Store
 from tests.unit.sandbox_api.server import CONFIG_MAPS, PODS, Client, a_pod, an_api, create, patch
 
 TABLE = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json"

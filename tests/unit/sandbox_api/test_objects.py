@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.sandbox.faults.bystander import Bystander
 from actions.sandbox.faults.fault import Fault, FaultKind
+from actions.sandbox.faults.middleware import Bystander
 from actions.sandbox.faults.panel import FaultPanel
 from tests.support.polling import until
 from tests.unit.sandbox_api.server import CONFIG_MAPS, PODS, Client, a_pod, an_api, create, patch

@@ -6,10 +6,9 @@ from typing import Any
 
 import pytest
 
-from actions.sandbox.api.patch import json_patch, merge_patch
-from actions.sandbox.api.shapes import BuiltinShape
-from actions.sandbox.api.status import ApiFault
-from actions.sandbox.api.strategic import strategic_patch
+from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.writes.merge_keys import BuiltinShape
+from actions.sandbox.apiserver.writes.patches import json_patch, merge_patch, strategic_patch
 
 
 def test_a_merge_patch_removes_by_null_and_replaces_lists() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from actions.sandbox.api.protobuf import decode_object
-from actions.sandbox.api.status import ApiFault
+from actions.sandbox.apiserver.requests.bodies import decode_object
+from actions.sandbox.apiserver.storage.errors import ApiFault
 
 
 def field(number: int, content: bytes) -> bytes:

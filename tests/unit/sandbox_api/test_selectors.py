@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from actions.sandbox.api.builtin import builtin_types
-from actions.sandbox.api.selectable import check_fields
-from actions.sandbox.api.selectors import field_predicate, label_predicate, label_text
-from actions.sandbox.api.status import ApiFault
+from actions.sandbox.apiserver.requests.selectors import check_fields, field_predicate, label_predicate, label_text
+from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.storage.resources import builtin_types
 
 
 def labelled(**labels: str) -> dict[str, object]:

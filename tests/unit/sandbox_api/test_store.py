@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from actions.sandbox.api.resources import GroupResource
-from actions.sandbox.api.store import Change, Store, Stored
+from actions.sandbox.apiserver.storage.resources import GroupResource
+from actions.sandbox.apiserver.storage.store import Change, Store, Stored
 
 PODS = GroupResource("", "pods")
 

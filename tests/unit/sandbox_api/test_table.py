@@ -7,11 +7,9 @@ from typing import Any
 
 import pytest
 
-from actions.sandbox.api.builtin import builtin_types
-from actions.sandbox.api.humanage import human_duration
-from actions.sandbox.api.jsonpath import find
-from actions.sandbox.api.resources import ResourceType
-from actions.sandbox.api.table import table_of
+from actions.sandbox.apiserver.printing.columns import human_duration
+from actions.sandbox.apiserver.printing.table import find, table_of
+from actions.sandbox.apiserver.storage.resources import ResourceType, builtin_types
 
 NOW = datetime(2026, 11, 21, 10, 5, tzinfo=UTC)
 

@@ -9,8 +9,8 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from actions.sandbox.api.question import Question, question_of
-from actions.sandbox.faults.scenarios import SCENARIOS
+from actions.sandbox.apiserver.requests.request_info import Question, question_of
+from actions.sandbox.faults.fault import SCENARIOS
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving

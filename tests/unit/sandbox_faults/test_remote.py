@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import InputError, UnreachableError
+from actions.sandbox.faults.client import ask, read_fault
 from actions.sandbox.faults.fault import FaultKind
-from actions.sandbox.faults.remote import ask, read_fault
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving

@@ -6,7 +6,7 @@ import asyncio
 from itertools import count
 
 from actions.sandbox.kubelet.logfile import LogFile
-from actions.sandbox.ports import LogRequest
+from actions.sandbox.kubelet_api import LogRequest
 
 _START_NS = 1_740_423_095_000_000_000
 

@@ -1,1 +1,0 @@
-"""The Kubernetes wire protocol, served from memory."""

@@ -1,0 +1,1 @@
+"""The embedded Kubernetes API server: the wire protocol, served from memory."""

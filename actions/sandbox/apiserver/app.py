@@ -1,0 +1,209 @@
+"""The API server as an aiohttp application: its middlewares, and the routes below `/api` and `/apis`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import suppress
+
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from actions.base.clock import Clock, SystemClock
+from actions.sandbox.apiserver.endpoints.changes import (
+    bind,
+    create,
+    delete,
+    delete_collection,
+    evict,
+    patch,
+    replace,
+    scale,
+)
+from actions.sandbox.apiserver.endpoints.discovery import add_browsing
+from actions.sandbox.apiserver.endpoints.list_watch import list_objects, serve_watch
+from actions.sandbox.apiserver.printing.view import View, form_of
+from actions.sandbox.apiserver.remote.exec import serve_attach, serve_exec
+from actions.sandbox.apiserver.remote.logs import serve_log
+from actions.sandbox.apiserver.remote.port_forward import serve_forward
+from actions.sandbox.apiserver.requests.access import Access, User, review
+from actions.sandbox.apiserver.requests.bodies import fault_response, raw_json
+from actions.sandbox.apiserver.requests.context import BOOKMARK_SECONDS, Services
+from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, Faults
+from actions.sandbox.apiserver.requests.request_info import Target, target_of
+from actions.sandbox.apiserver.storage.errors import ApiFault, method_not_allowed, no_such_path
+from actions.sandbox.apiserver.storage.resources import Registry, builtin_types
+from actions.sandbox.apiserver.storage.store import Store
+from actions.sandbox.apiserver.writes.admission import BUILT_IN, Admission
+from actions.sandbox.apiserver.writes.deletion import Deleter
+from actions.sandbox.apiserver.writes.garbage import GarbageCollector
+from actions.sandbox.apiserver.writes.writer import Writer
+from actions.sandbox.keys import AccessKey
+from actions.sandbox.kubelet_api import KubeletPort
+
+
+async def serve(services: Services, request: web.Request) -> web.StreamResponse:
+    """Answer a request for objects.
+
+    Raises:
+        ApiFault: It is refused.
+    """
+    target = target_of(services.registry, request.path)
+    resource = target.resource
+    if "list" not in resource.verbs:
+        if request.method != "POST" or target.name:
+            raise method_not_allowed()
+        return await review(services.access, request, target)
+    if target.subresource and target.subresource != "status":
+        return await _serve_subresource(services, request, target)
+    form = form_of(request.headers.get("Accept", ""))
+    view = View(resource, form, services.clock, include=request.query.get("includeObject", "Metadata"))
+    if target.name:
+        return await _serve_object(services, request, target, view)
+    return await _serve_collection(services, request, target, view)
+
+
+async def _serve_object(services: Services, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+    match request.method:
+        case "GET":
+            return raw_json(view.one(services.writer.find(target.resource, target.namespace, target.name)))
+        case "PUT":
+            return await replace(services, request, target, view)
+        case "PATCH":
+            return await patch(services, request, target, view)
+        case "DELETE" if not target.subresource:
+            return await delete(services, request, target, view)
+    raise method_not_allowed()
+
+
+async def _serve_collection(services: Services, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+    match request.method:
+        case "GET" if _is_watch(request.query):
+            return await serve_watch(services, request, target, view)
+        case "GET":
+            return raw_json(view.many(*list_objects(services.store, target, request.query)))
+        case "POST" if target.namespace or not target.resource.namespaced:
+            return await create(services, request, target, view)
+        case "DELETE" if target.namespace or not target.resource.namespaced:
+            return await delete_collection(services, request, target, view)
+    raise method_not_allowed()
+
+
+async def _serve_subresource(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
+    match target.subresource, request.method:
+        case "log", "GET":
+            return await serve_log(services, request, target)
+        case "exec", "GET" | "POST":
+            return await serve_exec(services, request, target)
+        case "attach", "GET" | "POST":
+            return await serve_attach(services, request, target)
+        case "portforward", "GET" | "POST":
+            return await serve_forward(services, request, target)
+        case "binding", "POST":
+            return await bind(services, request, target)
+        case "eviction", "POST":
+            return await evict(services, request, target)
+        case "scale", "GET" | "PUT" | "PATCH":
+            return await scale(services, request, target)
+    raise method_not_allowed()
+
+
+def _is_watch(query: Mapping[str, str]) -> bool:
+    return query.get("watch") in ("true", "1")
+
+
+_LARGEST_BODY_BYTES = 8 << 20
+_GUARDED = ("/api", "/openapi")
+
+
+def create_app(
+    store: Store,
+    kubelet: KubeletPort,
+    faults: Faults = NO_FAULTS,
+    *,
+    clock: Clock | None = None,
+    tokens: Mapping[str, User],
+    access_key: AccessKey | None = None,
+    bookmark_seconds: float = BOOKMARK_SECONDS,
+    webhooks: Sequence[Admission] = (),
+) -> web.Application:
+    """The API server over a store; garbage is collected while the application runs.
+
+    Args:
+        store: Empty, or as another application left it.
+        kubelet: Holds the containers that logs and exec ask for.
+        faults: What goes wrong on purpose.
+        clock: Wall time, for objects; the machine's if not given.
+        tokens: Who may come: token → user. Without one of these, everything but health and version is answered with
+            401, also paths that are added to the application later.
+        access_key: Tokens of EKS that are made with it are the administrator's.
+        bookmark_seconds: How long a quiet watch stays silent.
+        webhooks: Admission beside the server's own.
+    """
+    time = clock or SystemClock()
+    registry = Registry(builtin_types())
+    writer = Writer(store, registry, time, (*BUILT_IN, *webhooks))
+    deleter = Deleter(store, registry, time, webhooks)
+    access = Access(store, tokens, access_key)
+    services = Services(store, registry, time, writer, deleter, kubelet, access, faults, bookmark_seconds)
+    app = web.Application(
+        middlewares=[_refusals, _authentication(access), _interruptions(faults), _rights(access)],
+        client_max_size=_LARGEST_BODY_BYTES,
+    )
+    app.cleanup_ctx.append(_collecting(GarbageCollector(store, registry, deleter)))
+    add_browsing(app, registry)
+
+    async def objects(request: web.Request) -> web.StreamResponse:
+        return await serve(services, request)
+
+    app.router.add_route("*", "/api/{version}/{path:.+}", objects)
+    app.router.add_route("*", "/apis/{group}/{version}/{path:.+}", objects)
+    return app
+
+
+@web.middleware
+async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+    try:
+        return await handler(request)
+    except ApiFault as fault:
+        return fault_response(fault)
+    except web.HTTPNotFound:
+        return fault_response(no_such_path())
+
+
+def _authentication(access: Access) -> Middleware:
+    @web.middleware
+    async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
+        access.identify(request)
+        return await handler(request)
+
+    return identify
+
+
+def _interruptions(faults: Faults) -> Middleware:
+    @web.middleware
+    async def interrupt(request: web.Request, handler: Handler) -> web.StreamResponse:
+        return await faults.around(request, handler)
+
+    return interrupt
+
+
+def _rights(access: Access) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        if request.path.startswith(_GUARDED):
+            access.check(request)
+        return await handler(request)
+
+    return check
+
+
+def _collecting(collector: GarbageCollector) -> Callable[[web.Application], AsyncIterator[None]]:
+    async def running(_: web.Application) -> AsyncIterator[None]:
+        task = asyncio.create_task(collector.run(), name="garbage collector")
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
+    return running

@@ -1,0 +1,1 @@
+"""The endpoints for objects: lists, watches, changes, discovery and OpenAPI."""

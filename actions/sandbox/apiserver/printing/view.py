@@ -1,0 +1,122 @@
+"""Objects in the form that a request accepts: whole, as a server-side table, or metadata alone.
+
+Whole objects cost nothing: they are stored as JSON already. An event is stored under the names of the core group and
+also served under those of `events.k8s.io/v1`.
+
+Source: k8s.io/kubernetes `pkg/apis/events/v1/conversion.go`.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from enum import Enum
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.sandbox.apiserver.printing.table import partial_of, table_of
+from actions.sandbox.apiserver.storage.codec import Object, encode
+from actions.sandbox.apiserver.storage.resources import ResourceType
+from actions.sandbox.apiserver.storage.store import Stored
+
+_RENAMED = {
+    "involvedObject": "regarding",
+    "message": "note",
+    "reportingComponent": "reportingController",
+    "source": "deprecatedSource",
+    "firstTimestamp": "deprecatedFirstTimestamp",
+    "lastTimestamp": "deprecatedLastTimestamp",
+    "count": "deprecatedCount",
+}
+
+
+def as_new_event(event: Object) -> Object:
+    """The same event under its other names."""
+    return {_RENAMED.get(name, name): value for name, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}
+
+
+class Form(Enum):
+    """What an `Accept` header asks for."""
+
+    OBJECT = "Object"
+    TABLE = "Table"
+    METADATA = "PartialObjectMetadata"
+
+
+_AS = re.compile(r"\bas=(\w+)")
+
+
+def form_of(accept: str) -> Form:
+    """The first form in an `Accept` header that is served here."""
+    for choice in accept.split(","):
+        match = _AS.search(choice)
+        if match is None:
+            return Form.OBJECT
+        if "apidiscovery" in choice:
+            continue
+        for form in (Form.TABLE, Form.METADATA):
+            if match[1].removesuffix("List") == form.value:
+                return form
+    return Form.OBJECT
+
+
+class View(msgspec.Struct, frozen=True):
+    """How one request sees objects of one type. `include` is the table's `includeObject`."""
+
+    resource: ResourceType
+    form: Form
+    clock: Clock
+    include: str = "Metadata"
+
+    def one(self, stored: Stored) -> bytes:
+        """One object."""
+        match self.form:
+            case Form.TABLE:
+                return encode(self._table([self._shown(stored)], {"resourceVersion": str(stored.version)}))
+            case Form.METADATA:
+                return encode(partial_of(stored.body))
+            case Form.OBJECT:
+                return self._raw(stored)
+
+    def bookmark(self, stored: Stored) -> bytes:
+        """A bookmark, which has nothing but a type and a resource version."""
+        if self.form is Form.TABLE:
+            return encode(self._table([], {"resourceVersion": str(stored.version)}) | {"rows": [_bookmark_row(stored)]})
+        return encode(partial_of(stored.body)) if self.form is Form.METADATA else stored.raw
+
+    def many(self, objects: Iterable[Stored], metadata: Object) -> bytes:
+        """A list; `metadata` is its `ListMeta`."""
+        match self.form:
+            case Form.TABLE:
+                return encode(self._table((self._shown(one) for one in objects), metadata))
+            case Form.METADATA:
+                items = [partial_of(one.body) for one in objects]
+                head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
+                return encode({**head, "items": items})
+            case Form.OBJECT:
+                kind, version = encode(self.resource.kind + "List"), encode(self.resource.api_version)
+                head_bytes = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (kind, version, encode(metadata))
+                return head_bytes + b",".join(self._raw(one) for one in objects) + b"]}"
+
+    def _table(self, bodies: Iterable[Object], metadata: Object) -> Object:
+        return table_of(self.resource, bodies, now=self.clock.now(), include=self.include, metadata=metadata)
+
+    def _raw(self, stored: Stored) -> bytes:
+        return stored.raw if stored.api_version == self.resource.api_version else encode(self._body(stored))
+
+    def _shown(self, stored: Stored) -> Object:
+        """What a row is made of: columns read the stored form."""
+        return self._body(stored) if self.include == "Object" else stored.body
+
+    def _body(self, stored: Stored) -> Object:
+        """The object in the version that was asked for: most versions differ in nothing but their name."""
+        if stored.api_version == self.resource.api_version:
+            return stored.body
+        if self.resource.group == "events.k8s.io":
+            return as_new_event(stored.body)
+        return {**stored.body, "apiVersion": self.resource.api_version}
+
+
+def _bookmark_row(stored: Stored) -> Object:
+    return {"cells": [], "object": partial_of(stored.body)}

@@ -1,0 +1,1 @@
+"""Streams of containers: logs, exec, attach and forwarded ports."""

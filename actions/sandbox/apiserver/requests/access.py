@@ -1,0 +1,208 @@
+"""Authentication by token, authorization by RBAC, and the reviews by which a client asks for its own rights.
+
+Every request needs a token, except those for the server's health and version. A token of EKS is an administrator's if
+it has been made with the account's access key. An administrator may impersonate, as `kubectl --as` does.
+
+Source: k8s.io/kubernetes `plugin/pkg/auth/authorizer/rbac`; its role `system:public-info-viewer`, and `anonymous` of
+AuthenticationConfiguration, which admits requests without a token to some paths alone.
+"""
+
+from __future__ import annotations
+
+import hmac
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from aiohttp import web
+
+from actions.sandbox.apiserver.requests.bodies import json_response, read_object
+from actions.sandbox.apiserver.requests.request_info import Question, Target, question_of
+from actions.sandbox.apiserver.storage.codec import Object, dig
+from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.storage.resources import GroupResource
+from actions.sandbox.apiserver.storage.store import Store
+from actions.sandbox.keys import AccessKey
+
+_GROUP = "rbac.authorization.k8s.io"
+_AUTHENTICATED, _MASTERS = "system:authenticated", "system:masters"
+_WRITING = frozenset({"exec", "attach", "portforward", "eviction", "binding"})
+_PUBLIC = frozenset({"/healthz", "/livez", "/readyz", "/version"})
+_SELF_REVIEWS = frozenset({"selfsubjectaccessreviews", "selfsubjectrulesreviews", "selfsubjectreviews"})
+
+
+class User(msgspec.Struct, frozen=True):
+    """Somebody who asks."""
+
+    name: str
+    groups: tuple[str, ...] = (_AUTHENTICATED,)
+
+    @property
+    def is_administrator(self) -> bool:
+        """Whether nothing is forbidden to them."""
+        return _MASTERS in self.groups
+
+
+ADMINISTRATOR = User("arn:aws:sts::111122223333:assumed-role/operator/eksml", (_MASTERS, _AUTHENTICATED))
+ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
+
+
+class Access:
+    """Knows users by their tokens and their rights by the roles in the store.
+
+    Args:
+        store: With the roles and bindings.
+        tokens: Token → user.
+        access_key: That tokens of EKS are made with; without one none is taken.
+    """
+
+    def __init__(self, store: Store, tokens: Mapping[str, User], access_key: AccessKey | None = None) -> None:
+        self._store = store
+        self._users = [(token.encode(), user) for token, user in tokens.items()]
+        self._access_key = access_key
+
+    def identify(self, request: web.Request) -> User:
+        """Who asks.
+
+        Raises:
+            ApiFault: 401, there is no token, or it is none of ours; 403, they may not impersonate.
+        """
+        header = request.headers.get("Authorization", "")
+        if not header and request.path.rstrip("/") in _PUBLIC:
+            return ANONYMOUS
+        user = self._authenticated(header)
+        name = request.headers.get("Impersonate-User", "")
+        if not name:
+            return user
+        if not user.is_administrator:
+            raise forbidden(Question("", "impersonate", "users", name=name), user.name)
+        return User(name, (*request.headers.getall("Impersonate-Group", []), _AUTHENTICATED))
+
+    def _authenticated(self, header: str) -> User:
+        kind, _, token = header.partition(" ")
+        given = token.strip() if kind.lower() == "bearer" else ""
+        if given and self._access_key is not None and self._access_key.has_made(given):
+            return ADMINISTRATOR
+        for known, user in self._users:
+            if hmac.compare_digest(known, given.encode()):
+                return user
+        raise ApiFault(401, "Unauthorized", "Unauthorized")
+
+    def check(self, request: web.Request) -> None:
+        """Let a request pass, or refuse it.
+
+        Raises:
+            ApiFault: 401 or 403.
+        """
+        user = self.identify(request)
+        question = question_of(request.method, request.path, request.query)
+        if not user.is_administrator and question.resource and not self.allows(user, question):
+            raise forbidden(question, user.name)
+
+    def allows(self, user: User, question: Question) -> bool:
+        """Whether some rule gives a right."""
+        if user.is_administrator or (question.resource in _SELF_REVIEWS and question.verb == "create"):
+            return True
+        return any(_covers(rule, question) for rule in self.rules(user, question.namespace))
+
+    def rules(self, user: User, namespace: str) -> Iterator[Object]:
+        """The rules that count for somebody in a namespace; only those for the whole cluster if it is empty."""
+        for binding in self._bodies("clusterrolebindings"):
+            if _is_bound(binding, user):
+                yield from self._rules_of(binding["roleRef"], "")
+        for binding in self._bodies("rolebindings", namespace) if namespace else ():
+            if _is_bound(binding, user):
+                yield from self._rules_of(binding["roleRef"], namespace)
+
+    def _rules_of(self, reference: Object, namespace: str) -> list[Object]:
+        is_local = reference.get("kind") == "Role"
+        key = GroupResource(_GROUP, "roles" if is_local else "clusterroles")
+        role = self._store.get(key, namespace if is_local else "", reference.get("name", ""))
+        return list((role.body.get("rules") if role is not None else None) or ())
+
+    def _bodies(self, plural: str, namespace: str = "") -> Iterator[Object]:
+        return (stored.body for stored in self._store.collection(GroupResource(_GROUP, plural)).ordered(namespace))
+
+
+def forbidden(question: Question, user: str) -> ApiFault:
+    """403, as RBAC says it."""
+    what = f"{question.resource}.{question.group}" if question.group else question.resource
+    named = f'{what} "{question.name}"' if question.name else what
+    where = f' in the namespace "{question.namespace}"' if question.namespace else " at the cluster scope"
+    message = (
+        f'{named} is forbidden: User "{user}" cannot {rights_verb(question)} resource "{_resource(question)}" '
+        f'in API group "{question.group}"{where}'
+    )
+    details = {"name": question.name, "group": question.group, "kind": question.resource}
+    return ApiFault(403, "Forbidden", message, details={name: value for name, value in details.items() if value})
+
+
+def rights_verb(question: Question) -> str:
+    """The verb by which RBAC knows a request: reading a log is `get`, starting a program `create`."""
+    if question.verb == "log":
+        return "get"
+    return "create" if question.verb in _WRITING else question.verb
+
+
+def _resource(question: Question) -> str:
+    return question.resource + (f"/{question.subresource}" if question.subresource else "")
+
+
+def _covers(rule: Object, question: Question) -> bool:
+    names = rule.get("resourceNames") or ()
+    return (
+        _is_in(rights_verb(question), rule.get("verbs"))
+        and _is_in(question.group, rule.get("apiGroups"))
+        and (_is_in(_resource(question), rule.get("resources")))
+        and (not names or question.name in names)
+    )
+
+
+def _is_in(word: str, allowed: list[str] | None) -> bool:
+    return word in (allowed or ()) or "*" in (allowed or ())
+
+
+def _is_bound(binding: Object, user: User) -> bool:
+    for subject in binding.get("subjects") or ():
+        kind, name = subject.get("kind"), subject.get("name", "")
+        if kind == "ServiceAccount":
+            kind, name = "User", f"system:serviceaccount:{subject.get('namespace', '')}:{name}"
+        if (kind == "User" and name == user.name) or (kind == "Group" and name in user.groups):
+            return True
+    return False
+
+
+_EVERYTHING: Object = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
+
+
+async def review(access: Access, request: web.Request, target: Target) -> web.Response:
+    """POST of any review.
+
+    Raises:
+        ApiFault: 400 or 415, its body cannot be read.
+    """
+    asked = await read_object(request)
+    user = access.identify(request)
+    head = {"kind": target.resource.kind, "apiVersion": target.resource.api_version, "metadata": {}}
+    return json_response({**asked, **head, "status": _answer(access, user, target.resource.kind, asked)}, code=201)
+
+
+def _answer(access: Access, user: User, kind: str, asked: Object) -> Object:
+    spec = asked.get("spec") or {}
+    match kind:
+        case "SelfSubjectReview":
+            return {"userInfo": {"username": user.name, "groups": list(user.groups)}}
+        case "SelfSubjectRulesReview":
+            rules = [_EVERYTHING] if user.is_administrator else list(access.rules(user, spec.get("namespace", "")))
+            return {"resourceRules": rules, "nonResourceRules": [], "incomplete": False}
+        case "SubjectAccessReview" | "LocalSubjectAccessReview":
+            user = User(spec.get("user", ""), (*(spec.get("groups") or ()), "system:authenticated"))
+    return {"allowed": access.allows(user, _question(spec))}
+
+
+def _question(spec: Object) -> Question:
+    def word(name: str) -> str:
+        return str(dig(spec, "resourceAttributes", name) or "")
+
+    return Question(
+        "", word("verb"), word("resource"), word("namespace"), word("name"), word("subresource"), word("group")
+    )

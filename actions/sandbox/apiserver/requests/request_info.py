@@ -1,0 +1,107 @@
+"""The meaning of a request's line: verb, resource, namespace, name and subresource.
+
+`Question` is the form for rights and faults and needs no list of types; `Target` names a type that is served.
+
+Source: k8s.io/apiserver `request.RequestInfoFactory`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from actions.sandbox.apiserver.storage.errors import no_such_path
+from actions.sandbox.apiserver.storage.resources import Registry, ResourceType
+
+ACTOR_AGENT = "eksml-sandbox"
+"""The user agent of the sandbox's own controllers."""
+_VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
+_IN_NAMESPACES = frozenset({"status", "finalize"})
+"""What may follow a namespace's name without being a resource in it."""
+_VERB_LIKE = frozenset({"log", "exec", "attach", "portforward", "eviction", "binding", "scale"})
+
+
+class Question(NamedTuple):
+    """One request. `verb` is a subresource's name where that says more; all but `path` is empty outside the API."""
+
+    path: str
+    verb: str = ""
+    resource: str = ""
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+    group: str = ""
+    is_api: bool = False
+    is_actor: bool = False
+
+
+def question_of(method: str, path: str, query: Mapping[str, str], *, is_actor: bool = False) -> Question:
+    """Read a request's line."""
+    steps = path.strip("/").split("/")
+    is_core = steps[0] == "api"
+    rest = steps[2:] if is_core else steps[3:]
+    if steps[0] not in ("api", "apis") or not rest:
+        is_api = steps[0] in ("api", "apis")
+        return Question(path, "get" if method == "GET" else method.lower(), is_api=is_api, is_actor=is_actor)
+    namespace = ""
+    if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _IN_NAMESPACES:
+        namespace, rest = rest[1], rest[2:]
+    resource, name, subresource = (*rest, "", "")[:3]
+    return Question(
+        path,
+        subresource if subresource in _VERB_LIKE else _verb(method, name, query),
+        resource,
+        namespace,
+        name,
+        subresource,
+        "" if is_core else steps[1],
+        is_api=True,
+        is_actor=is_actor,
+    )
+
+
+def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
+    match method:
+        case "GET" | "HEAD":
+            if query.get("watch") in ("true", "1"):
+                return "watch"
+            return "get" if name else "list"
+        case "DELETE":
+            return "delete" if name else "deletecollection"
+    return _VERBS.get(method, method.lower())
+
+
+class Target(msgspec.Struct, frozen=True):
+    """A collection (no `name`), an object, or a subresource of one. `namespace` is empty for all of them."""
+
+    resource: ResourceType
+    namespace: str = ""
+    name: str = ""
+    subresource: str = ""
+
+
+def target_of(registry: Registry, path: str) -> Target:
+    """Read `/api/v1/namespaces/a/pods/b/log` and its like.
+
+    Raises:
+        ApiFault: 404, no such type or subresource is served.
+    """
+    steps = path.strip("/").split("/")
+    if steps[0] == "api":
+        group, version, rest = "", steps[1], steps[2:]
+    else:
+        group, version, rest = steps[1], steps[2], steps[3:]
+    namespace = ""
+    if len(rest) >= 3 and rest[0] == "namespaces" and registry.find(group, version, rest[2]) is not None:
+        namespace, rest = rest[1], rest[2:]
+    resource = registry.find(group, version, rest[0]) if rest else None
+    if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
+        raise no_such_path()
+    name, subresource = (*rest[1:], "", "")[:2]
+    if subresource and subresource not in resource.subresources:
+        raise no_such_path()
+    if resource.namespaced and name and not namespace:
+        raise no_such_path()
+    return Target(resource, namespace, name, subresource)

@@ -1,0 +1,172 @@
+"""Refusals, as `metav1.Status` says them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from actions.sandbox.apiserver.storage.codec import Object
+from actions.sandbox.apiserver.storage.resources import ResourceType
+
+
+class Cause(msgspec.Struct, frozen=True):
+    """One field that is wrong. `reason` is a `metav1.CauseType`, e.g. `FieldValueInvalid`."""
+
+    field: str
+    message: str
+    reason: str = "FieldValueInvalid"
+
+
+class ApiFault(Exception):
+    """A request that is answered with a `Status` of failure.
+
+    Args:
+        code: HTTP status.
+        reason: `metav1.StatusReason`, e.g. `NotFound`.
+        message: For people.
+        details: `StatusDetails` beyond the causes: group, kind (really the plural), name.
+        causes: What exactly is wrong.
+        retry_after_seconds: When to come back; 0 for no advice.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        reason: str,
+        message: str,
+        *,
+        details: Mapping[str, str] | None = None,
+        causes: Sequence[Cause] = (),
+        retry_after_seconds: int = 0,
+    ) -> None:
+        super().__init__(message)
+        self.code = code
+        self.reason = reason
+        self.message = message
+        self.details = dict(details or {})
+        self.causes = tuple(causes)
+        self.retry_after_seconds = retry_after_seconds
+
+    def body(self) -> Object:
+        """The `Status` object."""
+        details: Object = dict(self.details)
+        if self.causes:
+            details["causes"] = [
+                {"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in self.causes
+            ]
+        if self.retry_after_seconds:
+            details["retryAfterSeconds"] = self.retry_after_seconds
+        status: Object = {
+            "kind": "Status",
+            "apiVersion": "v1",
+            "metadata": {},
+            "status": "Failure",
+            "message": self.message,
+            "reason": self.reason,
+            "code": self.code,
+        }
+        if details or self.reason == "NotFound":  # clients look at the name in it, to tell a path from an object
+            status["details"] = details
+        return status
+
+
+def success(*, details: Mapping[str, str] | None = None) -> Object:
+    """The `Status` that answers a deletion."""
+    status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
+    if details:
+        status["details"] = dict(details)
+    return status
+
+
+def _details(resource: ResourceType, name: str, *, kind: str = "") -> dict[str, str]:
+    details = {"name": name, "kind": kind or resource.plural}
+    if resource.group:
+        details["group"] = resource.group
+    return details
+
+
+def not_found(resource: ResourceType, name: str) -> ApiFault:
+    """404: there is no such object."""
+    message = f'{resource.qualified_plural} "{name}" not found'
+    return ApiFault(404, "NotFound", message, details=_details(resource, name))
+
+
+def no_such_path() -> ApiFault:
+    """404: nothing is served here."""
+    return ApiFault(404, "NotFound", "the server could not find the requested resource")
+
+
+def already_exists(resource: ResourceType, name: str) -> ApiFault:
+    """409 on create."""
+    message = f'{resource.qualified_plural} "{name}" already exists'
+    return ApiFault(409, "AlreadyExists", message, details=_details(resource, name))
+
+
+def conflict(resource: ResourceType, name: str, why: str, *, causes: Sequence[Cause] = ()) -> ApiFault:
+    """409 on a write that lost a race, or whose fields belong to somebody else."""
+    message = f'Operation cannot be fulfilled on {resource.qualified_plural} "{name}": {why}'
+    return ApiFault(409, "Conflict", message, details=_details(resource, name), causes=causes)
+
+
+def stale(resource: ResourceType, name: str) -> ApiFault:
+    """409: the resource version sent is not the stored one."""
+    why = "the object has been modified; please apply your changes to the latest version and try again"
+    return conflict(resource, name, why)
+
+
+def invalid(resource: ResourceType, name: str, causes: Sequence[Cause]) -> ApiFault:
+    """422: fields are wrong, each named."""
+    kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
+    texts = [f"{cause.field}: {cause.message}" for cause in causes]
+    reasons = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
+    return ApiFault(
+        422,
+        "Invalid",
+        f'{kind} "{name}" is invalid: {reasons}',
+        details=_details(resource, name, kind=resource.kind),
+        causes=causes,
+    )
+
+
+def bad_request(message: str) -> ApiFault:
+    """400."""
+    return ApiFault(400, "BadRequest", message)
+
+
+def not_of_its_type(resource: ResourceType, namespace: str, name: str, mistakes: Sequence[str]) -> ApiFault:
+    """500, as API servers answer an apply whose fields are unknown or of another type."""
+    group_version = resource.api_version if "/" in resource.api_version else f"/{resource.api_version}"
+    where = f"{namespace}/{name}; {group_version}, Kind={resource.kind}"
+    said = mistakes[0] if len(mistakes) == 1 else "\n  ".join(("errors:", *mistakes))
+    return ApiFault(500, "", f"failed to create typed patch object ({where}): {said}")
+
+
+def forbidden(resource: ResourceType, name: str, why: str, *, causes: Sequence[Cause] = ()) -> ApiFault:
+    """403."""
+    message = f'{resource.qualified_plural} "{name}" is forbidden: {why}'
+    return ApiFault(403, "Forbidden", message, details=_details(resource, name), causes=causes)
+
+
+def expired(message: str) -> ApiFault:
+    """410: the past asked for is no longer kept."""
+    return ApiFault(410, "Expired", message)
+
+
+def too_large_version(asked: int, current: int) -> ApiFault:
+    """504: the future asked for has not happened."""
+    cause = Cause(field="", message="Too large resource version", reason="ResourceVersionTooLarge")
+    message = f"Timeout: Too large resource version: {asked}, current: {current}"
+    return ApiFault(504, "Timeout", message, causes=[cause], retry_after_seconds=1)
+
+
+def method_not_allowed() -> ApiFault:
+    """405."""
+    message = "the server does not allow this method on the requested resource"
+    return ApiFault(405, "MethodNotAllowed", message)
+
+
+def unsupported_media(content_type: str, accepted: Sequence[str]) -> ApiFault:
+    """415."""
+    message = f"the body of the request was in an unknown format ({content_type}) - accepted: {', '.join(accepted)}"
+    return ApiFault(415, "UnsupportedMediaType", message)

@@ -1,0 +1,1 @@
+"""Defaults and checks of objects before they are stored."""

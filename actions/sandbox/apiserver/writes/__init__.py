@@ -1,0 +1,1 @@
+"""The write path: patches, field ownership, admission, deletion and garbage collection."""

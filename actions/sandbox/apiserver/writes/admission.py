@@ -1,0 +1,167 @@
+"""Admission plugins, the server's own and Volcano's webhooks: they may change or refuse an object before it is stored.
+
+Volcano's act only while the Deployment volcano-admission has a ready pod; before its first start the real ones are not
+registered either.
+
+Source: k8s.io/kubernetes `plugin/pkg/admission/storage/storageclass/setdefault`; recordings of Volcano 1.8.2 with
+vc-webhook-manager.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from enum import StrEnum
+from typing import Protocol
+
+import msgspec
+
+from actions.sandbox.apiserver.storage.codec import Object, dig
+from actions.sandbox.apiserver.storage.errors import ApiFault, bad_request
+from actions.sandbox.apiserver.storage.resources import GroupResource
+from actions.sandbox.apiserver.storage.store import Store
+
+_CLAIMS = GroupResource("", "persistentvolumeclaims")
+_CLASSES = GroupResource("storage.k8s.io", "storageclasses")
+_DEFAULT = "storageclass.kubernetes.io/is-default-class"
+
+
+class Operation(StrEnum):
+    """What is done to an object."""
+
+    CREATE = "CREATE"
+    UPDATE = "UPDATE"
+    DELETE = "DELETE"
+
+
+class Review(msgspec.Struct, frozen=True):
+    """One request on its way."""
+
+    operation: Operation
+    key: GroupResource
+    namespace: str
+    name: str
+    body: Object
+    """As it would be stored, defaults filled in; may be changed in place, except when it is deleted."""
+
+
+class Admission(Protocol):
+    """An admission plugin, or webhooks."""
+
+    def admit(self, review: Review, store: Store) -> None:
+        """Change the object, or let it pass.
+
+        Raises:
+            ApiFault: It is refused.
+        """
+        ...
+
+
+class DefaultStorageClass:
+    """Gives a claim that names no class the default one; an empty name is a name."""
+
+    def admit(self, review: Review, store: Store) -> None:
+        """See `Admission`."""
+        if review.key != _CLAIMS or review.operation is not Operation.CREATE:
+            return
+        if "storageClassName" in review.body["spec"]:
+            return
+        for stored in store.collection(_CLASSES).objects.values():
+            annotations = stored.body["metadata"].get("annotations") or {}
+            if annotations.get(_DEFAULT) == "true":
+                review.body["spec"]["storageClassName"] = stored.name
+                return
+
+
+BUILT_IN: tuple[Admission, ...] = (DefaultStorageClass(),)
+"""The server's own."""
+
+
+_GROUP = "scheduling.volcano.sh"
+_QUEUES = GroupResource(_GROUP, "queues")
+_POD_GROUPS = GroupResource(_GROUP, "podgroups")
+_PODS = GroupResource("", "pods")
+_DEPLOYMENTS = GroupResource("apps", "deployments")
+_GROUP_NAME = "scheduling.k8s.io/group-name"
+
+
+class VolcanoAdmission:
+    """All of them.
+
+    Args:
+        needs_operator: Whether they wait for the Deployment; off where Volcano itself is under test.
+    """
+
+    def __init__(self, *, needs_operator: bool = True) -> None:
+        self._needs_operator = needs_operator
+
+    def admit(self, review: Review, store: Store) -> None:
+        """See `Admission`."""
+        check = _CHECKS.get((review.key, review.operation))
+        if check is not None and self._is_there(store):
+            check(review, store)
+
+    def _is_there(self, store: Store) -> bool:
+        if not self._needs_operator:
+            return True
+        deployment = store.get(_DEPLOYMENTS, "volcano-system", "volcano-admission")
+        return deployment is not None and bool(dig(deployment.body, "status", "readyReplicas"))
+
+
+def _create_queue(review: Review, _store: Store) -> None:
+    spec = review.body.setdefault("spec", {})
+    spec["weight"] = spec.get("weight") or 1
+    spec.setdefault("reclaimable", True)
+    _check_weight(review, _store)
+
+
+def _check_weight(review: Review, _store: Store) -> None:
+    weight = dig(review.body, "spec", "weight")
+    if isinstance(weight, int) and weight < 1:
+        why = f"requestBody.spec.weight: Invalid value: {weight}: queue weight must be a positive integer"
+        raise _denied("validatequeue", why)
+
+
+def _delete_queue(review: Review, _store: Store) -> None:
+    if review.name == "default":
+        raise _denied("validatequeue", "`default` queue can not be deleted")
+
+
+def _create_group(review: Review, _store: Store) -> None:
+    review.body.setdefault("spec", {}).setdefault("queue", "default")
+
+
+def _create_pod(review: Review, store: Store) -> None:
+    """Refuse a pod whose PodGroup stands in a queue that is missing or not open."""
+    group = _group_of(review, store)
+    if group is None:
+        return
+    name = str(dig(group, "spec", "queue") or "default")
+    queue = store.get(_QUEUES, "", name)
+    if queue is None:
+        why = f'unable to find job queue: queues.{_GROUP} "{name}" not found'
+    elif (state := dig(queue.body, "status", "state") or "Open") != "Open":
+        why = f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
+    else:
+        return
+    raise _denied("validatepod", f"failed :  {why};;")
+
+
+def _group_of(review: Review, store: Store) -> Object | None:
+    if dig(review.body, "spec", "schedulerName") != "volcano":
+        return None
+    name = (dig(review.body, "metadata", "annotations") or {}).get(_GROUP_NAME, "")
+    found = store.get(_POD_GROUPS, review.namespace, name)
+    return found.body if found is not None else None
+
+
+def _denied(webhook: str, why: str) -> ApiFault:
+    return bad_request(f'admission webhook "{webhook}.volcano.sh" denied the request: {why}')
+
+
+_CHECKS: dict[tuple[GroupResource, Operation], Callable[[Review, Store], None]] = {
+    (_QUEUES, Operation.CREATE): _create_queue,
+    (_QUEUES, Operation.UPDATE): _check_weight,
+    (_QUEUES, Operation.DELETE): _delete_queue,
+    (_POD_GROUPS, Operation.CREATE): _create_group,
+    (_PODS, Operation.CREATE): _create_pod,
+}

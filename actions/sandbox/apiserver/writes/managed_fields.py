@@ -1,0 +1,206 @@
+"""Field ownership, `metadata.managedFields`: which manager owns which field paths of an object.
+
+A path is a tuple of steps as `FieldsV1` spells them: `f:name` for a field, `k:{"name":"a"}` for an item under its key,
+`v:"x"` for a member of a set. An item of a keyed list is in the set itself, beside the fields within it.
+
+Source: sigs.k8s.io/structured-merge-diff `fieldpath`; kubernetes.io "Server-Side Apply"; k8s.io/apimachinery
+`managedfields`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, TypeAlias
+
+import msgspec
+
+from actions.sandbox.apiserver.storage.codec import Object, dig, encode
+from actions.sandbox.apiserver.writes.merge_keys import ListShape, Shape
+
+Path: TypeAlias = tuple[str, ...]
+Leaves: TypeAlias = dict[Path, object]
+
+_UNOWNED = frozenset(
+    {("f:apiVersion",), ("f:kind",)}
+    | {
+        ("f:metadata", f"f:{name}")
+        for name in (
+            "name", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "managedFields",
+            "deletionTimestamp", "deletionGracePeriodSeconds", "selfLink", "generateName",
+        )
+    }
+)  # fmt: skip
+ITEM = object()
+"""The value of a path that stands for the presence of a list item."""
+
+
+def item_step(item: Any, rule: ListShape, shape: Shape) -> str:
+    """The step to one item of a keyed list or set."""
+    if rule.is_set or not isinstance(item, dict):
+        return "v:" + encode(item).decode()
+    keys = {key: item.get(key, shape.default_of(key)) for key in sorted(rule.keys)}
+    return "k:" + encode({key: value for key, value in keys.items() if value is not None}).decode()
+
+
+def leaves_of(body: Object, shape: Shape) -> Leaves:
+    """Every owned path of an object with its value; atomic lists and maps are one leaf."""
+    found: Leaves = {}
+    for path, value in _walk(body, shape, ()):
+        if path[:2] not in _UNOWNED and path not in _UNOWNED:
+            found[path] = value
+    return found
+
+
+def _walk(value: Any, shape: Shape, path: Path) -> Iterator[tuple[Path, object]]:
+    if isinstance(value, dict) and not shape.is_atomic_map() and (value or not path):
+        for name, inner in value.items():
+            step = (*path, f"f:{name}")
+            if step not in _UNOWNED:
+                yield from _walk(inner, shape.child(name), step)
+    elif isinstance(value, list) and (rule := shape.list_shape()) != ListShape():
+        inside = shape.items()
+        for item in value:
+            step = (*path, item_step(item, rule, inside))
+            yield step, ITEM
+            if isinstance(item, dict):
+                yield from _walk(item, inside, step)
+    else:
+        yield path, value
+
+
+def encode_fields(paths: Iterable[Path]) -> Object:
+    """Write a set of paths as `FieldsV1`; a path that also has paths below it gets a `.`."""
+    root: Object = {}
+    for path in sorted(paths):
+        node = root
+        for step in path:
+            node = node.setdefault(step, {})
+        if path[-1][:2] in ("k:", "v:"):
+            node["."] = {}
+    return {step: _without_lone_dots(node) for step, node in root.items()}
+
+
+def _without_lone_dots(node: Object) -> Object:
+    if node.keys() == {"."}:
+        return {}
+    return {step: inner if step == "." else _without_lone_dots(inner) for step, inner in node.items()}
+
+
+def decode_fields(fields: Object) -> set[Path]:
+    """Read a `FieldsV1`."""
+    found: set[Path] = set()
+    _collect(fields, (), found)
+    return found
+
+
+def _collect(node: Object, path: Path, found: set[Path]) -> None:
+    steps = [step for step in node if step != "."]
+    if path and ("." in node or not steps):
+        found.add(path)
+    for step in steps:
+        _collect(node[step], (*path, step), found)
+
+
+def describe(path: Path) -> str:
+    """A path as conflict messages spell it: `.spec.containers[name="a"].image`."""
+    text = ""
+    for step in path:
+        body = step[2:]
+        if step.startswith("f:"):
+            text += f".{body}"
+        elif step.startswith("k:"):
+            text += "[" + body.strip("{}").replace('":', "=").replace('"', "", 1).replace(',"', ",") + "]"
+        else:
+            text += f"[={body}]"
+    return text
+
+
+APPLY = "Apply"
+UPDATE = "Update"
+
+
+class Manager(msgspec.Struct, frozen=True):
+    """One writer: the same name applying and updating, or writing status, counts as different ones."""
+
+    name: str
+    operation: str
+    api_version: str
+    subresource: str = ""
+
+
+class Claim(msgspec.Struct):
+    """What a manager owns. `time` is RFC 3339, when the claim last changed."""
+
+    manager: Manager
+    time: str
+    paths: set[Path] = msgspec.field(default_factory=set)
+
+
+def claims_of(body: Object) -> list[Claim]:
+    """Read the claims of an object; entries without fields are dropped."""
+    claims = []
+    for entry in dig(body, "metadata", "managedFields") or ():
+        if not entry.get("fieldsV1"):
+            continue
+        manager = Manager(
+            entry.get("manager", ""), entry.get("operation", UPDATE), entry.get("apiVersion", ""),
+            entry.get("subresource", ""),
+        )  # fmt: skip
+        claims.append(Claim(manager, entry.get("time", ""), decode_fields(entry["fieldsV1"])))
+    return claims
+
+
+def write_claims(body: Object, claims: Iterable[Claim]) -> None:
+    """Write the claims that own something into the object, appliers first, then by time."""
+    written = []
+    for claim in sorted(claims, key=lambda claim: (claim.manager.operation, claim.time)):
+        if not claim.paths:
+            continue
+        manager = claim.manager
+        entry: Object = {
+            "manager": manager.name,
+            "operation": manager.operation,
+            "apiVersion": manager.api_version,
+            "time": claim.time,
+            "fieldsType": "FieldsV1",
+            "fieldsV1": encode_fields(claim.paths),
+        }
+        if manager.subresource:
+            entry["subresource"] = manager.subresource
+        written.append(entry)
+    body["metadata"]["managedFields"] = written
+
+
+def claim_of(claims: list[Claim], manager: Manager, *, now: str) -> Claim:
+    """The claim of one manager, added to the list if it has none."""
+    for claim in claims:
+        if claim.manager == manager:
+            return claim
+    claims.append(Claim(manager, now))
+    return claims[-1]
+
+
+def track_update(before: Object | None, after: Object, shape: Shape, manager: Manager, *, now: str) -> None:
+    """Record in `after` that `manager` wrote every field that differs from `before`.
+
+    Claims that the writer changed by hand are taken as they are: that is how `kubectl` migrates them.
+    """
+    handed_in = dig(after, "metadata", "managedFields")
+    known = dig(before, "metadata", "managedFields") if before is not None else None
+    if handed_in is not None and handed_in != known and before is not None:
+        write_claims(after, claims_of(after))
+        return
+    old = leaves_of(before, shape) if before is not None else {}
+    new = leaves_of(after, shape)
+    written = {path for path, value in new.items() if path not in old or old[path] != value}
+    gone = old.keys() - new.keys()
+    claims = claims_of(before) if before is not None else []
+    if written or gone:
+        for claim in claims:
+            claim.paths -= written
+            claim.paths -= gone
+    if written:
+        own = claim_of(claims, manager, now=now)
+        own.paths |= written
+        own.time = now
+    write_claims(after, claims)

@@ -1,0 +1,192 @@
+"""The fault middleware: refuses, cuts, delays or spoils the answers of a running server."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+
+import msgspec
+from aiohttp import web
+from aiohttp.typedefs import Handler
+
+from actions.sandbox.apiserver.requests.access import forbidden
+from actions.sandbox.apiserver.requests.bodies import fault_response
+from actions.sandbox.apiserver.requests.fault_hook import Faults
+from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT, Question, question_of
+from actions.sandbox.apiserver.storage.codec import encode
+from actions.sandbox.apiserver.storage.errors import ApiFault, expired
+from actions.sandbox.faults.fault import REFUSALS, SPOILING, Fault, FaultKind
+from actions.sandbox.faults.panel import ActiveFault, FaultPanel
+
+_PAGE = (
+    "<html>\r\n<head><title>502 Bad Gateway</title></head>\r\n<body>\r\n<center><h1>502 Bad Gateway</h1></center>\r\n"
+    "<hr><center>nginx</center>\r\n</body>\r\n</html>\r\n"
+)
+
+
+def refusal(fault: Fault, question: Question) -> web.Response:
+    """The answer in the server's place."""
+    if fault.kind is FaultKind.BAD_GATEWAY:
+        return web.Response(text=_PAGE, status=502, content_type="text/html")
+    return fault_response(_status(fault, question))
+
+
+def error_event(fault: Fault, question: Question) -> bytes:
+    """The same as the last event of a watch."""
+    return b'{"type":"ERROR","object":%b}\n' % encode(_status(fault, question).body())
+
+
+def _status(fault: Fault, question: Question) -> ApiFault:
+    match fault.kind:
+        case FaultKind.EXPIRED:
+            return expired("The provided resource version or continue parameter is too old.")
+        case FaultKind.THROTTLED:
+            message = "the server has received too many requests and has asked us to try again later"
+            return ApiFault(429, "TooManyRequests", message, retry_after_seconds=fault.retry_after_seconds)
+        case FaultKind.FORBIDDEN:
+            return forbidden(question, "somebody")
+        case FaultKind.UNAUTHORIZED:
+            return ApiFault(401, "Unauthorized", "Unauthorized")
+    return ApiFault(500, "InternalError", "Internal error occurred: the sandbox has been told to fail")
+
+
+_PIECE_BYTES = 16_384
+
+
+class Bystander(Faults):
+    """Does to a server's answers what its panel says (a `Faults`).
+
+    Args:
+        panel: What is to go wrong.
+    """
+
+    def __init__(self, panel: FaultPanel) -> None:
+        self.panel = panel
+        self._calls: set[_Call] = set()
+
+    def add(self, fault: Fault) -> ActiveFault:
+        """Turn a fault on. A cut without `after_bytes` also breaks the connections that are open.
+
+        Raises:
+            InputError: Its numbers make no sense.
+        """
+        active = self.panel.add(fault)
+        if fault.kind is FaultKind.CUT and not fault.after_bytes:
+            for call in list(self._calls):
+                if not active.is_spent and active.fault.covers(call.question):
+                    active.hits += 1
+                    _cut(call.request)
+        return active
+
+    async def around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+        """Answer a request, refused or spoilt by the faults that hit it."""
+        call = _Call(request, _question(request))
+        question = call.question
+        self._calls.add(call)
+        try:
+            hit = self.panel.hit(question, REFUSALS)
+            if hit is not None:
+                return refusal(hit.fault, question)
+            response = await handler(request)
+            if type(response) is not web.Response:
+                return response
+            hit = self.panel.hit(question, SPOILING)
+            return response if hit is None else await self._send_spoilt(request, response, hit)
+        finally:
+            self._calls.discard(call)
+
+    async def distort(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+        """What reaches the client of a stream."""
+        question = _question(request)
+        hold: _Hold | None = None
+        async for chunk in chunks:
+            refused = self.panel.hit(question, REFUSALS, in_stream=True) if question.verb == "watch" else None
+            if refused is not None:
+                yield error_event(refused.fault, question)
+                return
+            if hold is None or hold.is_lifted:
+                hit = self.panel.hit(question, SPOILING)
+                hold = _Hold(self.panel, hit, request) if hit is not None else None
+            if hold is None:
+                yield chunk
+                continue
+            async for piece in hold.spoil(chunk):
+                yield piece
+            if hold.is_end:
+                return
+
+    async def _send_spoilt(self, request: web.Request, whole: web.Response, hit: ActiveFault) -> web.StreamResponse:
+        """Send a complete answer in pieces; its announced length stays that of the whole."""
+        body = whole.body if isinstance(whole.body, bytes) else b""
+        response = web.StreamResponse(status=whole.status, headers=whole.headers)
+        response.content_length = len(body)
+        hold = _Hold(self.panel, hit, request)
+        size = len(body) or 1 if hit.fault.kind is FaultKind.SLOW else _PIECE_BYTES
+        for start in range(0, len(body), size):
+            async for piece in hold.spoil(body[start : start + size]):
+                if not response.prepared:
+                    await response.prepare(request)
+                await response.write(piece)
+        await response.prepare(request)
+        await response.write_eof()
+        return response
+
+
+class _Call(msgspec.Struct, frozen=True, eq=False):
+    """A request that is being answered."""
+
+    request: web.Request
+    question: Question
+
+
+class _Hold:
+    """The hold that a fault has on one stream."""
+
+    def __init__(self, panel: FaultPanel, hit: ActiveFault, request: web.Request) -> None:
+        self._panel = panel
+        self._hit = hit
+        self._request = request
+        self._room = hit.fault.after_bytes
+        self.is_end = False
+        """Whether the stream ends here, though the server would go on."""
+
+    @property
+    def is_lifted(self) -> bool:
+        return self._hit.lifted.is_set()
+
+    async def spoil(self, chunk: bytes) -> AsyncIterator[bytes]:
+        """What gets through of the next chunk.
+
+        Raises:
+            ConnectionResetError: The connection has been cut.
+        """
+        fault = self._hit.fault
+        if fault.kind is FaultKind.SLOW:
+            await self._panel.hold(self._hit, fault.delay_seconds)
+            yield chunk
+            return
+        passing, held = chunk[: self._room], chunk[self._room :]
+        self._room -= len(passing)
+        if passing:
+            yield passing
+        if not held:
+            return
+        if fault.kind is FaultKind.SHORT_LOG:
+            self.is_end = True
+        elif fault.kind is FaultKind.CUT:
+            _cut(self._request)
+            raise ConnectionResetError(f"cut by the fault {fault.name}")
+        else:
+            await self._panel.hold(self._hit)
+            self._panel.lift(fault.name)
+            yield held
+
+
+def _question(request: web.Request) -> Question:
+    is_actor = request.headers.get("User-Agent", "").startswith(ACTOR_AGENT)
+    return question_of(request.method, request.path, request.query, is_actor=is_actor)
+
+
+def _cut(request: web.Request) -> None:
+    """End the connection politely, as a reset might take with it what is on its way."""
+    if request.transport is not None:
+        request.transport.close()

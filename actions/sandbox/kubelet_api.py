@@ -1,0 +1,102 @@
+"""The interface of a kubelet to the API server: logs, exec and forwarded ports."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from typing import Protocol
+
+import msgspec
+
+from actions.cluster.remote.exec import Channel
+
+
+class LogSource(msgspec.Struct, frozen=True):
+    """A container (or init container) whose log is asked for."""
+
+    namespace: str
+    pod: str
+    uid: str
+    """Of the pod, so that a new pod of the same name never answers with the old one's log."""
+    container: str
+    previous: bool = False
+    """Whether the terminated instance before the running one is meant."""
+
+
+class LogRequest(msgspec.Struct, frozen=True):
+    """Which part of a log is wanted, and in what form."""
+
+    follow: bool = False
+    """Go on until the container has ended for good; without it, end with what is there."""
+    since_ns: int | None = None
+    """Only lines at or after this moment, nanoseconds since the epoch."""
+    tail_lines: int | None = None
+    """Only the last so many lines (after `since_ns`)."""
+    limit_bytes: int | None = None
+    """End after so many bytes."""
+    timestamps: bool = False
+    """Begin every line with its RFC 3339 time with nanoseconds, and a space."""
+
+
+class NoProcess(Exception):
+    """There is no such container, or it does not run: nothing can be executed in it."""
+
+
+class ExecStreams(Protocol):
+    """The process side of one exec session. Lives as long as the call of `KubeletPort.exec`."""
+
+    async def read(self) -> bytes:
+        """The next bytes of standard input; `b""` once it is closed (at once if the client sends none)."""
+        ...
+
+    async def write(self, channel: Channel, data: bytes) -> None:
+        """Write to `Channel.STDOUT` or `Channel.STDERR` (with a terminal, all is STDOUT)."""
+        ...
+
+
+class PortStream(Protocol):
+    """The client's side of one forwarded connection."""
+
+    async def read(self) -> bytes:
+        """The next bytes from the client; `b""` once it has closed its end."""
+        ...
+
+    async def write(self, data: bytes) -> None:
+        """Send bytes to the client."""
+        ...
+
+
+class KubeletPort(Protocol):
+    """The part of a kubelet that serves logs, exec and forwarded ports."""
+
+    def log_chunks(self, source: LogSource, request: LogRequest) -> AsyncIterator[bytes]:
+        """The log of one container, in chunks of any size.
+
+        An ordinary function that checks first and then returns an asynchronous iterator, so that a missing log is
+        known before the response begins.
+
+        Raises:
+            KeyError: There is no such container, or it has no (previous) log. Raised by the call itself.
+        """
+        ...
+
+    async def exec(
+        self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams
+    ) -> int:
+        """Run a program in a running container and return its exit code.
+
+        Cancelled when the client goes away.
+
+        Raises:
+            NoProcess: The container does not run here.
+        """
+        ...
+
+    async def forward(self, namespace: str, pod: str, port: int, stream: PortStream) -> None:
+        """Connect a port of a pod with a client; returns when either side has closed.
+
+        Cancelled when the client goes away.
+
+        Raises:
+            NoProcess: The pod does not run here, or nothing listens on the port.
+        """
+        ...
