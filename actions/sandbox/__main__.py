@@ -66,9 +66,9 @@ async def serve(invocation: Invocation) -> None:
         InputError: The scale cannot be read.
     """
     from actions.sandbox.account import NodeGroups
-    from actions.sandbox.actors.start import start_controllers
     from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
-    from actions.sandbox.cloud.application import create_aws_app
+    from actions.sandbox.aws.application import create_aws_app
+    from actions.sandbox.controllers.start import start_controllers
     from actions.sandbox.faults.panel import FaultPanel
     from actions.sandbox.hollow_nodes import crowded_store, read_size
     from actions.sandbox.kubelet.agent import Kubelet

@@ -16,13 +16,13 @@ import msgspec
 from actions.base.clock import Clock, format_rfc3339
 from actions.base.errors import ConfigError, InputError
 from actions.fleet.instance_types import InstanceTable, InstanceType
-from actions.sandbox.actors.kinds import CROWD, GPU
-from actions.sandbox.actors.machines import Machine, node_document, node_status
 from actions.sandbox.apiserver.storage.codec import Object, decode, encode
 from actions.sandbox.apiserver.storage.resources import GroupResource, Registry, builtin_types
 from actions.sandbox.apiserver.storage.store import FIRST_VERSION, Store, Stored
 from actions.sandbox.apiserver.writes.options import WriteOptions
 from actions.sandbox.apiserver.writes.writer import Writer
+from actions.sandbox.clientkit.kinds import CROWD, GPU
+from actions.sandbox.controllers.aws.machines import Machine, node_document, node_status
 
 Words: TypeAlias = Mapping[str, Callable[[int], str]]
 """For each gap, from an object's number to what stands there. Only what JSON writes as it is."""

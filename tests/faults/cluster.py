@@ -18,10 +18,10 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.watch.health import Health
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import NAMESPACES, PODS
-from actions.sandbox.actors.start import start_controllers
 from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import NAMESPACES, PODS
+from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions

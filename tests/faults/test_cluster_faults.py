@@ -20,9 +20,9 @@ from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.watch.health import Health
 from actions.cluster.watch.reflector import Raw, Reflector
-from actions.sandbox.actors.cache import Cache
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import PODS, Document, uid_of
+from actions.sandbox.clientkit.cache import Cache
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import PODS, Document, uid_of
 from actions.sandbox.faults.fault import SCENARIOS
 from tests.faults.cluster import FaultyCluster, HurriedClock, a_faulty_cluster, health_of, pods_of, until, watched
 

@@ -22,7 +22,7 @@ from actions.run.objects.node_claims import ClaimLedger
 from actions.run.state.records import Owned, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, TerraformMemory
 from actions.run.teardown.drain import drain_nodes
-from actions.sandbox.actors.definitions import karpenter_definitions
+from actions.sandbox.controllers.bootstrap import karpenter_definitions
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving

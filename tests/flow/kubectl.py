@@ -10,8 +10,8 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from actions.sandbox.actors.start import start_controllers
-from actions.sandbox.cloud.application import create_aws_app
+from actions.sandbox.aws.application import create_aws_app
+from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.server import Parts, serving

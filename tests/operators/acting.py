@@ -6,7 +6,7 @@ import copy
 import json
 import re
 
-from actions.sandbox.actors.kinds import PODS, Document
+from actions.sandbox.clientkit.kinds import PODS, Document
 from tests.operators.operator import Performer
 from tests.operators.world import HOLD, World, ended, running
 

@@ -12,10 +12,10 @@ import yaml
 
 from actions.base.errors import UnreachableError
 from actions.base.files import asset
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.controller import Controller
-from actions.sandbox.actors.job import JobController
-from actions.sandbox.actors.kinds import (
+from actions.sandbox.clientkit.cache import Caches
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.controller import Controller
+from actions.sandbox.clientkit.kinds import (
     DEFINITIONS,
     DEPLOYMENTS,
     JOBS,
@@ -28,10 +28,10 @@ from actions.sandbox.actors.kinds import (
     SERVICE_ACCOUNTS,
     SERVICES,
 )
-from actions.sandbox.actors.ray_dashboard import DashboardAddress, JobInfo, UnknownJob
-from actions.sandbox.actors.raycluster import RayClusterController
-from actions.sandbox.actors.rayjob import RayJobController
-from actions.sandbox.actors.watching import Caches
+from actions.sandbox.controllers.core.jobs import JobController
+from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
+from actions.sandbox.controllers.ray.ray_job import RayJobController
+from actions.sandbox.controllers.ray.submission import DashboardAddress, JobInfo, UnknownJob
 from tests.operators.acting import create
 from tests.operators.operator import FIXTURES, Operator
 from tests.operators.story import Document

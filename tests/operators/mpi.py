@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from actions.base.files import asset
-from actions.sandbox.actors.job import JobController
-from actions.sandbox.actors.kinds import DEPLOYMENTS, JOBS, MPI_JOBS
-from actions.sandbox.actors.mpijob import MADE, MPIJobController
+from actions.sandbox.clientkit.kinds import DEPLOYMENTS, JOBS, MPI_JOBS
+from actions.sandbox.controllers.core.jobs import JobController
+from actions.sandbox.controllers.kubeflow.mpi_job import MADE, MPIJobController
 from tests.operators.operator import Operator, definitions_in
 
 MPI = Operator(

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.controller import Controller
-from actions.sandbox.actors.kinds import Kind
-from actions.sandbox.actors.watching import Caches
 from actions.sandbox.apiserver.writes.admission import Admission
+from actions.sandbox.clientkit.cache import Caches
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.controller import Controller
+from actions.sandbox.clientkit.kinds import Kind
 from tests.operators.story import Document, Essence, Story, conditions_of
 
 if TYPE_CHECKING:

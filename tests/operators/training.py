@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import re
 
-from actions.sandbox.actors.kinds import AUTOSCALERS, DEPLOYMENTS, PYTORCH_JOBS, SERVICES
-from actions.sandbox.actors.pytorchjob import PyTorchJobController
+from actions.sandbox.clientkit.kinds import AUTOSCALERS, DEPLOYMENTS, PYTORCH_JOBS, SERVICES
+from actions.sandbox.controllers.kubeflow.pytorch_job import PyTorchJobController
 from tests.operators.operator import Operator
 from tests.operators.story import Document
 from tests.unit.sandbox_actors.server import pytorch_definition

@@ -12,9 +12,11 @@ import yaml
 
 from actions.base.errors import RefusedError
 from actions.base.files import asset
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.controller import Controller
-from actions.sandbox.actors.kinds import (
+from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
+from actions.sandbox.clientkit.cache import Caches
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.controller import Controller
+from actions.sandbox.clientkit.kinds import (
     COMMANDS,
     DEFINITIONS,
     DEPLOYMENTS,
@@ -31,11 +33,9 @@ from actions.sandbox.actors.kinds import (
     SERVICES,
     uid_of,
 )
-from actions.sandbox.actors.raycluster import RayClusterController
-from actions.sandbox.actors.volcano import VolcanoScheduler
-from actions.sandbox.actors.volcano_queue import VolcanoQueueController
-from actions.sandbox.actors.watching import Caches
-from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
+from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
+from actions.sandbox.controllers.volcano.queues import VolcanoQueueController
+from actions.sandbox.controllers.volcano.scheduler import VolcanoScheduler
 from tests.operators.acting import create
 from tests.operators.kuberay import KUBERAY
 from tests.operators.operator import FIXTURES, Operator

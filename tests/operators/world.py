@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from actions.base.clock import SystemClock
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import (
+from actions.sandbox.clientkit.cache import Caches, watching
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import (
     CLAIMS,
     DEFINITIONS,
     EVENTS,
@@ -24,8 +25,7 @@ from actions.sandbox.actors.kinds import (
     labels_of,
     uid_of,
 )
-from actions.sandbox.actors.scheduler import Scheduler
-from actions.sandbox.actors.watching import Caches, watching
+from actions.sandbox.controllers.core.scheduler import Scheduler
 from tests.operators.normalise import Names, comparable, event_form, recorded_form
 from tests.operators.operator import Operator
 from tests.operators.story import Story

@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 from pathlib import Path
 
-from actions.sandbox.kubelet.logfile import LogFile
+from actions.sandbox.kubelet.log_file import LogFile
 from tests.realcluster.harness.authenticator import status_of
 from tests.realcluster.harness.crilog import CriLog, RunMarker
 from tests.realcluster.harness.parts import PARTS

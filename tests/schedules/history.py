@@ -17,9 +17,9 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.watch.health import SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS, SECRETS, Document, Kind, uid_of
 from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS, SECRETS, Document, Kind, uid_of
 
 KINDS = (NAMESPACES, CONFIG_MAPS, SECRETS, PODS, JOBS)
 _SECONDS = 60.0

@@ -15,7 +15,7 @@ from actions.blueprint.render import RUN_LABEL
 from actions.run.client import wish
 from actions.run.journal.folder import terraform_path
 from actions.run.state.records import WishKind
-from actions.sandbox.actors.kinds import CONFIG_MAPS, NODES, SECRETS, Document, Kind
+from actions.sandbox.clientkit.kinds import CONFIG_MAPS, NODES, SECRETS, Document, Kind
 from actions.terraform.detached import DetachedOperation
 from tests.schedules.blueprint import NAMESPACE
 from tests.schedules.machine import Console, Machine

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.run.spool.format import lines_file, points_file
 from actions.run.state.records import Action, Deleted, Outcome, Owned, Record, Result
-from actions.sandbox.actors.kinds import CONFIG_MAPS
+from actions.sandbox.clientkit.kinds import CONFIG_MAPS
 from tests.schedules.blueprint import NAMESPACE
 from tests.schedules.history import Seen
 from tests.schedules.inject import FOREIGN_DATA, Foreign

@@ -11,18 +11,17 @@ from msgspec.structs import replace
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError
 from actions.cluster.auth.session import KubeSession
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import NODES, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
-from actions.sandbox.actors.watching import watching
+from actions.sandbox.clientkit.cache import watching
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import NODES, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.kubelet.container import ContainerRun
-from actions.sandbox.kubelet.listener import answer
-from actions.sandbox.kubelet.logfile import LogFile
-from actions.sandbox.kubelet.machine import Machines
+from actions.sandbox.kubelet.log_file import LogFile
+from actions.sandbox.kubelet.node_resources import Machines
 from actions.sandbox.kubelet.pod import PodRun
-from actions.sandbox.kubelet.remote import RemoteCommand
+from actions.sandbox.kubelet.remote import RemoteCommand, answer
 from actions.sandbox.kubelet_api import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.workloads.network import pod_host
+from actions.sandbox.programs.network import pod_host
 
 _RETRY_SECONDS = 0.3
 _LOOK_SECONDS = 0.2

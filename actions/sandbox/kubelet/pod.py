@@ -9,20 +9,18 @@ from collections.abc import Sequence
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
 from actions.sandbox.account import refusal_of
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import PODS, Document
-from actions.sandbox.kubelet.container import ContainerRun
-from actions.sandbox.kubelet.environment import resolve
-from actions.sandbox.kubelet.inside import inside_of, restarts_after
-from actions.sandbox.kubelet.logfile import LogFile
-from actions.sandbox.kubelet.machine import Machines
-from actions.sandbox.kubelet.podspec import spec_of
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import PODS, Document
+from actions.sandbox.kubelet.container import ContainerRun, note_transitions, pod_status
+from actions.sandbox.kubelet.images import program_of
+from actions.sandbox.kubelet.log_file import LogFile
+from actions.sandbox.kubelet.node_resources import Machines
+from actions.sandbox.kubelet.pod_config import resolve, spec_of
 from actions.sandbox.kubelet.process import run_program
-from actions.sandbox.kubelet.status import note_transitions, pod_status
+from actions.sandbox.kubelet.process_context import inside_of, restarts_after
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.workloads.files import Volume
-from actions.sandbox.workloads.images import program_of
-from actions.sandbox.workloads.program import Step
+from actions.sandbox.programs.files import Volume
+from actions.sandbox.programs.program import Step
 
 _SOURCE = "kubelet"
 _LONGEST_BACKOFF_SECONDS = 60.0

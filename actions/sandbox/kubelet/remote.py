@@ -1,23 +1,24 @@
-"""One `kubectl exec`: a program, or a shell that somebody types into, inside a running container."""
+"""A container as clients of the API reach it: commands and shells by exec, its ports by port forward."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Coroutine, Sequence
+from http import HTTPStatus
 
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.cluster.remote.exec import Channel
-from actions.sandbox.kubelet.meetings import Meetings
-from actions.sandbox.kubelet.process import Surroundings, run_program
-from actions.sandbox.kubelet.shells import Shells
-from actions.sandbox.kubelet_api import ExecStreams
-from actions.sandbox.workloads.commands import is_screen, reads_input
-from actions.sandbox.workloads.images import exec_program
-from actions.sandbox.workloads.program import Load, Program, Step
-from actions.sandbox.workloads.shell import Leave, is_conversation, run_lines, without_env
-from actions.sandbox.workloads.terminal import Inside
+from actions.sandbox.kubelet.images import exec_program
+from actions.sandbox.kubelet.process import Shells, Surroundings, run_program
+from actions.sandbox.kubelet.rendezvous import Meetings
+from actions.sandbox.kubelet_api import ExecStreams, PortStream
+from actions.sandbox.programs.network import Answer, Service
+from actions.sandbox.programs.program import Inside, Load, Program, Step
+from actions.sandbox.programs.shell.commands import is_screen, reads_input
+from actions.sandbox.programs.shell.shell import Leave, is_conversation, run_lines, without_env
 
 _INTERRUPT, _END, _BACKSPACES = b"\x03", b"\x04", (b"\x7f", b"\x08")
 _INTERRUPTED = 130
@@ -183,3 +184,50 @@ def _noting_exit(inside: Inside, line: str, leaving: list[int]) -> Program:
     except Leave as leave:
         leaving.append(leave.code)
         return leave.code
+
+
+_LENGTH = re.compile(rb"\r\ncontent-length: *(\d{1,9})", re.IGNORECASE)
+_LONGEST_BODY = 1 << 20
+_HTTP = re.compile(rb"^(?P<method>GET|HEAD|POST|PUT|DELETE|OPTIONS) (?P<path>\S+) HTTP/1\.[01]\r?$", re.MULTILINE)
+
+
+async def answer(stream: PortStream, *, pod: str, port: int, service: Service | None = None) -> None:
+    """Serve one connection until it is closed.
+
+    Args:
+        stream: The client.
+        pod: Named in the page.
+        port: Named in the page.
+        service: What the container's program serves there, if it does.
+    """
+    while data := await stream.read():
+        request = _HTTP.match(data)
+        if request is None:
+            await stream.write(data)
+            continue
+        path = request["path"].decode("latin-1")
+        has_body = data[:4] != b"HEAD"
+        if service is None:
+            said = Answer(200, f"{pod}:{port}{path}\n".encode(), "text/plain")
+        else:
+            said = service.answer(request["method"].decode(), path, await _body(stream, data))
+        await stream.write(_response(said, has_body=has_body))
+        return
+
+
+async def _body(stream: PortStream, data: bytes) -> bytes:
+    """What follows the head of a request, as long as it says."""
+    head, _, body = data.partition(b"\r\n\r\n")
+    told = _LENGTH.search(head)
+    length = min(int(told[1]), _LONGEST_BODY) if told else 0
+    while len(body) < length and (more := await stream.read()):
+        body += more
+    return body[:length]
+
+
+def _response(said: Answer, *, has_body: bool) -> bytes:
+    head = (
+        f"HTTP/1.1 {said.status} {HTTPStatus(said.status).phrase}\r\nContent-Type: {said.content_type}\r\n"
+        f"Content-Length: {len(said.body)}\r\nConnection: close\r\n\r\n"
+    )
+    return head.encode() + (said.body if has_body else b"")

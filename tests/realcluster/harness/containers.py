@@ -10,11 +10,11 @@ from pathlib import Path
 from actions.base.clock import Clock
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote.exec import Channel
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import PODS, VOLUMES, Document, is_deleting, key_of, uid_of
-from actions.sandbox.actors.watching import watching
+from actions.sandbox.clientkit.cache import watching
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.kubelet.container import ContainerRun
-from actions.sandbox.kubelet.machine import Machines
+from actions.sandbox.kubelet.node_resources import Machines
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.kubelet_api import ExecStreams, LogRequest, NoProcess
 from actions.sandbox.options import SandboxOptions

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.sandbox.kubelet.logfile import LogEntry, stamp
+from actions.sandbox.kubelet.log_file import LogEntry, stamp
 
 
 class CriLog:

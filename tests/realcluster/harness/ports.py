@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Any
 
-from actions.sandbox.actors.kinds import Kind
-from actions.sandbox.kubelet.listener import answer
-from actions.sandbox.kubelet.podspec import PodSpec
-from actions.sandbox.workloads.network import Network, pod_host
+from actions.sandbox.clientkit.kinds import Kind
+from actions.sandbox.kubelet.pod_config import PodSpec
+from actions.sandbox.kubelet.remote import answer
+from actions.sandbox.programs.network import Network, pod_host
 
 PORT_FORWARDS = Kind("kwok.x-k8s.io/v1alpha1", "PortForward", "portforwards")
 _CHUNK_BYTES = 1 << 16

@@ -12,11 +12,11 @@ from actions.base.clock import Clock
 from actions.cluster.auth.session import KubeSession
 from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.account import NodeGroups
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.outside import OUTSIDE_WATCHED, outside_controllers
-from actions.sandbox.actors.watching import watching
-from actions.sandbox.actors.world import seed
-from actions.sandbox.cloud.application import create_aws_app
+from actions.sandbox.aws.application import create_aws_app
+from actions.sandbox.clientkit.cache import watching
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.controllers.addons import OUTSIDE_WATCHED, outside_controllers
+from actions.sandbox.controllers.bootstrap import seed
 from actions.sandbox.keys import AccessKey
 from actions.sandbox.options import SandboxOptions
 from tests.realcluster.harness.background import in_background

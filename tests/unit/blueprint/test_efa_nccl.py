@@ -14,7 +14,7 @@ from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import tfvars_of
 from actions.blueprint.stages import CheckStage
-from actions.sandbox.workloads.mpirun_request import request_of
+from actions.sandbox.programs.mpirun import request_of
 from tests.unit.blueprint.shipped import object_of, shipped
 
 _JOBS = {"efa-info": "efa-info-test", "nccl": "efa-nccl-test"}

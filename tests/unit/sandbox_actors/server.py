@@ -15,11 +15,11 @@ from actions.base.files import asset
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.sandbox.account import NodeGroups
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import DEFINITIONS, Document, Kind, kind_named
-from actions.sandbox.actors.start import start_controllers
 from actions.sandbox.apiserver.writes.admission import Admission
-from actions.sandbox.cloud.application import create_aws_app
+from actions.sandbox.aws.application import create_aws_app
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import DEFINITIONS, Document, Kind, kind_named
+from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.keys import AccessKey
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions

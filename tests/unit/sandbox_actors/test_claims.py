@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import CLAIMS, DEPLOYMENTS, STORAGE_CLASSES, VOLUMES, Document
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import CLAIMS, DEPLOYMENTS, STORAGE_CLASSES, VOLUMES, Document
 from tests.unit.sandbox_actors.server import until, whole_cluster
 
 

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from actions.base.errors import UnreachableError
-from actions.sandbox.actors.controller import Controller
+from actions.sandbox.clientkit.controller import Controller
 
 
 class _Stumbling(Controller):

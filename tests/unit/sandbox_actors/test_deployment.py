@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actions.sandbox.actors.deployment import Size, limits_of, next_sizes
-from actions.sandbox.actors.podcontrol import template_hash
+from actions.sandbox.controllers.core.deployments import Size, limits_of, next_sizes
+from actions.sandbox.controllers.core.pods import template_hash
 
 
 def a_deployment(replicas: int, **spec: Any) -> dict[str, Any]:

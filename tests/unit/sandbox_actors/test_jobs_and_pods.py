@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.remote.exec import run_in_pod
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.conditions import condition_of, is_true
-from actions.sandbox.actors.kinds import JOBS, PODS, Document
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.conditions import condition_of, is_true
+from actions.sandbox.clientkit.kinds import JOBS, PODS, Document
 from tests.unit.sandbox_actors.server import until, whole_cluster
 
 

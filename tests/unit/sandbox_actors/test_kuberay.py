@@ -11,8 +11,9 @@ from typing import Any
 import yaml
 
 from actions.base.clock import SystemClock
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import (
+from actions.sandbox.clientkit.cache import Caches, watching
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import (
     DEFINITIONS,
     DEPLOYMENTS,
     JOBS,
@@ -24,9 +25,8 @@ from actions.sandbox.actors.kinds import (
     SERVICES,
     Document,
 )
-from actions.sandbox.actors.raycluster import RayClusterController
-from actions.sandbox.actors.rayjob import RayJobController
-from actions.sandbox.actors.watching import Caches, watching
+from actions.sandbox.controllers.ray.ray_cluster import RayClusterController
+from actions.sandbox.controllers.ray.ray_job import RayJobController
 from tests.operators.kuberay import RecordedDashboard, definitions, pod_group_definition
 from tests.operators.world import running
 from tests.support import polling

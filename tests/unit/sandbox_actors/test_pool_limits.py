@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, PODS, Document
-from actions.sandbox.actors.provisioning import capacity_amounts, exceeds
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import EVENTS, NODE_CLAIMS, NODE_CLASSES, NODE_POOLS, PODS, Document
+from actions.sandbox.controllers.karpenter.offers import capacity_amounts, exceeds
 from tests.unit.sandbox_actors.server import until, whole_cluster
 
 _TYPE = "g5.12xlarge"

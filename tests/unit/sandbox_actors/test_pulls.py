@@ -9,7 +9,7 @@ import pytest
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.parse_input import case_of
 from actions.sandbox.account import refusal_of
-from actions.sandbox.actors.kinds import EVENTS, PODS, Document
+from actions.sandbox.clientkit.kinds import EVENTS, PODS, Document
 from tests.unit.sandbox_actors.server import until, whole_cluster
 
 _IMAGE = "111122223333.dkr.ecr.us-west-2.amazonaws.com/nemo-aws:missing-24.01"

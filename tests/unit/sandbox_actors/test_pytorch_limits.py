@@ -6,9 +6,9 @@ import asyncio
 import itertools
 from pathlib import Path
 
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.conditions import condition_of, is_true
-from actions.sandbox.actors.kinds import DEPLOYMENTS, EVENTS, PODS, PYTORCH_JOBS, Document
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.conditions import condition_of, is_true
+from actions.sandbox.clientkit.kinds import DEPLOYMENTS, EVENTS, PODS, PYTORCH_JOBS, Document
 from tests.unit.sandbox_actors.server import apply_all, training_operator, until, whole_cluster
 
 KEY = "default/job"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import CONFIG_MAPS, PODS, SECRETS, Document
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import CONFIG_MAPS, PODS, SECRETS, Document
 from tests.unit.sandbox_actors.server import until, whole_cluster
 
 

@@ -9,9 +9,10 @@ import yaml
 
 from actions.base.errors import RefusedError
 from actions.base.files import asset
-from actions.sandbox.actors import volcano
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import (
+from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
+from actions.sandbox.clientkit.cache import Caches
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import (
     CLAIMS,
     DEFINITIONS,
     DEPLOYMENTS,
@@ -23,11 +24,9 @@ from actions.sandbox.actors.kinds import (
     Document,
     kind_named,
 )
-from actions.sandbox.actors.nodefit import NodeSpace
-from actions.sandbox.actors.volcano_gang import Gang
-from actions.sandbox.actors.volcano_status import allocated_of, group_status
-from actions.sandbox.actors.watching import Caches
-from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
+from actions.sandbox.controllers.core.scheduler import NodeSpace
+from actions.sandbox.controllers.volcano import scheduler as volcano
+from actions.sandbox.controllers.volcano.gang import Gang, allocated_of, group_status
 from actions.sandbox.options import SandboxOptions
 from tests.operators.kuberay import pod_group_definition
 from tests.unit.sandbox_actors.server import bare_api, until, whole_cluster

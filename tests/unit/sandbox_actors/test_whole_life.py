@@ -8,9 +8,9 @@ from pathlib import Path
 import yaml
 
 from actions.base.files import shipped_blueprints
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.conditions import is_true
-from actions.sandbox.actors.kinds import (
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.conditions import is_true
+from actions.sandbox.clientkit.kinds import (
     CLAIMS,
     DEPLOYMENTS,
     JOBS,

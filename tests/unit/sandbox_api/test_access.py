@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from actions.sandbox.actors.viewer import viewer_documents
 from actions.sandbox.apiserver.requests.access import User
+from actions.sandbox.controllers.bootstrap import viewer_documents
 from tests.unit.sandbox_api.server import ACCESS_KEY, CONFIG_MAPS, PODS, Client, a_pod, an_api, create
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"

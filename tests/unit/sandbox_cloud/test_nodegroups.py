@@ -17,8 +17,8 @@ from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
 from actions.base.executors import Offload
 from actions.base.files import shipped_blueprints
-from actions.sandbox.actors.client import ApiClient
-from actions.sandbox.actors.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
 from actions.sandbox.locate import CREDENTIALS
 from actions.terraform.simulation import aws_calls as simulated_calls
 from actions.terraform.simulation.terraform import SIMULATION_FILE, Simulation

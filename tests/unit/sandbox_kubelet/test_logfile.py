@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from itertools import count
 
-from actions.sandbox.kubelet.logfile import LogFile
+from actions.sandbox.kubelet.log_file import LogFile
 from actions.sandbox.kubelet_api import LogRequest
 
 _START_NS = 1_740_423_095_000_000_000

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from actions.sandbox.kubelet.meetings import Meetings
-from actions.sandbox.workloads.program import Meeting
+from actions.sandbox.kubelet.rendezvous import Meetings
+from actions.sandbox.programs.program import Meeting
 
 
 async def test_nobody_goes_on_before_all_are_there() -> None:

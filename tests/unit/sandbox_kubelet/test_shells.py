@@ -8,12 +8,10 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.sandbox.kubelet.meetings import Meetings
-from actions.sandbox.kubelet.process import Surroundings, run_program
-from actions.sandbox.kubelet.shells import Shells
-from actions.sandbox.workloads.mpirun import sshd
-from actions.sandbox.workloads.program import Program, RemoteFailed, RemoteProcess, Step
-from actions.sandbox.workloads.terminal import Inside
+from actions.sandbox.kubelet.process import Shells, Surroundings, run_program
+from actions.sandbox.kubelet.rendezvous import Meetings
+from actions.sandbox.programs.mpirun import sshd
+from actions.sandbox.programs.program import Inside, Program, RemoteFailed, RemoteProcess, Step
 from tests.support.polling import until
 from tests.unit.sandbox_workloads.containers import a_container, inside
 

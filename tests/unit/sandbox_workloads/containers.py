@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from actions.sandbox.workloads.files import FileView, Volume
-from actions.sandbox.workloads.program import Container, GpuLoad, Load, PeerLost, Program
-from actions.sandbox.workloads.terminal import Inside
+from actions.sandbox.programs.files import FileView, Volume
+from actions.sandbox.programs.program import Container, GpuLoad, Inside, Load, PeerLost, Program
 
 MOMENT = 1740423095.0
 """2025-02-24 18:51:35 UTC."""

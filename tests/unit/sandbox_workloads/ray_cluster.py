@@ -6,11 +6,12 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from actions.sandbox.workloads import ray_node, ray_submit
-from actions.sandbox.workloads.files import FileView, Volume
-from actions.sandbox.workloads.network import Network, Service, pod_host
-from actions.sandbox.workloads.program import Container, NeuronLoad, Program
-from actions.sandbox.workloads.ray_dataset import FOLDER
+from actions.sandbox.programs.files import FileView, Volume
+from actions.sandbox.programs.network import Network, Service, pod_host
+from actions.sandbox.programs.program import Container, NeuronLoad, Program
+from actions.sandbox.programs.ray import node as ray_node
+from actions.sandbox.programs.ray import submit as ray_submit
+from actions.sandbox.programs.ray.dataset import FOLDER
 
 HOST = "kuberay-trn1-head-svc.default.svc.cluster.local"
 DEVICES = tuple(range(16))

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import re
 
-from actions.sandbox.workloads.esm1nv import train
-from actions.sandbox.workloads.files import Volume
-from actions.sandbox.workloads.images import program_of
-from actions.sandbox.workloads.lightning import lightning_bar, number
-from actions.sandbox.workloads.program import GpuLoad
+from actions.sandbox.kubelet.images import program_of
+from actions.sandbox.programs.bionemo.esm1nv import train
+from actions.sandbox.programs.files import Volume
+from actions.sandbox.programs.program import GpuLoad
+from actions.sandbox.programs.pytorch import lightning_bar, number
 from actions.telemetry.log_reader import read_log
 from tests.unit.sandbox_workloads.containers import TRAINING, a_container, inside, run, with_dataset
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.sandbox.workloads.shell import is_conversation, without_env
+from actions.sandbox.programs.shell.shell import is_conversation, without_env
 
 
 @pytest.mark.parametrize(

@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from actions.sandbox.workloads.images import exec_program
-from actions.sandbox.workloads.program import Program
-from actions.sandbox.workloads.terminal import Inside
+from actions.sandbox.kubelet.images import exec_program
+from actions.sandbox.programs.program import Inside, Program
 from tests.unit.sandbox_workloads.containers import a_container, inside, run
 
 

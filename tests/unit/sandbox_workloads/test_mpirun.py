@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from actions.sandbox.workloads.files import FileView, Volume
-from actions.sandbox.workloads.mpirun import launch
-from actions.sandbox.workloads.mpirun_request import request_of
-from actions.sandbox.workloads.program import Container, Program, RemoteFailed, RemoteProcess, Step
+from actions.sandbox.programs.files import FileView, Volume
+from actions.sandbox.programs.mpirun import launch, request_of
+from actions.sandbox.programs.program import Container, Program, RemoteFailed, RemoteProcess, Step
 from tests.unit.sandbox_workloads.containers import MOMENT
 
 _HOSTS = tuple(f"job-worker-{index}.job.default.svc" for index in range(3))

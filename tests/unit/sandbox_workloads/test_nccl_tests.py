@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from actions.sandbox.workloads import nccl_tests
-from actions.sandbox.workloads.efa_info import list_adapters
-from actions.sandbox.workloads.images import program_of
-from actions.sandbox.workloads.program import Container, PeerLost
+from actions.sandbox.kubelet.images import program_of
+from actions.sandbox.programs.nccl import nccl_tests
+from actions.sandbox.programs.nccl.fabric import list_adapters
+from actions.sandbox.programs.program import Container, PeerLost
 from actions.telemetry.tools.bandwidth import judge_adapters, judge_bandwidth, load_references
 from actions.telemetry.tools.collectives import NcclReading, read_nccl
 from actions.telemetry.tools.efa import read_fi_info

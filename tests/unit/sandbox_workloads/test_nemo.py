@@ -18,11 +18,11 @@ from actions.blueprint.render import manifests_of
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.evidence import Case, Log
 from actions.cluster.diagnose.rules.programs import last_error
-from actions.sandbox.workloads.files import FileView, Volume
-from actions.sandbox.workloads.images import program_of
-from actions.sandbox.workloads.lightning import nemo_bar
-from actions.sandbox.workloads.nemo_settings import settings_of
-from actions.sandbox.workloads.program import Container, GpuLoad
+from actions.sandbox.kubelet.images import program_of
+from actions.sandbox.programs.files import FileView, Volume
+from actions.sandbox.programs.nemo.gpt_settings import settings_of
+from actions.sandbox.programs.program import Container, GpuLoad
+from actions.sandbox.programs.pytorch import nemo_bar
 from actions.telemetry.log_reader import LogReader, read_log
 from actions.telemetry.points import Progress
 from tests.unit.sandbox_workloads.containers import MOMENT, Outcome, inside, run

@@ -7,9 +7,8 @@ import json
 import pytest
 from msgspec.structs import replace
 
-from actions.sandbox.workloads.images import exec_program
-from actions.sandbox.workloads.program import NeuronLoad
-from actions.sandbox.workloads.terminal import Inside
+from actions.sandbox.kubelet.images import exec_program
+from actions.sandbox.programs.program import Inside, NeuronLoad
 from actions.telemetry.tools.neuron import read_monitor_line, read_neuron_ls, read_neuron_top
 from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside, run
 

@@ -8,13 +8,11 @@ import re
 import pytest
 from msgspec.structs import replace
 
-from actions.sandbox.workloads.files import FileView, Volume
-from actions.sandbox.workloads.images import program_of
-from actions.sandbox.workloads.neuronx_nemo import CACHE
-from actions.sandbox.workloads.neuronx_nemo_compile import GRAPHS
-from actions.sandbox.workloads.neuronx_nemo_scripts import Choices, read_scripts, write_scripts
-from actions.sandbox.workloads.neuronx_nemo_train import step_seconds
-from actions.sandbox.workloads.program import Container, NeuronLoad
+from actions.sandbox.kubelet.images import program_of
+from actions.sandbox.programs.files import FileView, Volume
+from actions.sandbox.programs.neuronx_nemo.node import CACHE, Choices, read_scripts, write_scripts
+from actions.sandbox.programs.neuronx_nemo.train import GRAPHS, step_seconds
+from actions.sandbox.programs.program import Container, NeuronLoad
 from actions.telemetry.log_reader import read_log
 from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside, run
 

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from msgspec.structs import replace
 
-from actions.sandbox.workloads.gpu_models import model_of
-from actions.sandbox.workloads.images import exec_program
-from actions.sandbox.workloads.nvidia_smi import Reading, table
-from actions.sandbox.workloads.program import GpuLoad
+from actions.sandbox.kubelet.images import exec_program
+from actions.sandbox.programs.nvidia import Reading, model_of, table
+from actions.sandbox.programs.program import GpuLoad
 from tests.unit.sandbox_workloads.containers import MOMENT, Outcome, a_container, inside, run
 
 _CSV = "--format=csv,noheader,nounits"

@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import math
 
-from actions.sandbox.workloads import ray_dataset, ray_node, ray_submit
-from actions.sandbox.workloads.files import FileView
-from actions.sandbox.workloads.program import Container
+from actions.sandbox.programs.files import FileView
+from actions.sandbox.programs.program import Container
+from actions.sandbox.programs.ray import dataset as ray_dataset
+from actions.sandbox.programs.ray import node as ray_node
+from actions.sandbox.programs.ray import submit as ray_submit
 from actions.telemetry.log_reader import read_log
 from actions.telemetry.points import Point
 from tests.unit.sandbox_workloads.containers import run

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.sandbox.workloads.images import exec_program, program_of
+from actions.sandbox.kubelet.images import exec_program, program_of
 from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside, run, with_dataset
 
 

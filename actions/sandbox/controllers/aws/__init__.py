@@ -1,0 +1,1 @@
+"""AWS' part in a cluster: instances as nodes, node groups, device plugins, FSx volumes."""

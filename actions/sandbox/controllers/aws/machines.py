@@ -1,0 +1,254 @@
+"""EC2 instances as nodes: what a type offers under EKS, the Node that its kubelet registers, and how it is drained.
+
+Source: the instance table of `actions.fleet`; EKS bootstrap's reservations (CPU per core, 255 MiB + 11 MiB a pod),
+100 MiB eviction threshold; managed node groups' limits of pods; what a p4de.24xlarge (1146004920Ki allocatable, huge
+pages 21122Mi) and an m5.xlarge were seen to have of their memory.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actions.fleet.instance_types import InstanceType
+from actions.sandbox.clientkit.cache import Caches
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import (
+    EFA,
+    GPU,
+    NEURON,
+    NEURON_CORE,
+    NODES,
+    PODS,
+    Document,
+    is_deleting,
+    key_of,
+    owner_of,
+)
+from actions.sandbox.controllers.core.pods import phase_of
+
+INSTANCE_TYPE = "node.kubernetes.io/instance-type"
+"""The label of a node's instance type."""
+KUBELET_VERSION = "v1.32.3-eks-473151a"
+_MIB = 1 << 20
+_CPU_SHARES = ((1, 0.06), (2, 0.01), (4, 0.005))
+"""Up to so many cores, the share of each further core that is kept back."""
+_CPU_SHARE_BEYOND = 0.0025
+_HYPERVISOR_SHARE = 0.03
+_KERNEL_MIB = 350
+_EVICTION_MIB = 100
+_HUGE_PAGES_PER_CORE = 110
+"""Reserved by images for EFA: two MiB each, and one page more."""
+_MANAGED_PODS = ((30, 110), (10**6, 250))
+"""Up to so many cores, the most pods that a managed node group lets on a node."""
+EFA_PRESENT = "vpc.amazonaws.com/efa.present"
+"""The label of nodes with EFA interfaces, by which the EFA plugin finds them."""
+_HAS_EFA = "eksml.dev/efa-interfaces"
+"""The annotation of nodes whose instance was launched with its EFA interfaces: EC2 knows it, the API does not."""
+
+
+class Machine(msgspec.Struct, frozen=True):
+    """One instance."""
+
+    name: str
+    """Of the node: its private DNS name."""
+    instance_id: str
+    address: str
+    type: InstanceType
+    zone: str
+    labels: dict[str, str]
+    taints: tuple[tuple[str, str, str], ...] = ()
+    """Key, value, effect."""
+    has_efa: bool = False
+    """Whether it was launched with its EFA interfaces, from an image that reserves huge pages for them."""
+    is_managed: bool = False
+    """Whether it belongs to a managed node group, which limits its pods."""
+
+
+def devices_of(kind: InstanceType, *, has_efa: bool) -> dict[str, str]:
+    """The resources that device plugins would tell of, with their amounts."""
+    amounts = {
+        GPU: kind.gpus,
+        NEURON: kind.neuron_devices,
+        NEURON_CORE: kind.neuron_cores,
+        EFA: kind.efa_interfaces if has_efa else 0,
+    }
+    return {name: str(amount) for name, amount in amounts.items() if amount}
+
+
+def capacity_of(
+    kind: InstanceType, *, has_devices: bool, has_efa: bool = False, is_managed: bool = False
+) -> dict[str, str]:
+    """What the machine has; devices only once a device plugin has told of them."""
+    capacity = {
+        "cpu": str(kind.vcpu),
+        "memory": f"{_memory_mib(kind) * 1024}Ki",
+        "ephemeral-storage": "104779756Ki",
+        "hugepages-1Gi": "0",
+        "hugepages-2Mi": f"{_huge_pages_mib(kind, has_efa=has_efa)}Mi" if has_efa else "0",
+        "pods": str(_most_pods(kind, is_managed=is_managed)),
+    }
+    return capacity | (devices_of(kind, has_efa=has_efa) if has_devices else {})
+
+
+def allocatable_of(
+    kind: InstanceType, *, has_devices: bool, has_efa: bool = False, is_managed: bool = False
+) -> dict[str, str]:
+    """What pods may have of it."""
+    reserved_mib = 255 + 11 * _most_pods(kind, is_managed=is_managed) + _EVICTION_MIB
+    reserved_mib += _huge_pages_mib(kind, has_efa=has_efa)
+    changed = {
+        "cpu": f"{kind.vcpu * 1000 - _reserved_millicores(kind.vcpu)}m",
+        "memory": f"{(_memory_mib(kind) - reserved_mib) * 1024}Ki",
+        "ephemeral-storage": "95491281146",
+    }
+    return capacity_of(kind, has_devices=has_devices, has_efa=has_efa, is_managed=is_managed) | changed
+
+
+def well_known_labels(machine: Machine, region: str) -> dict[str, str]:
+    """The labels that every EKS node has."""
+    return {
+        "beta.kubernetes.io/arch": "amd64",
+        "beta.kubernetes.io/instance-type": machine.type.name,
+        "beta.kubernetes.io/os": "linux",
+        "failure-domain.beta.kubernetes.io/region": region,
+        "failure-domain.beta.kubernetes.io/zone": machine.zone,
+        "kubernetes.io/arch": "amd64",
+        "kubernetes.io/hostname": machine.name,
+        "kubernetes.io/os": "linux",
+        INSTANCE_TYPE: machine.type.name,
+        "topology.kubernetes.io/region": region,
+        "topology.kubernetes.io/zone": machine.zone,
+    }
+
+
+def node_document(machine: Machine, region: str) -> Document:
+    """The Node as its kubelet registers it: not ready yet, without devices."""
+    taints = [{"key": key, "value": value, "effect": effect} for key, value, effect in machine.taints]
+    annotations = {_HAS_EFA: str(machine.type.efa_interfaces)} if machine.has_efa else {}
+    labels = {EFA_PRESENT: "true"} if machine.has_efa else {}
+    return {
+        "metadata": {
+            "name": machine.name,
+            "labels": well_known_labels(machine, region) | labels | machine.labels,
+            "annotations": annotations,
+        },
+        "spec": {
+            "providerID": f"aws:///{machine.zone}/{machine.instance_id}",
+            "taints": taints or None,
+        },
+    }
+
+
+def has_efa(node: Document) -> bool:
+    """Whether a node's instance was launched with its EFA interfaces."""
+    return _HAS_EFA in (node["metadata"].get("annotations") or {})
+
+
+def node_status(machine: Machine, *, is_ready: bool, now: str) -> Document:
+    """The status that goes with it."""
+    reasons = {
+        "MemoryPressure": ("KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
+        "DiskPressure": ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        "PIDPressure": ("KubeletHasSufficientPID", "kubelet has sufficient PID available"),
+    }
+    conditions = [_condition(name, False, *why, now) for name, why in reasons.items()]
+    if is_ready:
+        conditions.append(_condition("Ready", True, "KubeletReady", "kubelet is posting ready status", now))
+    else:
+        conditions.append(_condition("Ready", False, "KubeletNotReady", "container runtime network not ready", now))
+    return {
+        "capacity": capacity_of(
+            machine.type, has_devices=False, has_efa=machine.has_efa, is_managed=machine.is_managed
+        ),
+        "allocatable": allocatable_of(
+            machine.type, has_devices=False, has_efa=machine.has_efa, is_managed=machine.is_managed
+        ),
+        "conditions": conditions,
+        "addresses": [
+            {"type": "InternalIP", "address": machine.address},
+            {"type": "InternalDNS", "address": machine.name},
+            {"type": "Hostname", "address": machine.name},
+        ],
+        "nodeInfo": {
+            "architecture": "amd64",
+            "bootID": machine.instance_id,
+            "containerRuntimeVersion": "containerd://1.7.27",
+            "kernelVersion": "6.1.134-150.224.amzn2023.x86_64",
+            "kubeProxyVersion": KUBELET_VERSION,
+            "kubeletVersion": KUBELET_VERSION,
+            "machineID": machine.instance_id,
+            "operatingSystem": "linux",
+            "osImage": "Amazon Linux 2023.7.20250428",
+            "systemUUID": machine.instance_id,
+        },
+    }
+
+
+def _condition(name: str, is_true: bool, reason: str, message: str, now: str) -> Document:
+    return {
+        "type": name,
+        "status": "True" if is_true else "False",
+        "reason": reason,
+        "message": message,
+        "lastHeartbeatTime": now,
+        "lastTransitionTime": now,
+    }
+
+
+def _memory_mib(kind: InstanceType) -> int:
+    return int(kind.memory_bytes * (1 - _HYPERVISOR_SHARE)) // _MIB - _KERNEL_MIB
+
+
+def _huge_pages_mib(kind: InstanceType, *, has_efa: bool) -> int:
+    return 2 * (kind.vcpu * _HUGE_PAGES_PER_CORE + 1) if has_efa else 0
+
+
+def _most_pods(kind: InstanceType, *, is_managed: bool) -> int:
+    own = kind.max_pods or 110
+    return min(own, next(most for cores, most in _MANAGED_PODS if kind.vcpu < cores)) if is_managed else own
+
+
+def _reserved_millicores(cores: int) -> int:
+    reserved, counted = 0.0, 0
+    for limit, share in _CPU_SHARES:
+        reserved += max(0, min(cores, limit) - counted) * share
+        counted = max(counted, min(cores, limit))
+    return round((reserved + max(0, cores - counted) * _CPU_SHARE_BEYOND) * 1000)
+
+
+NOT_READY_TAINT = {"key": "node.kubernetes.io/not-ready", "effect": "NoSchedule"}
+DRAIN_POLL_SECONDS = 0.3
+
+
+async def register(client: ApiClient, machine: Machine, document: Document) -> None:
+    """Make the Node as its kubelet does: tainted, not ready, without devices. Safe to call again."""
+    document["spec"]["taints"] = [*(document["spec"].get("taints") or ()), NOT_READY_TAINT]
+    node = await client.create(NODES, document) or await client.read(NODES, machine.name)
+    if node is not None:
+        await client.patch_status(NODES, node, node_status(machine, is_ready=False, now=client.timestamp()))
+
+
+async def become_ready(client: ApiClient, machine: Machine, node: Document) -> None:
+    """Report the node ready, and let pods on it."""
+    status = node_status(machine, is_ready=True, now=client.timestamp())
+    await client.patch_status(NODES, node, {"conditions": status["conditions"]})
+    taints = [taint for taint in node["spec"].get("taints") or () if taint["key"] != NOT_READY_TAINT["key"]]
+    await client.patch(NODES, machine.name, {"spec": {"taints": taints or None}})
+    message = f"Node {machine.name} status is now: NodeReady"
+    await client.record(node, NODES, "NodeReady", message, source="kubelet")
+
+
+async def drain(client: ApiClient, caches: Caches, node: str, *, source: str) -> bool:
+    """Ask all pods of a node but daemons to leave. Returns whether some are still there."""
+    pods = [
+        pod
+        for pod in caches[PODS].objects.values()
+        if pod["spec"].get("nodeName") == node
+        and phase_of(pod) not in ("Succeeded", "Failed")
+        and (owner_of(pod) or {}).get("kind") != "DaemonSet"
+    ]
+    for pod in pods:
+        if not is_deleting(pod):
+            await client.delete(PODS, key_of(pod))
+            await client.record(pod, PODS, "Evicted", "Evicted pod", source=source)
+    return bool(pods)

@@ -1,0 +1,1 @@
+"""Kubernetes' own controllers: workloads, claims, and the scheduler."""

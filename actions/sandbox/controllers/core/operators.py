@@ -1,0 +1,41 @@
+"""An operator's presence: its controllers act only while its Deployment has a ready pod."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from actions.sandbox.clientkit.cache import Caches
+from actions.sandbox.clientkit.kinds import DEPLOYMENTS, Document, key_of
+
+
+class Operator:
+    """One operator, by the key of its Deployment.
+
+    Args:
+        caches: Of Deployments.
+        deployment: `namespace/name`.
+        is_needed: Off where the operator itself is under test, so that it counts as ready.
+    """
+
+    def __init__(self, caches: Caches, deployment: str, *, is_needed: bool = True) -> None:
+        self._caches = caches
+        self._deployment = deployment
+        self._is_needed = is_needed
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it runs."""
+        if not self._is_needed:
+            return True
+        deployment = self._caches[DEPLOYMENTS].get(self._deployment)
+        return deployment is not None and bool((deployment.get("status") or {}).get("readyReplicas"))
+
+    def on_change(self, wake: Callable[[], object]) -> None:
+        """Call `wake` whenever it may have come or gone."""
+
+        def look(deployment: Document) -> None:
+            if key_of(deployment) == self._deployment:
+                wake()
+
+        if self._is_needed:
+            self._caches[DEPLOYMENTS].listen(look)

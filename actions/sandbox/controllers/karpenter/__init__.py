@@ -1,0 +1,1 @@
+"""Karpenter: the instances that pending pods need, and their life as NodeClaims."""

@@ -1,0 +1,1 @@
+"""KubeRay, the operator of RayClusters and RayJobs."""

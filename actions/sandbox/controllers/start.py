@@ -1,0 +1,92 @@
+"""All actors, started together and ended together."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from typing import Protocol
+
+from actions.base.clock import Clock, SystemClock
+from actions.cluster.auth.session import KubeSession
+from actions.fleet.instance_types import InstanceTable
+from actions.sandbox.account import NodeGroups
+from actions.sandbox.clientkit.cache import Caches, watching
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.controller import Controller
+from actions.sandbox.clientkit.kinds import DAEMON_SETS, PYTORCH_JOBS, REPLICA_SETS
+from actions.sandbox.controllers.addons import OUTSIDE_WATCHED, outside_controllers
+from actions.sandbox.controllers.bootstrap import seed
+from actions.sandbox.controllers.core.claims import ClaimController, VolumeController
+from actions.sandbox.controllers.core.daemon_sets import DaemonSetController
+from actions.sandbox.controllers.core.deployments import DeploymentController, ReplicaSetController
+from actions.sandbox.controllers.core.jobs import JobController
+from actions.sandbox.controllers.core.pods import PodCollector
+from actions.sandbox.controllers.core.scheduler import Scheduler
+from actions.sandbox.controllers.kubeflow.pytorch_job import PyTorchJobController
+from actions.sandbox.options import SandboxOptions
+
+_WATCHED = (*OUTSIDE_WATCHED, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
+
+
+class NodeAgent(Protocol):
+    """What runs the pods: the sandbox's kubelet, or whatever a real control plane brings."""
+
+    def serving(self, session: KubeSession) -> AbstractAsyncContextManager[None]:
+        """Run pods until the context is left."""
+        ...
+
+
+@asynccontextmanager
+async def start_controllers(
+    session: KubeSession,
+    kubelet: NodeAgent,
+    options: SandboxOptions,
+    clock: Clock | None = None,
+    *,
+    groups: NodeGroups | None = None,
+) -> AsyncIterator[None]:
+    """Seed the initial cluster and run the kubelet and every controller until the context is left.
+
+    Args:
+        session: With the API that they are clients of.
+        kubelet: Runs what is bound to nodes.
+        options: Delays and names.
+        clock: Wall time.
+        groups: The account's node groups, for which nodes are started and ended.
+
+    Raises:
+        UnreachableError: The API does not answer while the cluster is seeded.
+    """
+    time = clock or SystemClock()
+    client, types = ApiClient(session, time), InstanceTable.load()
+    groups = groups if groups is not None else NodeGroups.of(options, time)
+    await seed(client, types, options, groups)
+    async with kubelet.serving(session), watching(session, _WATCHED, time) as caches:
+        tasks = [
+            asyncio.create_task(controller.run(), name=type(controller).__name__)
+            for controller in _controllers(client, caches, types, options, groups)
+        ]
+        try:
+            yield
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def _controllers(
+    client: ApiClient, caches: Caches, types: InstanceTable, options: SandboxOptions, groups: NodeGroups
+) -> list[Controller]:
+    return [
+        Scheduler(client, caches),
+        ReplicaSetController(client, caches),
+        DeploymentController(client, caches),
+        DaemonSetController(client, caches),
+        JobController(client, caches),
+        ClaimController(client, caches),
+        VolumeController(client, caches),
+        PyTorchJobController(client, caches),
+        PodCollector(client, caches),
+        *outside_controllers(client, caches, types, options, groups),
+    ]

@@ -1,0 +1,1 @@
+"""Volcano: gangs, queues, and the scheduler that places them."""

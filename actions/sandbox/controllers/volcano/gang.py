@@ -1,0 +1,218 @@
+"""One attempt to place a gang, and the status of PodGroups and Queues that follows from it.
+
+Source: recordings of Volcano 1.8.2 with the actions and plugins of its release; the names of phases and counters are
+those of its API.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Callable, Iterable
+
+import msgspec
+
+from actions.cluster.state.pod_requests import parse_quantity
+from actions.sandbox.clientkit.conditions import with_condition
+from actions.sandbox.clientkit.kinds import Document, is_deleting, uid_of
+from actions.sandbox.controllers.core.pods import phase_of
+from actions.sandbox.controllers.core.scheduler import (
+    PODS_RESOURCE,
+    Amounts,
+    NodeSpace,
+    fullness,
+    is_homeless,
+    requests_of,
+    selects,
+    tolerates,
+)
+from actions.sandbox.quantities import sum_quantities
+
+_FIRST_RESOURCES = ("cpu", "memory")
+_PENDING = "Pending"
+_ALLOCATED = frozenset({"Bound", "Running", "Succeeded"})
+"""What a task counts as ready in."""
+
+
+def task_status(pod: Document) -> str:
+    """What Volcano calls the state of a pod."""
+    phase = phase_of(pod)
+    if phase in ("Succeeded", "Failed"):
+        return phase
+    if is_deleting(pod):
+        return "Releasing"
+    if not pod["spec"].get("nodeName"):
+        return _PENDING
+    return "Running" if phase == "Running" else "Bound"
+
+
+class Gang(msgspec.Struct):
+    """A PodGroup with the pods that it has, oldest first, and what an attempt to place them has come to."""
+
+    group: Document
+    pods: list[Document]
+    placed: dict[str, str] = msgspec.field(default_factory=dict)
+    """uid of a pod → the node it would go to."""
+    refused: dict[str, str] = msgspec.field(default_factory=dict)
+    """uid of a pod → why no node takes it."""
+
+    @property
+    def least(self) -> int:
+        """How many pods must be ready together."""
+        return int(self.group["spec"].get("minMember") or 0)
+
+    @property
+    def pending(self) -> list[Document]:
+        """The pods that wait for a node."""
+        return [pod for pod in self.pods if is_homeless(pod) and task_status(pod) == _PENDING]
+
+    @property
+    def statuses(self) -> Counter[str]:
+        """How many pods are in which state, before the attempt."""
+        return Counter(map(task_status, self.pods))
+
+    @property
+    def allocated(self) -> int:
+        """How many have a node, or have succeeded."""
+        return sum(count for status, count in self.statuses.items() if status in _ALLOCATED)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether enough pods have a node, with those that the attempt has placed."""
+        return self.allocated + len(self.placed) >= self.least
+
+    def place(self, spaces: Iterable[NodeSpace], problem_of: Callable[[Document], str], *, first: int = 0) -> None:
+        """Try to give every waiting pod a node; give up at the first that fits nowhere.
+
+        Args:
+            spaces: All nodes; what is placed is counted on them, also if it is not enough in the end.
+            problem_of: Why a pod cannot go to any node, whatever is free; empty if it can.
+            first: Which of the waiting pods is tried first, counted round and round.
+        """
+        nodes, waiting = list(spaces), self.pending
+        first %= len(waiting) or 1
+        for pod in (*waiting[first:], *waiting[:first]):
+            reasons = [reason_against(pod, node) for node in nodes]
+            problem = problem_of(pod)
+            fitting = [node for node, reason in zip(nodes, reasons, strict=True) if not reason]
+            if problem or not fitting:
+                self.refused[uid_of(pod)] = problem or _told_of_nodes(reasons)
+                return
+            chosen = min(fitting, key=lambda node: (fullness(node), node.name))
+            chosen.promise(requests_of(pod))
+            self.placed[uid_of(pod)] = chosen.name
+
+    def shortage(self) -> str:
+        """Why it is not ready, as its condition says it; the number of pods that are missing comes first."""
+        return f"{self.least - self.allocated - len(self.placed)}{self._of_all()}"
+
+    def tidings(self) -> str:
+        """Why it is not ready, as its event says it; the number of pods that wait comes first."""
+        return f"{len(self.pending)}{self._of_all()}"
+
+    def _of_all(self) -> str:
+        counts = self.statuses | Counter(minAvailable=self.least)
+        told = ", ".join(sorted(f"{count} {name}" for name, count in counts.items() if count))
+        waiting = len(self.pending)
+        parts = ((len(self.placed), "Schedulable"), (waiting - len(self.placed), "Unschedulable"))
+        detail = ", ".join(f"{count} {name}" for count, name in parts if count)
+        pending = f"; {_PENDING}: {detail}" if detail else ""
+        return f"/{len(self.pods)} tasks in gang unschedulable: pod group is not ready, {told}{pending}"
+
+
+def reason_against(pod: Document, node: NodeSpace) -> str:
+    """Why a pod cannot go to a node: the first resource that is short, then selectors, then taints. Empty if it can."""
+    wanted = requests_of(pod)
+    for resource in (*_FIRST_RESOURCES, *sorted(wanted.keys() - {*_FIRST_RESOURCES, PODS_RESOURCE})):
+        if wanted.get(resource, 0.0) > node.free(resource) + 1e-9:
+            return f"Insufficient {resource}"
+    if not selects(pod, node.labels):
+        return "plugin NodeAffinity predicates failed node(s) didn't match Pod's node affinity/selector"
+    taint = next((taint for taint in node.taints if not tolerates(pod, taint)), None)
+    if taint is not None:
+        told = f"{taint['key']}: {taint.get('value', '')}"
+        return f"plugin TaintToleration predicates failed node(s) had untolerated taint {{{told}}}"
+    return "node(s) pod number exceeded" if node.free(PODS_RESOURCE) < 1 else ""
+
+
+def _told_of_nodes(reasons: list[str]) -> str:
+    counts = Counter(reasons)
+    told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
+    return f"0/{len(reasons)} nodes are unavailable: {told}."
+
+
+def least_resources(group: Document) -> Amounts:
+    """What a PodGroup says it needs at least."""
+    return {name: parse_quantity(str(amount)) for name, amount in (group["spec"].get("minResources") or {}).items()}
+
+
+PENDING, INQUEUE, RUNNING, UNKNOWN, COMPLETED = "Pending", "Inqueue", "Running", "Unknown", "Completed"
+OPEN, CLOSING, CLOSED = "Open", "Closing", "Closed"
+_COUNTERS = (PENDING, INQUEUE, RUNNING, UNKNOWN, COMPLETED)
+_READY = "tasks in gang are ready to be scheduled"
+
+
+def phase_of_group(group: Document) -> str:
+    """A PodGroup's phase; one that nobody has looked at is Pending."""
+    return str((group.get("status") or {}).get("phase") or PENDING)
+
+
+def queue_of_group(group: Document) -> str:
+    """The Queue in which a PodGroup stands."""
+    return str(group["spec"].get("queue") or "default")
+
+
+def group_status(gang: Gang, phase: str, now: str) -> Document:
+    """The status of a PodGroup after a cycle: what changes from the one it has, `None` for what goes.
+
+    Args:
+        gang: After the attempt, its pods as they are now.
+        phase: In which the attempt has left it: Pending or Inqueue, or an earlier one.
+        now: As Kubernetes writes times.
+    """
+    old = gang.group.get("status") or {}
+    counts = gang.statuses
+    new: Document = {
+        "phase": _phase(gang, phase),
+        "conditions": _conditions(gang, list(old.get("conditions") or ()), now),
+    }
+    for counter in ("running", "succeeded", "failed"):
+        new[counter] = counts[counter.capitalize()] or None
+    return {name: value for name, value in new.items() if old.get(name) != value}
+
+
+def _phase(gang: Gang, phase: str) -> str:
+    counts, allocated = gang.statuses, gang.allocated
+    if counts[RUNNING] and not gang.is_ready:
+        return UNKNOWN
+    if allocated >= gang.least:
+        return COMPLETED if counts["Succeeded"] == allocated and allocated else RUNNING
+    return INQUEUE if phase == INQUEUE else PENDING
+
+
+def _conditions(gang: Gang, conditions: list[Document], now: str) -> list[Document]:
+    """Only the condition of this cycle's outcome changes: what another cycle left behind stays beside it."""
+    if gang.is_ready:
+        new = {"type": "Scheduled", "reason": _READY}
+    else:
+        new = {"type": "Unschedulable", "reason": "NotEnoughResources", "message": gang.shortage()}
+    stamp = {"status": "True", "lastTransitionTime": now, "transitionID": str(uuid.uuid4())}
+    return with_condition(conditions, new | stamp)
+
+
+def counters(groups: Iterable[Document]) -> Document:
+    """How many PodGroups are in which phase, for the status of their Queue; `None` for none."""
+    phases = [phase_of_group(group) for group in groups]
+    return {phase.lower(): phases.count(phase) or None for phase in _COUNTERS}
+
+
+def allocated_of(pods: Iterable[Document]) -> Document:
+    """What pods with a node have been given together, for the status of their Queue."""
+    amounts: list[dict[str, str]] = [{"cpu": "0", "memory": "0Mi"}]
+    count = 0
+    for pod in pods:
+        count += 1
+        for container in pod["spec"]["containers"]:
+            resources = container.get("resources") or {}
+            amounts.append({**(resources.get("limits") or {}), **(resources.get("requests") or {})})
+    return sum_quantities(amounts) | ({"pods": str(count)} if count else {})

@@ -1,0 +1,114 @@
+"""The resources that containers share on their nodes: instance types, devices, images, addresses, ports and volumes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from actions.base.clock import Clock
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import CLAIMS, CONFIG_MAPS, NODES, Document, labels_of
+from actions.sandbox.kubelet.pod_config import PodSpec
+from actions.sandbox.kubelet.process import Shells, Surroundings
+from actions.sandbox.kubelet.rendezvous import Meetings
+from actions.sandbox.programs.files import Volume
+from actions.sandbox.programs.network import Network
+
+
+class Storage:
+    """Volumes by what holds them: a persistent volume's name, else the pod."""
+
+    def __init__(self) -> None:
+        self._persistent: dict[str, Volume] = {}
+
+    async def volumes_of(self, pod: PodSpec, client: ApiClient) -> Mapping[str, Volume] | str:
+        """The pod's volumes by name, or why they cannot be mounted yet."""
+        found: dict[str, Volume] = {}
+        for name, volume in pod.volumes.items():
+            mounted = await self._mounted(pod, volume, client)
+            if isinstance(mounted, str):
+                return mounted
+            found[name] = mounted
+        return found
+
+    async def _mounted(self, pod: PodSpec, volume: Document, client: ApiClient) -> Volume | str:
+        if "persistentVolumeClaim" in volume:
+            return await self._claimed(pod, volume["persistentVolumeClaim"]["claimName"], client)
+        if "configMap" in volume and not volume["configMap"].get("optional"):
+            return await _config(pod, volume["configMap"]["name"], client)
+        return Volume()
+
+    async def _claimed(self, pod: PodSpec, name: str, client: ApiClient) -> Volume | str:
+        claim = await client.read(CLAIMS, f"{pod.namespace}/{name}")
+        if claim is None:
+            return f'persistentvolumeclaim "{name}" not found'
+        bound_to = claim["spec"].get("volumeName", "")
+        if not bound_to or (claim.get("status") or {}).get("phase") != "Bound":
+            return f'unbound immediate PersistentVolumeClaim "{name}"'
+        return self._persistent.setdefault(bound_to, Volume())
+
+    def forget(self, name: str) -> None:
+        """A persistent volume has been deleted, and what was on it with it."""
+        self._persistent.pop(name, None)
+
+
+async def _config(pod: PodSpec, name: str, client: ApiClient) -> Volume | str:
+    config = await client.read(CONFIG_MAPS, f"{pod.namespace}/{name}")
+    if config is None:
+        return f'configmap "{name}" not found'
+    volume = Volume()
+    for key, value in (config.get("data") or {}).items():
+        volume.put(f"/{key}", str(value).encode())
+    return volume
+
+
+class Machines:
+    """The state of all nodes. One instance a kubelet."""
+
+    def __init__(self) -> None:
+        self.meetings = Meetings()
+        self.network = Network()
+        self.shells = Shells()
+        self.storage = Storage()
+        self._images: set[tuple[str, str]] = set()
+        self._devices: dict[str, dict[int, str]] = {}
+        self._types: dict[str, str] = {}
+        self._addresses = 0
+
+    def surroundings(self, speed: float, clock: Clock) -> Surroundings:
+        """What the programs of the cluster share, at a speed."""
+        return Surroundings(speed, clock, self.meetings, self.shells)
+
+    async def meet(self, node: str, client: ApiClient) -> None:
+        """Learn what kind of machine a node is, if that is not known yet."""
+        if node not in self._types and (found := await client.read(NODES, node)) is not None:
+            self._types[node] = labels_of(found).get("node.kubernetes.io/instance-type", "")
+
+    def instance_type(self, node: str) -> str:
+        """The instance type of a node that was met; empty if nobody knows."""
+        return self._types.get(node, "")
+
+    def has_image(self, node: str, image: str) -> bool:
+        """Whether an image has been pulled to a node."""
+        return (node, image) in self._images
+
+    def keep_image(self, node: str, image: str) -> None:
+        """An image has been pulled to a node."""
+        self._images.add((node, image))
+
+    def take_devices(self, node: str, count: int, owner: str) -> tuple[int, ...]:
+        """Give the lowest free accelerators of a node to a container."""
+        taken = self._devices.setdefault(node, {})
+        free = (index for index in range(len(taken) + count) if index not in taken)
+        chosen = tuple(next(free) for _ in range(count))
+        taken.update(dict.fromkeys(chosen, owner))
+        return chosen
+
+    def give_back(self, node: str, owner: str) -> None:
+        """Free the accelerators of everything that belongs to `owner`."""
+        taken = self._devices.get(node, {})
+        self._devices[node] = {index: holder for index, holder in taken.items() if holder != owner}
+
+    def address(self) -> str:
+        """A pod address that nobody has had yet."""
+        self._addresses += 1
+        return f"10.0.{32 + self._addresses // 250 % 200}.{1 + self._addresses % 250}"

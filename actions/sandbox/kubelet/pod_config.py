@@ -1,0 +1,198 @@
+"""A pod's manifest as the kubelet reads it, with the variables that come from Secrets and ConfigMaps."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+
+import msgspec
+
+from actions.sandbox.clientkit.client import ApiClient
+from actions.sandbox.clientkit.kinds import (
+    CONFIG_MAPS,
+    EFA,
+    GPU,
+    NEURON,
+    NEURON_CORE,
+    SECRETS,
+    Document,
+    Kind,
+    labels_of,
+    uid_of,
+)
+
+
+class Reference(msgspec.Struct, frozen=True):
+    """One entry of `env` with `valueFrom`, or of `envFrom`.
+
+    `key` is empty for all keys of the object, each after `name` as a prefix.
+    """
+
+    name: str
+    kind: Kind
+    source: str
+    key: str
+    is_optional: bool
+
+
+def references_of(container: Document) -> tuple[Reference, ...]:
+    """What a container's manifest refers to, in the order in which it counts."""
+    found = []
+    for entry in container.get("envFrom") or ():
+        for field, kind in (("secretRef", SECRETS), ("configMapRef", CONFIG_MAPS)):
+            if field in entry:
+                found.append(_reference(entry.get("prefix", ""), kind, entry[field], key=""))
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom") or {}
+        for field, kind in (("secretKeyRef", SECRETS), ("configMapKeyRef", CONFIG_MAPS)):
+            if field in source:
+                found.append(_reference(variable["name"], kind, source[field], key=source[field]["key"]))
+    return tuple(found)
+
+
+def _reference(name: str, kind: Kind, source: Document, *, key: str) -> Reference:
+    return Reference(name, kind, source.get("name", ""), key, bool(source.get("optional")))
+
+
+async def resolve(references: tuple[Reference, ...], namespace: str, client: ApiClient) -> dict[str, str] | str:
+    """The variables, or in a kubelet's words why the container cannot be made yet."""
+    variables: dict[str, str] = {}
+    for reference in references:
+        values = await _values(reference, namespace, client)
+        if values is None and not reference.is_optional:
+            return f'{reference.kind.kind.lower()} "{reference.source}" not found'
+        if not reference.key:
+            variables |= {reference.name + key: value for key, value in (values or {}).items()}
+        elif reference.key in (values or {}):
+            variables[reference.name] = (values or {})[reference.key]
+        elif not reference.is_optional:
+            return f"couldn't find key {reference.key} in {reference.kind.kind} {namespace}/{reference.source}"
+    return variables
+
+
+async def _values(reference: Reference, namespace: str, client: ApiClient) -> dict[str, str] | None:
+    found = await client.read(reference.kind, f"{namespace}/{reference.source}")
+    if found is None:
+        return None
+    data = found.get("data") or {}
+    return {key: _decoded(value) for key, value in data.items()} if reference.kind is SECRETS else dict(data)
+
+
+def _decoded(value: str) -> str:
+    try:
+        return base64.b64decode(value).decode(errors="replace")
+    except binascii.Error:
+        return ""
+
+
+_CORES_OF_A_DEVICE = 2
+
+
+class ContainerSpec(msgspec.Struct, frozen=True):
+    """One container of a manifest."""
+
+    name: str
+    image: str
+    argv: tuple[str, ...]
+    environment: Mapping[str, str]
+    references: tuple[Reference, ...]
+    """Variables that other objects hold."""
+    gpus: int
+    neurons: int
+    """Neuron devices; cores are asked for in whole devices."""
+    efa_interfaces: int
+    capabilities: tuple[str, ...]
+    mounts: Mapping[str, str]
+    """Mount point → name of the pod's volume."""
+    ports: frozenset[int]
+    """TCP ports that it declares; something answers there."""
+    pulls_always: bool
+    working_folder: str
+
+
+class PodSpec(msgspec.Struct, frozen=True):
+    """One pod that is bound to a node."""
+
+    key: str
+    uid: str
+    node: str
+    restart_policy: str
+    init_containers: tuple[ContainerSpec, ...]
+    containers: tuple[ContainerSpec, ...]
+    volumes: Mapping[str, Document]
+    """Name → the volume as the manifest says it."""
+
+    @property
+    def namespace(self) -> str:
+        """Of the pod."""
+        return self.key.partition("/")[0]
+
+    @property
+    def name(self) -> str:
+        """Of the pod."""
+        return self.key.partition("/")[2]
+
+
+def spec_of(pod: Document) -> PodSpec:
+    """Read a pod."""
+    spec, metadata = pod["spec"], pod["metadata"]
+    return PodSpec(
+        key=f"{metadata['namespace']}/{metadata['name']}",
+        uid=uid_of(pod),
+        node=spec.get("nodeName", ""),
+        restart_policy=spec.get("restartPolicy", "Always"),
+        init_containers=tuple(_container(pod, one) for one in spec.get("initContainers") or ()),
+        containers=tuple(_container(pod, one) for one in spec["containers"]),
+        volumes={volume["name"]: volume for volume in spec.get("volumes") or ()},
+    )
+
+
+def _container(pod: Document, container: Document) -> ContainerSpec:
+    resources = container.get("resources") or {}
+    amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
+    image = container.get("image", "")
+    return ContainerSpec(
+        name=container["name"],
+        image=image,
+        argv=tuple(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))),
+        environment=_environment(pod, container),
+        references=references_of(container),
+        gpus=_count(amounts, GPU),
+        neurons=_count(amounts, NEURON) or -(-_count(amounts, NEURON_CORE) // _CORES_OF_A_DEVICE),
+        efa_interfaces=_count(amounts, EFA),
+        capabilities=tuple(((container.get("securityContext") or {}).get("capabilities") or {}).get("add") or ()),
+        mounts={mount["mountPath"]: mount["name"] for mount in container.get("volumeMounts") or ()},
+        ports=frozenset(int(port["containerPort"]) for port in container.get("ports") or ()),
+        pulls_always=container.get("imagePullPolicy", "") == "Always" or image.endswith(":latest"),
+        working_folder=container.get("workingDir") or "/",
+    )
+
+
+def _count(amounts: Document, resource: str) -> int:
+    return int(str(amounts.get(resource, 0)))
+
+
+def _environment(pod: Document, container: Document) -> dict[str, str]:
+    """Variables whose values the pod itself knows."""
+    found = {"PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin", "HOME": "/root"}
+    found["KUBERNETES_SERVICE_HOST"] = "172.20.0.1"
+    for variable in container.get("env") or ():
+        source = variable.get("valueFrom")
+        if source is None:
+            found[variable["name"]] = str(variable.get("value", ""))
+        elif "fieldRef" in source:
+            found[variable["name"]] = _field(pod, source["fieldRef"].get("fieldPath", ""))
+    return found
+
+
+def _field(pod: Document, path: str) -> str:
+    known = {
+        "metadata.name": pod["metadata"]["name"],
+        "metadata.namespace": pod["metadata"]["namespace"],
+        "metadata.uid": uid_of(pod),
+        "spec.nodeName": pod["spec"].get("nodeName", ""),
+    }
+    if path.startswith("metadata.labels['"):
+        return labels_of(pod).get(path[len("metadata.labels['") : -2], "")
+    return str(known.get(path, ""))

@@ -1,0 +1,73 @@
+"""From a pod's manifest to what its programs see, and whether they are started again."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from actions.base.clock import Clock
+from actions.sandbox.kubelet.container import ContainerRun
+from actions.sandbox.kubelet.node_resources import Machines
+from actions.sandbox.kubelet.pod_config import PodSpec
+from actions.sandbox.programs.files import FileView, Volume
+from actions.sandbox.programs.program import Container, Inside
+
+_FOLDERS = ("/root", "/tmp", "/var/log", "/workspace")  # noqa: S108 - paths in the pretended container
+
+
+def inside_of(
+    container: ContainerRun,
+    pod: PodSpec,
+    *,
+    volumes: Mapping[str, Volume],
+    machines: Machines,
+    clock: Clock,
+    seed: int,
+) -> Inside:
+    """The inside of a container that is about to start; takes its accelerators when it has none yet.
+
+    Args:
+        container: Which one.
+        pod: Its pod.
+        volumes: The pod's volumes by name, as far as they are mounted.
+        machines: What its node has.
+        clock: What its processes read.
+        seed: Of its losses, readings and names.
+    """
+    if container.spec.gpus and not container.gpus:
+        container.gpus = machines.take_devices(pod.node, container.spec.gpus, pod.uid)
+    if container.spec.neurons and not container.neurons:
+        container.neurons = machines.take_devices(pod.node, container.spec.neurons, pod.uid)
+    mounts = {point: volumes[name] for point, name in container.spec.mounts.items() if name in volumes}
+    files = FileView(mounts)
+    for folder in _FOLDERS:
+        files.make_folder(folder)
+    seen = Container(
+        namespace=pod.namespace,
+        pod=pod.name,
+        name=container.spec.name,
+        image=container.spec.image,
+        argv=container.spec.argv,
+        environment={**container.spec.environment, **container.variables},
+        files=files,
+        gpus=container.gpus,
+        neurons=container.neurons,
+        efa_interfaces=container.spec.efa_interfaces,
+        instance_type=machines.instance_type(pod.node),
+        capabilities=container.spec.capabilities,
+        restarts=container.restarts,
+        stays=pod.restart_policy == "Always" and not container.is_init,
+        started_at=clock.now().timestamp(),
+        seed=seed,
+        network=machines.network,
+    )
+    return Inside(seen, lambda: container.load, lambda: clock.now().timestamp(), folder=container.spec.working_folder)
+
+
+def restarts_after(pod: PodSpec, container: ContainerRun, code: int) -> bool:
+    """Whether the pod's restart policy has a container started again that ended with `code`."""
+    match pod.restart_policy:
+        case "Always":
+            return code != 0 or not container.is_init
+        case "OnFailure":
+            return code != 0
+    return False

@@ -1,0 +1,1 @@
+"""BioNeMo: ESM-1nv and its dataset."""

@@ -1,0 +1,1 @@
+"""NCCL: the lines of its setup, its tests, the fabric below it."""

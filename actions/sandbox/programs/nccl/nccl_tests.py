@@ -1,0 +1,313 @@
+"""`all_reduce_perf` of nccl-tests as one rank of mpirun: options, table of message sizes, failures over EFA.
+
+Source:
+    nccl-tests 2.13 `src/common.cu`, `src/util.cu`; the captured runs on 2 × g5.8xlarge and 2 × p5.48xlarge; libfabric
+    1.22's efa provider, aws-ofi-nccl 1.13, NCCL 2.26 `src/transport/net_socket.cc`; NCCL's documentation of NCCL_PROTO
+    for the protocol that corrupts data.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import random
+from collections.abc import Sequence
+
+import msgspec
+
+from actions.fleet.instance_types import InstanceTable
+from actions.sandbox.programs.nccl.fabric import Fabric, fabric_of
+from actions.sandbox.programs.nccl.setup_log import NcclTransport, start_lines
+from actions.sandbox.programs.nvidia import GpuModel, model_of
+from actions.sandbox.programs.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
+
+_UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+_LONG = {
+    "--minbytes": "-b",
+    "--maxbytes": "-e",
+    "--stepfactor": "-f",
+    "--ngpus": "-g",
+    "--check": "-c",
+    "--iters": "-n",
+}
+
+
+class Options(msgspec.Struct, frozen=True):
+    """What a test does. Sizes in bytes."""
+
+    smallest: int = 32 << 20
+    largest: int = 32 << 20
+    factor: int = 2
+    gpus: int = 1
+    iterations: int = 20
+    checks: bool = True
+
+
+def options_of(argv: Sequence[str]) -> Options:
+    """Read the options; one that is not known, or is no number, is passed over as a value of the default."""
+    given: dict[str, int] = {}
+    words = list(argv)
+    while words:
+        word = words.pop(0)
+        name, _, value = word.partition("=")
+        name = _LONG.get(name, name)
+        if name in _LONG.values():
+            number = _number(value or (words.pop(0) if words else ""))
+            if number is not None:
+                given[name] = number
+    plain = Options()
+    smallest = max(4, given.get("-b", plain.smallest))
+    return Options(
+        smallest=smallest,
+        largest=max(smallest, given.get("-e", plain.largest)),
+        factor=max(2, given.get("-f", plain.factor)),
+        gpus=max(1, given.get("-g", plain.gpus)),
+        iterations=max(1, given.get("-n", plain.iterations)),
+        checks=bool(given.get("-c", 1)),
+    )
+
+
+def _number(text: str) -> int | None:
+    unit = _UNITS.get(text[-1:].upper(), 1)
+    digits = text[:-1] if unit > 1 else text
+    return int(digits) * unit if digits.isdigit() else None
+
+
+_ABORTED = 134
+_FAILED = 1
+_LINKED = ("p4", "p5", "p6")
+"""Families whose GPUs are linked, which is what the protocol LL128 needs."""
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What a process says before it ends."""
+
+    text: str
+    code: int
+    is_error: bool = True
+
+
+def too_many_devices(container: Container, options: Options, *, first: int) -> Problem | None:
+    """The test wants more devices than the container was given."""
+    wanted, there = first + options.gpus, len(container.gpus)
+    if wanted <= there:
+        return None
+    return Problem(
+        f"Invalid number of GPUs: {wanted} requested but only {there} were found.\n"
+        "Please check the number of processes and GPUs per process.\n"
+        f" .. {container.pod} pid {33 + first}: Test failure common.cu:1074\n",
+        _FAILED,
+        is_error=False,
+    )
+
+
+def no_remote_read(container: Container) -> Problem | None:
+    """Somebody demands RDMA read of a device that has none: libfabric aborts the process."""
+    kind = InstanceTable.load().find(container.instance_type)
+    demands = container.environment.get("FI_EFA_USE_DEVICE_RDMA") == "1" and container.efa_interfaces
+    if not demands or kind is None or kind.efa_reads_remotely:
+        return None
+    return Problem(
+        "FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read capability.  Application will "
+        f"abort().\n[{container.pod}:00033] *** Process received signal ***\n[{container.pod}:00033] Signal: Aborted "
+        "(6)\n",
+        _ABORTED,
+    )
+
+
+def no_registered_memory(container: Container, *, device: int) -> Problem | None:
+    """EFA is told to set an attribute on GPU memory that NCCL 2.19 and later allocate in another way."""
+    if container.environment.get("FI_EFA_SET_CUDA_SYNC_MEMOPS") != "1" or not container.efa_interfaces:
+        return None
+    return Problem(
+        f"{container.pod}:33:75 [{device}] register_rail_mr_buffer:617 NCCL WARN NET/OFI Unable to register memory "
+        f"(type = 2) for device {device}. RC: -22, Error: Invalid argument\n"
+        f"{container.pod}: Test NCCL failure common.cu:1005 'unhandled system error (run with NCCL_DEBUG=INFO for "
+        f"details) / '\n .. {container.pod} pid 33: Test failure common.cu:891\n",
+        _FAILED,
+    )
+
+
+def closed_by_peer(pod: str, rank: int) -> str:
+    """Another rank has gone: this one only finds its connection closed."""
+    return (
+        f"{pod}:33:75 [0] socket.cc:46 NCCL WARN Net : Connection closed by remote peer\n"
+        f"{pod}: Test NCCL failure common.cu:1005 'ncclRemoteError: A call failed possibly due to a network error or a "
+        f"remote process exiting prematurely. / '\n .. {pod} pid 33 rank {rank}: Test failure common.cu:891\n"
+    )
+
+
+def wrong_values(container: Container, count: int) -> int:
+    """How many of `count` values come out wrong: half, where LL128 is forced on GPUs without links."""
+    is_forced = container.environment.get("NCCL_PROTO", "").upper() == "LL128"
+    return max(1, count // 2) if is_forced and not container.instance_type.startswith(_LINKED) else 0
+
+
+_START_SECONDS = 3.0
+_WARMUP = 5
+_MIB = 1 << 20
+_RESERVED_MIB = 191.5
+"""Of a device, taken by the driver and the context before the test asks what is free."""
+_KEPT = 1 << 30
+"""What the test leaves free; the rest is for three buffers."""
+_VERSION = "2.26.2+cuda12.2"
+_ELEMENT = 4
+_ONLY_BUS = 3
+"""Where the only GPU of a g5 is."""
+_TESTING = GpuLoad(99, 4096)
+_IDLE = GpuLoad(0, 0)
+
+
+def is_wanted_by(container: Container) -> bool:
+    """Whether a container's command is nccl-tests' all-reduce."""
+    return bool(container.argv) and posixpath.basename(container.argv[0]) == "all_reduce_perf"
+
+
+def run(container: Container) -> Program:
+    """Test all sizes. Ends with 0, with 1 if values were wrong or NCCL failed, and aborts where EFA does."""
+    rank = _Rank(container)
+    problem = rank.first_problem()
+    if problem:
+        yield Step(_START_SECONDS, problem.text, is_error=problem.is_error)
+        return problem.code
+    try:
+        return (yield from rank.run())
+    except PeerLost:
+        yield Step(2.0, closed_by_peer(container.pod, rank.number), is_error=True, load=_IDLE)
+        return 1
+
+
+class _Rank:
+    """One process of the group."""
+
+    def __init__(self, container: Container) -> None:
+        known = container.environment
+        self._container = container
+        self._options: Options = options_of(container.argv[1:])
+        self.number = int(known.get("OMPI_COMM_WORLD_RANK", "0"))
+        self._size = int(known.get("OMPI_COMM_WORLD_SIZE", "1"))
+        self._local = int(known.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
+        self._on_node = int(known.get("OMPI_COMM_WORLD_LOCAL_SIZE", "1"))
+        self._gpu: GpuModel = model_of(container.instance_type)
+        self._fabric: Fabric = fabric_of(container, ranks=self._size)
+        self._random = random.Random(container.seed)
+        self._debug = known.get("NCCL_DEBUG", "").upper()
+
+    def first_problem(self) -> Problem | None:
+        """What ends the process before anything is measured."""
+        container = self._container
+        return (
+            too_many_devices(container, self._options, first=self._local)
+            or no_remote_read(container)
+            or no_registered_memory(container, device=self._local)
+        )
+
+    def run(self) -> Program:
+        """From the first meeting of the ranks to the footer."""
+        known = self._container.environment
+        group = f"{self._container.namespace}/{known.get('OMPI_MCA_orte_hnp_uri', self._container.pod)}/nccl-tests"
+        yield Step(_START_SECONDS, meeting=Meeting(group, self._size), load=_IDLE)
+        largest = min(self._options.largest, self._limit())
+        if self.number == 0:
+            yield Step(0.2, self._header(largest))
+        yield from self._connect()
+        if self.number == 0:
+            yield Step(0.5, _HEADS, load=_TESTING)
+        return (yield from self._measure(largest))
+
+    def _limit(self) -> int:
+        """The largest message that fits three times into a device."""
+        free = int((self._gpu.total_mib - _RESERVED_MIB) * _MIB)
+        return (free - _KEPT) // 3
+
+    def _header(self, largest: int) -> str:
+        options = self._options
+        lines = [
+            f"# nThread 1 nGpus {options.gpus} minBytes {options.smallest} maxBytes {options.largest} step: "
+            f"{options.factor}(factor) warmup iters: {_WARMUP} iters: {options.iterations} agg iters: 1 validation: "
+            f"{int(options.checks)} graph: 0",
+            "#",
+            "# Using devices",
+        ]
+        first = self._container.pod.rpartition("-")[0]
+        for rank in range(self._size):
+            host, local = f"{first}-{rank // self._on_node}", rank % self._on_node
+            bus = self._gpu.buses[_ONLY_BUS if self._on_node == 1 else local].lower().removesuffix(".0")
+            lines.append(
+                f"#  Rank {rank:2d} Group  0 Pid {33 + local:6d} on {host:>10} device {local:2d} [0000:{bus}] "
+                f"{self._gpu.name}"
+            )
+        lines.append("#")
+        if largest < options.largest:
+            lines.append(f"# Reducing maxBytes to {largest} due to memory limitation")
+        return "\n".join(lines) + "\n"
+
+    def _connect(self) -> Program:
+        """What NCCL prints of itself, as much as NCCL_DEBUG asks for."""
+        if self._debug in ("INFO", "TRACE"):
+            lines = start_lines(
+                self._container.pod,
+                rank=self.number,
+                world_size=self._size,
+                address=f"10.0.{40 + self.number % 8}.{20 + self.number * 7 % 200}",
+                process_id=33 + self._local,
+                device=self._local,
+                network=NcclTransport(
+                    version=_VERSION,
+                    efa_interfaces=self._fabric.interfaces,
+                    platform=self._container.instance_type,
+                    protocol="RDMA" if self._fabric.reads_remotely else "SENDRECV",
+                ),
+            )
+            yield Step(1.0, "".join(line + "\n" for line in lines))
+        elif self.number == 0 and self._debug in ("VERSION", "WARN"):
+            yield Step(1.0, f"NCCL version {_VERSION}\n")
+        else:
+            yield Step(1.0)
+        return 0
+
+    def _measure(self, largest: int) -> Program:
+        """Row by row. All ranks take the time of a row; rank 0 writes it."""
+        options, wrongs = self._options, 0
+        bandwidths: list[float] = []
+        size = options.smallest
+        while size <= largest:
+            wrong = wrong_values(self._container, size // _ELEMENT)
+            times = [self._fabric.time_us(size) * self._random.uniform(0.985, 1.015) for _ in ("out", "in")]
+            seconds = sum(times) * (options.iterations + _WARMUP) / 1e6
+            yield Step(seconds, self._row(size, times, wrong) if self.number == 0 else "", load=_TESTING)
+            bandwidths += [self._fabric.bus_bandwidth(size, time) for time in times]
+            wrongs += 2 * bool(wrong)
+            size *= options.factor
+        if self.number == 0:
+            average = sum(bandwidths) / max(1, len(bandwidths))
+            verdict = f"{wrongs} {'FAILED' if wrongs else 'OK'}"
+            yield Step(
+                0.2, f"# Out of bounds values : {verdict}\n# Avg bus bandwidth    : {average:g}\n#\n", load=_IDLE
+            )
+        return int(bool(wrongs))
+
+    def _row(self, size: int, times: list[float], wrong: int) -> str:
+        count = f"{wrong:g}" if self._options.checks else "N/A"
+        ways = ""
+        for time in times:
+            speed, bus = size / time / 1e3, self._fabric.bus_bandwidth(size, time)
+            ways += f" {_time_text(time):>8} {speed:>7.2f} {bus:>7.2f} {count:>6}"
+        return f"{size:>12}  {size // _ELEMENT:>12}     float     sum      -1{ways}\n"
+
+
+def _time_text(time_us: float) -> str:
+    """Four digits or more, as the tool prints a time."""
+    if time_us < 100:
+        return f"{time_us:.2f}"
+    return f"{time_us:.1f}" if time_us < 10_000 else f"{time_us:.0f}"
+
+
+_HEADS = (
+    "#\n"
+    "#                                                              out-of-place                       in-place"
+    "          \n"
+    "#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw "
+    "#wrong\n"
+    "#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)"
+    "       \n"
+)

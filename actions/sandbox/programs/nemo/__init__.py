@@ -1,0 +1,1 @@
+"""NeMo's GPT pre-training, and the preparation of its data."""

@@ -1,0 +1,231 @@
+"""The settings of NeMo's GPT pre-training: the memory and time that they take, and the failures that follow from them.
+
+Source:
+    The published configuration gpt3/5b of NeMo 24.01; memory of mixed-precision training with a distributed optimiser
+    and flash attention as in Megatron-LM's papers; rates of matrix products from NVIDIA's data sheets. Checked against
+    the guide: 75,000 steps of 2,048 sequences on 16 p4de take the better part of six days. Failures: PyTorch 2.2
+    (`CUDACachingAllocator.cpp`, `ProcessGroupNCCL.cpp`), aws-ofi-nccl 1.8, NeMo 24.01's tokenizer.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from actions.sandbox.programs.nvidia import GpuModel, model_of
+from actions.sandbox.programs.program import Container
+from actions.sandbox.programs.pytorch import cuda_out_of_memory
+
+PARAMETERS = 5.0e9
+_LAYERS = 24
+_HIDDEN = 4096
+_VOCABULARY = 51200
+_ACTIVATION_BYTES = 34
+"""For each token, layer and hidden unit."""
+_UTILISATION = 0.45
+_SOCKETS_SLOW_DOWN = 3.2
+_DIVERGING_RATE = 0.004
+_MIB = 1 << 20
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What overrides and environment ask for."""
+
+    max_steps: int
+    validate_every: int
+    validation_batches: int
+    log_every: int
+    micro_batch: int
+    global_batch: int
+    tensor_parallel: int
+    pipeline_parallel: int
+    sequence: int
+    learning_rate: float
+    vocabulary: str
+    results: str
+    nodes: int
+    """torchrun's."""
+    trainer_nodes: int
+    processes: int
+    """On each node."""
+    gpu: GpuModel
+    efa_interfaces: int
+    """That NCCL can use: given to the pod, and the image has the plugin."""
+
+    @property
+    def world_size(self) -> int:
+        """Processes in all."""
+        return self.nodes * self.processes
+
+    @property
+    def data_parallel(self) -> int:
+        """Ranks that each see other data."""
+        return max(1, self.world_size // (self.tensor_parallel * self.pipeline_parallel))
+
+    @property
+    def step_seconds(self) -> float:
+        """One optimiser step."""
+        work = 6 * PARAMETERS * self.global_batch * self.sequence
+        seconds = work / (self.world_size * self.gpu.dense_tflops * 1e12 * _UTILISATION)
+        is_slowed = self.nodes > 1 and not self.efa_interfaces
+        return seconds * (_SOCKETS_SLOW_DOWN if is_slowed else 1.0)
+
+    @property
+    def validation_seconds(self) -> float:
+        """One validation: forward passes only."""
+        return self.validation_batches * self.step_seconds / 3
+
+    @property
+    def weights_mib(self) -> float:
+        """Weights, gradients and this rank's share of the optimiser's state."""
+        shard = PARAMETERS / (self.tensor_parallel * self.pipeline_parallel)
+        return shard * (2 + 4 + 12 / self.data_parallel) / _MIB
+
+    @property
+    def needed_mib(self) -> float:
+        """All that one GPU must hold in a step."""
+        tokens = self.micro_batch * self.sequence
+        activations = tokens * _HIDDEN * _LAYERS * _ACTIVATION_BYTES / self.tensor_parallel
+        logits = tokens * _VOCABULARY * 6 / self.tensor_parallel
+        return self.weights_mib + (activations + logits) / _MIB + 1100
+
+    @property
+    def diverges(self) -> bool:
+        """Whether this learning rate is beyond what the model stands."""
+        return self.learning_rate >= _DIVERGING_RATE
+
+
+def settings_of(container: Container) -> Settings:
+    """Read the arguments of `train.sh`: torchrun's options and Hydra's overrides."""
+    given = dict(argument.split("=", 1) for argument in container.argv if "=" in argument)
+    processes = given.get("--nproc_per_node", "")
+    nodes = int(given.get("--nnodes", "1").rpartition(":")[2])
+    return Settings(
+        max_steps=int(given.get("trainer.max_steps", "75000")),
+        validate_every=int(given.get("trainer.val_check_interval", "2000")),
+        validation_batches=int(given.get("trainer.limit_val_batches", "50")),
+        log_every=int(given.get("trainer.log_every_n_steps", "10")),
+        micro_batch=int(given.get("model.micro_batch_size", "4")),
+        global_batch=int(given.get("model.global_batch_size", "2048")),
+        tensor_parallel=int(given.get("model.tensor_model_parallel_size", "1")),
+        pipeline_parallel=int(given.get("model.pipeline_model_parallel_size", "1")),
+        sequence=int(given.get("model.encoder_seq_length", "2048")),
+        learning_rate=float(given.get("model.optim.lr", "1.6e-4")),
+        vocabulary=given.get("model.tokenizer.vocab_file", "/fsx_shared/data/bpe/vocab.json"),
+        results=given.get("exp_manager.explicit_log_dir", "/fsx_shared/results/gpt3_5b/results"),
+        nodes=nodes,
+        trainer_nodes=int(given.get("trainer.num_nodes", str(nodes))),
+        processes=int(processes) if processes.isdigit() else max(1, len(container.gpus)),
+        gpu=model_of(container.instance_type),
+        efa_interfaces=container.efa_interfaces if _has_plugin(container) else 0,
+    )
+
+
+def _has_plugin(container: Container) -> bool:
+    """Whether the image has aws-ofi-nccl: NVIDIA's own has not."""
+    return not container.image.startswith("nvcr.io/")
+
+
+WATCHDOG_SECONDS = 600.0
+_CLOSING = "terminate called after throwing an instance of 'c10::DistBackendError'\n"
+
+
+def missing_data(container: Container) -> str:
+    """What `train.sh` says if a tokenised file is not there; empty if all are, or none is wanted."""
+    known = container.environment
+    if known.get("DATA") == "sample":
+        return ""
+    folder = known.get("DATA_DIR", "/fsx_shared/data")
+    for number in range(int(known.get("FIRST_FILE", "0")), int(known.get("LAST_FILE", "0")) + 1):
+        for ending in (".bin", ".idx"):
+            path = f"{folder}/my-gpt3_{number:02d}_text_document{ending}"
+            found = container.files.file(path)
+            if found is None or not found.size_bytes:
+                return (
+                    f"FileNotFoundError: {path} is missing or empty; run the data stage, or correct first_file and "
+                    "files\n"
+                )
+    return ""
+
+
+def no_device(settings: Settings, container: Container) -> str:
+    """More processes than devices; empty if there are enough."""
+    if settings.processes <= len(container.gpus):
+        return ""
+    return (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/NeMo/examples/nlp/language_modeling/megatron_gpt_pretraining.py", line 36, in main\n'
+        "    trainer = MegatronTrainerBuilder(cfg).create_trainer()\n"
+        "RuntimeError: CUDA error: invalid device ordinal\n"
+        "CUDA kernel errors might be asynchronously reported at some other API call.\n"
+    )
+
+
+def missing_vocabulary(settings: Settings, container: Container) -> str:
+    """The tokenizer's traceback if its vocabulary is not there; empty if it is."""
+    if container.files.file(settings.vocabulary):
+        return ""
+    return (
+        "Traceback (most recent call last):\n"
+        '  File "/opt/NeMo/nemo/collections/nlp/models/language_modeling/megatron_base_model.py", line 314, in '
+        "_build_tokenizer\n"
+        "    self.tokenizer = get_nmt_tokenizer(\n"
+        f"FileNotFoundError: [Errno 2] No such file or directory: '{settings.vocabulary}'\n"
+    )
+
+
+def no_locked_memory(settings: Settings, container: Container, *, rank: int) -> str:
+    """EFA without the right to lock memory; empty if the pod has it, or there is no EFA."""
+    if not settings.efa_interfaces or "IPC_LOCK" in container.capabilities:
+        return ""
+    return (
+        f"{container.pod}:103:414 [0] register_rail_mr_buffer:617 NCCL WARN NET/OFI Unable to register memory (type ="
+        " 2) for device 0. RC: -12, Error: Cannot allocate memory\n"
+        f"[rank{rank}]: Traceback (most recent call last):\n"
+        f"[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: "
+        "../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1691, unhandled system error, NCCL version 2.20.3\n"
+        f"[rank{rank}]: ncclSystemError: System call (e.g. socket, malloc) or external library call failed or device "
+        "error.\n"
+    )
+
+
+def out_of_memory(settings: Settings, *, device: int) -> str:
+    """CUDA's allocator gives up in the first step; empty if the step fits."""
+    total = settings.gpu.total_mib - 870
+    if settings.needed_mib <= total:
+        return ""
+    free = 700 + device * 37
+    asked = settings.micro_batch * settings.sequence * 51200 * 4 / settings.tensor_parallel / (1 << 30)
+    return cuda_out_of_memory(device=device, total_mib=total, free_mib=free, asked_gib=max(asked, 0.4))
+
+
+def watchdog(rank: int, *, sequence: int, moment: str) -> str:
+    """A rank's watchdog ends its process: a collective has not come to an end in ten minutes.
+
+    Args:
+        rank: Whose.
+        sequence: Number of the collective; 1 for the first.
+        moment: As `0301 12:00:00.000000`.
+    """
+    first = f"[rank{rank}]:[E{moment} ProcessGroupNCCL.cpp"
+    kind = "BROADCAST" if sequence == 1 else "ALLREDUCE"
+    ran = int(WATCHDOG_SECONDS * 1000) + 81 + rank
+    return (
+        f"{first}:523] [Rank {rank}] Watchdog caught collective operation timeout: WorkNCCL(SeqNum={sequence}, "
+        f"OpType={kind}, NumelIn=131072000, NumelOut=131072000, Timeout(ms)=600000) ran for {ran} milliseconds before "
+        "timing out.\n"
+        f"{first}:1537] [PG 0 Rank {rank}] Timeout at NCCL work: {sequence}, last enqueued NCCL work: {sequence + 3}, "
+        f"last completed NCCL work: {-1 if sequence == 1 else sequence - 1}.\n"
+        f"{first}:1182] [PG 0 Rank {rank}] To avoid data inconsistency, we are taking the entire process down.\n"
+        + _CLOSING
+    )
+
+
+def closed_by_peer(rank: int, container: Container) -> str:
+    """A rank finds its socket closed: another one has died."""
+    return (
+        f"{container.pod}:103:414 [0] socket.cpp:46 NCCL WARN Net : Connection closed by remote peer\n"
+        f"[rank{rank}]: torch.distributed.DistBackendError: NCCL error in: "
+        "../torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp:1691, remote process exited or there was a network error\n"
+        f"[rank{rank}]: ncclRemoteError: A call failed possibly due to a network error or a remote process exiting "
+        "prematurely.\n" + _CLOSING
+    )

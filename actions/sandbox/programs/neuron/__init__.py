@@ -1,0 +1,1 @@
+"""The tools of the AWS Neuron SDK, and its compile cache."""

@@ -1,0 +1,89 @@
+"""The Neuron cores of a container at one moment, from which all Neuron tools answer.
+
+Source:
+    neuron-ls of a trn1.32xlarge (torus of 4 × 4 devices, their PCI addresses); trn1: two NeuronCores v2 and 32 GiB a
+    device.
+"""
+
+from __future__ import annotations
+
+import random
+
+import msgspec
+
+from actions.sandbox.programs.program import Container, Load, NeuronLoad
+
+CORES_OF_A_DEVICE = 2
+DEVICE_BYTES = 32 << 30
+RUNTIME = "2.22.19"
+"""Version of the Neuron runtime in the processes."""
+PROCESS_ID = 7286
+_MIB = 1 << 20
+_SIDE = 4
+_BUSES = (
+    "10:1c.0", "10:1d.0", "a0:1c.0", "a0:1d.0", "20:1b.0", "20:1c.0", "90:1b.0", "90:1c.0",
+    "20:1d.0", "20:1e.0", "90:1d.0", "90:1e.0", "10:1e.0", "10:1b.0", "a0:1e.0", "a0:1b.0",
+)  # fmt: skip
+
+
+class Core(msgspec.Struct, frozen=True):
+    """One core."""
+
+    index: int
+    """Counted over the instance."""
+    device: int
+    utilisation_percent: float
+    memory_bytes: int
+    """Used, of the device's memory."""
+
+
+class Instance(msgspec.Struct, frozen=True):
+    """What the tools say of the machine itself."""
+
+    type: str
+    id: str
+
+
+def load_of(load: Load) -> NeuronLoad:
+    """The load as one of Neuron devices: idle if it is another one's."""
+    return load if isinstance(load, NeuronLoad) else NeuronLoad()
+
+
+def instance_of(container: Container) -> Instance:
+    """The machine, as a container can tell."""
+    generator = random.Random(container.environment.get("HOSTNAME", container.pod))
+    digits = "".join(generator.choice("0123456789abcdef") for _ in range(17))
+    return Instance(container.instance_type or "trn1.32xlarge", f"i-{digits}")
+
+
+def cores_of(container: Container, load: Load, moment: float) -> list[Core]:
+    """All cores of the container's devices at `moment` (seconds since the epoch), in order."""
+    known = load_of(load)
+    cores = []
+    for place, device in enumerate(container.neurons):
+        for part in range(CORES_OF_A_DEVICE):
+            index = device * CORES_OF_A_DEVICE + part
+            is_busy = known.cores is None or place * CORES_OF_A_DEVICE + part < known.cores
+            cores.append(Core(index, device, *_use_of(known if is_busy else NeuronLoad(), index, moment)))
+    return cores
+
+
+def _use_of(load: NeuronLoad, index: int, moment: float) -> tuple[float, int]:
+    jitter = random.Random(int(moment) * 131 + index)
+    busy = load.utilisation_percent
+    shown = min(100.0, max(0.0, busy + jitter.uniform(-1.6, 1.6))) if busy else 0.0
+    return round(shown, 2), load.memory_mib * _MIB
+
+
+def bus_of(device: int) -> str:
+    """The PCI address of a device."""
+    return _BUSES[device % len(_BUSES)]
+
+
+def neighbours_of(device: int, *, devices: int) -> tuple[int, ...]:
+    """The devices that it is linked with, in the tool's order; none for an only one."""
+    if devices < 2:
+        return ()
+    row, column = divmod(device, _SIDE)
+    places = ((row - 1, column), (row, column - 1), (row + 1, column), (row, column + 1))
+    return tuple((one % _SIDE) * _SIDE + other % _SIDE for one, other in places)

@@ -1,0 +1,1 @@
+"""Llama 2 by neuronx-nemo-megatron on Trainium."""

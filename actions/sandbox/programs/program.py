@@ -1,0 +1,166 @@
+"""The shape of a program: a generator of steps, without a clock, a thread or a socket of its own.
+
+A step names the seconds of the program's *own* time that pass before it; its runner decides how fast that time passes.
+The same container and seed give the same steps, so a program is tested by listing it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator
+
+import msgspec
+
+from actions.sandbox.programs.files import FileView
+from actions.sandbox.programs.network import Network
+
+
+class GpuLoad(msgspec.Struct, frozen=True):
+    """How busy the accelerators of a container are from now on."""
+
+    utilisation_percent: int = 0
+    memory_mib: int = 0
+
+
+class NeuronLoad(msgspec.Struct, frozen=True):
+    """How busy the Neuron devices of a container are from now on."""
+
+    utilisation_percent: float = 0.0
+    """Of each busy core."""
+    memory_mib: int = 0
+    """On the device, for each busy core."""
+    cores: int | None = None
+    """How many of the container's cores are busy, the lowest first; `None` for all."""
+    command: str = ""
+    """Of the process that holds the cores; empty if none does."""
+    uncorrected_errors: int = 0
+    """Of the memory of the first device since the process began."""
+
+
+Load = GpuLoad | NeuronLoad
+
+
+class RemoteProcess(msgspec.Struct, frozen=True):
+    """A process that a launcher starts in another pod, as `mpirun` does by ssh."""
+
+    host: str
+    """The pod's name, or its DNS name."""
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    """All that it has besides `PATH` and `HOME`: by ssh nobody gets a container's environment."""
+    folder: str = "/"
+    tag: str = ""
+    """Begins each piece of its output, followed by the stream's name, as `mpirun --tag-output` has it: `[1,0]`."""
+
+    def tagged(self, text: str, *, is_error: bool) -> str:
+        """A piece of output with its tag. A piece that begins within a line is tagged there: so lines get glued."""
+        if not self.tag or not text:
+            return text
+        mark = f"{self.tag}<{'stderr' if is_error else 'stdout'}>:"
+        body = text.removesuffix("\n")
+        return mark + body.replace("\n", "\n" + mark) + text[len(body) :]
+
+
+class Meeting(msgspec.Struct, frozen=True):
+    """A point where the programs of several pods wait for each other, as a rendezvous of torchrun does."""
+
+    group: str
+    size: int
+
+
+class Step(msgspec.Struct, frozen=True):
+    """What a program does next: wait, then write."""
+
+    after_seconds: float = 0.0
+    text: str = ""
+    """Written to the stream as it stands; a line ends where the text says so."""
+    is_error: bool = False
+    """Whether the text goes to stderr."""
+    load: Load | None = None
+    """The accelerators' new load, `None` if it stays."""
+    meeting: Meeting | None = None
+    """Go on only when all members are here."""
+    lets_in: bool = False
+    """From now on launchers may start processes here, as where `sshd` listens."""
+    remote: tuple[RemoteProcess, ...] = ()
+    """Start these, take their output as this program's own, and go on when all have ended with 0."""
+
+
+class PeerLost(Exception):
+    """Thrown into a program whose meeting lost a member: the collective is broken."""
+
+
+class RemoteFailed(Exception):
+    """Thrown into a launcher: a process that it started has ended badly, and the others have been ended.
+
+    `code` is its exit code; `None` if the host was lost or, with `is_unreachable`, could never be reached.
+    """
+
+    def __init__(self, position: int, host: str, code: int | None, *, is_unreachable: bool = False) -> None:
+        super().__init__(host)
+        self.position = position
+        """Which of the processes it was, counted from 0."""
+        self.host = host
+        self.code = code
+        self.is_unreachable = is_unreachable
+
+
+Program = Generator[Step, None, int]
+"""A run of a container's process; returns its exit code."""
+
+
+class Container(msgspec.Struct, frozen=True):
+    """All that a program can see of the container that it runs in."""
+
+    namespace: str
+    pod: str
+    name: str
+    image: str
+    argv: tuple[str, ...]
+    """`command` and `args` of the manifest; empty if the image decides."""
+    environment: dict[str, str]
+    files: FileView
+    gpus: tuple[int, ...] = ()
+    """Indices, on the node, of the accelerators that the device plugin gave to this container."""
+    neurons: tuple[int, ...] = ()
+    """Indices, on the node, of its Neuron devices."""
+    efa_interfaces: int = 0
+    """How many EFA interfaces it was given."""
+    instance_type: str = ""
+    """Of its node; empty if the node does not say."""
+    capabilities: tuple[str, ...] = ()
+    """What the manifest adds to the runtime's own: `IPC_LOCK`…"""
+    restarts: int = 0
+    stays: bool = False
+    """Whether the pod is there to stay (restart policy Always)."""
+    started_at: float = 0.0
+    """Seconds since the epoch, UTC, at which this run of the process began."""
+    seed: int = 0
+    network: Network = msgspec.field(default_factory=Network)
+    """Of the cluster."""
+
+    @property
+    def command_line(self) -> str:
+        """The arguments, joined by blanks, to look for words in."""
+        return " ".join(self.argv)
+
+
+class Inside(msgspec.Struct):
+    """The surroundings of a command.
+
+    `folder` and `variables` change as a shell runs; the rest is fixed.
+    """
+
+    container: Container
+    load: Callable[[], Load]
+    now: Callable[[], float]
+    """Seconds since the epoch."""
+    folder: str = "/"
+    variables: dict[str, str] = msgspec.field(default_factory=dict)
+    last_code: int = 0
+
+    def value(self, name: str) -> str:
+        """A variable of the shell or its environment; empty if unset."""
+        special = {"?": str(self.last_code), "PWD": self.folder, "HOSTNAME": self.container.pod}
+        if name in special:
+            return special[name]
+        return self.variables.get(name, self.container.environment.get(name, ""))

@@ -1,0 +1,353 @@
+"""`ray_train_llama2.py`: Llama 2 by tensor parallelism on Trainium under Ray Train, or the compilation of its graphs.
+
+The settings of its command line, the curve of its numbers by step, and its output. Rank 0 reports the steps; what all
+workers print is counted together by Ray unless `RAY_DEDUP_LOGS=0`. A step takes a twentieth of its real time.
+
+Source: SEEDS 6.4 (command line) and 6.5 (lines); the captured shape of LOG lines behind Ray's prefix; Ray 2.22 (Train
+v1).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+import msgspec
+
+from actions.sandbox.programs.neuron.compile_cache import CompilerLog, Graph, graphs_of, is_cached, keep
+from actions.sandbox.programs.program import Container, NeuronLoad, Program, Step
+from actions.sandbox.programs.ray.head import RayHead, RayJob
+
+CORES_OF_A_NODE = 32
+_GRAPHS = 7
+_SEQUENCES_PER_SECOND_AND_NODE = 4.6
+_LAYERS = 32
+_SHAPES = (
+    "num_nodes", "tensor_parallel_size", "batch_size", "seq_len", "num_layers", "use_mix_precision", "use_zero_1",
+    "sequence_parallel_enabled", "selective_checkpoint_enabled", "qkv_linear", "kv_replicator",
+)  # fmt: skip
+_DEFAULTS = {
+    "num_nodes": "2", "tensor_parallel_size": "8", "batch_size": "1", "grad_accum_usteps": "32", "max_steps": "10000",
+    "steps_this_run": "10000", "lr": "3e-4", "warmup_steps": "100", "seed": "12349", "seq_len": "4096",
+    "logging_interval": "10", "num_layers": "-1", "kv_replicator": "1", "sequence_parallel_enabled": "True",
+    "selective_checkpoint_enabled": "True", "data_dir": "/shared/wikicorpus_llama2_7B_tokenized_4k",
+    "output_dir": "/shared/llama2_output", "metrics_file": "results.json",
+}  # fmt: skip
+
+
+class Settings(msgspec.Struct, frozen=True):
+    """What the arguments ask for."""
+
+    given: dict[str, str]
+
+    def number(self, name: str) -> int:
+        """An integer argument."""
+        return int(self.given[name])
+
+    def has(self, switch: str) -> bool:
+        """Whether a switch was given."""
+        return switch in self.given
+
+    @property
+    def workers(self) -> int:
+        """Train workers, one for each core."""
+        return CORES_OF_A_NODE * self.number("num_nodes")
+
+    @property
+    def steps(self) -> int:
+        """Until which step this run goes."""
+        limits = [self.number(name) for name in ("max_steps", "steps_this_run") if self.number(name) >= 0]
+        return min(limits, default=0)
+
+    @property
+    def global_batch(self) -> int:
+        """Sequences a step."""
+        replicas = self.workers // self.number("tensor_parallel_size")
+        return self.number("batch_size") * self.number("grad_accum_usteps") * replicas
+
+    @property
+    def layers(self) -> int:
+        """Of the model."""
+        return _LAYERS if self.number("num_layers") < 0 else self.number("num_layers")
+
+    @property
+    def throughput(self) -> float:
+        """Sequences a second, in life."""
+        return _SEQUENCES_PER_SECOND_AND_NODE * self.number("num_nodes") * _LAYERS / max(1, self.layers)
+
+    def graphs(self) -> list[Graph]:
+        """The graphs of this run."""
+        return graphs_of({name: self.given.get(name, "") for name in _SHAPES}, _GRAPHS)
+
+
+def settings_of(words: Sequence[str]) -> Settings:
+    """Read the arguments behind the script's name."""
+    given, index = dict(_DEFAULTS), 0
+    while index < len(words):
+        name, has_value, value = words[index].removeprefix("--").partition("=")
+        following = words[index + 1] if index + 1 < len(words) else "--"
+        if words[index].startswith("--"):
+            is_switch = not has_value and following.startswith("--")
+            given[name] = value if has_value else "True" if is_switch else following
+        index += 1
+    return Settings(given)
+
+
+_DIVERGES_FROM = 1.5e-3
+"""With a learning rate from here on the loss becomes nan."""
+
+
+class Curve:
+    """Loss, rate and norms of a run, the same for the same seed; nan from the tenth step on if the rate is too high."""
+
+    def __init__(self, settings: Settings, seed: int) -> None:
+        self._seed = seed
+        self._peak = float(settings.given["lr"])
+        self._warmup = max(1, settings.number("warmup_steps"))
+        self._steps = max(self._warmup + 1, settings.number("max_steps"))
+        self._throughput = settings.throughput
+
+    def loss(self, step: int) -> float:
+        """With the few digits that bfloat16 leaves of it."""
+        if self._peak >= _DIVERGES_FROM and step >= 10:
+            return math.nan
+        smooth = 2.9 + 7.8 * math.exp(-step / 260) + self._noise(step, 0.05)
+        quantum = 2.0 ** (math.floor(math.log2(smooth)) - 7)
+        return round(smooth / quantum) * quantum
+
+    def rate(self, step: int) -> float:
+        """Warm-up, then down in a line."""
+        if step <= self._warmup:
+            return self._peak * step / self._warmup
+        return self._peak * max(0.0, (self._steps - step) / (self._steps - self._warmup))
+
+    def norm(self, step: int) -> float:
+        """Of the gradients."""
+        return round(math.nan if math.isnan(self.loss(step)) else 0.9 + 3.1 * math.exp(-step / 90), 4)
+
+    def throughput(self, step: int) -> float:
+        """The first steps are slow."""
+        return max(0.1, self._throughput * min(1.0, 0.7 + 0.05 * step) + self._noise(step + 7, 0.02))
+
+    def _noise(self, step: int, width: float) -> float:
+        return random.Random(self._seed * 1_000_003 + step).gauss(0.0, width)
+
+
+ENTRY = "ray_train_llama2.py"
+_CACHE = "/shared/neuron_cache"
+_COMPILE_SECONDS = 3.0
+_MISS_SECONDS = 9.0
+_TIME_LAPSE = 20.0
+"""By how much a step is shorter than in life."""
+_LOADING = NeuronLoad(2.0, 1_900, command=f"python3 {ENTRY}")
+_BUSY = NeuronLoad(93.0, 11_600, command=f"python3 {ENTRY}")
+
+
+def train(container: Container, head: RayHead, job: RayJob) -> Program:
+    """Train, or with `--neuron_parallel_compile` compile what a training of the same shape needs."""
+    script = next(index for index, word in enumerate(container.argv) if ENTRY in word)
+    settings = settings_of(container.argv[script + 1 :])
+    run = _Run(container, head, job, settings)
+    yield Step(2.0, run.opening())
+    yield from run.gather()
+    if container.files.file(f"{settings.given['data_dir']}/dataset_info.json") is None:
+        yield Step(4.0, run.failure(f"FileNotFoundError: Directory {settings.given['data_dir']} not found"))
+        return 1
+    if settings.has("neuron_parallel_compile"):
+        return (yield from run.compile())
+    return (yield from run.train())
+
+
+class _Run:
+    """One run of the script: what its driver and its workers print."""
+
+    def __init__(self, container: Container, head: RayHead, job: RayJob, settings: Settings) -> None:
+        self._files = container.files
+        self._head = head
+        self._settings = settings
+        self._curve = Curve(settings, container.seed + settings.number("seed"))
+        self._counts_together = job.environment.get("RAY_DEDUP_LOGS", "1") != "0"
+        self._compiler = CompilerLog(_process_id(0))
+
+    def opening(self) -> str:
+        """The driver's first words."""
+        moment = datetime.fromtimestamp(self._head.now(), UTC)
+        return (
+            f"{moment:%Y-%m-%d %H:%M:%S},118\tINFO worker.py:1564 -- Using address 127.0.0.1:6379 set in the "
+            "environment variable RAY_ADDRESS\n"
+            f"{moment:%Y-%m-%d %H:%M:%S},421\tINFO worker.py:1740 -- Connected to Ray cluster. View the dashboard at "
+            "http://127.0.0.1:8265\n"
+            f"View detailed results here: /root/ray_results/TorchTrainer_{moment:%Y-%m-%d_%H-%M-%S}\n"
+            "To visualize your results with TensorBoard, run: `tensorboard --logdir "
+            "/tmp/ray/session_latest/artifacts`\n"  # noqa: S108
+        )
+
+    def gather(self) -> Program:
+        """Wait until there is a core for every worker, then start them."""
+        waited = 0.0
+        while self._head.neuron_cores < self._settings.workers:
+            yield Step(15.0, self._too_few(waited) if waited else "")
+            waited += 15.0
+        self._head.set_load(_LOADING)
+        lines = [
+            f"\x1b[36m(TorchTrainer pid=4021)\x1b[0m - (ip={self._address(rank)}, pid={_process_id(rank)}) "
+            f"world_rank={rank}, local_rank={rank % CORES_OF_A_NODE}, node_rank={rank // CORES_OF_A_NODE}\n"
+            for rank in range(self._settings.workers)
+        ]
+        yield Step(4.0, "\x1b[36m(TorchTrainer pid=4021)\x1b[0m Started distributed worker processes: \n")
+        yield Step(0.5, "".join(lines))
+        yield Step(2.0, self._by_all("Setting up process group for: xla:// [rank={rank}]"))
+        return 0
+
+    def compile(self) -> Program:
+        """Run ten steps without devices, then compile the graphs that they had."""
+        yield Step(3.0, self._by_first("--------TRAINING CONFIG----------"))
+        yield Step(
+            4.0, self._by_all("Extracting graphs for ahead-of-time parallel compilation. No compilation is done")
+        )
+        yield Step(1.0, self._by_first("Compiling extracted graphs on local rank0 worker"))
+        graphs = self._settings.graphs()
+        for number, graph in enumerate(graphs, start=1):
+            text = f"worker 0 finished with num of tasks {number}...." if number < len(graphs) else "done"
+            yield Step(_COMPILE_SECONDS, self._by_compiler("PARALLEL_COMPILE", text))
+            keep(self._files, _CACHE, graph)
+        now = self._head.now()
+        for line in self._compiler.summary(now, len(graphs), 0):
+            yield Step(0.1, self._by_first(line.rstrip("\n")))
+        self._head.set_load(NeuronLoad())
+        yield Step(1.0, "Training completed after 0 iterations.\n")
+        return 0
+
+    def train(self) -> Program:
+        """Load the graphs, then step."""
+        settings = self._settings
+        for line in ("--------TRAINING CONFIG----------", *_config(settings), "--------MODEL CONFIG----------"):
+            yield Step(0.1, self._by_first(line))
+        for graph in settings.graphs():
+            if is_cached(self._files, _CACHE, graph):
+                yield Step(0.4, self._by_first(self._compiler.found(self._head.now(), _CACHE, graph).rstrip("\n")))
+                continue
+            yield Step(0.2, self._by_first(self._compiler.missing(self._head.now(), _CACHE, graph).rstrip("\n")))
+            yield Step(_MISS_SECONDS, self._by_first("." * 24 + "Compiler status PASS"))
+            keep(self._files, _CACHE, graph)
+        yield Step(1.0, self._by_first(f"Epoch 0 begin {self._asctime()}"))
+        if not (yield from self._step_through()):
+            return 1
+        self._head.set_load(NeuronLoad())
+        yield from self._finish()
+        return 0
+
+    def _step_through(self) -> Program:
+        """All steps. Returns 1 at the end, 0 if a worker was lost on the way."""
+        settings = self._settings
+        seconds = settings.global_batch / settings.throughput / _TIME_LAPSE
+        interval = max(1, settings.number("logging_interval"))
+        self._head.set_load(_BUSY)
+        for step in range(1, settings.steps + 1):
+            yield Step(seconds)
+            if self._head.neuron_cores < settings.workers:
+                self._head.set_load(NeuronLoad())
+                yield Step(8.0, self.failure(_ACTOR_DIED))
+                return 0
+            if step % interval == 0 or step == settings.steps:
+                yield Step(0.0, self._by_first(self._log_line(step)))
+        return 1
+
+    def _finish(self) -> Program:
+        settings = self._settings
+        loss, perf = self._curve.loss(settings.steps), settings.throughput
+        micro = settings.steps * settings.number("grad_accum_usteps")
+        yield Step(
+            0.5,
+            self._by_first(
+                f"Epoch 0 step {settings.steps} end {self._asctime()} loss {loss} perf {perf:.2f} seq/sec "
+                f"(at train microstep {micro} time {settings.steps * settings.global_batch / perf:.0f} from beginning "
+                "time 0)"
+            ),
+        )
+        path = settings.given["metrics_file"]
+        path = path if path.startswith("/") else f"/llama2_pretrain/{path}"
+        found = {"throughput": perf, "loss": loss, "steps": settings.steps, "global_batch": settings.global_batch}
+        self._files.write(path, json.dumps(found).encode())
+        name = f"neuron_tblogs_{datetime.fromtimestamp(self._head.now(), UTC):%m%d%y_%H%M}_bf16_w{settings.workers}"
+        folder = f"{settings.given['output_dir']}/{name}_lr{settings.given['lr']}"
+        self._files.write(f"{folder}/events.out.tfevents.0", b"", size_bytes=61_000)
+        yield Step(0.5, self._by_first(f"Writing data to the provided results file: {path}"))
+        yield Step(2.0, "Training completed after 0 iterations.\n")
+        return 0
+
+    def failure(self, why: str) -> str:
+        """A worker's traceback, and the driver's over it."""
+        return (
+            f"{_prefix(0, self._address(0))}Traceback (most recent call last):\n"
+            f"{_prefix(0, self._address(0))}{why}\n"
+            "Traceback (most recent call last):\n"
+            f'  File "/llama2_pretrain/{ENTRY}", line 713, in <module>\n    trainer.fit()\n'
+            f"ray.exceptions.RayTaskError: {why}\n"
+            "ray.train.base_trainer.TrainingFailedError: The Ray Train run failed. Please inspect the previous error "
+            "messages for a cause.\n"
+        )
+
+    def _log_line(self, step: int) -> str:
+        rate = self._curve.rate(step)
+        norm = f" grad-norm : {self._curve.norm(step)}" if self._settings.has("print_grad_norm") else ""
+        throughput = self._curve.throughput(step)
+        return (
+            f"LOG {self._asctime()} - (0, {step}) step_loss : {self._curve.loss(step):.4f} learning_rate : {rate:.2e} "
+            f"throughput : {throughput:.2f}{norm}"
+        )
+
+    def _too_few(self, waited: float) -> str:
+        return (
+            f"WARNING insufficient_resources_manager.py:163 -- Ignore this message if the cluster is autoscaling. "
+            f"Training has not started in the last {waited:.0f} seconds. This could be due to the cluster not having "
+            f"enough resources available. You asked for {self._settings.workers}.0 neuron_cores, but the cluster only "
+            f"has {self._head.neuron_cores}.0 neuron_cores available. Stop the training and adjust the required "
+            "resources, or add more resources to your cluster.\n"
+        )
+
+    def _by_first(self, text: str) -> str:
+        return f"{_prefix(0, self._address(0))}{text}\n"
+
+    def _by_compiler(self, who: str, text: str) -> str:
+        return self._by_first(self._compiler.line(self._head.now(), who, text).rstrip("\n"))
+
+    def _by_all(self, text: str) -> str:
+        """A line of every worker, or one and how often it was repeated."""
+        ranks = range(self._settings.workers)
+        if self._counts_together and len(ranks) > 1:
+            last = ranks[-1]
+            repeated = f"\x1b[32m [repeated {last}x across cluster]\x1b[0m"
+            return self._by_first(text.format(rank=0)) + (
+                f"{_prefix(last, self._address(last))}{text.format(rank=last)}{repeated}\n"
+            )
+        return "".join(f"{_prefix(rank, self._address(rank))}{text.format(rank=rank)}\n" for rank in ranks)
+
+    def _address(self, rank: int) -> str:
+        nodes = sorted(self._head.nodes.values(), key=lambda node: node.pod)
+        place = rank // CORES_OF_A_NODE
+        return nodes[place].address if place < len(nodes) else "127.0.0.1"
+
+    def _asctime(self) -> str:
+        return datetime.fromtimestamp(self._head.now(), UTC).strftime("%a %b %e %H:%M:%S %Y")
+
+
+def _config(settings: Settings) -> list[str]:
+    return [f"{name}: {value}" for name, value in sorted(settings.given.items())]
+
+
+def _prefix(rank: int, address: str) -> str:
+    return f"\x1b[36m(RayTrainWorker pid={_process_id(rank)}, ip={address})\x1b[0m "
+
+
+def _process_id(rank: int) -> int:
+    return 2216 + 7 * (rank % CORES_OF_A_NODE)
+
+
+_ACTOR_DIED = (
+    "ray.exceptions.RayActorError: The actor died unexpectedly before finishing this task.\n"
+    "\tclass_name: RayTrainWorker\nThe actor is dead because its node has died."
+)

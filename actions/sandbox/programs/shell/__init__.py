@@ -1,0 +1,1 @@
+"""A small shell and the commands on its path."""

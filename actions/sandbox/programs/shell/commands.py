@@ -1,0 +1,326 @@
+"""The commands that a shell in a container finds on its path, and `aws s3 sync` among them.
+
+`aws s3 sync` prints a line for each file, as fast as a network of 1 GB/s; buckets `denied-…` refuse it.
+
+Source: AWS CLI 2.22, `aws s3 sync help`.
+"""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
+
+from msgspec.structs import replace
+
+from actions.sandbox.programs import mpirun
+from actions.sandbox.programs.nccl.fabric import list_adapters
+from actions.sandbox.programs.neuron.tools import run_neuron_ls, run_neuron_monitor, run_neuron_top
+from actions.sandbox.programs.nvidia import run_nvidia_smi
+from actions.sandbox.programs.program import Inside, Program, Step
+from actions.sandbox.programs.shell.file_commands import df, find, head, stat, tail
+
+_BYTES_PER_SECOND = 1e9
+_LEAST_SECONDS = 0.02
+_USAGE = 252
+
+
+def aws(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    """`aws s3 sync FOLDER s3://BUCKET/PREFIX`; anything else is refused."""
+    words = [word for word in arguments if not word.startswith("-")]
+    if list(arguments[:2]) != ["s3", "sync"] or len(words) < 4:
+        yield Step(text="aws: the sandbox knows `aws s3 sync FOLDER s3://BUCKET/PREFIX` only\n", is_error=True)
+        return _USAGE
+    source, target = words[2], words[3].rstrip("/")
+    files, is_denied = inside.container.files, target.startswith("s3://denied")
+    root = posixpath.normpath(posixpath.join(inside.folder, source))
+    if not files.is_folder(root):
+        yield Step(text=f"The user-provided path {source} does not exist.\n", is_error=True)
+        return 255
+    for path in files.walk(root):
+        found, name = files.file(path), posixpath.relpath(path, root)
+        if is_denied:
+            words_of_s3 = "An error occurred (AccessDenied) when calling the PutObject operation: Access Denied"
+            yield Step(0.1, f"upload failed: {path} to {target}/{name} {words_of_s3}\n", is_error=True)
+            continue
+        seconds = max(_LEAST_SECONDS, (found.size_bytes if found else 0) / _BYTES_PER_SECOND)
+        yield Step(min(seconds, 1.0), f"upload: {path} to {target}/{name}\n")
+    return 1 if is_denied else 0
+
+
+Command = Callable[[Inside, Sequence[str], str], Program]
+"""A command: its surroundings, its arguments and what comes in by standard input."""
+
+NOT_FOUND = 127
+
+
+def _complain(text: str, code: int) -> Program:
+    yield Step(text=text + "\n", is_error=True)
+    return code
+
+
+def _say(text: str) -> Program:
+    if text:
+        yield Step(text=text)
+    return 0
+
+
+def _path(inside: Inside, path: str) -> str:
+    return posixpath.normpath(posixpath.join(inside.folder, path))
+
+
+def _echo(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    if arguments and arguments[0] == "-n":
+        return (yield from _say(" ".join(arguments[1:])))
+    return (yield from _say(" ".join(arguments) + "\n"))
+
+
+def _ls(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    options = "".join(argument[1:] for argument in arguments if argument.startswith("-"))
+    targets = [argument for argument in arguments if not argument.startswith("-")] or ["."]
+    files, code = inside.container.files, 0
+    for target in targets:
+        path = _path(inside, target)
+        if files.is_folder(path):
+            if len(targets) > 1:
+                yield Step(text=f"{target}:\n")
+            rows = [
+                _ls_row(inside, posixpath.join(path, name), name, long="l" in options) for name in files.names(path)
+            ]
+            yield from _say("".join(row + "\n" for row in rows))
+        elif files.file(path):
+            yield Step(text=_ls_row(inside, path, target, long="l" in options) + "\n")
+        else:
+            code = yield from _complain(f"ls: cannot access '{target}': No such file or directory", 2)
+    return code
+
+
+def _ls_row(inside: Inside, path: str, name: str, *, long: bool) -> str:
+    if not long:
+        return name
+    found = inside.container.files.file(path)
+    date = datetime.fromtimestamp(inside.container.started_at, UTC).strftime("%b %e %H:%M")
+    return (
+        f"{'-rw-r--r--' if found else 'drwxr-xr-x'} 1 root root {found.size_bytes if found else 4096:>11} {date} {name}"
+    )
+
+
+def _contents(inside: Inside, paths: Sequence[str], given: str) -> tuple[str, str]:
+    """The joined texts of files, or what came in; the second is the first path that is no file."""
+    texts = []
+    for path in paths:
+        found = inside.container.files.file(_path(inside, path))
+        if found is None:
+            return "", path
+        texts.append(found.content.decode(errors="replace"))
+    return ("".join(texts) if paths else given), ""
+
+
+def _cat(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+    text, missing = _contents(inside, arguments, given)
+    if missing:
+        return (yield from _complain(f"cat: {missing}: No such file or directory", 1))
+    return (yield from _say(text))
+
+
+def _wc(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+    options = "".join(argument[1:] for argument in arguments if argument.startswith("-")) or "lwc"
+    paths = [argument for argument in arguments if not argument.startswith("-")]
+    text, missing = _contents(inside, paths, given)
+    if missing:
+        return (yield from _complain(f"wc: {missing}: No such file or directory", 1))
+    counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode())}
+    return (yield from _say(" ".join(str(counts[key]) for key in "lwc" if key in options) + "\n"))
+
+
+def _grep(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+    options = "".join(argument[1:] for argument in arguments if argument.startswith("-"))
+    words = [argument for argument in arguments if not argument.startswith("-")]
+    if not words:
+        return (yield from _complain("usage: grep [-cv] PATTERN [FILE]...", 2))
+    text, missing = _contents(inside, words[1:], given)
+    if missing:
+        return (yield from _complain(f"grep: {missing}: No such file or directory", 2))
+    found = [line for line in text.splitlines() if (words[0].strip("^$") in line) != ("v" in options)]
+    yield from _say(f"{len(found)}\n" if "c" in options else "".join(line + "\n" for line in found))
+    return 0 if found else 1
+
+
+def _test(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    """`test -f`, `-d`, `-e`, `-s`, `-n`, `-z`, `=`, `-eq`, `-ge`, with `!`."""
+    yield Step()
+    words = [word for word in arguments if word != "]"]
+    negate = bool(words) and words[0] == "!"
+    words = words[1:] if negate else words
+    return 0 if _holds(inside, words) != negate else 1
+
+
+def _holds(inside: Inside, words: list[str]) -> bool:
+    files = inside.container.files
+    match words:
+        case ["-f" | "-s", path]:
+            found = files.file(_path(inside, path))
+            return found is not None and (words[0] == "-f" or found.size_bytes > 0)
+        case ["-d", path]:
+            return files.is_folder(_path(inside, path))
+        case ["-e", path]:
+            return files.is_folder(_path(inside, path)) or files.file(_path(inside, path)) is not None
+        case ["-n", text] | [text]:
+            return bool(text)
+        case ["-z", text]:
+            return not text
+        case [left, "=", right]:
+            return left == right
+        case [left, "-eq" | "-ge" as operator, right] if left.isdigit() and right.isdigit():
+            return int(left) == int(right) if operator == "-eq" else int(left) >= int(right)
+    return False
+
+
+def _cd(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    target = _path(inside, arguments[0] if arguments else "/root")
+    if not inside.container.files.is_folder(target):
+        return (yield from _complain(f"cd: {arguments[0] if arguments else target}: No such file or directory", 1))
+    inside.folder = target
+    return 0
+
+
+def _mkdir(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    yield Step()
+    for path in arguments:
+        if not path.startswith("-"):
+            inside.container.files.make_folder(_path(inside, path))
+    return 0
+
+
+def _touch(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    yield Step()
+    for path in arguments:
+        if inside.container.files.file(_path(inside, path)) is None:
+            inside.container.files.write(_path(inside, path), b"")
+    return 0
+
+
+def _rm(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    is_forced, code = any(word.startswith("-") and "f" in word for word in arguments), 0
+    for path in arguments:
+        if path.startswith("-") or inside.container.files.remove(_path(inside, path)) or is_forced:
+            continue
+        code = yield from _complain(f"rm: cannot remove '{path}': No such file or directory", 1)
+    return code
+
+
+def _sleep(_inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    text = arguments[0] if arguments else ""
+    units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+    seconds = text[:-1] if text[-1:] in units else text
+    if text in ("infinity", "inf"):
+        while True:
+            yield Step(3600.0)
+    if not seconds.replace(".", "", 1).isdigit():
+        return (yield from _complain(f"sleep: invalid time interval '{text}'", 1))
+    yield Step(float(seconds) * units.get(text[-1:], 1))
+    return 0
+
+
+def _environment(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    known = inside.container.environment | inside.variables
+    if arguments:
+        return (yield from _say(known[arguments[0]] + "\n")) if arguments[0] in known else 1
+    return (yield from _say("".join(f"{name}={value}\n" for name, value in sorted(known.items()))))
+
+
+def _hostname(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _say(inside.container.pod + "\n"))
+
+
+def _pwd(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _say(inside.folder + "\n"))
+
+
+def _date(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _say(datetime.fromtimestamp(inside.now(), UTC).strftime("%a %b %e %H:%M:%S UTC %Y\n")))
+
+
+def _true(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    yield Step()
+    return 0
+
+
+def _false(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    yield Step()
+    return 1
+
+
+def _whoami(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _say("root\n"))
+
+
+def _uname(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    kernel = f"Linux {inside.container.pod} 5.10.234-225.910.amzn2.x86_64 x86_64 GNU/Linux"
+    return (yield from _say((kernel if "-a" in arguments else "Linux") + "\n"))
+
+
+def _nvidia_smi(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from run_nvidia_smi(inside.container, inside.load, inside.now, arguments))
+
+
+def _neuron_ls(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from run_neuron_ls(inside.container, inside.load(), arguments))
+
+
+def _neuron_monitor(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from run_neuron_monitor(inside.container, inside.load, inside.now, arguments))
+
+
+def _neuron_top(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    has_terminal = bool(inside.value("TERM"))
+    return (yield from run_neuron_top(inside.container, inside.load, inside.now, has_terminal=has_terminal))
+
+
+def _fi_info(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from list_adapters(inside.container))
+
+
+def _mpirun(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+    known = replace(inside.container, environment=inside.container.environment | inside.variables)
+    return (yield from mpirun.launch(known, arguments))
+
+
+_EVERYWHERE: dict[str, Command] = {
+    "echo": _echo, "ls": _ls, "cat": _cat, "wc": _wc, "head": head, "tail": tail, "grep": _grep,
+    "find": find, "stat": stat,
+    "test": _test, "[": _test, "mkdir": _mkdir, "touch": _touch, "rm": _rm, "df": df, "sleep": _sleep,
+    "env": _environment, "printenv": _environment, "hostname": _hostname, "pwd": _pwd, "date": _date,
+    "true": _true, "false": _false, "whoami": _whoami, "uname": _uname, "cd": _cd, ":": _true,
+    "mpirun": _mpirun, "mpiexec": _mpirun, "fi_info": _fi_info, "aws": aws,
+}  # fmt: skip
+
+
+_OF_NEURON: dict[str, Command] = {
+    "neuron-ls": _neuron_ls,
+    "neuron-monitor": _neuron_monitor,
+    "neuron-top": _neuron_top,
+}
+"""Only images for Neuron have them; here that are those of containers with a Neuron device."""
+_SCREENS = frozenset({"neuron-top"})
+_FILTERS = frozenset({"cat", "wc", "head", "tail"})
+
+
+def command_named(inside: Inside, name: str) -> Command | None:
+    """The command behind a name or a path of it, `None` if the image has none. Devices bring their own."""
+    base = posixpath.basename(name)
+    if base == "nvidia-smi":
+        return _nvidia_smi if inside.container.gpus else None
+    if base in _OF_NEURON:
+        return _OF_NEURON[base] if inside.container.neurons else None
+    return _EVERYWHERE.get(base)
+
+
+def is_screen(argv: Sequence[str]) -> bool:
+    """Whether a command draws a screen that is left with `q`."""
+    return any(posixpath.basename(word) in _SCREENS for word in argv)
+
+
+def reads_input(argv: Sequence[str]) -> bool:
+    """Whether a command works on its standard input, as it names no file."""
+    return bool(argv) and argv[0] in _FILTERS and all(word.startswith("-") for word in argv[1:])
