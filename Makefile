@@ -42,7 +42,7 @@ lock: $(STAMP)  ## write requirements.lock anew from pyproject.toml
 		--no-emit-index-url --no-emit-trusted-host --no-emit-find-links --no-annotate --output-file requirements.lock pyproject.toml
 
 keys: $(STAMP)  ## docs/keys.md anew from the table of keys
-	$(BIN)/python -P -c "from tui.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
+	$(BIN)/python -P -c "from tui.settings.keys import keys_page; print(keys_page(), end='')" > docs/keys.md
 
 bench: $(STAMP)  ## the whole program in numbers, as JSON; ARGS="--kubeconfig FILE --nodes N" for a real cluster
 	@$(BIN)/python -m tests.bench $(ARGS)

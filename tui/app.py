@@ -17,28 +17,25 @@ from actions.base.files import asset
 from actions.base.untrusted import one_line, redact
 from actions.command.parse import parse_line
 from actions.command.verbs import Call, Launch
-from tui.ending import Ending
-from tui.host import ConsoleHost
-from tui.keymap import take_keymap
-from tui.leaving import LeavingApp
-from tui.live.desk import Desk
-from tui.live.settings import ConsoleSettings
-from tui.live.ticker import Ticker
-from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
-from tui.palette import ConsoleCommands
-from tui.screens.aiming import aimed
-from tui.screens.carrier import Carrier, Verb
+from tui.base_app import LeavingApp
+from tui.commands.dispatcher import Carrier, Questioner, Verb, aimed
+from tui.commands.palette import ConsoleCommands
+from tui.feeds.services import Desk
+from tui.feeds.ticker import Ticker
+from tui.screens.confirm import ConfirmModal, Question, TypeNameModal
 from tui.screens.console import ConsoleScreen
-from tui.screens.pulling import PullingScreen
-from tui.screens.questions import Questioner
+from tui.screens.live_screen import PullingScreen
 from tui.screens.workspace import Workspace
-from tui.seams import release_closed_widgets
-from tui.theme import NAME, console_theme
-from tui.widgets.ascii_filter import AsciiFilter
-from tui.widgets.sanitise import ControlFilter
+from tui.script_driver import ConsoleHost
+from tui.settings.keymap import take_keymap
+from tui.settings.settings import ConsoleSettings
+from tui.settings.theme import NAME, console_theme
+from tui.shutdown import Ending
+from tui.textual_private import release_closed_widgets
+from tui.widgets.line_filters import AsciiFilter, ControlFilter
 
 if TYPE_CHECKING:
-    from tui.live.run_actions import RunActions
+    from tui.feeds.run_actions import RunActions
 
 Play = Callable[[ConsoleHost], Awaitable[Any]]
 
@@ -151,13 +148,12 @@ class ConsoleApp(LeavingApp[Any]):
 
     @cached_property
     def _actions(self) -> RunActions:
-        from tui.live.run_actions import RunActions
+        from tui.feeds.run_actions import RunActions
 
         return RunActions(self.desk.settings, self.desk.runs, self.desk.clock)
 
     def _verbs(self) -> dict[str, Verb]:
-        from tui.hands import hands_of
-        from tui.screens.verbs import verbs_of
+        from tui.commands.handlers import hands_of, verbs_of
 
         return verbs_of(self.workspace, self.desk, self._actions, hands_of(self, self.desk, save=self.host.save_screen))
 
@@ -178,7 +174,7 @@ class ConsoleApp(LeavingApp[Any]):
             try:
                 await self.desk.require_target()
             except ConfigError as error:
-                from tui.hands import settle
+                from tui.commands.handlers import settle
 
                 self.run_worker(settle(self, self.desk, error, self._start), exit_on_error=True)
                 return

@@ -24,14 +24,14 @@ from actions.run.spool.writer import SpoolWriter
 from tests.bench.loglines import log_line
 from tests.bench.probe import Watch
 from tests.bench.program import Program, environment
-from tui.live.collector import keep_what_is
-from tui.live.intake import PAUSE_SECONDS, LogIntake
-from tui.live.spool_feeds import SpoolLogFeed
-from tui.live.ticker import PAINT_INTERVAL_SECONDS
-from tui.screens.pulling import PullingScreen
-from tui.typeahead import PatientApp
+from tui.base_app import PatientApp
+from tui.feeds.logs import PAUSE_SECONDS, LogIntake
+from tui.feeds.spool import SpoolLogFeed
+from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
+from tui.gc_tuning import keep_what_is
+from tui.screens.live_screen import PullingScreen
+from tui.widgets.log import LogView
 from tui.widgets.log_buffer import LogBuffer
-from tui.widgets.log_view import LogView
 
 _ROOT = Path(__file__).parents[2]
 _LINES = 1_000_000

@@ -20,7 +20,7 @@ from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
 from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
 from tests.bench.loglines import LINES, NAMESPACE, log_line
-from tui.live.spool_feeds import SpoolLogFeed
+from tui.feeds.spool import SpoolLogFeed
 from tui.widgets.log_buffer import LogBuffer
 
 _LOGS = 8

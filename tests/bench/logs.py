@@ -25,7 +25,7 @@ from actions.run.spool.writer import SpooledSource, SpoolWriter
 from tests.bench.loglines import LINES, NAMESPACE, PODS
 from tests.bench.others import measure_stern
 from tests.bench.server import log_server
-from tui.live.spool_feeds import SpoolLogFeed
+from tui.feeds.spool import SpoolLogFeed
 
 _ROOT = Path(__file__).parents[2]
 _STAGE = "train"

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import sys
 
-from tui.live import cluster_feed, ticker
+from tui.feeds import cluster as cluster_feed
+from tui.feeds import ticker
 
 _INTERVAL_SECONDS = 0.02
 

@@ -19,11 +19,11 @@ from textual.pilot import Pilot
 from textual.widget import Widget
 from textual.widgets import DataTable, Input, Label, Select
 
-from tui.present.fields import Field, FieldKind
-from tui.seams import screen_strips
-from tui.widgets.columns import Column
+from tui.present.form import Field, FieldKind
+from tui.textual_private import screen_strips
 from tui.widgets.form import ParameterForm
 from tui.widgets.table import KeyedTable
+from tui.widgets.table_model import Column
 
 ROWS, COLUMNS, CHANGED = 5_000, 10, 500
 SIZE = (160, 50)

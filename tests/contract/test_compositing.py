@@ -1,4 +1,4 @@
-"""What we rely on in Textual's private names still behaves as tui.compositing says."""
+"""What we rely on in Textual's private names still behaves as tui.textual_private says."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ from textual.strip import Strip
 from textual.widget import Widget
 
 from tests.support.waiting import wait_for
-from tui.compositing import ChangesCompositor, paint_only_changes
-from tui.seams import screen_text
+from tui.textual_private import ChangesCompositor, paint_only_changes, screen_text
 
 
 class Letters(Widget):

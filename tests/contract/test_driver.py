@@ -1,4 +1,4 @@
-"""What we rely on in Textual's private names still behaves as tui.driver and tui.terminal_input say."""
+"""What we rely on in Textual's private names still behaves as tui.terminal.driver and tui.terminal.input say."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from textual._xterm_parser import _MAX_SEQUENCE_SEARCH_THRESHOLD, XTermParser
 from textual.drivers import _writer_thread, linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 
-from tui.driver import ConsoleDriver
-from tui.terminal_input import _LONGEST_SEQUENCE, TerminalInput
+from tui.terminal.driver import ConsoleDriver
+from tui.terminal.input import _LONGEST_SEQUENCE, TerminalInput
 
 _OVERRIDDEN = (
     "start_application_mode",

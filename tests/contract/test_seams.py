@@ -1,4 +1,4 @@
-"""What we rely on in Textual's private names still behaves as tui.seams says."""
+"""What we rely on in Textual's private names still behaves as tui.textual_private says."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tests.support.waiting import wait_for
-from tui.seams import DiscreetApp, forget_arrangement, screen_strips, screen_text
+from tui.textual_private import DiscreetApp, forget_arrangement, screen_strips, screen_text
 
 
 class HelloApp(App[None]):

@@ -26,10 +26,10 @@ from tests.support.polling import until
 from tests.support.program import Program
 from tests.support.ptys import OnPty
 from tests.support.waiting import settle, wait_for
+from tui import gc_tuning as collector
 from tui.app import ConsoleApp
-from tui.live import collector
-from tui.live.settings import ConsoleSettings, DemoBadge
-from tui.seams import release_closed_widgets
+from tui.settings.settings import ConsoleSettings, DemoBadge
+from tui.textual_private import release_closed_widgets
 
 SANDBOX_SPEED = 6.0
 ROUNDS = 12
@@ -179,7 +179,7 @@ AGEING = """
 import gc, sys
 from collections import deque
 sys.path.insert(0, {root!r})
-from tui.live.collector import keep_what_is
+from tui.gc_tuning import keep_what_is
 
 class Linked:
     count = 0

@@ -29,10 +29,10 @@ from tests.unit.cluster.faults import page, stream, text
 from tests.unit.cluster.reflecting import Mirror
 from tests.unit.cluster.servers import session_to
 from tui.app import ConsoleApp
-from tui.live.health import FeedHealth, FeedState
-from tui.live.settings import ConsoleSettings
-from tui.live.ticker import Ticker
-from tui.seams import screen_text
+from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.feeds.ticker import Ticker
+from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
 
 LIVE_AT_MOST_SECONDS = 10.0
 LATE_SECONDS = 3.0

@@ -12,11 +12,11 @@ from actions.cluster.watch.health import Health, SourceHealth
 from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts, Resources
 from actions.run.state.records import ClusterName, PlanOffer
 from actions.run.state.view import Goal, RunState, RunView, StageState, StageView
-from tui.live.cluster_feed import ClusterFeed
-from tui.live.desk import Desk
-from tui.live.health import FeedHealth, FeedState
-from tui.live.settings import ConsoleSettings
-from tui.live.ticker import Ticker
+from tui.feeds.cluster import ClusterFeed
+from tui.feeds.services import Desk
+from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.feeds.ticker import Ticker
+from tui.settings.settings import ConsoleSettings
 
 GIB = 1 << 30
 NOW = datetime(2026, 11, 21, 12, 0, 0, tzinfo=UTC)

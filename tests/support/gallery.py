@@ -17,21 +17,19 @@ from textual.filter import LineFilter
 from textual.widget import Widget
 
 from tests.support.waiting import settle
-from tui.present.cells import CellValue, Span, Tone
+from tui.present.cells import CellValue, Span, Tone, meter
 from tui.present.curves import Curve
-from tui.present.fields import Field, FieldKind
-from tui.present.meters import meter
-from tui.present.stages import StageLine, StageLook
-from tui.widgets.columns import Column
+from tui.present.form import Field, FieldKind
+from tui.present.run import StageLine, StageLook
 from tui.widgets.form import ParameterForm
+from tui.widgets.line_filters import ControlFilter
+from tui.widgets.log import LogView
 from tui.widgets.log_buffer import LogBuffer, LogRecord
-from tui.widgets.log_view import LogView
 from tui.widgets.plot import PlotView
-from tui.widgets.sanitise import ControlFilter
-from tui.widgets.split import Split
-from tui.widgets.split_tree import side_by_side, stacked
+from tui.widgets.split import Split, side_by_side, stacked
 from tui.widgets.stage_rail import StageRail
 from tui.widgets.table import KeyedTable
+from tui.widgets.table_model import Column
 from tui.widgets.terminal import TerminalView
 
 SIZES = ((80, 24), (120, 40), (200, 50))

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.style import Style
 from textual.app import App
 
-from tui.seams import screen_strips
+from tui.textual_private import screen_strips
 
 ResultT = TypeVar("ResultT")
 Color = tuple[int, int, int]

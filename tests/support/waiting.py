@@ -8,7 +8,7 @@ from typing import TypeVar
 
 from textual.pilot import Pilot
 
-from tui.seams import screen_text
+from tui.textual_private import screen_text
 
 AppResultT = TypeVar("AppResultT")
 

@@ -1,4 +1,4 @@
-"""`eksml-tui` itself: the console on a terminal, or a script that plays in it without one."""
+"""`eksml-tui` itself: the console on a terminal, or a script that runs in it without one."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import os
 import signal
 import sys
 from argparse import Namespace
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Coroutine, Sequence
+from contextlib import suppress
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UsageError
@@ -17,13 +18,46 @@ from actions.base.files import require_folder, require_writable
 from tui.cli.streams import Teller, places_text, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
-FAILED = 1
-
 if TYPE_CHECKING:
     from actions.script.artifacts import Artifacts
     from actions.script.model import Script
-    from tui.host import ConsoleHost
-    from tui.live.settings import ConsoleSettings
+    from tui.script_driver import ConsoleHost
+    from tui.settings.settings import ConsoleSettings
+
+
+ResultT = TypeVar("ResultT")
+
+_TASKS_SECONDS = 0.5
+"""For tasks that were cancelled."""
+
+
+def run_to_the_end(work: Coroutine[Any, Any, ResultT]) -> ResultT:
+    """Run as `asyncio.run` does, but wait half a second only for what does not end when it is cancelled.
+
+    Threads of the loop's pool are not waited for at all: `tui.shutdown.leave` does.
+    """
+    runner = asyncio.Runner()
+    try:
+        return runner.run(work)
+    finally:
+        loop = runner.get_loop()
+        loop.set_exception_handler(lambda *_: None)  # of what was not waited for
+        with suppress(TimeoutError, asyncio.CancelledError):
+            loop.run_until_complete(asyncio.wait_for(_end_tasks(), 2 * _TASKS_SECONDS))
+        loop.close()
+        asyncio.set_event_loop(None)
+
+
+async def _end_tasks() -> None:
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others:
+        await asyncio.wait(others, timeout=_TASKS_SECONDS)
+    await asyncio.get_running_loop().shutdown_asyncgens()
+
+
+FAILED = 1
 
 INTERRUPTED = 130
 _END_SECONDS = 5.0
@@ -114,13 +148,12 @@ def watch_job(options: Namespace, chosen: ChosenTarget) -> int:
 
 
 def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> int:
-    from tui.live.collector import rest, share_one_heap
+    from tui.gc_tuning import rest, share_one_heap
 
     share_one_heap()
     rest()
     from tui.app import ConsoleApp
-    from tui.ending import Ending
-    from tui.running import run_to_the_end
+    from tui.shutdown import Ending
 
     app = ConsoleApp(_settings(options, chosen, run_id, watch=watch), ending=Ending())
     outcome = run_to_the_end(app.run_async(mouse=not options.no_mouse))
@@ -134,7 +167,6 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
 
     from actions.script.report import Report, report_json, write_junit, write_report
     from tui.app import ConsoleApp
-    from tui.running import run_to_the_end
 
     to_stdout = options.report == Path("-")
     teller = Teller(sys.stderr if to_stdout else sys.stdout)
@@ -205,8 +237,8 @@ def _stop_on_signals(stop: Callable[[], object]) -> None:
 
 
 def _settings(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> ConsoleSettings:
-    from tui.keymap import load_keymap
-    from tui.live.settings import ConsoleSettings, DemoBadge
+    from tui.settings.keymap import load_keymap
+    from tui.settings.settings import ConsoleSettings, DemoBadge
 
     return ConsoleSettings(
         target=chosen.target,

@@ -12,15 +12,15 @@ from actions.base.errors import ConfigError, ConsoleError, InputError, UsageErro
 from actions.base.readonly import promise_readonly
 from tui.cli.arguments import parse_arguments
 from tui.cli.streams import abandon, prepare_streams, require_files
-from tui.ending import leave
+from tui.shutdown import leave
 
 FAILED = 1
 BAD_USAGE = 2
 
 _COMMANDS = {
     None: "tui.cli.console:run",
-    "nodes": "tui.cli.nodes:print_nodes",
-    "why": "tui.cli.why:print_findings",
+    "nodes": "tui.cli.cluster:print_nodes",
+    "why": "tui.cli.cluster:print_findings",
     "mirror": "tui.cli.mirror:run",
     "read": "tui.cli.read:run",
     "watch": "tui.cli.watch:run",

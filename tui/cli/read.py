@@ -26,7 +26,7 @@ from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogStream
 from actions.telemetry.points import Point
 from tui.cli.read_plots import curves_of, efa_plot, log_plot, nccl_plot, neuron_plot, smi_plot
-from tui.present import saved
+from tui.present import captured as saved
 
 _STDIN = "-"
 _LOSS = "train_loss"

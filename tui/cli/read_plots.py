@@ -14,10 +14,9 @@ from actions.telemetry.tools.neuron import NeuronListing, NeuronReport, NeuronSc
 from actions.telemetry.tools.node_listing import NodeListing
 from actions.telemetry.tools.nvidia_smi_reading import SmiReading
 from tui.present.ansi import visible_text
-from tui.present.bars import bar
+from tui.present.cells import bar
 from tui.present.curves import Curve, figures_of, short_number
-from tui.widgets.plot_picture import Pen, PlotOptions, picture_of
-from tui.widgets.plot_renderer import Color, PlotextRenderer
+from tui.widgets.plot_renderer import Color, Pen, PlotextRenderer, PlotOptions, picture_of
 
 _COLORS: tuple[Color, ...] = (
     (95, 175, 255),

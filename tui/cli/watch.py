@@ -20,8 +20,7 @@ from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.snapshot import ClusterSnapshot
 from tui.cli.streams import places_text
 from tui.cli.target import ChosenTarget, chosen_target, require_target
-from tui.live.log_feeds import SourceNames
-from tui.live.time_order import TimeOrder
+from tui.feeds.logs import SourceNames, TimeOrder
 from tui.present.subject import parse_subject
 
 _PRINT_SECONDS = 0.25

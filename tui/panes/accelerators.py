@@ -9,17 +9,16 @@ from textual.app import ComposeResult
 
 from actions.cluster.job_pods import role_of
 from actions.fleet.facts import PodFacts
-from tui.keys import Context
-from tui.live.accelerator_feed import AcceleratorFeed, Sampled
-from tui.live.desk import Desk
-from tui.live.spool_feeds import watched_stage
-from tui.panes.bindings import bindings_of
-from tui.panes.table_pane import TablePane
+from tui.feeds.accelerators import AcceleratorFeed, Sampled
+from tui.feeds.services import Desk
+from tui.feeds.spool import watched_stage
+from tui.panes.base import TablePane, bindings_of
 from tui.present import accelerators
 from tui.present.accelerators import DeviceRow
 from tui.present.subject import Subject
-from tui.widgets.columns import Column
-from tui.widgets.lines import Lines
+from tui.settings.keys import Context
+from tui.widgets.base import Lines
+from tui.widgets.table_model import Column
 
 _WORK = "accelerators"
 

@@ -6,15 +6,14 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 
-from tui.keys import Context
-from tui.live.desk import CATALOGUE, Desk
-from tui.panes.bindings import bindings_of
-from tui.panes.table_pane import TablePane
+from tui.feeds.services import CATALOGUE, Desk
+from tui.panes.base import TablePane, bindings_of
 from tui.present import blueprints
 from tui.present.subject import Subject
-from tui.widgets.columns import Column
-from tui.widgets.lines import Lines
+from tui.settings.keys import Context
+from tui.widgets.base import Lines
 from tui.widgets.table import KeyedTable
+from tui.widgets.table_model import Column
 
 if TYPE_CHECKING:
     from actions.blueprint.model import Blueprint

@@ -13,15 +13,13 @@ from actions.run.state.records import Finding
 from actions.run.state.view import StageView
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Progress
-from tui.keys import Context
-from tui.live.desk import WATCH, Desk
-from tui.live.health import FeedHealth, FeedState
-from tui.live.spool_feeds import SpoolCurves, watched_stage
-from tui.panes.bindings import bindings_of
-from tui.panes.pane import Pane
-from tui.present.charts import Chart, charts_of, curves_in, notes_on
-from tui.present.progress import progress_lines
-from tui.widgets.lines import Lines
+from tui.feeds.services import WATCH, Desk
+from tui.feeds.spool import SpoolCurves, watched_stage
+from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.panes.base import Pane, bindings_of
+from tui.present.charts import Chart, charts_of, curves_in, notes_on, progress_lines
+from tui.settings.keys import Context
+from tui.widgets.base import Lines
 from tui.widgets.plot import PlotView
 
 _PROGRESS_LINES = 2

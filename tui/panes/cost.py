@@ -6,14 +6,13 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
-from tui.keys import Context
-from tui.live.desk import Desk
-from tui.panes.bindings import bindings_of
-from tui.panes.table_pane import TablePane
+from tui.feeds.services import Desk
+from tui.panes.base import TablePane, bindings_of
 from tui.present import cost
 from tui.present.cost import CostRow
-from tui.widgets.columns import Column
-from tui.widgets.lines import Lines
+from tui.settings.keys import Context
+from tui.widgets.base import Lines
+from tui.widgets.table_model import Column
 
 COLUMNS: tuple[Column[CostRow], ...] = (
     Column("type", "TYPE", lambda row: row.instance_type or "?", width=14, flex=1, limit=18),

@@ -7,14 +7,13 @@ from typing import ClassVar
 from textual.content import Content
 
 from actions.fleet.facts import EventFacts
-from tui.keys import Context
-from tui.live.desk import Desk
-from tui.panes.bindings import bindings_of
-from tui.panes.table_pane import TablePane
+from tui.feeds.services import Desk
+from tui.panes.base import TablePane, bindings_of
 from tui.present import events
 from tui.present.events import EventScope
 from tui.present.subject import Subject, parse_subject
-from tui.widgets.columns import Column
+from tui.settings.keys import Context
+from tui.widgets.table_model import Column
 
 COLUMNS: tuple[Column[EventFacts], ...] = (
     Column("time", "TIME", events.time_cell, width=8, sort_key=lambda event: event.last_seen_at),

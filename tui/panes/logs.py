@@ -10,19 +10,17 @@ from textual.timer import Timer
 
 from actions.base.errors import MissingError
 from actions.fleet.facts import PodFacts
-from tui.keys import Context
-from tui.live.desk import WATCH, Desk
-from tui.live.health import FeedHealth, FeedState
-from tui.live.intake import PAUSE_SECONDS, LogIntake
-from tui.live.job_feed import JobFeed
-from tui.live.log_feeds import LogFeed, PodLogFeed
-from tui.live.spool_feeds import SpoolLogFeed, watched_stage
-from tui.live.ticker import PAINT_INTERVAL_SECONDS
-from tui.panes.bindings import bindings_of
-from tui.panes.pane import Pane
+from tui.feeds.job import JobFeed
+from tui.feeds.logs import PAUSE_SECONDS, LogFeed, LogIntake, PodLogFeed
+from tui.feeds.services import WATCH, Desk
+from tui.feeds.spool import SpoolLogFeed, watched_stage
+from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
+from tui.panes.base import Pane, bindings_of
 from tui.present.subject import Subject, parse_subject
+from tui.settings.keys import Context
+from tui.widgets.log import LogView
 from tui.widgets.log_buffer import LogBuffer
-from tui.widgets.log_view import LogView
 
 _WORK = "log"
 _SEEN_SECONDS = 2 * PAINT_INTERVAL_SECONDS

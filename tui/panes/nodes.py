@@ -5,14 +5,13 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
-from tui.keys import Context
-from tui.live.desk import Desk
-from tui.panes.bindings import bindings_of
-from tui.panes.table_pane import TablePane
+from tui.feeds.services import Desk
+from tui.panes.base import TablePane, bindings_of
 from tui.present import nodes
 from tui.present.nodes import NodeRow
 from tui.present.subject import Subject
-from tui.widgets.columns import Column
+from tui.settings.keys import Context
+from tui.widgets.table_model import Column
 
 if TYPE_CHECKING:
     from actions.cluster.state.snapshot import ClusterSnapshot

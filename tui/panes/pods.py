@@ -7,14 +7,13 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.content import Content
 
 from actions.fleet.facts import PodFacts
-from tui.keys import Context
-from tui.live.desk import Desk
-from tui.panes.bindings import bindings_of
-from tui.panes.table_pane import TablePane
+from tui.feeds.services import Desk
+from tui.panes.base import TablePane, bindings_of
 from tui.present import pods
 from tui.present.pods import PodScope
 from tui.present.subject import Subject
-from tui.widgets.columns import Column
+from tui.settings.keys import Context
+from tui.widgets.table_model import Column
 
 if TYPE_CHECKING:
     from actions.cluster.state.snapshot import ClusterSnapshot

@@ -7,14 +7,13 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.content import Content
 
-from tui.keys import Context, name_of
-from tui.live.desk import RUNS, Desk
-from tui.panes.bindings import bindings_of
-from tui.panes.pane import Pane
+from tui.feeds.services import RUNS, Desk
+from tui.panes.base import Pane, bindings_of
 from tui.present import run
 from tui.present.cells import Span, Tone
 from tui.present.subject import Subject
-from tui.widgets.lines import Lines
+from tui.settings.keys import Context, name_of
+from tui.widgets.base import Lines
 from tui.widgets.stage_rail import StageRail
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from typing import ClassVar
 
 from actions.run.journal.reader import RunSummary
-from tui.keys import Context, name_of
-from tui.live.desk import RUNS, Desk
-from tui.panes.bindings import bindings_of
-from tui.panes.table_pane import TablePane
-from tui.present import runs
+from tui.feeds.services import RUNS, Desk
+from tui.panes.base import TablePane, bindings_of
+from tui.present import run as runs
 from tui.present.subject import Subject
-from tui.widgets.columns import Column
+from tui.settings.keys import Context, name_of
+from tui.widgets.table_model import Column
 
 
 def columns_of(desk: Desk) -> tuple[Column[RunSummary], ...]:

@@ -9,10 +9,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from tui.live.accelerator_feed import WorkerReading
-from tui.present.cells import Cells, CellValue, Span, Tone
-from tui.present.meters import meter
-from tui.present.names import short_names
+from tui.feeds.accelerators import WorkerReading
+from tui.present.cells import Cells, CellValue, Span, Tone, meter
+from tui.present.text import short_names
 
 if TYPE_CHECKING:
     from actions.telemetry.tools.devices import Device

@@ -1,13 +1,18 @@
-"""Blueprints as rows of a table, and what one of them does."""
+"""Blueprints: rows of the catalogue, the fields of a launch form, and the plan with its cost."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from decimal import Decimal
 from typing import TYPE_CHECKING
 
-from tui.present.cells import Cells, Span, Tone
-from tui.present.times import duration_range
+from actions.blueprint.launch_plan import LaunchPlan, StagePlan
+from actions.blueprint.model import Blueprint, Parameter, ParameterType
+from actions.fleet.quantity import UNKNOWN, format_usd
+from tui.present.cells import Cells, Span, Tone, fit, width_of
+from tui.present.form import Field, FieldKind, Value
+from tui.present.text import duration_range
 
 if TYPE_CHECKING:
     from actions.blueprint.catalogue import BrokenBlueprint
@@ -44,3 +49,138 @@ def detail(blueprint: Blueprint | None, broken: Sequence[BrokenBlueprint], *, wi
     for item in broken:
         lines += [(Span(line, Tone.BAD),) for line in textwrap.wrap(f"✗ {item.error.sentence()}", width)]
     return lines
+
+
+PRESET = "@preset"
+EXISTING = "@existing"
+NO_PRESET = "none"
+_HEADINGS = ("STAGE", "EXPECTED", "$/H", "COST", "NODES")
+_NUMBERS_AT = (2, 3)
+_NODES_AT = 4
+_GAP = 2
+_LEAST_TITLE = 14
+_KINDS = {
+    ParameterType.INTEGER: FieldKind.INTEGER,
+    ParameterType.NUMBER: FieldKind.NUMBER,
+    ParameterType.TEXT: FieldKind.TEXT,
+    ParameterType.BOOLEAN: FieldKind.SWITCH,
+    ParameterType.SECRET: FieldKind.SECRET,
+}
+
+
+def fields_of(blueprint: Blueprint, *, preset: str, existing_cluster: bool) -> list[Field]:
+    """Preset and cluster first, then the parameters with the preset's values as defaults."""
+    fields = [
+        Field(EXISTING, "Use this cluster", FieldKind.SWITCH, existing_cluster, help="provision nothing"),
+        *(
+            _field(name, parameter, default_of(blueprint, preset, name))
+            for name, parameter in blueprint.parameters.items()
+        ),
+    ]
+    if blueprint.presets:
+        chosen = preset or NO_PRESET
+        fields.insert(0, Field(PRESET, "Preset", FieldKind.CHOICE, chosen, choices=(NO_PRESET, *blueprint.presets)))
+    return fields
+
+
+def default_of(blueprint: Blueprint, preset: str, name: str) -> Value:
+    """What a parameter is if nobody chooses it."""
+    chosen = blueprint.presets.get(preset)
+    return chosen.set.get(name, blueprint.parameters[name].default) if chosen else blueprint.parameters[name].default
+
+
+def chosen_values(blueprint: Blueprint, preset: str, values: Mapping[str, Value]) -> dict[str, Value]:
+    """The parameters that differ from what the preset makes of them."""
+    return {
+        name: values[name]
+        for name in blueprint.parameters
+        if name in values and values[name] != default_of(blueprint, preset, name)
+    }
+
+
+def _field(name: str, parameter: Parameter, default: Value) -> Field:
+    return Field(
+        name,
+        parameter.title,
+        FieldKind.CHOICE if parameter.choices else _KINDS[parameter.type],
+        default,
+        help=parameter.help,
+        minimum=parameter.minimum,
+        maximum=parameter.maximum,
+        choices=parameter.choices,
+        unit=parameter.unit,
+    )
+
+
+def plan_lines(plan: LaunchPlan, width: int) -> list[Cells]:
+    """The sums, then one line for each stage, in `width` columns; where they are few, titles are cut, then nodes go."""
+    total = _range(plan.total_low, plan.total_high)
+    peak = "" if plan.peak_usd_per_hour is None else f", at most {format_usd(plan.peak_usd_per_hour)}/h"
+    sums = f"{duration_range(plan.low_seconds, plan.high_seconds)}, {total}{peak}"
+    lines: list[Cells] = [(Span("All of it: ", Tone.MUTED), Span(sums, Tone.STRONG))]
+    if plan.unpriced:
+        lines += _wrapped(f"▲ at least: no price is known of {'; '.join(plan.unpriced)}", Tone.WARN, width)
+    if plan.is_cost_simulated:
+        lines += _wrapped("This preset runs on the embedded cluster: the cost is simulated.", Tone.ACCENT, width)
+    return lines + _stage_lines(plan.stages, width)
+
+
+def problem_lines(sentence: str, width: int) -> list[Cells]:
+    """What stands in the plan's place while there is none."""
+    return _wrapped(f"✘ {sentence}", Tone.BAD, width)
+
+
+def _wrapped(text: str, tone: Tone, width: int) -> list[Cells]:
+    return [(Span(line, tone),) for line in textwrap.wrap(text, max(1, width), subsequent_indent="  ")]
+
+
+def _stage_lines(stages: Sequence[StagePlan], width: int) -> list[Cells]:
+    rows = [_stage_row(stage) for stage in stages]
+    widths = [max(map(width_of, column)) for column in zip(_HEADINGS, *(row for row in rows if row[1]), strict=True)]
+    titles = max([width_of(_HEADINGS[0]), *(len(stage.title) for stage in stages)])
+    over = titles + sum(widths[1:]) + _GAP * (len(widths) - 1) - width
+    if titles - over < _LEAST_TITLE:
+        over -= widths.pop() + _GAP
+    widths[0] = titles - max(0, over)
+    heading = _laid(_HEADINGS, widths, Tone.STRONG)
+    return [
+        heading,
+        *(
+            _laid(row, widths, Tone.PLAIN) if row[1] else _skipped(stage, widths[0], width)
+            for stage, row in zip(stages, rows, strict=True)
+        ),
+    ]
+
+
+def _stage_row(stage: StagePlan) -> tuple[str, ...]:
+    """Title, time, hourly and whole cost, nodes; all but the title are empty of a stage that is skipped."""
+    if stage.is_skipped:
+        return (stage.title, "", "", "", "")
+    return (
+        stage.title,
+        duration_range(stage.low_seconds, stage.high_seconds),
+        UNKNOWN if stage.usd_per_hour is None else format_usd(stage.usd_per_hour),
+        _range(stage.usd_low, stage.usd_high),
+        ", ".join(f"{count} × {instance}" for instance, count in stage.nodes),
+    )
+
+
+def _laid(row: Sequence[str], widths: Sequence[int], tone: Tone) -> Cells:
+    spans: list[Span] = []
+    for at, column_width in enumerate(widths):
+        shown = tone if at < _NODES_AT or tone is Tone.STRONG else Tone.MUTED
+        spans += [*fit(Span(row[at], shown), column_width, align_right=at in _NUMBERS_AT), Span(" " * _GAP)]
+    return tuple(spans[:-1])
+
+
+def _skipped(stage: StagePlan, title_width: int, width: int) -> Cells:
+    room = max(1, width - title_width - _GAP)
+    why = fit(Span(f"skipped: {stage.skip_reason}", Tone.MUTED), room)
+    return (*fit(Span(stage.title), title_width), Span(" " * _GAP), *why)
+
+
+def _range(low: Decimal | None, high: Decimal | None) -> str:
+    if low is None or high is None:
+        return UNKNOWN
+    first, last = format_usd(low), format_usd(high)
+    return first if first == last else f"{first}…{last}"

@@ -1,8 +1,4 @@
-"""Text with a tone: what present functions hand to widgets, free of colours and of Textual.
-
-A tone names a meaning; the theme gives it a colour. A tone never stands alone: whatever it says, a glyph or a
-word says too.
-"""
+"""Text with a tone, and bars: what present functions hand to widgets, free of colours and of Textual."""
 
 from __future__ import annotations
 
@@ -124,3 +120,31 @@ def _cut(cells: Cells, width: int) -> Cells:
         kept.append(span)
         room -= length
     return tuple(kept)
+
+
+_EIGHTHS = " ▏▎▍▌▋▊▉"
+
+
+def bar(share: float, width: int) -> str:
+    """The filled part of a bar.
+
+    Args:
+        share: 0 to 1; what is beyond is cut. Anything above 0 shows at least a sliver, and only 1 fills it.
+        width: Terminal columns of the whole bar.
+
+    Returns:
+        At most `width` characters, without padding.
+    """
+    if width <= 0 or not share > 0:
+        return ""
+    if share >= 1:
+        return "█" * width
+    eighths = min(width * 8 - 1, max(1, round(share * width * 8)))
+    return "█" * (eighths // 8) + _EIGHTHS[eighths % 8].strip()
+
+
+def meter(part: float, whole: float, *, cells: int = 5) -> Cells:
+    """A bar of `cells` columns, full at `part` ≥ `whole`; more than the whole is marked by its tone."""
+    filled = bar(part / whole if whole > 0 else 0.0, cells)
+    tone = Tone.WARN if part > whole else Tone.GOOD if part == whole else Tone.BUSY
+    return (Span(filled, tone), Span("·" * (cells - len(filled)), Tone.MUTED))

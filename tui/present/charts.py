@@ -1,9 +1,9 @@
-"""Which charts the metrics of a log make, and what is said of each in words."""
+"""The charts and progress bars that the metrics of a log make, with notes in words."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import mean, median
 
 import msgspec
@@ -11,8 +11,10 @@ import msgspec
 from actions.fleet.quantity import format_bytes
 from actions.run.state.records import CheckResult, Finding
 from actions.telemetry.curves import Curves, divergence_of
-from tui.present.cells import Cells, Span, Tone
+from actions.telemetry.points import Progress
+from tui.present.cells import Cells, Span, Tone, bar
 from tui.present.curves import Curve, short_number
+from tui.present.text import duration, short_names
 
 BANDWIDTH = "busbw_gbs"
 _LOSS = "loss"
@@ -108,3 +110,46 @@ def _slowest(chart: Chart, curves: Curves) -> Iterator[Cells]:
         else:
             yield (Span(f"{said}, no lag", Tone.MUTED),)
         return
+
+
+_BAR_WIDTH = 8
+
+
+def progress_lines(states: Mapping[tuple[str, str], Progress], *, limit: int) -> list[Cells]:
+    """One line for each pod, with the bar that moved last; of many pods the slowest first.
+
+    Args:
+        states: Newest state by pod and label, what moved last at the end.
+        limit: Most lines.
+    """
+    newest: dict[str, Progress] = {}
+    for (pod, _label), state in states.items():
+        newest.pop(pod, None)
+        newest[pod] = state
+    names = short_names(list(newest))
+    slowest = sorted(newest.items(), key=lambda item: _share(item[1]))
+    return [_line(names[pod], state) for pod, state in slowest[:limit]]
+
+
+def _share(state: Progress) -> float:
+    return state.done / state.total if state.total else 0.0
+
+
+def _line(name: str, state: Progress) -> Cells:
+    share = _share(state)
+    filled = bar(share, _BAR_WIDTH)
+    counted = f"{state.done:,}/{state.total:,}" if state.total else f"{state.done:,}"
+    spans = [
+        Span(f"{name} ", Tone.MUTED),
+        Span(filled, Tone.GOOD if share >= 1 else Tone.BUSY),
+        Span("·" * (_BAR_WIDTH - len(filled)), Tone.MUTED),
+        Span(f" {share:4.0%} " if state.total else " "),
+        Span(counted, Tone.STRONG),
+    ]
+    # a narrow pane cuts from the right: what is asked for first stands first
+    if state.remaining_seconds is not None:
+        spans.append(Span(f" · {duration(state.remaining_seconds)} to go"))
+    if state.per_second:
+        spans.append(Span(f" · {state.per_second:.3g}/s"))
+    spans.append(Span(f" {state.label}", Tone.MUTED))
+    return tuple(spans)

@@ -7,7 +7,7 @@ from typing import Any
 
 from actions.base.untrusted import one_line, plain_text, redact
 from actions.fleet.facts import EventFacts
-from tui.present.times import age
+from tui.present.text import age
 
 _Object = Mapping[str, Any]
 

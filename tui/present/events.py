@@ -8,7 +8,7 @@ import msgspec
 
 from actions.fleet.facts import EventFacts
 from tui.present.cells import Cells, CellValue, Span, Tone
-from tui.present.times import clock_of
+from tui.present.text import clock_of
 
 
 class EventScope(msgspec.Struct, frozen=True):

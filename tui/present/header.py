@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from actions.fleet.cost import FleetCost
 from actions.fleet.quantity import format_hourly
 from tui.present.cells import Cells, Span, Tone, width_of
-from tui.present.times import duration
+from tui.present.text import duration
 
 _EXPIRES_SOON_SECONDS = 15 * 60
 _SEPARATOR = Span(" · ", Tone.MUTED)

@@ -10,8 +10,7 @@ from actions.fleet.cost import NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage, Resources, state_of
 from actions.fleet.node_report import has_accelerators
 from actions.fleet.quantity import format_bytes, format_cpu
-from tui.present.cells import Cells, CellValue, Span, Tone
-from tui.present.meters import meter
+from tui.present.cells import Cells, CellValue, Span, Tone, meter
 
 _ABSENT = Span("-", Tone.MUTED)
 _METER_CELLS = 3

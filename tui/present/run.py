@@ -1,16 +1,86 @@
-"""A run in words: its heading, what a stage says, what waits for the operator."""
+"""A run in words: its row, heading, stages, and what waits for the operator."""
 
 from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable
+from enum import StrEnum
+
+import msgspec
 
 from actions.fleet.cost import FleetCost
+from actions.run.journal.reader import RunSummary
 from actions.run.state.records import Action, CheckResult, Finding, PlanOffer
 from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView, has_given_up, notice_line
-from tui.present.cells import Cells, Span, Tone, width_of
-from tui.present.stages import GLYPHS, StageLine, StageLook
-from tui.present.times import clock_of, duration, duration_range
+from tui.present.cells import Cells, CellValue, Span, Tone, width_of
+from tui.present.text import age, clock_of, duration, duration_range
+
+
+class StageLook(StrEnum):
+    """How a stage looks."""
+
+    PENDING = "pending"
+    RUNNING = "running"
+    WAITING = "waiting"
+    """For a person: an approval."""
+    UNKNOWN = "unknown"
+    DONE = "done"
+    FAILED = "failed"
+    SKIPPED = "skipped"
+    CANCELLED = "cancelled"
+    UNDOING = "undoing"
+    UNDONE = "undone"
+
+
+class Glyph(msgspec.Struct, frozen=True):
+    """A sign with its tone."""
+
+    sign: str
+    tone: Tone
+
+
+GLYPHS: dict[StageLook, Glyph] = {
+    StageLook.PENDING: Glyph("○", Tone.MUTED),
+    StageLook.RUNNING: Glyph("▶", Tone.BUSY),
+    StageLook.WAITING: Glyph("◆", Tone.WARN),
+    StageLook.UNKNOWN: Glyph("?", Tone.WARN),
+    StageLook.DONE: Glyph("✔", Tone.GOOD),
+    StageLook.FAILED: Glyph("✘", Tone.BAD),
+    StageLook.SKIPPED: Glyph("–", Tone.MUTED),
+    StageLook.CANCELLED: Glyph("■", Tone.MUTED),
+    StageLook.UNDOING: Glyph("◀", Tone.BUSY),
+    StageLook.UNDONE: Glyph("◌", Tone.MUTED),
+}
+
+
+class StageLine(msgspec.Struct, frozen=True):
+    """One stage of a rail.
+
+    Args:
+        key: Its identity: the stage's id.
+        title: What people call it.
+        look: What it is doing.
+        elapsed_seconds: How long it has been or was at it; `None` before it starts.
+        expected_seconds: Low and high of what is expected; `None` if nothing is.
+        note: The one thing to know about it now: a reason, a count.
+        is_warning: The note is a warning, whatever the stage is doing.
+    """
+
+    key: str
+    title: str
+    look: StageLook
+    elapsed_seconds: float | None = None
+    expected_seconds: tuple[float, float] | None = None
+    note: str = ""
+    is_warning: bool = False
+
+    @property
+    def share(self) -> float | None:
+        """Elapsed against the high end of the expectation; above 1 when overdue; `None` if unknown."""
+        if self.elapsed_seconds is None or not self.expected_seconds or self.expected_seconds[1] <= 0:
+            return None
+        return self.elapsed_seconds / self.expected_seconds[1]
+
 
 RUN_TONES = {
     RunState.WAITING: Tone.WARN,
@@ -300,3 +370,29 @@ def ending_lines(view: RunView, *, width: int = 80) -> list[Cells]:
         told = [line for sentence in audit.unknown for line in textwrap.wrap(sentence, room, subsequent_indent="  ")]
         lines += [(Span(f"  {line}", Tone.WARN),) for line in told]
     return lines + [(Span(f"  kept: {name}", Tone.MUTED),) for name in audit.retained]
+
+
+def search_text(run: RunSummary) -> str:
+    """What a filter on runs looks at."""
+    return " ".join((run.id, run.blueprint_id, run.title, run.cluster, run.state.value, run.stage, run.error))
+
+
+def summary_state_cell(run: RunSummary) -> CellValue:
+    """Its state, or that it cannot be read."""
+    return Span("unreadable", Tone.BAD) if run.error else state_cell(run.state)
+
+
+def stage_cell(run: RunSummary) -> CellValue:
+    """The stage under way, what was left, or why it cannot be read."""
+    if run.error:
+        return Span(run.error, Tone.BAD)
+    if run.leftovers:
+        return Span(f"{run.leftovers} objects left", Tone.BAD)
+    if run.unknown:
+        return Span("what is left is unknown", Tone.WARN)
+    return run.stage or Span("-", Tone.MUTED)
+
+
+def age_text(run: RunSummary, now: float) -> str:
+    """How long ago it was created."""
+    return age(now, run.created_at)

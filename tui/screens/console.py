@@ -1,4 +1,4 @@
-"""The console: header, panes, and a line at the bottom that takes commands."""
+"""The console screen: header, panes, a command line at the bottom, and the keys after ctrl+w."""
 
 from __future__ import annotations
 
@@ -7,27 +7,60 @@ from collections.abc import Awaitable, Callable
 from functools import cached_property
 from typing import TYPE_CHECKING, ClassVar
 
-from textual import on
+from textual import events, on
 from textual.app import ComposeResult
-from textual.binding import BindingType
+from textual.binding import Binding, BindingType
+from textual.screen import ModalScreen
 
 from actions.command.parse import complete
-from tui.keys import Context
-from tui.live.desk import Desk
-from tui.panes.bindings import bindings_of
-from tui.panes.pane import Pane
+from tui.feeds.services import Desk
+from tui.panes.base import Pane, bindings_of
+from tui.present.cells import Span, Tone
 from tui.present.header import header_line
-from tui.screens.hints import header_facts, hints_line, run_at_hand, run_mark, tabs_line
-from tui.screens.prefix import PrefixScreen
-from tui.screens.pulling import PullingScreen
+from tui.screens.live_screen import PullingScreen
+from tui.screens.status_lines import header_facts, hints_line, run_at_hand, run_mark, tabs_line
 from tui.screens.workspace import PANES, Workspace
-from tui.widgets.lines import Lines
+from tui.settings.keymap import Keymap
+from tui.settings.keys import Context, keys_of, name_of, names_of
+from tui.widgets.base import Lines
 from tui.widgets.prompt import PromptLine
-from tui.widgets.split import Split
-from tui.widgets.split_tree import leaves
+from tui.widgets.split import Split, leaves
 
 if TYPE_CHECKING:
     from actions.cluster.state.snapshot import ClusterSnapshot
+
+
+class PrefixScreen(ModalScreen[str]):
+    """Waits for one key; its result is the line to carry out, empty for none.
+
+    Args:
+        keymap: The operator's own keys.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding(",".join(key.keys), f"choose({key.does!r})", key.label, id=key.id, show=False, priority=True)
+        for key in keys_of(Context.PANES)
+    ]
+
+    def __init__(self, keymap: Keymap) -> None:
+        super().__init__()
+        self._keymap = keymap
+
+    def compose(self) -> ComposeResult:
+        """The keys that mean something, at the bottom."""
+        spans = [Span(f" {name_of(Context.EVERYWHERE, 'prefix', self._keymap)} ", Tone.ACCENT)]
+        for key in keys_of(Context.PANES):
+            spans += [Span(f" {names_of(key, self._keymap)[0]} ", Tone.STRONG), Span(key.label, Tone.MUTED)]
+        yield Lines([tuple(spans)], id="prefix-keys")
+
+    def action_choose(self, line: str) -> None:
+        """Close with the line."""
+        self.dismiss(line)
+
+    def on_key(self, event: events.Key) -> None:
+        """Any other key is a change of mind."""
+        event.stop()
+        self.dismiss("")
 
 
 class ConsoleScreen(PullingScreen[None]):

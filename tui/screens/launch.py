@@ -21,16 +21,16 @@ from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
 from actions.command.verbs import Launch
 from actions.fleet.instance_types import InstanceTable, PriceBook
-from tui.live.desk import Desk
-from tui.modals.confirm import BODY_COLUMNS, ConfirmModal, Question
+from tui.feeds.services import Desk
+from tui.present.blueprints import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines, problem_lines
 from tui.present.cells import Span, Tone
-from tui.present.fields import Field, Value
+from tui.present.form import Field, Value
 from tui.present.header import header_line
-from tui.present.launch import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines, problem_lines
-from tui.screens.hints import header_facts
-from tui.screens.pulling import PullingScreen
+from tui.screens.confirm import BODY_COLUMNS, ConfirmModal, Question
+from tui.screens.live_screen import PullingScreen
+from tui.screens.status_lines import header_facts
+from tui.widgets.base import Lines
 from tui.widgets.form import ParameterForm
-from tui.widgets.lines import Lines
 
 _HINT = (
     Span(" enter", Tone.ACCENT),

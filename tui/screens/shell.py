@@ -12,9 +12,9 @@ from textual.screen import Screen
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line, redact
 from actions.fleet.facts import PodFacts
-from tui.live.desk import Desk
+from tui.feeds.services import Desk
 from tui.present.cells import Span, Tone
-from tui.widgets.lines import Lines
+from tui.widgets.base import Lines
 from tui.widgets.terminal import ENVIRONMENT, TerminalView
 
 _BASH_OR_SH = "command -v bash >/dev/null 2>&1 && exec bash || exec sh"

@@ -9,11 +9,10 @@ from typing import get_args
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.untrusted import one_line, redact
 from actions.command.verbs import LayoutName, nearest_hint
-from tui.live.desk import Desk
-from tui.live.health import FeedHealth, FeedState
-from tui.panes.pane import Pane
-from tui.widgets.split import Split
-from tui.widgets.split_tree import Direction, Leaf, Tree, leaves, quad, side_by_side, stacked
+from tui.feeds.services import Desk
+from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.panes.base import Pane
+from tui.widgets.split import Direction, Leaf, Split, Tree, leaves, quad, side_by_side, stacked
 
 _CLASSES: Mapping[str, str] = {
     "nodes": "NodesPane",

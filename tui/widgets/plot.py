@@ -18,9 +18,8 @@ from textual.timer import Timer
 
 from tui.present.ansi import segments_of
 from tui.present.curves import Curve, clean_name, figures_of, short_number
-from tui.widgets.plot_picture import Pen, PlotOptions, picture_of
-from tui.widgets.plot_renderer import PlotextRenderer, PlotRenderer
-from tui.widgets.stripes import Skin, StripWidget
+from tui.widgets.base import Skin, StripWidget
+from tui.widgets.plot_renderer import Pen, PlotextRenderer, PlotOptions, PlotRenderer, picture_of
 
 CURVE_COLORS = 6
 LEGEND_ROWS = 2

@@ -12,12 +12,11 @@ from textual.geometry import Size
 from textual.message import Message
 from textual.strip import Strip
 
-from tui.present.bars import bar
-from tui.present.cells import Cells, Span, Tone, fit, width_of
-from tui.present.stages import GLYPHS, StageLine, StageLook
-from tui.present.times import duration, duration_range
-from tui.widgets.row_cursor import RowCursor
-from tui.widgets.steering import SteeredWidget
+from tui.present.cells import Cells, Span, Tone, bar, fit, width_of
+from tui.present.run import GLYPHS, StageLine, StageLook
+from tui.present.text import duration, duration_range
+from tui.widgets.base import SteeredWidget
+from tui.widgets.table_model import RowCursor
 
 TITLE_WIDTH = 30
 NARROW = 54

@@ -16,11 +16,9 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from tui.present.cells import text_of
-from tui.widgets.columns import Column
-from tui.widgets.row_cursor import RowCursor
-from tui.widgets.row_order import Changes, RowOrder
-from tui.widgets.steering import SteeredWidget
-from tui.widgets.table_face import TableFace, nothing_line
+from tui.widgets.base import SteeredWidget
+from tui.widgets.table_model import Changes, Column, RowCursor, RowOrder
+from tui.widgets.table_renderer import TableFace, nothing_line
 
 RowT = TypeVar("RowT")
 

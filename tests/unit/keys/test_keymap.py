@@ -11,13 +11,11 @@ from actions.base.errors import InputError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
-from tui.keyfile import key_ids
-from tui.keymap import load_keymap
-from tui.keys import Context
-from tui.live.keymap import Keymap
-from tui.live.settings import ConsoleSettings
-from tui.present.help import help_page
-from tui.seams import screen_text
+from tui.settings.keyfile import key_ids
+from tui.settings.keymap import Keymap, load_keymap
+from tui.settings.keys import Context, help_page
+from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
 
 
 def written(folder: Path, text: str) -> Path:

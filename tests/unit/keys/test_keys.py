@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.command.parse import parse_line
-from tui.keys import ASIDES, ENTERED, KEYS, Context, Key, explanation, footer, keys_of, keys_page, name_of
-from tui.live.keymap import Keymap
+from tui.settings.keymap import Keymap
+from tui.settings.keys import ASIDES, ENTERED, KEYS, Context, Key, explanation, footer, keys_of, keys_page, name_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
 

@@ -9,8 +9,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.spool.format import AcceleratorSample
 from actions.run.spool.writer import SpoolWriter
 from tests.support.builders import NOW, StillClock, a_pod
-from tui.live.accelerator_feed import FRESH_SECONDS, AcceleratorFeed, Sampled, WorkerReading
-from tui.live.cluster_feed import ClusterFeed
+from tui.feeds.accelerators import FRESH_SECONDS, AcceleratorFeed, Sampled, WorkerReading
+from tui.feeds.cluster import ClusterFeed
 
 ROW = "0, NVIDIA A10G, 97, 3032, 23028, 33, 112.10, 300.00, P0"
 

@@ -11,7 +11,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from tests.unit.cloud.fake_aws import FakeAws, fake_aws
-from tui.live.credentials_feed import CredentialsFeed
+from tui.feeds.cluster import CredentialsFeed
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts, NodeUsage, Resources
 from tests.support.builders import a_node
-from tui.live.fleet_view import FleetView
+from tui.feeds.cluster import FleetView
 
 MODEL = CostModel.load(region="us-west-2")
 

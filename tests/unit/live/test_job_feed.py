@@ -9,9 +9,9 @@ from actions.cluster.job_pods import JobRef, Member
 from actions.cluster.logs.batch import LogBatch, batches_of, line_in, number_in, records_of, tag_in
 from actions.cluster.logs.lines import LogLine
 from tests.support.builders import StillClock, a_pod
-from tui.live.cluster_feed import ClusterFeed
-from tui.live.job_feed import JobFeed
-from tui.live.time_order import TimeOrder
+from tui.feeds.cluster import ClusterFeed
+from tui.feeds.job import JobFeed
+from tui.feeds.logs import TimeOrder
 
 SECOND = 1_000_000_000
 BAR = "Epoch 0:  10%|█ | {0}/100 [00:10<01:30, 1.00it/s, reduced_train_loss={1}, global_step={0}.0]"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from actions.cluster.logs.batch import line_in, number_in, tag_in
 from actions.run.spool.format import lines_file, sources_file
-from tui.live.spool_feeds import SpoolLogFeed
+from tui.feeds.spool import SpoolLogFeed
 
 SOURCES = (
     '{"type":"source","number":0,"namespace":"n","pod":"worker-0","container":"main","uid":"a"}\n'

@@ -6,8 +6,7 @@ import asyncio
 
 from actions.base.clock import SystemClock
 from actions.base.errors import AccessError, UnreachableError
-from tui.live.health import FeedHealth, FeedState
-from tui.live.supervisor import Supervisor
+from tui.feeds.supervisor import FeedHealth, FeedState, Supervisor
 
 
 class QuickClock(SystemClock):

@@ -7,7 +7,7 @@ import asyncio
 import pytest
 
 from tests.support.virtual import run_virtually
-from tui.live.ticker import LONGEST_INTERVAL_SECONDS, Ticker
+from tui.feeds.ticker import LONGEST_INTERVAL_SECONDS, Ticker
 
 
 def test_many_changes_are_one_paint() -> None:

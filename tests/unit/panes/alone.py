@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import settle
-from tui.panes.pane import Pane
-from tui.seams import screen_text
+from tui.panes.base import Pane
+from tui.textual_private import screen_text
 
 WIDE = (200, 20)
 

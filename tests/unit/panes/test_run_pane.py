@@ -9,7 +9,7 @@ from tests.support.builders import a_desk, a_plan, a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
 from tui.panes.run import RunPane
-from tui.seams import screen_text
+from tui.textual_private import screen_text
 
 SIZE = (80, 22)
 

@@ -14,15 +14,15 @@ from textual.widgets import Input
 from tests.support.builders import a_desk, a_node, a_pod, a_run, a_snapshot, a_stage, an_event
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import WIDE, PaneApp, text_of
-from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
-from tui.modals.viewer import Viewer
+from tui.panes.base import Pane
 from tui.panes.events import EventsPane
 from tui.panes.nodes import NodesPane
-from tui.panes.pane import Pane
 from tui.panes.pods import PodsPane
 from tui.panes.run import RunPane
 from tui.present.cells import Span
-from tui.seams import screen_text
+from tui.screens.confirm import ConfirmModal, Question, TypeNameModal
+from tui.screens.viewer import Viewer
+from tui.textual_private import screen_text
 
 ROOT = Path(__file__).parents[3]
 

@@ -6,14 +6,14 @@ from actions.fleet.facts import NodeFacts
 from tests.support.builders import ShownCluster, a_desk, a_node, a_pod, a_run, a_snapshot, a_stage, an_event
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import WIDE, PaneApp, text_of
-from tui.live.desk import Desk
-from tui.live.health import FeedHealth, FeedState
+from tui.feeds.services import Desk
+from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.cost import CostPane
 from tui.panes.events import EventsPane
 from tui.panes.nodes import NodesPane
 from tui.panes.pods import PodsPane
 from tui.present.subject import Subject
-from tui.seams import screen_text
+from tui.textual_private import screen_text
 
 
 def show_other_nodes(desk: Desk, *nodes: NodeFacts) -> None:

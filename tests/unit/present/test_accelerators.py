@@ -8,7 +8,7 @@ import pytest
 
 from actions.telemetry.tools.devices import Device, DeviceReading, read_devices
 from tests.support.builders import a_pod
-from tui.live.accelerator_feed import WorkerReading
+from tui.feeds.accelerators import WorkerReading
 from tui.present.accelerators import device_rows, index_cell, load_cell, memory_cell, name_cell, summary
 from tui.present.cells import text_of
 

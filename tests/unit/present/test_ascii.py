@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from tui.present.ascii import plain
-from tui.present.stages import GLYPHS
+from tui.present.run import GLYPHS
+from tui.widgets.line_filters import plain
 
 
 @pytest.mark.parametrize(

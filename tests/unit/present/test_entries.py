@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tui.present.cells import text_of
-from tui.present.entries import Entries
-from tui.present.fields import Field, FieldKind, Value
+from tui.present.form import Entries, Field, FieldKind, Value
 
 WORKERS = Field("workers", "Workers", FieldKind.INTEGER, 8, minimum=1, maximum=64, unit="nodes")
 INSTANCE = Field("instance", "Instance type", FieldKind.CHOICE, "g5.12xlarge", choices=("g5.12xlarge", "p4d.24xlarge"))

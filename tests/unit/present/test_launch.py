@@ -7,8 +7,8 @@ from decimal import Decimal
 import pytest
 
 from actions.blueprint.launch_plan import LaunchPlan, StagePlan
+from tui.present.blueprints import plan_lines
 from tui.present.cells import text_of, width_of
-from tui.present.launch import plan_lines
 
 NODES = (("g5.12xlarge", 2), ("m5.xlarge", 2))
 

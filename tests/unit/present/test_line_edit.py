@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tui.present.line_edit import EDITS, LineEdit
+from tui.present.form import EDITS, LineEdit
 
 
 def after(text: str, *names: str) -> LineEdit:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from rich.cells import cell_len
 
-from tui.present.paragraphs import rows_of
+from tui.present.text import rows_of
 
 
 def texts(line: str, width: int) -> list[str]:

@@ -11,8 +11,7 @@ from actions.run.state.records import CheckResult, Finding
 from actions.run.state.view import Audit, RunState, StageState
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
-from tui.present.run import ending_lines, idle_lines, rail_of, run_heading, stage_detail, stage_of
-from tui.present.stages import StageLook
+from tui.present.run import StageLook, ending_lines, idle_lines, rail_of, run_heading, stage_detail, stage_of
 
 NOW_SECONDS = NOW.timestamp()
 

@@ -9,10 +9,9 @@ from actions.command.parse import parse_line
 from actions.command.verbs import COMMANDS, Arguments, Call, Teardown, Waive
 from actions.run.state.view import StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage
-from tui.live.run_feed import RunFeed
-from tui.modals.confirm import Question
-from tui.screens.carrier import Carrier
-from tui.screens.questions import Questioner
+from tui.commands.dispatcher import Carrier, Questioner
+from tui.feeds.runs import RunFeed
+from tui.screens.confirm import Question
 
 
 class Recorder:

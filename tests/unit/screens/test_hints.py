@@ -9,12 +9,12 @@ import pytest
 from actions.run.journal.reader import RunSummary
 from actions.run.state.view import RunState
 from tests.support.builders import a_desk, a_run
-from tui.keys import Context
-from tui.live.keymap import Keymap
 from tui.present.cells import Span, text_of, width_of
 from tui.present.subject import Subject
-from tui.screens.hints import RunAtHand, hints_line, run_at_hand, run_mark, tabs_line
+from tui.screens.status_lines import RunAtHand, hints_line, run_at_hand, run_mark, tabs_line
 from tui.screens.workspace import PANES
+from tui.settings.keymap import Keymap
+from tui.settings.keys import Context
 
 
 @pytest.mark.parametrize("current", PANES)

@@ -9,11 +9,11 @@ from actions.base.files import asset
 from actions.run.state.view import StageState
 from tests.support.builders import a_run, a_stage
 from tests.support.waiting import settle, wait_for
-from tui.modals.confirm import ConfirmModal, Question, TypeNameModal
+from tui.commands.dispatcher import teardown_lines
 from tui.present.cells import Span, text_of
-from tui.screens.questions import teardown_lines
-from tui.seams import screen_text
-from tui.theme import NAME, console_theme
+from tui.screens.confirm import ConfirmModal, Question, TypeNameModal
+from tui.settings.theme import NAME, console_theme
+from tui.textual_private import screen_text
 
 SIZE = (80, 24)
 LONG = Question("Launch it?", [(Span(f"stage {number}"),) for number in range(40)])

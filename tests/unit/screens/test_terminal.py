@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 from textual import events
 
 from tests.support.polling import wait
-from tui.ending import Ending
-from tui.running import run_to_the_end
-from tui.terminal_input import PasteLimit, TerminalInput
-from tui.terminal_output import TerminalOutput
+from tui.cli.console import run_to_the_end
+from tui.shutdown import Ending
+from tui.terminal.input import PasteLimit, TerminalInput
+from tui.terminal.output import TerminalOutput
 
 BEGIN, END = "\x1b[200~", "\x1b[201~"
 

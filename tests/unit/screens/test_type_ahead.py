@@ -11,10 +11,10 @@ from textual import events
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
-from tui.live.settings import ConsoleSettings, DemoBadge
+from tui.base_app import TypeAhead
 from tui.screens.launch import LaunchScreen
-from tui.seams import screen_text
-from tui.typeahead import TypeAhead
+from tui.settings.settings import ConsoleSettings, DemoBadge
+from tui.textual_private import screen_text
 
 SIZE = (120, 36)
 
@@ -80,7 +80,7 @@ async def test_a_line_typed_while_a_pane_is_made_is_not_taken_for_keys_of_the_pa
 
 
 async def test_a_hold_ends_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tui.typeahead.LONGEST_HOLD_SECONDS", 0.01)
+    monkeypatch.setattr("tui.base_app.LONGEST_HOLD_SECONDS", 0.01)
     handed: list[events.Key] = []
     keys = TypeAhead(handed.append)
     keys.hold()

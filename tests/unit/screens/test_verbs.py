@@ -14,15 +14,14 @@ from actions.command.parse import parse_line
 from actions.command.verbs import Context, Forward
 from actions.fleet.facts import PodFacts
 from tests.support.builders import a_desk, a_pod, a_snapshot
-from tui.live.desk import Desk
-from tui.live.forwards import SERVICES, served_by
-from tui.live.settings import ConsoleSettings
-from tui.modals.viewer import Viewer
+from tui.commands.dispatcher import ScreenHands, aimed
+from tui.commands.objects import ForwardVerb
+from tui.commands.view import ContextVerb
+from tui.feeds.port_forwards import SERVICES, served_by
+from tui.feeds.services import Desk
 from tui.present.subject import Subject
-from tui.screens.aiming import aimed
-from tui.screens.context_verb import ContextVerb
-from tui.screens.forward_verb import ForwardVerb
-from tui.screens.hands import ScreenHands
+from tui.screens.viewer import Viewer
+from tui.settings.settings import ConsoleSettings
 
 KUBECONFIG = """\
 apiVersion: v1

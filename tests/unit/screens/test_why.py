@@ -18,12 +18,12 @@ from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig
 from tests.unit.diagnose.samples import a_node, an_event, unschedulable
 from tui.app import ConsoleApp
-from tui.live.settings import ConsoleSettings
-from tui.modals.viewer import Viewer
+from tui.commands.objects import WhyVerb
 from tui.present.subject import Subject
-from tui.screens.why_verb import WhyVerb
+from tui.screens.viewer import Viewer
 from tui.screens.workspace import Workspace
-from tui.seams import screen_text
+from tui.settings.settings import ConsoleSettings
+from tui.textual_private import screen_text
 
 _REFUSAL = "0/1 nodes are available: 1 Insufficient nvidia.com/gpu."
 _KINDS = {

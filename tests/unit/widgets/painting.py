@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from textual.app import App, ComposeResult
 from textual.strip import Strip
 
-from tui.widgets.stripes import StripWidget
+from tui.widgets.base import StripWidget
 
 
 class Painter(StripWidget):

@@ -6,7 +6,7 @@ import pytest
 from rich.color import Color
 
 from tui.present.ansi import last_frame, segments_of, visible_text
-from tui.present.names import short_names
+from tui.present.text import short_names
 
 
 def test_a_plain_line_is_one_segment() -> None:

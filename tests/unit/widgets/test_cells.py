@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tui.present.cells import Span, Tone, cells_of, fit, merged, text_of, width_of
-from tui.present.scroll import thumb_of
+from tui.widgets.base import thumb_of
 
 texts = st.text(st.characters(codec="utf-8", categories=["L", "N", "P", "Zs", "So"]), max_size=12)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.widgets.columns import GAP, Column, fit_columns
+from tui.widgets.table_model import GAP, Column, fit_columns
 
 
 def a_column(name: str, width: int, *, drop: int = 0, flex: int = 0, limit: int = 0) -> Column[str]:

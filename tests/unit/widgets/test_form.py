@@ -8,8 +8,8 @@ import pytest
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
-from tui.present.fields import Field, FieldKind, Value, read_field
-from tui.seams import screen_text
+from tui.present.form import Field, FieldKind, Value, read_field
+from tui.textual_private import screen_text
 from tui.widgets.form import ParameterForm
 
 WORKERS = Field("workers", "Workers", FieldKind.INTEGER, 8, minimum=1, maximum=64, unit="nodes")

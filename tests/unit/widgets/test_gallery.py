@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.gallery import SIZES, Gallery
 from tests.support.waiting import wait_for
-from tui.seams import screen_text
+from tui.textual_private import screen_text
 
 SIGNS = {
     "nodes": "60 nodes",

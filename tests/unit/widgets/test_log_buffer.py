@@ -9,9 +9,8 @@ from hypothesis import strategies as st
 from actions.cluster.logs.batch import batches_of, records_of
 from actions.cluster.logs.lines import LogLine
 from tui.present.ansi import visible_text
-from tui.widgets.line_search import LineSearch
-from tui.widgets.log_buffer import LogBuffer, LogRecord
-from tui.widgets.log_window import AllLines, MatchingLines
+from tui.widgets.log_buffer import LineSearch, LogBuffer, LogRecord
+from tui.widgets.log_renderer import AllLines, MatchingLines
 
 
 def a_buffer(*lines: str, source: str = "pod-0") -> LogBuffer:

@@ -7,11 +7,10 @@ from textual.app import App, ComposeResult
 from textual.pilot import Pilot
 
 from tests.support.waiting import wait_for
-from tui.seams import screen_text
+from tui.textual_private import screen_text
+from tui.widgets.log import LogView
 from tui.widgets.log_buffer import LogBuffer, LogRecord
-from tui.widgets.log_rows import Row, moved, rows_before, rows_from
-from tui.widgets.log_view import LogView
-from tui.widgets.log_window import AllLines
+from tui.widgets.log_renderer import AllLines, Row, moved, rows_before, rows_from
 
 SIZE = (60, 12)
 """Eleven rows of lines over one of status."""

@@ -22,10 +22,9 @@ from tui.present.curves import (
     smoothed,
     thinned,
 )
-from tui.seams import screen_text
+from tui.textual_private import screen_text
 from tui.widgets.plot import PlotView
-from tui.widgets.plot_picture import Pen, PlotOptions, picture_of
-from tui.widgets.plot_renderer import Axis, PlotextRenderer, Stroke
+from tui.widgets.plot_renderer import Axis, Pen, PlotextRenderer, PlotOptions, Stroke, picture_of
 
 PEN = Pen((90, 90, 90), (0, 200, 255))
 

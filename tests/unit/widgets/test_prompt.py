@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
-from tui.seams import screen_text
+from tui.textual_private import screen_text
 from tui.widgets.prompt import PromptLine
 
 COMMANDS = ("nodes", "node ip-10-0-0-1", "launch bionemo-esm1nv", "logs", "quit")

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tui.widgets.columns import Column
-from tui.widgets.row_cursor import RowCursor
-from tui.widgets.row_order import RowOrder
+from tui.widgets.table_model import Column, RowCursor, RowOrder
 
 
 @dataclass(frozen=True)

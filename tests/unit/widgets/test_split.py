@@ -10,11 +10,11 @@ from textual.geometry import Region
 from textual.widget import Widget
 
 from tests.support.waiting import settle, wait_for
-from tui.widgets.split import Split
-from tui.widgets.split_tree import (
+from tui.widgets.split import (
     Cut,
     Direction,
     Leaf,
+    Split,
     Tree,
     leaves,
     neighbour,

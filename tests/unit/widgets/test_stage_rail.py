@@ -6,10 +6,10 @@ import pytest
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
-from tui.present.bars import bar
-from tui.present.stages import GLYPHS, StageLine, StageLook
-from tui.present.times import clock_of, duration, duration_range
-from tui.seams import screen_text
+from tui.present.cells import bar
+from tui.present.run import GLYPHS, StageLine, StageLook
+from tui.present.text import clock_of, duration, duration_range
+from tui.textual_private import screen_text
 from tui.widgets.stage_rail import StageRail
 
 STAGES = [

@@ -8,13 +8,13 @@ from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 
 from tests.support.waiting import settle
-from tui.modals.viewer import TextView
-from tui.widgets.columns import Column
+from tui.screens.viewer import TextView
+from tui.widgets.base import SteeredWidget
 from tui.widgets.form import ParameterForm
-from tui.widgets.log_lines import LogLines
+from tui.widgets.log import LogLines
 from tui.widgets.stage_rail import StageRail
-from tui.widgets.steering import SteeredWidget
 from tui.widgets.table import KeyedTable
+from tui.widgets.table_model import Column
 
 LETTERS = Column[str]("letter", "LETTER", lambda letter: letter, width=8)
 

@@ -9,9 +9,9 @@ from textual.app import App, ComposeResult
 
 from tests.support.waiting import settle, wait_for
 from tui.present.cells import CellValue, Span, Tone
-from tui.seams import screen_text
-from tui.widgets.columns import Column
+from tui.textual_private import screen_text
 from tui.widgets.table import KeyedTable
+from tui.widgets.table_model import Column
 
 
 @dataclass(frozen=True)

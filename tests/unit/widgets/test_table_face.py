@@ -8,8 +8,8 @@ import msgspec
 from textual.geometry import Region
 
 from tests.unit.widgets.painting import Painter
-from tui.widgets.columns import Column
-from tui.widgets.table_face import TableFace
+from tui.widgets.table_model import Column
+from tui.widgets.table_renderer import TableFace
 
 
 class Row(msgspec.Struct, frozen=True):

@@ -10,10 +10,8 @@ from hypothesis import strategies as st
 from textual.app import App, ComposeResult
 
 from tests.support.waiting import wait_for
-from tui.seams import screen_text
-from tui.widgets.terminal import TerminalView
-from tui.widgets.terminal_keys import bytes_of
-from tui.widgets.terminal_screen import TerminalScreen
+from tui.textual_private import screen_text
+from tui.widgets.terminal import TerminalScreen, TerminalView, bytes_of
 
 
 def text_of_row(screen: TerminalScreen, row: int) -> str:

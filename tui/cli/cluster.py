@@ -1,0 +1,97 @@
+"""`eksml-tui nodes` and `eksml-tui why`: the node table and the diagnosis, printed once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from argparse import Namespace
+from pathlib import Path
+
+from actions.base.errors import FormatError, InputError
+from actions.cloud.eks import token_factory
+from actions.cluster.auth.session import KubeSession
+from actions.cluster.diagnose.codes import Finding, findings_json, findings_text
+from actions.cluster.diagnose.collect import explain
+from actions.cluster.diagnose.engine import diagnose, diagnose_each
+from actions.cluster.diagnose.parse_input import read_case
+from actions.cluster.diagnose.select import Question, narrowed
+from actions.cluster.state.inventory import Census, take_census
+from actions.fleet.cost import CostModel
+from actions.fleet.node_report import nodes_json, nodes_table
+from actions.telemetry.captured.source import pieces_of
+from tui.cli.target import ChosenTarget, chosen_target, require_target
+from tui.present.subject import parse_subject
+
+
+def print_nodes(options: Namespace) -> int:
+    """Print what the cluster's nodes are, do and cost."""
+    chosen = chosen_target(options)
+    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+    census, region = asyncio.run(_take(chosen))
+    model = CostModel.load(region=region)
+    if options.output == "json":
+        sys.stdout.write(nodes_json(census.nodes, census.usage, model, region=region))
+    else:
+        sys.stdout.write(nodes_table(census.nodes, census.usage, model))
+    return 0
+
+
+async def _take(chosen: ChosenTarget) -> tuple[Census, str]:
+    require_target(chosen.target)
+    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
+    try:
+        identity = await session.identity()
+        return await take_census(session), identity.region or chosen.region
+    finally:
+        await session.aclose()
+
+
+_STDIN = Path("-")
+
+
+def print_findings(options: Namespace) -> int:
+    """Print what is wrong with an object, a captured file, or the whole cluster."""
+    found = _read(options) if options.source is not None else _ask(options)
+    sys.stdout.write(findings_json(found) if options.output == "json" else findings_text(found))
+    return 0
+
+
+def _read(options: Namespace) -> list[Finding]:
+    evidence, is_one = read_case(_bytes_of(options.source), source=str(options.source))
+    if options.object:
+        return diagnose(narrowed(evidence, _question(options.object, options.namespace)))
+    return diagnose(evidence) if is_one else diagnose_each(evidence)
+
+
+def _bytes_of(path: Path) -> bytes:
+    """What is in it, unpacked and in UTF-8: PowerShell redirects into UTF-16."""
+    try:
+        if path == _STDIN:
+            return b"".join(pieces_of(sys.stdin.buffer))
+        with path.open("rb") as file:
+            return b"".join(pieces_of(file))
+    except FormatError as error:
+        raise InputError(error.message, file=str(path)) from error
+    except OSError as error:
+        raise InputError(f"It cannot be read: {error.strerror or error}.", file=str(path)) from error
+
+
+def _question(text: str, namespace: str) -> Question:
+    subject = parse_subject(text, default_namespace=namespace)
+    return Question(subject.kind, subject.name, subject.namespace)
+
+
+def _ask(options: Namespace) -> list[Finding]:
+    chosen = chosen_target(options)
+    os.environ.update(chosen.environment)  # for boto3, if a token is needed
+    return asyncio.run(_explained(chosen, options.object))
+
+
+async def _explained(chosen: ChosenTarget, text: str) -> list[Finding]:
+    require_target(chosen.target)
+    session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
+    try:
+        return await explain(session, _question(text, session.namespace or "default") if text else None)
+    finally:
+        await session.aclose()

@@ -1,0 +1,1 @@
+"""What every command does, and the dispatcher that runs it."""

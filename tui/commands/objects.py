@@ -1,0 +1,280 @@
+"""Commands on objects of the cluster: describe, yaml, logs, shell, why, forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from actions.base.errors import ConfigError, MissingError, RefusedError, UnreachableError
+from actions.command import verbs as registry
+from actions.fleet.facts import PodFacts
+from tui.commands.dispatcher import ScreenHands, Verb
+from tui.feeds.port_forwards import SERVICES, Forwards, Service, served_by
+from tui.feeds.services import Desk, explain_stage
+from tui.present.describe import object_page, object_yaml
+from tui.present.events import EventScope, events_in
+from tui.present.subject import API_VERSIONS, Subject, parse_subject
+from tui.screens.viewer import Viewer
+from tui.screens.workspace import Workspace
+
+if TYPE_CHECKING:
+    from actions.cluster.diagnose.codes import Finding
+    from actions.cluster.diagnose.select import Question
+
+
+_PAGE_WIDTH = 76
+_STAGE = "Stage"
+_UNASKED = ("Blueprint", "Run")
+
+
+class WhyVerb:
+    """Shows a diagnosis: what is the matter, the evidence for it, the next step.
+
+    Args:
+        workspace: The panes.
+        desk: Where the session and the run on screen are.
+        show: Puts a viewer in front.
+    """
+
+    def __init__(self, workspace: Workspace, desk: Desk, *, show: Callable[[Viewer], None]) -> None:
+        self._workspace = workspace
+        self._desk = desk
+        self._show = show
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {"why": self._why}
+
+    async def _why(self, arguments: registry.OnObject) -> None:
+        from actions.cluster.diagnose.codes import findings_text
+
+        subject = self._subject(arguments)
+        if subject is not None and subject.kind == _STAGE:
+            page = await self._stage_page(subject)
+        else:
+            page = findings_text(await self._explained(subject), width=_PAGE_WIDTH)
+        self._show(Viewer(f"Why: {subject.title()}" if subject is not None else "Why: the whole cluster", page))
+
+    async def _stage_page(self, subject: Subject) -> str:
+        """What the journal says, then the diagnosis; without a cluster, from what the run has kept on disk."""
+        from actions.cluster.diagnose.codes import findings_text
+
+        parts = [self._stage_line(subject.name)]
+        try:
+            _ = self._desk.cluster.session
+        except UnreachableError as error:
+            parts.append(error.sentence())
+        try:
+            parts.append(findings_text(await explain_stage(self._desk, subject.name), width=_PAGE_WIDTH))
+        except MissingError as error:
+            parts.append(error.sentence())
+        return "\n\n".join(parts)
+
+    async def _explained(self, subject: Subject | None) -> list[Finding]:
+        from actions.cluster.diagnose.collect import explain
+
+        question = _question_of(subject) if subject is not None else None
+        return await explain(self._desk.cluster.session, question, clock=self._desk.clock)
+
+    def _subject(self, arguments: registry.OnObject) -> Subject | None:
+        """The named object, or the one under the cursor; `None` for the whole cluster."""
+        if arguments.object:
+            return parse_subject(arguments.object, default_namespace=self._desk.cluster.namespace)
+        subject = self._workspace.current.subject()
+        return None if subject is None or subject.kind in _UNASKED else subject
+
+    def _stage_line(self, name: str) -> str:
+        """What the run's journal says of the stage."""
+        view = self._desk.runs.view
+        stage = next((one for one in view.stages if one.id == name), None) if view is not None else None
+        if stage is None:
+            return f"Stage {name}"
+        says = f": {stage.message}" if stage.message else ""
+        return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{says}"
+
+
+def _question_of(subject: Subject) -> Question:
+    from actions.cluster.diagnose.select import Question
+
+    return Question(subject.kind, subject.name, subject.namespace)
+
+
+class ObjectVerbs:
+    """Looks at one object: the named one, or the one under the cursor.
+
+    Args:
+        workspace: The panes.
+        desk: Where facts and the session are.
+        show: Puts a viewer in front.
+        open_shell: Puts a shell in a container in front.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        desk: Desk,
+        *,
+        show: Callable[[Viewer], None],
+        open_shell: Callable[[PodFacts, str], None],
+    ) -> None:
+        self._workspace = workspace
+        self._desk = desk
+        self._show = show
+        self._open_shell = open_shell
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        own: dict[str, Verb] = {
+            "describe": self._describe,
+            "yaml": self._yaml,
+            "logs": self._logs,
+            "shell": self._shell,
+        }
+        return own | dict(WhyVerb(self._workspace, self._desk, show=self._show).verbs())
+
+    async def _describe(self, arguments: registry.OnObject) -> None:
+        subject = self._subject(arguments)
+        document = await self._fetch(subject)
+        snapshot = self._desk.cluster.snapshot()
+        events = events_in(snapshot.events if snapshot else (), EventScope(subject.namespace, subject.name))
+        page = object_page(document, events, now=self._desk.clock.now().timestamp())
+        self._show(Viewer(subject.title(), page))
+
+    async def _yaml(self, arguments: registry.OnObject) -> None:
+        subject = self._subject(arguments)
+        self._show(Viewer(f"{subject.title()}, YAML", object_yaml(await self._fetch(subject))))
+
+    async def _logs(self, arguments: registry.OnObject) -> None:
+        pod, container = self._pod(arguments)
+        from tui.panes.logs import LogsPane
+
+        pane = self._workspace.pane("logs")
+        if isinstance(pane, LogsPane):
+            pane.show_pod(pod, container)
+        self._workspace.focus("logs")
+
+    async def _shell(self, arguments: registry.OnObject) -> None:
+        pod, container = self._pod(arguments)
+        if pod.phase != "Running":
+            raise RefusedError(f"Pod {pod.key} is {pod.phase or 'not running'}: there is nothing to open a shell in.")
+        self._open_shell(pod, container or (pod.containers[0] if pod.containers else ""))
+
+    def _subject(self, arguments: registry.OnObject) -> Subject:
+        if arguments.object:
+            return parse_subject(arguments.object, default_namespace=self._desk.cluster.namespace)
+        subject = self._workspace.current.subject()
+        if subject is None:
+            raise MissingError("Nothing is selected.", hint="Put the cursor on a pod or a node.")
+        return subject
+
+    def _pod(self, arguments: registry.OnObject) -> tuple[PodFacts, str]:
+        subject = self._subject(arguments)
+        if subject.kind != "Pod":
+            raise RefusedError(f"{subject.title()} is no pod.", hint="Put the cursor on a pod.")
+        snapshot = self._desk.cluster.snapshot()
+        pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
+        if pod is None:
+            raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="It may be gone already.")
+        if arguments.container and arguments.container not in pod.containers:
+            known = ", ".join(pod.containers)
+            raise MissingError(f"Pod {pod.key} has no container {arguments.container!r}.", hint=f"It has: {known}.")
+        return pod, arguments.container or subject.container
+
+    async def _fetch(self, subject: Subject) -> Mapping[str, Any]:
+        from actions.cluster.objects.client import Discovery, ObjectRef, fetch
+
+        version = API_VERSIONS.get(subject.kind)
+        if version is None:
+            raise RefusedError(f"{subject.kind} cannot be described.", hint=f"Known: {', '.join(API_VERSIONS)}.")
+        session = self._desk.cluster.session
+        ref = ObjectRef(version, subject.kind, subject.namespace, subject.name)
+        return await fetch(session, Discovery(session), ref)
+
+
+_LINK = ":forward shows the link for a browser, with its token."
+_NOTES = (
+    "",
+    "The token is good until the console ends; whoever has it can use these ports as you.",
+    "Only programs of your own user get through. What is not HTTP, such as ssh or TLS, has no",
+    "other protection than that: no token is asked for.",
+)
+
+
+class ForwardVerb:
+    """Forwards for as long as the console is open.
+
+    Args:
+        desk: Where pods and the session are.
+        hands: The app's doing.
+    """
+
+    def __init__(self, desk: Desk, hands: ScreenHands) -> None:
+        self._desk = desk
+        self._hands = hands
+        self._forwards = Forwards(desk.cluster, desk.supervisor, hands.say)
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {"forward": self._forward}
+
+    async def _forward(self, arguments: registry.Forward) -> None:
+        if not arguments.to:
+            self._hands.show(Viewer("forward", self._page()))
+            return
+        if arguments.stop:
+            if not self._forwards.close(arguments.to):
+                raise MissingError(f"Nothing is forwarded as {arguments.to!r}.")
+            self._hands.say(f"{arguments.to} is not forwarded any more.")
+            return
+        await self._desk.cluster.wait_connected()
+        service = next((one for one in SERVICES if one.name == arguments.to), None)
+        if service is not None:
+            await self._open(service, arguments.local)
+        else:
+            await self._open_port(arguments)
+
+    async def _open(self, service: Service, local: int) -> None:
+        pod = served_by(service, self._pods())
+        if pod is None:
+            raise MissingError(f"No running pod serves the {service.title}.", hint="Wait until its stage runs.")
+        address = await self._forwards.open(
+            service.name, pod.namespace, lambda: served_by(service, self._pods()), service.port, local
+        )
+        self._hands.say(
+            f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
+        )
+
+    async def _open_port(self, arguments: registry.Forward) -> None:
+        target, _, port = arguments.to.rpartition(":")
+        if not target or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
+            known = ", ".join(service.name for service in SERVICES)
+            raise ConfigError(f"{arguments.to!r} is nothing to forward.", hint=f"Write {known}, or NAMESPACE/POD:PORT.")
+        subject = parse_subject(target, default_namespace=self._desk.cluster.namespace)
+        find = self._named(f"{subject.namespace}/{subject.name}")
+        if subject.kind != "Pod" or find() is None:
+            raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")
+        address = await self._forwards.open(arguments.to, subject.namespace, find, int(port), arguments.local)
+        self._hands.say(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
+
+    def _named(self, key: str) -> Callable[[], PodFacts | None]:
+        def find() -> PodFacts | None:
+            snapshot = self._desk.cluster.snapshot()
+            return snapshot.pods.get(key) if snapshot else None
+
+        return find
+
+    def _pods(self) -> list[PodFacts]:
+        """Pods of the run on screen first, then all others."""
+        snapshot, run = self._desk.cluster.snapshot(), self._desk.runs.view
+        pods = list(snapshot.pods.values()) if snapshot else []
+        return sorted(pods, key=lambda pod: (run is None or pod.run != run.id, pod.key))
+
+    def _page(self) -> str:
+        lines = ["What can be forwarded:", ""]
+        for service in SERVICES:
+            pod = served_by(service, self._pods())
+            where = f"{pod.key}:{service.port}" if pod else "no pod serves it at present"
+            lines.append(f"  :forward {service.name:<12} {service.title}: {where}")
+        lines += ["  :forward NAMESPACE/POD:PORT", "", "What is forwarded:", ""]
+        opened = [f"  {name:<20} {port.link}" for name, port in self._forwards.opened.items()]
+        return "\n".join([*lines, *(opened or ["  nothing"]), *(_NOTES if opened else ())])

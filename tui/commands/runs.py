@@ -1,0 +1,163 @@
+"""Commands on runs: launch to teardown, results, what Terraform left open."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+
+from actions.command import verbs as registry
+from actions.run.engine.systemd import logout_warning
+from actions.run.state.records import WishKind
+from tui.commands.dispatcher import ScreenHands, Verb
+from tui.feeds.run_actions import RunActions
+from tui.feeds.services import Desk
+from tui.screens.viewer import Viewer
+from tui.screens.workspace import Workspace
+
+_WISHES = {
+    "pause": WishKind.PAUSE,
+    "unpause": WishKind.UNPAUSE,
+    "cancel": WishKind.CANCEL,
+    "park": WishKind.PARK,
+}
+
+
+class RunVerbs:
+    """Launch, approve, retry, pause, cancel, park, tear down. Each ends when the wish is written, not when it is done.
+
+    Args:
+        workspace: The panes; a launched run is shown.
+        desk: Blueprints and the run on screen.
+        actions: Who writes.
+        say: Tells the operator one sentence.
+    """
+
+    def __init__(self, workspace: Workspace, desk: Desk, actions: RunActions, *, say: Callable[[str], None]) -> None:
+        self._workspace = workspace
+        self._desk = desk
+        self._actions = actions
+        self._say = say
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        wishes = {name: self._wish(kind) for name, kind in _WISHES.items()}
+        return {
+            "launch": self._launch,
+            "approve": self._approve,
+            "retry": self._retry,
+            "teardown": self._teardown,
+            "resume": self._resume,
+            **wishes,
+        }
+
+    async def _launch(self, arguments: registry.Launch) -> None:
+        from actions.blueprint.parameters import bind
+
+        blueprint = await self._desk.blueprints.find(arguments.blueprint)
+        preset = arguments.preset or self._desk.settings.preferred_preset(blueprint.presets)
+        binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
+        await self._actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
+        self._tell(logout_warning())
+        self._desk.unwatch()
+        self._workspace.arrange("watch")
+        self._workspace.open("run", "")
+
+    async def _approve(self, arguments: registry.Approve) -> None:
+        self._tell(await self._actions.approve(arguments.run, arguments.stage))
+
+    async def _retry(self, arguments: registry.Retry) -> None:
+        self._tell(await self._actions.ask_for(arguments.run, WishKind.RETRY))
+
+    async def _resume(self, arguments: registry.Resume) -> None:
+        self._say(f"Run {await self._actions.resume(arguments.run, takeover=arguments.takeover)} goes on.")
+
+    async def _teardown(self, arguments: registry.Teardown) -> None:
+        asked = self._actions.teardown(arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data)
+        self._tell(await asked)
+        self._workspace.focus("run")
+
+    def _wish(self, kind: WishKind) -> Callable[[registry.OnRun], Awaitable[None]]:
+        async def verb(arguments: registry.OnRun) -> None:
+            self._tell(await self._actions.ask_for(arguments.run, kind))
+
+        return verb
+
+    def _tell(self, text: str) -> None:
+        if text:
+            self._say(text)
+
+
+class ResultsVerbs:
+    """Asks the run's cluster; each ends when there is an answer. A copy goes on if the console is left.
+
+    Args:
+        desk: The run on screen.
+        hands: The app's doing.
+    """
+
+    def __init__(self, desk: Desk, hands: ScreenHands) -> None:
+        self._desk = desk
+        self._hands = hands
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {"results": self._results, "export": self._export}
+
+    async def _results(self, arguments: registry.OnRun) -> None:
+        from actions.run.results import list_results, results_table
+
+        run = self._desk.runs.find(arguments.run)
+        listing = await list_results(run.folder, self._desk.clock)
+        self._hands.show(Viewer(f"results of {run.id}", results_table(listing)))
+
+    async def _export(self, arguments: registry.Export) -> None:
+        from actions.run.results import export_results
+
+        run = self._desk.runs.find(arguments.run)
+        told = await export_results(
+            run.folder,
+            arguments.to,
+            self._desk.clock,
+            on_line=_unheard,
+            on_begin=lambda _copy, sentence: self._hands.say(sentence),
+            service_account=arguments.service_account,
+        )
+        self._hands.say(told)
+
+
+def _unheard(_line: str) -> None:
+    """What the Job prints is for a terminal; the console says how it ended."""
+
+
+class TerraformVerbs:
+    """Each ends when the journal has it; the run's next step acts on it.
+
+    Args:
+        desk: The run on screen.
+        actions: Writes.
+        hands: The app's doing.
+    """
+
+    def __init__(self, desk: Desk, actions: RunActions, hands: ScreenHands) -> None:
+        self._desk = desk
+        self._actions = actions
+        self._hands = hands
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {"terraform": self._terraform, "import": self._import, "waive": self._waive}
+
+    async def _terraform(self, arguments: registry.OnRun) -> None:
+        run = self._desk.runs.find(arguments.run)
+        self._hands.show(Viewer(f"terraform of {run.id}", await self._actions.terraform(arguments.run)))
+
+    async def _import(self, arguments: registry.Import) -> None:
+        stage = await self._actions.import_resource(
+            arguments.run, arguments.address, arguments.id, stage=arguments.stage
+        )
+        self._hands.say(f"{arguments.address} will be imported when {stage} goes on: retry it.")
+
+    async def _waive(self, arguments: registry.Waive) -> None:
+        stage = await self._actions.waive(
+            arguments.run, arguments.address, confirm=arguments.confirm, stage=arguments.stage
+        )
+        self._hands.say(f"{arguments.address} of {stage} is waived: retry it.")

@@ -1,0 +1,217 @@
+"""Commands that change what is on screen: panes, the cluster, the watched job."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actions.base.errors import ConfigError, MissingError
+from actions.cluster.job_pods import WATCHABLE, JobRef, job_named, job_of
+from actions.command import verbs as registry
+from tui.commands.dispatcher import ScreenHands, Verb
+from tui.feeds.services import Desk
+from tui.present.subject import Subject, parse_subject
+from tui.screens.viewer import Viewer
+from tui.screens.workspace import Workspace
+from tui.settings.keys import help_page
+
+if TYPE_CHECKING:
+    from actions.cluster.auth.kubeconfig import ClusterTarget
+
+
+class ViewVerbs:
+    """Panes, filters, layouts, help.
+
+    Args:
+        workspace: The panes.
+        desk: What they look at.
+        hands: The app's doing.
+    """
+
+    def __init__(self, workspace: Workspace, desk: Desk, hands: ScreenHands) -> None:
+        self._workspace = workspace
+        self._desk = desk
+        self._hands = hands
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {
+            "open": self._open,
+            "filter": self._filter,
+            "sort": self._sort,
+            "layout": self._layout,
+            "chart": self._chart,
+            "zoom": _plain(self._workspace.zoom),
+            "focus": self._focus,
+            "screenshot": self._screenshot,
+            "back": _plain(self._back),
+            "help": self._help,
+            "quit": _plain(self._hands.leave),
+        }
+
+    async def _open(self, arguments: registry.Open) -> None:
+        self._workspace.open(arguments.pane, arguments.of)
+
+    async def _filter(self, arguments: registry.Filter) -> None:
+        self._workspace.current.narrow(arguments.text)
+
+    async def _sort(self, arguments: registry.Sort) -> None:
+        self._workspace.current.order(arguments.column, descending=arguments.descending)
+
+    async def _chart(self, arguments: registry.Chart) -> None:
+        from tui.panes.charts import ChartsPane
+
+        pane = self._workspace.pane("charts")
+        if isinstance(pane, ChartsPane):
+            pane.choose(arguments.metric)
+
+    async def _layout(self, arguments: registry.Layout) -> None:
+        self._workspace.arrange(arguments.name)
+
+    async def _focus(self, arguments: registry.Focus) -> None:
+        self._workspace.focus(arguments.pane)
+
+    async def _screenshot(self, arguments: registry.Screenshot) -> None:
+        self._hands.save(Path(arguments.file))
+        self._hands.say(f"Saved {arguments.file}.")
+
+    async def _help(self, _arguments: registry.Nothing) -> None:
+        self._hands.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._desk.settings.keymap)))
+
+    def _back(self) -> None:
+        if not self._hands.leave_front():
+            self._workspace.back()
+
+
+def _plain(act: Callable[[], object]) -> Callable[[registry.Nothing], Awaitable[None]]:
+    async def verb(_arguments: registry.Nothing) -> None:
+        act()
+
+    return verb
+
+
+_CLUSTER_OF_THE_RUN = "run"
+
+
+class ContextVerb:
+    """Lists contexts, and goes to one.
+
+    Args:
+        desk: Whose cluster is changed.
+        hands: The app's doing.
+    """
+
+    def __init__(self, desk: Desk, hands: ScreenHands) -> None:
+        self._desk = desk
+        self._hands = hands
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {"context": self._context}
+
+    async def _context(self, arguments: registry.Context) -> None:
+        from actions.cluster.auth.kubeconfig import ClusterTarget
+
+        if not arguments.name:
+            self._hands.show(Viewer("context", self._page()))
+            return
+        if arguments.name == _CLUSTER_OF_THE_RUN:
+            other = self._of_run()
+        else:
+            other = ClusterTarget(self._desk.settings.target.kubeconfig, arguments.name, "")
+        try:
+            await self._desk.require_usable(other)
+        except ConfigError as error:
+            if not await self._hands.allow_plugin(error):
+                raise
+        self._desk.unwatch()
+        self._desk.cluster.target = other
+        self._desk.connect()
+
+    def _of_run(self) -> ClusterTarget:
+        from actions.cluster.auth.kubeconfig import ClusterTarget
+        from actions.run.journal.folder import kubeconfig_path
+
+        folder = self._desk.runs.folder
+        if folder is None:
+            raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
+        path = kubeconfig_path(folder)
+        if not path.is_file():
+            raise MissingError(
+                f"Run {folder.name} has no kubeconfig of its own.", hint="It gets one when its cluster is there."
+            )
+        return ClusterTarget(path, "", "")
+
+    def _page(self) -> str:
+        from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
+        from actions.run.journal.folder import kubeconfig_path
+
+        here = self._desk.cluster.context_name
+        lines = ["Go to one with :context NAME", ""]
+        try:
+            for name, cluster in contexts_of(ClusterTarget(self._desk.settings.target.kubeconfig)):
+                lines.append(f"{'▶' if name == here else ' '} {name:<40} {cluster}")
+        except ConfigError as error:
+            lines.append(f"  {error.sentence()}")
+        folder = self._desk.runs.folder
+        if folder is not None and kubeconfig_path(folder).is_file():
+            lines += ["", f"  {_THE_RUN:<40} the cluster of run {folder.name}, by its own kubeconfig"]
+        return "\n".join(lines)
+
+
+_THE_RUN = "run"
+
+
+class WatchVerb:
+    """Points the panes at a job: the named one, or the one that the selected pod is a part of.
+
+    Args:
+        workspace: The panes.
+        desk: What they look at.
+    """
+
+    def __init__(self, workspace: Workspace, desk: Desk) -> None:
+        self._workspace = workspace
+        self._desk = desk
+
+    def verbs(self) -> Mapping[str, Verb]:
+        """By command id."""
+        return {"watch": self._watch}
+
+    async def _watch(self, arguments: registry.Watch) -> None:
+        if arguments.job == _THE_RUN:
+            self._desk.unwatch()
+            self._workspace.arrange("watch")
+            return
+        await self._desk.cluster.wait_connected()
+        await self._desk.watch(self._job(arguments.job))
+        self._workspace.arrange("job")
+        self._workspace.open("pods", "job")
+        self._workspace.focus("logs")
+
+    def _job(self, typed: str) -> JobRef:
+        if typed:
+            subject: Subject | None = parse_subject(typed, default_namespace=self._desk.cluster.namespace)
+        else:
+            subject = self._workspace.current.subject()
+        if subject is None:
+            raise MissingError("Nothing is selected.", hint="Say which: :watch pytorchjob/NAME.")
+        if subject.kind in WATCHABLE:
+            return JobRef(subject.kind, subject.namespace, subject.name)
+        found = self._found(subject)
+        if found is None:
+            raise MissingError(
+                f"{subject.title()} is no part of a job.", hint=f"Watch one of {', '.join(WATCHABLE)}: kind/name."
+            )
+        return found
+
+    def _found(self, subject: Subject) -> JobRef | None:
+        """The job of a pod, or the one that has the name that was typed without a kind."""
+        snapshot = self._desk.cluster.snapshot()
+        if snapshot is None or subject.kind != "Pod":
+            return None
+        pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}")
+        if pod is not None:
+            return job_of(pod, snapshot.workloads)
+        return job_named(subject.namespace, subject.name, snapshot.workloads)

@@ -1,0 +1,1 @@
+"""The data feeds behind the panes, and their supervisor."""

@@ -1,0 +1,317 @@
+"""The feeds of the cluster on screen: its session and snapshots, its cost, the AWS identity."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from actions.base.clock import Clock
+from actions.base.errors import ConsoleError, UnreachableError
+from actions.base.executors import Offload
+from actions.fleet.cost import CostModel, CostSum, FleetCost, NodeCost
+from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
+from tui.feeds.supervisor import FeedHealth, FeedState
+from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
+from tui.gc_tuning import keep_what_is, let_go
+
+if TYPE_CHECKING:
+    from actions.cloud.account import CallerIdentity
+    from actions.cluster.auth.session import ClusterIdentity, ClusterTarget, KubeSession, TokenSource
+    from actions.cluster.state.cluster_state import ClusterState
+    from actions.cluster.state.snapshot import ClusterSnapshot
+    from actions.cluster.watch.health import SourceHealth
+
+
+CONNECT_SECONDS = 15.0
+_LOADING_SECONDS = 0.02
+"""Between two looks at whether the picture is complete."""
+_HEAVY = ("actions.cluster.auth.session", "actions.cluster.state.cluster_state")
+
+
+class ClusterFeed:
+    """One cluster at a time, chosen by its target.
+
+    `run` is endless work for the supervisor. Used on the loop only; heavy libraries are imported in a thread, so
+    that the screen is there before them.
+
+    Args:
+        target: Which cluster.
+        readonly: Refuse, in the client, whatever could change it.
+        clock: Time.
+        changed: Called when there is a new picture, or a source does better or worse.
+        completed: Called when the picture is complete for the first time.
+        profile: AWS profile for EKS tokens, where the kubeconfig names none.
+        region: AWS region for them, where the kubeconfig names none.
+    """
+
+    def __init__(
+        self,
+        target: ClusterTarget,
+        *,
+        readonly: bool,
+        clock: Clock,
+        changed: Callable[[], None],
+        completed: Callable[[], None] = lambda: None,
+        profile: str = "",
+        region: str = "",
+    ) -> None:
+        self.target = target
+        self.identity: ClusterIdentity | None = None
+        self._readonly = readonly
+        self._profile = profile
+        self._region = region
+        self._clock = clock
+        self._changed = changed
+        self._completed = completed
+        self._session: KubeSession | None = None
+        self._state: ClusterState | None = None
+        self._settled = asyncio.Event()
+        self._connected = asyncio.Event()
+
+    @property
+    def session(self) -> KubeSession:
+        """The session, for what a command asks once.
+
+        Raises:
+            UnreachableError: Not connected yet.
+        """
+        if self._session is None:
+            raise UnreachableError("The cluster is not connected yet.", hint="Wait, or look at the nodes pane.")
+        return self._session
+
+    @property
+    def context_name(self) -> str:
+        """The kubeconfig's name of what is on screen; empty before it is read."""
+        return self._session.context if self._session else self.target.context
+
+    @property
+    def namespace(self) -> str:
+        """The namespace of the kubeconfig's context; `default` before it is read."""
+        return (self._session.namespace if self._session else "") or "default"
+
+    def snapshot(self) -> ClusterSnapshot | None:
+        """The newest picture; `None` before the first."""
+        return self._state.snapshot() if self._state else None
+
+    async def settle(self, *, at_most_seconds: float) -> None:
+        """Wait until the picture is complete, or there will be none for now: what can wait leaves it the processor."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(at_most_seconds):
+                await self._settled.wait()
+
+    def health(self, resource: str) -> FeedHealth | None:
+        """How the source of one resource (`nodes`, `pods`, `events`…) is doing; `None` while there is no session."""
+        snapshot = self.snapshot() if self._session else None
+        found = snapshot.health.get(resource) if snapshot else None
+        return None if found is None else _reading_of(found)
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Connect and follow, for ever.
+
+        Args:
+            live: Called when the session stands.
+
+        Raises:
+            ConsoleError: The kubeconfig cannot be used, or nobody answers.
+        """
+        try:
+            await self._follow(live)
+        finally:
+            self._settled.set()
+
+    async def _follow(self, live: Callable[[], None]) -> None:
+        await _import_in_thread()
+        is_first = self._state is None
+        if is_first:
+            keep_what_is()
+        from actions.cluster.auth.session import KubeSession
+        from actions.cluster.state.cluster_state import ClusterState
+
+        session = await KubeSession.connect(
+            self.target, readonly=self._readonly, clock=self._clock, token_factory=self._token_source
+        )
+        self._session = session
+        self._connected.set()
+        self._state = state = ClusterState(session, clock=self._clock)
+        painter = asyncio.create_task(self._tell_changes(state, is_first=is_first), name="feed painter")
+        try:
+            live()
+            self._changed()
+            await state.run()
+        finally:
+            painter.cancel()
+            self._connected.clear()
+            self._session = None
+            self.identity = None
+            await session.aclose()
+
+    async def wait_connected(self) -> None:
+        """Wait a little for the session, right after the start.
+
+        Raises:
+            UnreachableError: It does not come.
+        """
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                await self._connected.wait()
+        except TimeoutError:
+            raise UnreachableError("The cluster is not connected.", hint="Look at the nodes pane for why.") from None
+
+    async def identify(self) -> None:
+        """Ask the cluster who it is.
+
+        Raises:
+            ConsoleError: It does not answer.
+        """
+        self.identity = await self.session.identity()
+        self._changed()
+
+    def _token_source(self, exec_argv: Sequence[str]) -> TokenSource | None:
+        """EKS tokens are made in this process: a plugin would be a new Python every quarter of an hour."""
+        from actions.cloud.eks import token_factory
+
+        return token_factory(exec_argv, profile=self._profile, region=self._region, clock=self._clock)
+
+    async def _tell_changes(self, state: ClusterState, *, is_first: bool) -> None:
+        """Have changes painted, in batches; asleep while there is none. The first whole picture waits for no batch."""
+        while not state.snapshot().is_complete:
+            self._changed()
+            await state.wait_changed()
+            await self._clock.sleep(_LOADING_SECONDS)
+        self._settled.set()
+        self._completed()
+        if not is_first:
+            await asyncio.sleep(PAINT_INTERVAL_SECONDS)  # until nothing on screen is of the picture before
+            let_go()
+        keep_what_is()
+        while True:
+            await state.wait_changed()
+            self._changed()
+            await self._clock.sleep(PAINT_INTERVAL_SECONDS)
+
+
+async def _import_in_thread() -> None:
+    thread = Offload("imports")
+    try:
+        for module in _HEAVY:
+            await thread.call(importlib.import_module, module)
+    finally:
+        thread.close()
+
+
+def _reading_of(health: SourceHealth) -> FeedHealth:
+    match health.state.value:
+        case "live":
+            state = FeedState.LIVE
+        case "syncing":
+            state = FeedState.STARTING
+        case "forbidden" | "unauthorized":
+            state = FeedState.REFUSED
+        case "missing":
+            state = FeedState.ENDED
+        case _:
+            state = FeedState.WAITING
+    return FeedHealth(state, health.detail, health.since)
+
+
+class FleetView:
+    """Costs of single nodes and of all, computed anew only for nodes whose facts changed.
+
+    Args:
+        model: Prices.
+    """
+
+    def __init__(self, model: CostModel) -> None:
+        self._model = model
+        self._shown: ClusterSnapshot | None = None
+        self._known: dict[str, tuple[NodeFacts, NodeUsage]] = {}
+        self._costs: dict[str, NodeCost] = {}
+        self._sum = CostSum()
+
+    def costs(self, snapshot: ClusterSnapshot) -> Mapping[str, NodeCost]:
+        """The cost of every node, by name. Follows the picture: it is not to be kept."""
+        self._follow(snapshot)
+        return self._costs
+
+    def total(self, snapshot: ClusterSnapshot) -> FleetCost:
+        """The cost of all nodes."""
+        self._follow(snapshot)
+        return self._sum.total()
+
+    def _follow(self, snapshot: ClusterSnapshot) -> None:
+        if snapshot is self._shown:
+            return
+        changes = snapshot.changes_since(self._shown)
+        self._shown = snapshot
+        names: Iterable[str] = changes.nodes if changes else self._known.keys() | snapshot.nodes.keys()
+        for name in names:
+            self._look(name, snapshot.nodes.get(name), snapshot.usage.get(name, UNUSED))
+
+    def _look(self, name: str, node: NodeFacts | None, usage: NodeUsage) -> None:
+        before = self._known.get(name)
+        if before is not None and before[0] is node and before[1] is usage:
+            return
+        if before is not None:
+            del self._known[name]
+            self._sum.drop(self._costs.pop(name))
+        if node is not None:
+            self._known[name] = (node, usage)
+            self._costs[name] = cost = self._model.node_cost(node, usage)
+            self._sum.add(cost)
+
+
+REFRESH_SECONDS = 300.0
+RETRY_SECONDS = 60.0
+
+
+class CredentialsFeed:
+    """Asks STS now and then: a role's credentials are renewed behind our back, a login's run out.
+
+    Args:
+        profile: AWS profile; empty for what the environment decides.
+        region: Where the profile names none.
+        clock: Time.
+        changed: Called when there is another answer.
+    """
+
+    def __init__(self, *, profile: str, region: str, clock: Clock, changed: Callable[[], None]) -> None:
+        self.caller: CallerIdentity | None = None
+        """`None` before the first answer."""
+        self.trouble = ""
+        """Why there is no answer, in one sentence."""
+        self._profile = profile
+        self._region = region
+        self._clock = clock
+        self._changed = changed
+
+    @property
+    def account(self) -> str:
+        """Twelve digits, or empty."""
+        return self.caller.account if self.caller else ""
+
+    @property
+    def expires_at(self) -> float | None:
+        """Seconds since the epoch; `None` if unknown, or if they do not expire."""
+        moment = self.caller.expires_at if self.caller else None
+        return moment.timestamp() if moment else None
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Keep asking, for ever. Having no credentials is an answer, not a failure."""
+        from actions.cloud.account import fetch_identity
+        from actions.cloud.aws_session import AwsSession
+
+        session = AwsSession(profile=self._profile, region=self._region, threads=1)
+        try:
+            live()
+            while True:
+                try:
+                    self.caller, self.trouble = await fetch_identity(session), ""
+                except ConsoleError as error:
+                    self.trouble = error.sentence()
+                self._changed()
+                await self._clock.sleep(RETRY_SECONDS if self.trouble else REFRESH_SECONDS)
+        finally:
+            session.close()

@@ -1,0 +1,159 @@
+"""A job of the cluster that is watched without a run: its logs, its curves, its pods."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from actions.base.clock import Clock
+from actions.cluster.logs.batch import line_in, marker_of, records_of
+from actions.telemetry.curves import Curves
+from actions.telemetry.points import Point, Progress
+from tui.feeds.cluster import ClusterFeed
+from tui.feeds.logs import SourceNames, TimeOrder
+
+if TYPE_CHECKING:
+    from actions.cluster.job_pods import JobRef, Member
+    from actions.cluster.jobs import JobEnd, JobWatch
+    from actions.cluster.logs.batch import LogBatch
+    from actions.telemetry.log_reader import LogReader
+    from actions.telemetry.outlines import LineSieve
+
+MOST_LINES = 200_000
+"""Lines kept for a log pane that nobody looks at."""
+QUIET_SECONDS = 1.0
+_WHOLE_LOGS = 8
+"""So many pods are read from their first line on, so that their curves are whole; of the others the end."""
+_TAIL_LINES = 2_000
+
+
+class JobFeed:
+    """What the log, accelerator and curve panes show of one job. `run` is work for the supervisor.
+
+    It reads on while no pane looks, so that no curve has a hole. Used on the loop only.
+
+    Args:
+        job: Which.
+        cluster: Whose.
+        clock: Time.
+        changed: Called when something has come.
+    """
+
+    def __init__(self, job: JobRef, cluster: ClusterFeed, *, clock: Clock, changed: Callable[[], None]) -> None:
+        self._job = job
+        self.title = job.key
+        self.curves = Curves()
+        self.progress: dict[tuple[str, str], Progress] = {}
+        """The newest state by pod and label, what moved last at the end."""
+        self.revision = 0
+        self.end: JobEnd | None = None
+        """How it ended; `None` before."""
+        self._cluster = cluster
+        self._clock = clock
+        self._changed = changed
+        self.has_more = True
+        """Whether more lines can be taken at once."""
+        self._order = TimeOrder(MOST_LINES)
+        self._arrived_at = 0.0
+        self._names = SourceNames()
+        self._readers: dict[tuple[str, str], LogReader] = {}
+        self._sieve: LineSieve | None = None
+        self._watch: JobWatch | None = None
+
+    @property
+    def job(self) -> JobRef:
+        """Which, with what has been learnt of it."""
+        return self._watch.job if self._watch is not None else self._job
+
+    @property
+    def members(self) -> Sequence[Member]:
+        """Its pods, the one that tells of it as a whole first."""
+        return self._watch.members if self._watch is not None else ()
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the newest lines wait for what is older."""
+        return len(self._order) > 0
+
+    def take(self, limit: int) -> list[bytes]:
+        """The next lines whose turn it is."""
+        is_quiet = self._clock.monotonic() - self._arrived_at >= QUIET_SECONDS
+        taken = self._order.take(limit, is_quiet=is_quiet)
+        self.has_more = len(taken) == limit
+        if taken and self._order.dropped:
+            said = f"{self._order.dropped:,} lines before this one were not kept"
+            self._order.dropped = 0
+            taken.insert(0, marker_of(said, self._names.number_of(""), line_in(taken[0]).at_ns))
+        return taken
+
+    def source_of(self, number: int) -> str:
+        """The pod, and its container if it has several; empty for remarks about all of them."""
+        return self._names.name_of(number)
+
+    def read_on(self) -> bool:
+        """Curves grow by themselves: nothing more is waiting."""
+        return False
+
+    async def require(self) -> None:
+        """Make sure that there is such a job.
+
+        Raises:
+            ConsoleError: There is none, or it cannot be looked at.
+        """
+        await self._followed().require()
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Follow until the job has ended, or is gone.
+
+        Args:
+            live: Called when the job has been found.
+
+        Raises:
+            ConsoleError: It cannot be followed.
+        """
+        watch = self._followed()
+        await watch.require()
+        live()
+        self.end = await watch.run()
+        words = {"finished": "has finished", "failed": "has failed"}.get(self.end.state, "is gone")
+        remark = marker_of(f"{self.title} {words}", self._names.number_of(""), self._order.newest_ns)
+        self._order.put([remark])
+        self._changed()
+
+    def _followed(self) -> JobWatch:
+        if self._watch is None:
+            from actions.cluster.jobs import JobWatch  # brings the API client along: after the first frame
+
+            self._watch = JobWatch(
+                self._job,
+                session=lambda: self._cluster.session,
+                look=self._cluster.snapshot,
+                on_lines=self._take_lines,
+                tail_lines=lambda member: None if member.rank < _WHOLE_LOGS else _TAIL_LINES,
+                clock=self._clock,
+            )
+        return self._watch
+
+    def _take_lines(self, member: Member, container: str, batch: LogBatch) -> None:
+        source = member.pod.name if len(member.pod.containers) < 2 else f"{member.pod.name}/{container}"
+        self._order.put(records_of(batch, self._names.number_of(source)))
+        if not batch.is_marker:
+            self._read(member, container, batch)
+        self._arrived_at = self._clock.monotonic()
+        self._changed()
+
+    def _read(self, member: Member, container: str, batch: LogBatch) -> None:
+        from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
+
+        key = (member.pod.uid, container)
+        if key not in self._readers:
+            self._readers[key] = LogReader(rank=member.rank)
+        self._sieve = self._sieve or log_sieve()
+        for finding in read_batch(self._readers[key], self._sieve, batch):
+            self.revision += 1
+            if isinstance(finding, Point):
+                self.curves.add(finding)
+                continue
+            name = member.pod.name, finding.label
+            self.progress.pop(name, None)
+            self.progress[name] = finding

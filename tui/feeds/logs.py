@@ -1,0 +1,276 @@
+"""The feeds of log lines: pods that are followed, merged by timestamp, pumped in short slices."""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left, bisect_right
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from actions.base.clock import Clock
+from actions.base.errors import MissingError
+from actions.cluster.logs.batch import marker_of, records_of, stamp_in
+from actions.cluster.logs.lines import ns_of, stamp_of
+from actions.fleet.facts import PodFacts
+from tui.feeds.cluster import ClusterFeed
+
+if TYPE_CHECKING:
+    from actions.cluster.logs.batch import LogBatch
+    from actions.cluster.logs.lines import LogCursor
+
+
+TAIL_LINES = 2_000
+"""Old lines that a pod's log begins with."""
+QUEUED_LINES = 20_000
+"""So many lines wait for the pane; then reading waits."""
+
+
+class SourceNames:
+    """Numbers for the names of those who say something, as records carry them."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+        self._names: list[str] = []
+
+    def number_of(self, name: str) -> int:
+        """The number of a name, also of a new one."""
+        known = self._numbers.get(name)
+        if known is None:
+            known = self._numbers[name] = len(self._names)
+            self._names.append(name)
+        return known
+
+    def name_of(self, number: int) -> str:
+        """The name that has a number."""
+        return self._names[number]
+
+
+class LogFeed(Protocol):
+    """Lines for the log pane, oldest first. Used on the loop only."""
+
+    @property
+    def title(self) -> str:
+        """Whose log it is."""
+        ...
+
+    @property
+    def has_more(self) -> bool:
+        """Whether it is worth asking again at once."""
+        ...
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether it has lines whose turn has not come yet: it is worth asking again after a while."""
+        ...
+
+    def take(self, limit: int) -> list[bytes]:
+        """About `limit` lines that were not taken before, as records of `actions.cluster.logs.batch`."""
+        ...
+
+    def source_of(self, number: int) -> str:
+        """Who says the lines with that number."""
+        ...
+
+
+class PodLogFeed:
+    """All containers of one pod, over the API.
+
+    Args:
+        cluster: Whose pod.
+        pod: The pod.
+        container: Only this one; empty for all.
+        clock: Time.
+        changed: Called when lines have come.
+    """
+
+    def __init__(
+        self, cluster: ClusterFeed, pod: PodFacts, *, container: str, clock: Clock, changed: Callable[[], None]
+    ) -> None:
+        self.pod = pod
+        self.title = f"{pod.key} {container}".strip()
+        self._cluster = cluster
+        self._containers = (container,) if container else pod.containers
+        self._clock = clock
+        self._changed = changed
+        self._lines: list[bytes] = []
+        self._names = SourceNames()
+        self._has_room = asyncio.Event()
+        self._cursors: dict[str, LogCursor] = {}
+
+    @property
+    def has_more(self) -> bool:
+        """Whether lines wait."""
+        return bool(self._lines)
+
+    @property
+    def holds_back(self) -> bool:
+        """Never: the lines of a pod come as they are read."""
+        return False
+
+    def take(self, limit: int) -> list[bytes]:
+        """The oldest lines that wait."""
+        taken = self._lines[:limit]
+        del self._lines[:limit]
+        self._has_room.set()
+        return taken
+
+    def source_of(self, number: int) -> str:
+        """The container."""
+        return self._names.name_of(number)
+
+    async def run(self, live: Callable[[], None]) -> None:
+        """Follow until every container has ended for good.
+
+        Args:
+            live: Called when the first line has come.
+
+        Raises:
+            ConsoleError: The log may not be read.
+        """
+        if not self._containers:
+            raise MissingError(f"Pod {self.pod.key} has no container.")
+        async with asyncio.TaskGroup() as tasks:
+            for container in self._containers:
+                tasks.create_task(self._follow(container, live))
+
+    async def _follow(self, container: str, live: Callable[[], None]) -> None:
+        from actions.cluster.logs.follow import LogFollower, LogSource
+
+        async def queue(batch: LogBatch) -> None:
+            live()
+            await self._queue(container, batch)
+
+        follower = LogFollower(
+            self._cluster.session,
+            LogSource(self.pod.namespace, self.pod.name, container, self.pod.uid),
+            on_lines=queue,
+            since=self._cursors.get(container),
+            tail_lines=TAIL_LINES,
+            clock=self._clock,
+        )
+        try:
+            end = await follower.run()
+        finally:
+            self._cursors[container] = follower.cursor
+        word = end.reason if end.exit_code is None else f"{end.reason}, exit code {end.exit_code}"
+        number = self._names.number_of(container)
+        self._lines.append(marker_of(f"{container} has ended: {word}", number, follower.cursor.at_ns))
+        self._changed()
+
+    async def _queue(self, container: str, batch: LogBatch) -> None:
+        self._lines += records_of(batch, self._names.number_of(container))
+        self._changed()
+        while len(self._lines) > QUEUED_LINES:
+            self._has_room.clear()
+            await self._has_room.wait()
+
+
+PAUSE_SECONDS = 0.005
+"""How long the loop is left to others between two slices."""
+_SLICE_SECONDS = 0.004
+"""When no further piece is begun; a piece takes about as long."""
+_PIECE_LINES = 1_000
+
+Keep = Callable[[list[bytes], Callable[[int], str]], None]
+
+
+class LogIntake:
+    """Takes what one feed has.
+
+    Args:
+        feed: Where lines come from.
+        keep: Gets records, and what says who says them.
+        clock: Time.
+    """
+
+    def __init__(self, feed: LogFeed, keep: Keep, *, clock: Clock) -> None:
+        self.feed = feed
+        self._keep = keep
+        self._clock = clock
+
+    def move(self) -> bool:
+        """Take one slice. Returns whether another one should follow soon.
+
+        Raises:
+            JournalError: The feed's source cannot be read.
+        """
+        stop = self._clock.monotonic() + _SLICE_SECONDS
+        while True:
+            self._keep(self.feed.take(_PIECE_LINES), self.feed.source_of)
+            if not self.feed.has_more:
+                return False
+            if self._clock.monotonic() >= stop:
+                return True
+
+
+HOLD_NS = 1_000_000_000
+_COMPACT_AFTER = 10_000
+
+
+class TimeOrder:
+    """Holds the newest second back until something newer, or nothing, has come.
+
+    Lines of the same moment stay in the order in which they were put. What is later than a second stands where it
+    arrived. Lines are records of `actions.cluster.logs.batch`.
+
+    Args:
+        capacity: Beyond so many lines the oldest are dropped, and counted; `None` for no limit.
+    """
+
+    def __init__(self, capacity: int | None = None) -> None:
+        self.dropped = 0
+        self._capacity = capacity
+        self._held: list[bytes] = []
+        self._taken = 0
+        """So many at the front of `_held` are gone."""
+        self._newest = b""
+
+    @property
+    def newest_ns(self) -> int:
+        """The latest timestamp that was put; 0 before the first."""
+        return ns_of(self._newest) if self._newest else 0
+
+    def put(self, records: Sequence[bytes]) -> None:
+        """Take lines, which are sorted as far as they go together with those that are held."""
+        if not records:
+            return
+        held = self._held
+        place = bisect_right(held, min(map(stamp_in, records)), lo=self._taken, key=stamp_in)
+        held[place:] = sorted([*held[place:], *records], key=stamp_in)  # of ascending runs: the sort only merges them
+        self._newest = max(self._newest, stamp_in(held[-1]))
+        if self._capacity is not None and len(self) > self._capacity:
+            self.dropped += len(self) - self._capacity
+            self._advance(len(held) - self._capacity)
+
+    def take(self, limit: int, *, is_quiet: bool) -> list[bytes]:
+        """Take from the front what nothing earlier can come before any more, as far as one can know.
+
+        Args:
+            limit: Most lines.
+            is_quiet: Nothing has come for a while: nothing is held back.
+        """
+        return self.take_before(None if is_quiet else stamp_of(self.newest_ns - HOLD_NS), limit)
+
+    def take_before(self, stamp: bytes | None, limit: int) -> list[bytes]:
+        """Take from the front what is older than a moment; `None`: everything.
+
+        Args:
+            stamp: The moment, in the form of `actions.cluster.logs.lines`.
+            limit: Most lines.
+        """
+        held = self._held
+        end = len(held) if stamp is None else bisect_left(held, stamp, lo=self._taken, key=stamp_in)
+        end = min(end, self._taken + limit)
+        taken = held[self._taken : end]
+        self._advance(end)
+        return taken
+
+    def _advance(self, taken: int) -> None:
+        self._taken = taken
+        if taken > _COMPACT_AFTER or taken == len(self._held):
+            del self._held[:taken]
+            self._taken = 0
+
+    def __len__(self) -> int:
+        """Lines that wait."""
+        return len(self._held) - self._taken

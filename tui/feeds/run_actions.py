@@ -1,0 +1,220 @@
+"""What the operator asks of runs, written into their journals."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from actions.base.clock import Clock
+from actions.base.errors import RefusedError
+from actions.base.executors import Offload
+from actions.run.client import load_run, resume_interrupted, stalled_runner, start_runner, take_over, wish
+from actions.run.state.records import WishKind
+from actions.run.state.view import RunView
+from tui.feeds.runs import RunFeed, waiting_stage
+from tui.settings.settings import ConsoleSettings
+
+LOOK_SECONDS = 2.0
+"""Between two looks for a runner that has died."""
+LONGEST_PAUSE_SECONDS = 16.0
+"""Between two attempts to start those that were not started at the last one."""
+
+if TYPE_CHECKING:
+    from actions.blueprint.model import Blueprint
+    from actions.blueprint.parameters import Binding
+
+
+class RunActions:
+    """Launches and wishes. The runs act on them by themselves; what comes of it is read back from the journal.
+
+    Args:
+        settings: The target and environment of runs.
+        runs: The feed that shows them.
+        clock: Stamps records.
+    """
+
+    def __init__(self, settings: ConsoleSettings, runs: RunFeed, clock: Clock) -> None:
+        self._settings = settings
+        self._runs = runs
+        self._clock = clock
+        self._disk = Offload("wishes")
+
+    async def launch(self, blueprint: Blueprint, binding: Binding, *, auto_approve: bool = False) -> Path:
+        """Create a run, start its runner, and put it on screen.
+
+        Raises:
+            ConsoleError: The run cannot be created or its runner cannot be started.
+        """
+        folder = await self._disk.call(self._create, blueprint, binding, auto_approve)
+        await self._runs.refresh_list()
+        self._runs.choose(folder)
+        return folder
+
+    async def approve(self, run_id: str, stage_id: str) -> str:
+        """Approve the plan that a stage waits with, as it is on screen.
+
+        Returns:
+            What is in the way of its being followed, in one sentence; empty if nothing is.
+
+        Raises:
+            RefusedError: No stage of that run waits.
+        """
+        view = self._view_of(run_id)
+        stage = waiting_stage(view, stage_id)
+        plan_hash = stage.plan.plan_hash if stage.plan else ""
+        return await self._write(run_id, lambda folder: self._wish(folder, WishKind.APPROVE, plan_hash=plan_hash))
+
+    async def teardown(self, run_id: str, *, confirm: str, deletes_data: bool) -> str:
+        """Ask for everything to be removed that the run made.
+
+        Returns:
+            See `approve`.
+
+        Raises:
+            RefusedError: `confirm` is not the name of the run's cluster.
+        """
+        name = self._view_of(run_id).cluster.name
+        if confirm != name:
+            raise RefusedError(f"The teardown was not confirmed with the cluster's name, {name}.")
+        return await self._write(
+            run_id, lambda folder: self._wish(folder, WishKind.TEARDOWN, deletes_data=deletes_data)
+        )
+
+    async def ask_for(self, run_id: str, kind: WishKind) -> str:
+        """Any wish that needs no more than its name.
+
+        Returns:
+            See `approve`.
+
+        Raises:
+            RefusedError: The run is in no state for it.
+        """
+        self._view_of(run_id)  # shows it
+        return await self._write(run_id, lambda folder: self._wish(folder, kind))
+
+    async def resume(self, run_id: str, *, takeover: int = 0) -> str:
+        """Start the run's runner again.
+
+        Args:
+            run_id: The run.
+            takeover: Process id of a stalled runner, which is ended before; 0 for none.
+
+        Returns:
+            The run's id.
+
+        Raises:
+            RefusedError: One is at work, or is stalled and was not named.
+        """
+        folder = self._runs.find(run_id).folder
+        environment = self._settings.run_environment
+        stalled = await self._disk.call(stalled_runner, folder)
+        if stalled is not None and not takeover:
+            raise RefusedError(
+                f"Its runner, process {stalled.pid}, gives no sign of life, and may go on at any moment.",
+                hint=f"To end it and start another: `:resume takeover={stalled.pid}`.",
+            )
+        if takeover:
+            started = await self._disk.call(take_over, folder, takeover, environment=environment)
+        else:
+            started = await self._disk.call(start_runner, folder, environment=environment)
+        if started is None:
+            raise RefusedError(f"Run {folder.name} is at work, or has nothing left to do.")
+        return folder.name
+
+    async def terraform(self, run_id: str) -> str:
+        """Report what Terraform holds and left open in a run, as text."""
+
+        def read(folder: Path) -> str:
+            from actions.run.terraform_changes import terraform_report, terraform_table
+
+            return terraform_table(terraform_report(folder, load_run(folder)), folder.name)
+
+        return await self._disk.call(read, self._runs.find(run_id).folder)
+
+    async def import_resource(self, run_id: str, address: str, resource_id: str, *, stage: str) -> str:
+        """Say by which id a resource is to be imported that Terraform may have made.
+
+        Returns:
+            Its stage.
+
+        Raises:
+            MissingError: It is not open.
+        """
+        from actions.run.terraform_changes import wish_import
+
+        folder = self._runs.find(run_id).folder
+        return (await self._disk.call(wish_import, folder, address, resource_id, stage=stage, clock=self._clock)).stage
+
+    async def waive(self, run_id: str, address: str, *, confirm: str, stage: str) -> str:
+        """Say that such a resource is not there.
+
+        Returns:
+            Its stage.
+
+        Raises:
+            ConfigError: It was not confirmed.
+            MissingError: It is not open.
+        """
+        from actions.run.terraform_changes import waive
+
+        folder = self._runs.find(run_id).folder
+        return (await self._disk.call(waive, folder, address, confirm=confirm, stage=stage, clock=self._clock)).stage
+
+    def close(self) -> None:
+        """Take no more wishes."""
+        self._disk.close()
+
+    def _view_of(self, run_id: str) -> RunView:
+        summary = self._runs.find(run_id)
+        if self._runs.view is None or self._runs.view.id != summary.id:
+            self._runs.choose(summary.folder)
+        view = self._runs.view
+        if view is None:
+            raise RefusedError(f"Run {summary.id} cannot be read.")
+        return view
+
+    async def _write(self, run_id: str, write: Callable[[Path], str]) -> str:
+        return await self._disk.call(write, self._runs.find(run_id).folder)
+
+    def _wish(self, folder: Path, kind: WishKind, *, plan_hash: str = "", deletes_data: bool = False) -> str:
+        environment = self._settings.run_environment
+        return wish(
+            folder, kind, plan_hash=plan_hash, delete_data=deletes_data, clock=self._clock, environment=environment
+        )
+
+    async def keep_runners(self, say: Callable[[str], None]) -> None:
+        """Start runners again that have died, for as long as the console is open.
+
+        Args:
+            say: Gets a sentence for each.
+        """
+        pause = LOOK_SECONDS
+        while True:
+            told = await self.resume_interrupted()
+            for sentence in told:
+                say(sentence)
+            if told:
+                await self._runs.refresh_list()
+            pause = LOOK_SECONDS if told else min(2 * pause, LONGEST_PAUSE_SECONDS)  # some are not ours to start
+            await self._clock.sleep(pause)
+            while not (self._runs.is_interrupted or any(run.is_interrupted for run in self._runs.summaries)):
+                await self._clock.sleep(LOOK_SECONDS)
+
+    async def resume_interrupted(self) -> list[str]:
+        """Start a runner for every run whose own was killed, or did not survive a reboot; a sentence about each."""
+        return await self._disk.call(resume_interrupted, environment=self._settings.run_environment)
+
+    def _create(self, blueprint: Blueprint, binding: Binding, auto_approve: bool) -> Path:
+        from actions.run.launch import create_run
+
+        folder = create_run(
+            blueprint,
+            binding,
+            target=self._settings.target,
+            environment=self._settings.run_environment,
+            clock=self._clock,
+            auto_approve=auto_approve,
+        )
+        start_runner(folder, environment=self._settings.run_environment)
+        return folder

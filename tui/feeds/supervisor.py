@@ -1,0 +1,168 @@
+"""The supervisor of endless tasks: restart with back-off, and the health of each source for the pane borders."""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+import random
+from collections.abc import Awaitable, Callable
+
+import msgspec
+
+from actions.base.clock import Clock
+from actions.base.errors import AccessError, ConfigError, ConsoleError
+from actions.base.untrusted import one_line, redact
+
+_LONG_SECONDS = 120
+
+
+class FeedState(enum.StrEnum):
+    """What the operator can expect of a source."""
+
+    STARTING = "starting"
+    LIVE = "live"
+    WAITING = "waiting"
+    """Lost or refused for the moment; tried again by itself."""
+    REFUSED = "refused"
+    """Will not come back by itself: rights, credentials, a broken file."""
+    ENDED = "ended"
+    """Has said all it had to say."""
+
+
+class FeedHealth(msgspec.Struct, frozen=True):
+    """One source's state.
+
+    Args:
+        state: Class of the state.
+        detail: One line, cleaned; empty while all is well.
+        since: Monotonic seconds at which `state` began.
+    """
+
+    state: FeedState
+    detail: str = ""
+    since: float = 0.0
+
+    def label(self, now: float) -> str:
+        """Text for a border: `live`, `waiting 42 s: connection refused`.
+
+        Args:
+            now: Monotonic seconds.
+        """
+        match self.state:
+            case FeedState.ENDED:
+                return self.detail
+            case FeedState.LIVE | FeedState.STARTING:
+                return f"{self.state}: {self.detail}" if self.detail else self.state.value
+            case FeedState.WAITING | FeedState.REFUSED:
+                word = "stale" if self.state is FeedState.WAITING else "refused"
+                since = f"{word} {_age(max(0, int(now - self.since)))}"
+                return f"{since}: {self.detail}" if self.detail else since
+
+    def changes_in(self, now: float) -> float | None:
+        """Seconds until `label` says something else by itself; `None` if it never does.
+
+        Args:
+            now: Monotonic seconds.
+        """
+        if self.state not in (FeedState.WAITING, FeedState.REFUSED):
+            return None
+        age = max(0.0, now - self.since)
+        step = 1 if age < _LONG_SECONDS else 60 if age < 60 * _LONG_SECONDS else 3600
+        return step - age % step
+
+
+def _age(seconds: int) -> str:
+    """As much of it as an operator wants to know: `42 s`, `12 min`, `7 h`."""
+    if seconds < _LONG_SECONDS:
+        return f"{seconds} s"
+    return f"{seconds // 60} min" if seconds < 60 * _LONG_SECONDS else f"{seconds // 3600} h"
+
+
+FIRST_WAIT_SECONDS = 0.5
+LONGEST_WAIT_SECONDS = 30.0
+_CALM_SECONDS = 60.0
+
+Work = Callable[[], Awaitable[None]]
+
+
+class Supervisor:
+    """Runs named pieces of endless work, each in a task of its own, until `aclose`.
+
+    Work that raises is started again after a wait that doubles up to half a minute; work that returns has ended
+    for good. A failure of one never touches another, and never the screen. Called on the loop only.
+
+    Args:
+        clock: Time for waits and for `since`.
+        changed: Called when the health of any piece changes.
+    """
+
+    def __init__(self, clock: Clock, changed: Callable[[], None]) -> None:
+        self._clock = clock
+        self._changed = changed
+        self._tasks: dict[str, asyncio.Task[None]] = {}
+        self._health: dict[str, FeedHealth] = {}
+
+    def keep(self, name: str, work: Work) -> None:
+        """Start `work` under `name`. Work that runs under that name already is ended first."""
+        self.drop(name)
+        self._health[name] = FeedHealth(FeedState.STARTING, since=self._clock.monotonic())
+        self._tasks[name] = asyncio.create_task(self._run(name, work), name=f"feed {name}")
+
+    def drop(self, name: str) -> None:
+        """End the work of that name, if there is any."""
+        task = self._tasks.pop(name, None)
+        if task is not None:
+            task.cancel()
+        self._health.pop(name, None)
+
+    def health(self, name: str) -> FeedHealth:
+        """How the work of that name is doing. Unknown names have ended."""
+        return self._health.get(name) or FeedHealth(FeedState.ENDED)
+
+    def mark_live(self, name: str) -> None:
+        """Called by the work itself when it has reached its source."""
+        self._publish(name, FeedState.LIVE, "")
+
+    async def aclose(self) -> None:
+        """End everything and wait for it."""
+        tasks = list(self._tasks.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        self._tasks.clear()
+
+    async def _run(self, name: str, work: Work) -> None:
+        wait = FIRST_WAIT_SECONDS
+        while True:
+            started = self._clock.monotonic()
+            try:
+                await work()
+            except Exception as error:  # noqa: BLE001 - the one place where a source may fail in any way
+                self._publish(name, *_reading_of(error))
+            else:
+                self._publish(name, FeedState.ENDED, "")
+                return
+            if self._clock.monotonic() - started > _CALM_SECONDS:
+                wait = FIRST_WAIT_SECONDS
+            await self._clock.sleep(wait * (1 + random.random() / 2))
+            wait = min(LONGEST_WAIT_SECONDS, wait * 2)
+
+    def _publish(self, name: str, state: FeedState, detail: str) -> None:
+        known = self._health.get(name)
+        if known is not None and (known.state, known.detail) == (state, detail):
+            return
+        since = known.since if known is not None and known.state is state else self._clock.monotonic()
+        self._health[name] = FeedHealth(state, detail, since)
+        self._changed()
+
+
+def _reading_of(error: Exception) -> tuple[FeedState, str]:
+    match error:
+        case ExceptionGroup(exceptions=(first, *_)):
+            return _reading_of(first)
+        case AccessError() | ConfigError():
+            return FeedState.REFUSED, one_line(redact(error.sentence()))
+        case ConsoleError():
+            return FeedState.WAITING, one_line(redact(error.sentence()))
+        case _:
+            return FeedState.WAITING, one_line(redact(f"{type(error).__name__}: {error}"))

@@ -1,1 +1,0 @@
-"""What feeds the screen: supervisor, stores, one ticker."""

@@ -1,1 +1,0 @@
-"""Questions that have to be answered first."""

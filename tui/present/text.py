@@ -1,0 +1,127 @@
+"""Values as plain text: durations and moments, shortened names, wrapped paragraphs. No function calls a clock."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+
+import msgspec
+from rich.cells import cell_len, chop_cells
+
+_UNITS = (("d", 86_400), ("h", 3_600), ("m", 60), ("s", 1))
+
+
+def duration(seconds: float) -> str:
+    """A length of time: `0.4s`, `42s`, `3m12s`, `2h05m`, `4d07h`. A negative one counts as none."""
+    if seconds < 0:
+        return "0s"
+    if 0 < seconds < 1:
+        return f"{seconds:.1f}s"
+    whole = int(seconds)
+    for (name, size), (below, below_size) in pairwise(_UNITS):
+        if whole >= size:
+            return f"{whole // size}{name}{whole % size // below_size:02}{below}"
+    return f"{whole}s"
+
+
+def rough_duration(seconds: float) -> str:
+    """The same in one unit: `42s`, `3m`, `2h`, `4d`."""
+    whole = max(0, int(seconds))
+    return next((f"{whole // size}{name}" for name, size in _UNITS if whole >= size), "0s")
+
+
+def duration_range(low_seconds: float, high_seconds: float) -> str:
+    """An expectation: `35m…45m`, or one value if both are equal."""
+    low, high = rough_duration(low_seconds), rough_duration(high_seconds)
+    return low if low == high else f"{low}…{high}"
+
+
+def clock_of(at_ns: int) -> str:
+    """The time of day of a moment, UTC, with milliseconds: `10:42:07.123`; blanks if unknown (0)."""
+    if at_ns == 0:
+        return " " * 12
+    milliseconds = at_ns // 1_000_000 % 86_400_000
+    seconds, fraction = divmod(milliseconds, 1000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{fraction:03}"
+
+
+def age(now: float, then: float) -> str:
+    """How long ago a moment was; `?` for an unknown one.
+
+    Args:
+        now: Seconds since the epoch.
+        then: Seconds since the epoch; 0 is unknown.
+    """
+    return "?" if then <= 0 else duration(now - then)
+
+
+def short_names(names: Sequence[str]) -> dict[str, str]:
+    """Drop the leading words (separated by `-`) that all of `names` share; a lone name keeps its last two words.
+
+    `esm1nv-pretraining-master-0`, `esm1nv-pretraining-worker-3` become `master-0`, `worker-3`; with workers
+    alone they keep that word.
+    """
+    if not names:
+        return {}
+    words = [name.split("-") for name in names]
+    shortest = min(len(parts) for parts in words)
+    if len(set(names)) == 1:
+        shared = max(0, shortest - 2)
+    else:
+        shared = 0
+        while shared < shortest - 1 and len({parts[shared] for parts in words}) == 1:
+            shared += 1
+        if shared and any(parts[shared].isdigit() for parts in words):
+            shared -= 1  # a bare number is nobody's name
+    return {name: "-".join(parts[shared:]) for name, parts in zip(names, words, strict=True)}
+
+
+_WORDS = re.compile(r"\S+\s*")
+_LABEL = re.compile(r" *\S+(?: \S+)*  +")
+"""What stands before two blanks: a key, a name, a column."""
+
+
+class Row(msgspec.Struct, frozen=True):
+    """One row of the screen.
+
+    Args:
+        text: What it shows.
+        line: Index of the line that it is a part of.
+    """
+
+    text: str
+    line: int
+
+
+def rows_of(lines: Iterable[str], width: int) -> list[Row]:
+    """Every line as the rows it takes in `width` terminal columns; a width of 0 wraps nothing."""
+    return [Row(text, index) for index, line in enumerate(lines) for text in _wrapped(line, width)]
+
+
+def _wrapped(line: str, width: int) -> Iterator[str]:
+    if width <= 0 or cell_len(line) <= width:
+        yield line
+        return
+    indent = " " * _indent(line, width)
+    shown = line[: len(line) - len(line.lstrip(" "))]
+    is_empty = True
+    for word in _WORDS.findall(line.lstrip(" ")):
+        if not is_empty and cell_len(shown) + cell_len(word.rstrip()) > width:
+            yield shown.rstrip()
+            shown, is_empty = indent, True
+        rest = word
+        while cell_len(shown) + cell_len(rest.rstrip()) > width:
+            head = chop_cells(rest, max(2, width - cell_len(shown)))[0]
+            yield shown + head
+            rest, shown = rest[len(head) :], indent
+        shown, is_empty = shown + rest, False
+    yield shown.rstrip()
+
+
+def _indent(line: str, width: int) -> int:
+    """Where rows after the first begin: under the text behind a label, else two columns in."""
+    label = _LABEL.match(line)
+    if label is not None and label.end() <= width // 2:
+        return label.end()
+    return min(len(line) - len(line.lstrip(" ")) + 2, width // 2)

@@ -1,0 +1,149 @@
+"""Asking before something is done: yes or no, or the name of the cluster."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import ClassVar
+
+import msgspec
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import Input, Static
+
+from tui.present.cells import Cells, width_of
+from tui.widgets.base import Lines
+
+BODY_COLUMNS = 68
+"""What a line of a question may be long on a screen of eighty columns."""
+
+
+class Question(msgspec.Struct, frozen=True):
+    """What somebody is asked.
+
+    Args:
+        title: The deed: `Tear down bionemo-esm1nv-1121-a3f9`.
+        lines: What will happen, line by line.
+        word: What has to be typed; empty for a plain yes or no.
+        word_is: What the word is: `the cluster's name`.
+    """
+
+    title: str
+    lines: Sequence[Cells] = ()
+    word: str = ""
+    word_is: str = ""
+
+
+class _Asking(ModalScreen[bool]):
+    """What both kinds of question share: a body that may be longer than the screen, moved by keys.
+
+    Args:
+        question: What is asked.
+        answers: The keys that answer, as shown.
+    """
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("up", "move(-1)", "up", show=False),
+        Binding("down", "move(1)", "down", show=False),
+        Binding("pageup", "page(-1)", "page up", show=False),
+        Binding("pagedown", "page(1)", "page down", show=False),
+    ]
+
+    VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012 - declared by Textual
+    """On a short screen the dialog gives up its margins: the keys that answer have to be seen."""
+
+    def __init__(self, question: Question, answers: str) -> None:
+        super().__init__()
+        self._question = question
+        self._answers = answers
+        self._body = VerticalScroll(Lines(question.lines), classes="dialog-body", can_focus=False)
+        self._keys = Static(answers, classes="dialog-keys", markup=False)
+
+    def on_mount(self) -> None:
+        """Name the keys that move the body once its size is known."""
+        self.call_after_refresh(self._name_keys)
+
+    def on_resize(self) -> None:
+        """It may fit, or not, in the new size."""
+        self.call_after_refresh(self._name_keys)
+
+    def action_move(self, lines: int) -> None:
+        """Move the body."""
+        self._body.scroll_relative(y=lines, animate=False)
+
+    def action_page(self, pages: int) -> None:
+        """Move the body by its height."""
+        self._body.scroll_relative(y=pages * max(1, self._body.size.height - 1), animate=False)
+
+    def _name_keys(self) -> None:
+        more = "↑ ↓  see all of it" if self._body.max_scroll_y > 0 else ""
+        line = f"{self._answers}      {more}".rstrip()
+        fits = width_of(line) <= self._keys.size.width
+        self._keys.update(line if fits or not more else f"{self._answers}  ↑ ↓")
+
+
+class ConfirmModal(_Asking):
+    """Yes with `y`; everything that leads out means no."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "answer(True)", "yes", show=False),
+        Binding("n,q,escape,enter", "answer(False)", "no", show=False),
+        Binding("k", "move(-1)", "up", show=False),
+        Binding("j", "move(1)", "down", show=False),
+        Binding("g,home", "page(-99)", "first line", show=False),
+        Binding("G,end", "page(99)", "last line", show=False),
+    ]
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question, "y  yes      n  no")
+
+    def compose(self) -> ComposeResult:
+        """Title, what will happen, the two answers."""
+        with Vertical(classes="dialog") as dialog:
+            dialog.border_title = Content(self._question.title)
+            yield self._body
+            yield self._keys
+
+    def action_answer(self, is_yes: bool) -> None:
+        """Close with the answer."""
+        self.dismiss(is_yes)
+
+
+class TypeNameModal(_Asking):
+    """Yes only by typing a word, letter by letter."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "no", show=False)]
+
+    def __init__(self, question: Question) -> None:
+        super().__init__(question, "enter  do it      esc  leave it")
+
+    def compose(self) -> ComposeResult:
+        """Title, what will happen, the field."""
+        question = self._question
+        with Vertical(classes="dialog -danger") as dialog:
+            dialog.border_title = Content(question.title)
+            yield self._body
+            yield Static(f"Type {question.word_is}, {question.word}, and press enter.", markup=False)
+            field = Input(id="word", select_on_focus=False)
+            field.cursor_blink = False
+            yield field
+            yield Static("", id="refusal", markup=False)
+            yield self._keys
+
+    def on_mount(self) -> None:
+        """The field takes the keys."""
+        self.query_one("#word", Input).focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Only the exact word is a yes."""
+        event.stop()
+        if event.value == self._question.word:
+            self.dismiss(True)
+        else:
+            self.query_one("#refusal", Static).update(f"That is not {self._question.word_is}.")
+
+    def action_cancel(self) -> None:
+        """Close with a no."""
+        self.dismiss(False)

@@ -1,0 +1,24 @@
+"""The base of screens that show live data."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from typing import TypeVar
+
+from textual.screen import Screen
+
+from tui.textual_private import paint_only_changes
+
+ResultT = TypeVar("ResultT")
+
+
+class PullingScreen(Screen[ResultT]):
+    """A screen that the ticker tells when something may have changed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        paint_only_changes(self)
+
+    @abstractmethod
+    def pull(self) -> None:
+        """Look at the sources and show what changed."""

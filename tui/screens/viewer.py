@@ -1,0 +1,166 @@
+"""A text over the whole screen, for reading: describe, YAML, help, a plan."""
+
+from __future__ import annotations
+
+import re
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.strip import Strip
+from textual.widgets import Input
+
+from tui.present.cells import Cells, Span, Tone
+from tui.present.text import Row, rows_of
+from tui.widgets.base import Lines, SteeredWidget
+
+_HINT = (Span(" esc back   / search   n N next, previous   g G ends   W wrap", Tone.MUTED),)
+
+
+class TextView(SteeredWidget, can_focus=True):
+    """Lines of plain text with a scroll position and a search. Long lines are wrapped, or cut."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("W", "wrap", "wrap", id="text.wrap", show=False)]
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self._lines = [line.expandtabs(4) for line in text.splitlines()] or [""]
+        self._rows: list[Row] = []
+        self._is_wrapped = True
+        self._top = 0
+        self._needle = ""
+
+    def on_resize(self) -> None:
+        """Wrap for the new width; the first line that is seen stays the first."""
+        self._lay_out()
+
+    def action_wrap(self) -> None:
+        """Wrap long lines, or cut them."""
+        self._is_wrapped = not self._is_wrapped
+        self._lay_out()
+
+    def search(self, needle: str) -> int:
+        """Mark every occurrence of `needle`, case ignored, and go to the first from here on.
+
+        Returns:
+            How many lines hold it.
+        """
+        self._needle = needle.lower()
+        found = self._found()
+        if found:
+            self._top = next((index for index in found if index >= self._top), found[0])
+        self._clamp()
+        return len(found)
+
+    def next_match(self, direction: int) -> None:
+        """Go to the next line that holds the search text, or the previous one for a negative direction."""
+        found = self._found()
+        if direction > 0:
+            found = [index for index in found if index > self._top] or found
+            self._top = found[0] if found else self._top
+        else:
+            found = [index for index in found if index < self._top] or found
+            self._top = found[-1] if found else self._top
+        self._clamp()
+
+    def step(self, lines: int) -> None:
+        """Scroll."""
+        self._top += lines
+        self._clamp()
+
+    def jump(self, *, to_end: bool) -> None:
+        """Scroll to an end."""
+        self._top = len(self._rows) if to_end else 0
+        self._clamp()
+
+    def render_line(self, y: int) -> Strip:
+        """One row of the text, occurrences of the search text marked."""
+        index = self._top + y
+        body = self.paint(self._marked(self._rows[index]) if index < len(self._rows) else (), self.size.width - 1)
+        rail = self.rail_segment(y, top=self._top, count=len(self._rows), height=self.size.height)
+        return Strip([*body, rail], self.size.width)
+
+    def _marked(self, row: Row) -> Cells:
+        text = row.text
+        if not self._needle or self._needle not in text.lower():
+            line = self._lines[row.line]
+            is_heading = bool(line) and not line.startswith((" ", "-"))
+            return (Span(text, Tone.STRONG if is_heading else Tone.PLAIN),)
+        parts = re.split(f"({re.escape(self._needle)})", text, flags=re.IGNORECASE)
+        return tuple(Span(part, Tone.ACCENT if n % 2 else Tone.PLAIN) for n, part in enumerate(parts) if part)
+
+    def _found(self) -> list[int]:
+        """The first row of every line that holds the search text."""
+        if not self._needle:
+            return []
+        lines = {at for at, line in enumerate(self._lines) if self._needle in line.lower()}
+        starts = {row.line: at for at, row in reversed(list(enumerate(self._rows)))}
+        return sorted(starts[line] for line in lines if line in starts)
+
+    def _lay_out(self) -> None:
+        line = self._rows[self._top].line if self._top < len(self._rows) else 0
+        self._rows = rows_of(self._lines, self.size.width - 1 if self._is_wrapped else 0)
+        self._top = next((at for at, row in enumerate(self._rows) if row.line == line), 0)
+        self._clamp()
+
+    def _clamp(self) -> None:
+        self._top = max(0, min(self._top, len(self._rows) - self.size.height))
+        self.refresh()
+
+
+class Viewer(ModalScreen[None]):
+    """A titled text; leaves with `esc` or `q`."""
+
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("escape,q", "leave", "back", show=False),
+        Binding("slash", "search", "search", show=False),
+        Binding("n", "next(1)", "next match", show=False),
+        Binding("N", "next(-1)", "previous match", show=False),
+    ]
+
+    def __init__(self, title: str, text: str) -> None:
+        super().__init__()
+        self._title = title
+        self._view = TextView(text)
+        self._field = Input(placeholder="search", id="viewer-search", compact=True, select_on_focus=False)
+        self._field.cursor_blink = False
+
+    def compose(self) -> ComposeResult:
+        """The text, and a line of keys that gives way to the search field."""
+        self._view.border_title = Content(self._title)
+        yield self._view
+        yield self._field
+        yield Lines([_HINT], id="viewer-keys")
+
+    def on_mount(self) -> None:
+        """The text takes the keys."""
+        self._view.focus()
+
+    def action_search(self) -> None:
+        """Ask what to look for."""
+        self.add_class("-searching")
+        self._field.focus()
+
+    def action_next(self, direction: int) -> None:
+        """Go to another match."""
+        self._view.next_match(direction)
+
+    def action_leave(self) -> None:
+        """Leave the search field, then the viewer."""
+        if self._field.has_focus:
+            self._stop_searching()
+        else:
+            self.dismiss(None)
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        """Look for it."""
+        event.stop()
+        found = self._view.search(event.value)
+        self._view.border_subtitle = Content(f"{found} lines with {event.value!r}" if event.value else "")
+        self._stop_searching()
+
+    def _stop_searching(self) -> None:
+        self.remove_class("-searching")
+        self._view.focus()

@@ -1,0 +1,1 @@
+"""Settings of the console: keys, colours, what it is started with."""

@@ -1,0 +1,106 @@
+"""The file of the operator's own keys, read and checked."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from actions.base.errors import ConsoleError, InputError
+from actions.base.yamldoc import Document, load_documents, read_input
+from actions.command.parse import parse_line
+from actions.command.verbs import nearest_hint
+from actions.script.model import is_key
+from tui.settings.keymap import Keymap
+from tui.settings.keys import KEYS, Context, Key
+
+_TOP = ("move", "own")
+
+
+def read_keymap(file: Path) -> Keymap:
+    """Read the file and check it.
+
+    Raises:
+        InputError: With file, line and column, and what to write instead.
+    """
+    documents = load_documents(read_input(file, kind=InputError), file=str(file), kind=InputError)
+    if not documents:
+        return Keymap()  # nothing but comments
+    document = documents[0]
+    top = document.value
+    if not isinstance(top, dict):
+        raise document.error(InputError, "the file is a mapping.", hint=f"Its keys are {' and '.join(_TOP)}.")
+    for key in top:
+        if key not in _TOP:
+            raise document.error(InputError, f"unknown key {key!r}.", key, hint=nearest_hint(key, _TOP))
+    keymap = Keymap(_moved(document), _lines(document))
+    _refuse_clashes(document, keymap)
+    return keymap
+
+
+def key_ids() -> Iterable[str]:
+    """The id of every row of the table whose keys can be moved; enter is the tables' own."""
+    return (row.id for row in KEYS if row.does != "enter")
+
+
+def _moved(document: Document) -> dict[str, str]:
+    known = tuple(key_ids())
+    found: dict[str, str] = {}
+    for name, keys in _section(document, "move").items():
+        if name not in known:
+            raise document.error(
+                InputError, f"{name!r} is nothing that has a key.", "move", name, hint=nearest_hint(name, known)
+            )
+        found[name] = ",".join(_keys(document, keys, "move", name))
+    return found
+
+
+def _lines(document: Document) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for key, line in _section(document, "own").items():
+        _keys(document, key, "own", key)
+        try:
+            parse_line(str(line))
+        except ConsoleError as error:
+            raise document.error(InputError, error.message, "own", key, hint=error.hint) from error
+        found[key] = str(line)
+    return found
+
+
+def _refuse_clashes(document: Document, keymap: Keymap) -> None:
+    """No key may mean two things in one place; the one that was not moved would be lost without a word."""
+    taken: dict[tuple[Context, str], Key] = {}
+    for row in KEYS:
+        moved = keymap.moved.get(row.id)
+        for key in moved.split(",") if moved else row.keys:
+            other = taken.setdefault((row.context, key), row)
+            if other is not row:
+                culprit = row if moved else other
+                said = f"{key!r} would mean {other.id} and {row.id}."
+                raise document.error(InputError, said, "move", culprit.id, hint="Move the other one as well.")
+    for key in keymap.lines:
+        row_taken = next(
+            (row for (place, name), row in taken.items() if name == key and place is not Context.PANES), None
+        )
+        if row_taken is not None:
+            said = f"{key!r} is the key of {row_taken.id}."
+            raise document.error(InputError, said, "own", key, hint="Take another key, or move that one.")
+
+
+def _section(document: Document, name: str) -> dict[str, Any]:
+    section = document.value.get(name) or {}
+    if not isinstance(section, dict):
+        raise document.error(InputError, f"{name} is a mapping.", name, hint="Write pods.shell: S, or f6: open pods.")
+    return {str(key): value for key, value in section.items()}
+
+
+def _keys(document: Document, keys: Any, *path: str) -> list[str]:
+    words = str(keys).replace(",", " ").split()
+    for word in words:
+        if not is_key(word):
+            raise document.error(
+                InputError, f"{word!r} is no key.", *path, hint="Write keys as enter, ctrl+w, f1 or j."
+            )
+    if not words:
+        raise document.error(InputError, "no key is given.", *path)
+    return words

@@ -1,0 +1,54 @@
+"""The operator's own keys: `keys.yaml` in the settings folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from actions.base.files import config_home
+
+if TYPE_CHECKING:
+    from textual.app import App
+
+
+class Keymap(msgspec.Struct, frozen=True):
+    """What the operator has changed.
+
+    Args:
+        moved: Other keys for what is in the table, by the id that docs/keys.md gives: `pods.shell`.
+        lines: Lines as typed after `:`, by key; they work everywhere.
+    """
+
+    moved: Mapping[str, str] = msgspec.field(default_factory=dict)
+    lines: Mapping[str, str] = msgspec.field(default_factory=dict)
+
+
+NO_CHANGES = Keymap()
+"""The keys as they are shipped."""
+
+
+FILE_NAME = "keys.yaml"
+
+
+def load_keymap(path: Path | None = None) -> Keymap:
+    """Read the file; without one nothing is changed.
+
+    Raises:
+        InputError: With file, line and column, and what to write instead.
+    """
+    file = path or config_home() / FILE_NAME
+    if not file.exists():
+        return Keymap()
+    from tui.settings.keyfile import read_keymap  # what reads YAML: few have such a file
+
+    return read_keymap(file)
+
+
+def take_keymap(app: App[Any], keymap: Keymap) -> None:
+    """Have the app know the operator's keys."""
+    app.set_keymap(dict(keymap.moved))
+    for key, line in keymap.lines.items():
+        app.bind(key, f"screen.carry({line!r})", show=False)

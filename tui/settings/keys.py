@@ -1,0 +1,304 @@
+"""The table of keys: one row a key, behind bindings, footer, help page and docs/keys.md."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterator
+
+import msgspec
+
+from actions.command.parse import parse_line
+from actions.command.verbs import COMMANDS
+from tui.settings.keymap import NO_CHANGES, Keymap
+
+
+class Context(enum.StrEnum):
+    """Where a key means something. A pane's context has the pane's name."""
+
+    EVERYWHERE = "everywhere"
+    PANES = "after ctrl+w"
+    NODES = "nodes"
+    PODS = "pods"
+    BLUEPRINTS = "blueprints"
+    RUNS = "runs"
+    RUN = "run"
+    LOGS = "logs"
+    ACCELERATORS = "accelerators"
+    CHARTS = "charts"
+    EVENTS = "events"
+    COST = "cost"
+
+
+class Key(msgspec.Struct, frozen=True):
+    """One row of the table.
+
+    Args:
+        context: Where it works.
+        keys: Textual's names of the keys that do it, the one to show first.
+        does: What is carried out: a line as typed after `:`, or one of `ASIDES`.
+        label: One or two words for the footer.
+        in_footer: Whether the footer has room for it at 80 columns.
+    """
+
+    context: Context
+    keys: tuple[str, ...]
+    does: str
+    label: str
+    in_footer: bool = False
+
+    @property
+    def id(self) -> str:
+        """What it is called in the operator's keymap: `pods.shell`."""
+        return f"{self.context.name.lower()}.{self.does}"
+
+    @property
+    def is_aside(self) -> bool:
+        """Whether it is a matter of the screen alone, and so no command."""
+        return self.does in ASIDES
+
+
+ASIDES = {
+    "enter": "Go into what is selected: node → its pods → logs; blueprint → launch; stage → its log.",
+    "command-line": "Type a command, with completion.",
+    "filter-line": "Narrow the focused pane while typing.",
+    "palette": "Find a command by its name.",
+    "prefix": "Then a key of those after ctrl+w.",
+}
+"""What is no command of its own, with its explanation."""
+
+
+def _open(position: str, pane: str) -> Key:
+    return Key(Context.EVERYWHERE, (position,), f"open {pane}", pane)
+
+
+_OBJECT_CONTEXTS = (Context.NODES, Context.PODS, Context.ACCELERATORS)
+_WHY_CONTEXTS = (*_OBJECT_CONTEXTS, Context.EVENTS, Context.RUN)
+
+KEYS: tuple[Key, ...] = (
+    _open("1", "nodes"),
+    _open("2", "pods"),
+    _open("3", "blueprints"),
+    _open("4", "run"),
+    _open("5", "logs"),
+    _open("6", "accelerators"),
+    _open("7", "charts"),
+    _open("8", "events"),
+    _open("9", "cost"),
+    _open("0", "runs"),
+    Key(Context.EVERYWHERE, ("enter",), "enter", "open"),
+    Key(Context.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
+    Key(Context.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
+    Key(Context.EVERYWHERE, ("question_mark", "f1"), "help", "help", in_footer=True),
+    Key(Context.EVERYWHERE, ("escape",), "back", "back"),
+    Key(Context.EVERYWHERE, ("z",), "zoom", "zoom"),
+    Key(Context.EVERYWHERE, ("tab",), "focus next", "next pane"),
+    Key(Context.EVERYWHERE, ("shift+tab",), "focus previous", "previous pane"),
+    Key(Context.EVERYWHERE, ("ctrl+w",), "prefix", "panes"),
+    Key(Context.EVERYWHERE, ("ctrl+p",), "palette", "palette"),
+    Key(Context.EVERYWHERE, ("q",), "quit", "quit", in_footer=True),
+    Key(Context.PANES, ("h", "left"), "focus left", "left"),
+    Key(Context.PANES, ("j", "down"), "focus down", "down"),
+    Key(Context.PANES, ("k", "up"), "focus up", "up"),
+    Key(Context.PANES, ("l", "right"), "focus right", "right"),
+    Key(Context.PANES, ("o",), "layout single", "one pane"),
+    Key(Context.PANES, ("v",), "layout watch", "watch a run"),
+    Key(Context.PANES, ("s",), "layout quad", "four panes"),
+    Key(Context.PANES, ("z",), "zoom", "zoom"),
+    Key(Context.PODS, ("l",), "logs", "logs", in_footer=True),
+    Key(Context.PODS, ("v",), "watch", "watch job"),
+    Key(Context.PODS, ("s",), "shell", "shell", in_footer=True),
+    Key(Context.ACCELERATORS, ("l",), "logs", "logs", in_footer=True),
+    Key(Context.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),
+    *(Key(context, ("d",), "describe", "describe", in_footer=True) for context in _OBJECT_CONTEXTS),
+    *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
+    Key(Context.EVENTS, ("d",), "describe", "describe", in_footer=True),
+    *(Key(context, ("w",), "why", "why", in_footer=True) for context in _WHY_CONTEXTS),
+    Key(Context.CHARTS, ("m",), "chart", "next curve", in_footer=True),
+    Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
+    Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
+    Key(Context.RUN, ("R",), "resume", "resume", in_footer=True),
+    Key(Context.RUN, ("f",), "forward", "forward"),
+    Key(Context.RUN, ("o",), "results", "results", in_footer=True),
+    Key(Context.RUN, ("p",), "pause", "pause"),
+    Key(Context.RUN, ("u",), "unpause", "go on"),
+    Key(Context.RUN, ("c",), "cancel", "cancel", in_footer=True),
+    Key(Context.RUN, ("P",), "park", "park", in_footer=True),
+    Key(Context.RUN, ("T",), "teardown", "teardown", in_footer=True),
+    Key(Context.RUNS, ("a",), "approve", "approve", in_footer=True),
+    Key(Context.RUNS, ("u",), "resume", "resume", in_footer=True),
+    Key(Context.RUNS, ("c",), "cancel", "cancel", in_footer=True),
+    Key(Context.RUNS, ("P",), "park", "park", in_footer=True),
+    Key(Context.RUNS, ("T",), "teardown", "teardown", in_footer=True),
+)
+
+
+WIDGET_KEYS: dict[Context, tuple[tuple[str, str], ...]] = {
+    Context.LOGS: (("s", "follow"), ("/", "search"), ("&", "only"), ("W", "wrap"), ("T", "time")),
+    Context.CHARTS: (("L", "log axis"), ("E", "smooth")),
+}
+"""What the widgets of a pane understand by themselves, for the footer: key and label."""
+
+
+_WITHOUT_FILTER = (Context.RUN, Context.CHARTS, Context.LOGS)
+"""Panes with nothing to narrow, or with a search of their own under that key."""
+
+
+ENTERED = {
+    Context.NODES: "pods",
+    Context.PODS: "log",
+    Context.BLUEPRINTS: "launch",
+    Context.RUNS: "open",
+    Context.RUN: "log",
+    Context.ACCELERATORS: "log",
+}
+"""What enter leads to, in the panes that have something inside."""
+
+
+def keys_of(context: Context) -> Iterator[Key]:
+    """The rows of one context, in the table's order."""
+    return (key for key in KEYS if key.context is context)
+
+
+def names_of(row: Key, keymap: Keymap = NO_CHANGES) -> tuple[str, ...]:
+    """The keys of a row, as people write them: the operator's own where they were moved."""
+    moved = keymap.moved.get(row.id)
+    return tuple(shown_name(name) for name in (moved.split(",") if moved else row.keys))
+
+
+def name_of(context: Context, does: str, keymap: Keymap = NO_CHANGES) -> str:
+    """The first key of what a context's row does.
+
+    Raises:
+        StopIteration: The table has no such row.
+    """
+    return names_of(next(row for row in keys_of(context) if row.does == does), keymap)[0]
+
+
+def shown_name(key: str) -> str:
+    """A key as people write it: `colon` is `:`."""
+    return {
+        "colon": ":",
+        "slash": "/",
+        "question_mark": "?",
+        "escape": "esc",
+    }.get(key, key)
+
+
+def explanation(key: Key) -> str:
+    """What the key does, in a sentence."""
+    if key.is_aside:
+        return ASIDES[key.does]
+    call = parse_line(key.does)
+    title = call.command.title
+    if call.values():
+        return f"{title}: {' '.join(str(value) for value in call.values().values())}."
+    return f"{title}{'' if title.endswith('?') else '.'} {call.command.help}"
+
+
+def footer(context: Context, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
+    """Key and label of what the footer may show while a pane of `context` has the focus, the pane's own keys first."""
+    own = WIDGET_KEYS.get(context, ())
+    entered = ENTERED.get(context)
+    inside = [(name_of(Context.EVERYWHERE, "enter"), entered)] if entered else []
+    rows = [(row, (names_of(row, keymap)[0], row.label)) for row in KEYS if row.in_footer]
+    special = [shown for row, shown in rows if row.context is context]
+    common = [
+        shown
+        for row, shown in rows
+        if row.context is Context.EVERYWHERE and not (row.does == "filter-line" and context in _WITHOUT_FILTER)
+    ]
+    return (*own, *special, *inside, *common)
+
+
+_HEAD = """\
+# Keys
+
+Made from the table in `tui/settings/keys.py`; the same keys are under `?`.
+
+Keys of your own are in `~/.config/eksml-tui/keys.yaml`. `move` gives other keys to what is in the tables below: the
+name is the table's first word (`everywhere`, `panes`, `pods` …), a point, and the command. `own` gives keys to lines
+as typed after `:`; they work everywhere. Footer and help show them. A mistake, or a key that would mean two things in
+one place, is named with file, line and column, and nothing starts.
+
+```yaml
+move: {pods.shell: S, everywhere.zoom: f5}
+own: {f6: open pods of=run, f7: layout quad}
+```
+"""
+
+
+def keys_page() -> str:
+    """The text of docs/keys.md."""
+    parts = [_HEAD]
+    for context in Context:
+        rows = list(keys_of(context))
+        if not rows:
+            continue
+        parts.append(f"## {context.value.capitalize()}\n\n| Key | Does | Command |\n| --- | --- | --- |")
+        for row in rows:
+            names = ", ".join(f"`{name}`" for name in names_of(row))
+            typed = "" if row.is_aside else f"`:{row.does}`"
+            parts.append(f"| {names} | {explanation(row)} | {typed} |")
+        parts.append("")
+    return "\n".join([*parts, _movement_page()])
+
+
+MOVEMENT: tuple[tuple[tuple[str, ...], str], ...] = (
+    (("j", "k", "arrows"), "One line down, up."),
+    (("ctrl+d", "ctrl+u"), "Half a page down, up."),
+    (("pagedown", "pageup"), "A page down, up."),
+    (("g", "G", "home", "end"), "First, last line."),
+    ((",", ".", "R"), "Order by the previous, the next column, the other way round (tables)."),
+    (("/", "n", "N"), "Search, next match, previous match (logs, texts)."),
+    (("&",), "Only matching lines (logs)."),
+    (("s", "W", "T", "P"), "Follow, wrap (also texts), time, pod (logs)."),
+    (("L", "E"), "Logarithmic axis, smoothing (charts)."),
+    (("esc esc",), "Leave a shell."),
+)
+"""What the widgets themselves understand, for help and documentation: keys, and what they do."""
+
+
+def _movement_page() -> str:
+    rows = (f"| {', '.join(f'`{name}`' for name in names)} | {does} |" for names, does in MOVEMENT)
+    return "\n".join(["## In tables, logs and texts\n", "| Key | Does |", "| --- | --- |", *rows, ""])
+
+
+_KEY_WIDTH = 12
+_USAGE_WIDTH = 44
+
+
+def help_page(focused: Context, keymap: Keymap = NO_CHANGES) -> str:
+    """Plain text; headings stand at the margin. Keys are the operator's own where they were moved."""
+    order = [focused, Context.EVERYWHERE, Context.PANES, *(c for c in Context if c is not focused)]
+    sections = [_section(context, keymap) for context in dict.fromkeys(order)]
+    commands = ["Commands, typed after :", *(_row(c.usage(), c.help, _USAGE_WIDTH) for c in COMMANDS)]
+    return "\n\n".join(part for part in [_own(keymap), *sections, _movement(), "\n".join(commands)] if part)
+
+
+def _section(context: Context, keymap: Keymap) -> str:
+    rows = list(keys_of(context))
+    if not rows:
+        return ""
+    title = context.value if context in (Context.EVERYWHERE, Context.PANES) else f"In the {context} pane"
+    return "\n".join([title[:1].upper() + title[1:], *(_line(row, keymap) for row in rows)])
+
+
+def _own(keymap: Keymap) -> str:
+    if not keymap.lines:
+        return ""
+    rows = (_row(shown_name(key), f":{line}", _KEY_WIDTH) for key, line in keymap.lines.items())
+    return "\n".join(["Keys of your own", *rows])
+
+
+def _line(row: Key, keymap: Keymap) -> str:
+    was = f" (was {shown_name(row.keys[0])})" if row.id in keymap.moved else ""
+    return _row(" ".join(names_of(row, keymap)), f"{explanation(row)}{was}", _KEY_WIDTH)
+
+
+def _movement() -> str:
+    rows = (_row(" ".join(names), does, _KEY_WIDTH) for names, does in MOVEMENT)
+    return "\n".join(["In tables, logs and texts", *rows])
+
+
+def _row(name: str, text: str, width: int) -> str:
+    return f"  {name:<{width}}  {text}"

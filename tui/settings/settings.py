@@ -1,0 +1,83 @@
+"""What a console is started with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from actions.base.errors import ConfigError
+from tui.settings.keymap import Keymap
+
+if TYPE_CHECKING:  # the session's libraries are loaded after the first frame
+    from actions.cluster.auth.session import ClusterTarget
+
+WriteFile = Callable[[Path, bytes], None]
+REHEARSAL = "rehearsal"
+
+
+def write_file(file: Path, data: bytes) -> None:
+    """Write a file that the operator has named.
+
+    Raises:
+        ConfigError: It cannot be written.
+    """
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_bytes(data)
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Name another file.") from error
+
+
+class DemoBadge(msgspec.Struct, frozen=True):
+    """What the header says when the cluster is the embedded one.
+
+    Args:
+        speed: Factor by which what workloads print is accelerated.
+    """
+
+    speed: float = 1.0
+
+    def text(self) -> str:
+        """E.g. `demo ×20, cost simulated`."""
+        return f"demo ×{self.speed:g}, cost simulated"
+
+
+class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that the command line, the environment and the settings file decided.
+
+    Args:
+        target: Which cluster to open.
+        readonly: Refuse whatever would change the cluster or a run.
+        blueprint_folders: Where blueprints are looked for, each a folder of folders; empty for the usual places.
+        run_environment: Variables that a launched run gets, e.g. `AWS_ENDPOINT_URL`.
+        demo: Set when the cluster is the embedded one.
+        region: AWS region to show and price by when no node names one; empty if unknown.
+        profile: AWS profile to show; empty for the default one.
+        open_run: Id of the run to show first; `None` for the latest active one, empty for none.
+        keymap: Keys of the operator's own.
+        is_ascii: The terminal, or its locale, has no other signs.
+        watch: A job of the cluster to watch first, as it is typed; empty for none.
+        has_operator: Somebody can be asked; nobody can while a script plays.
+        write_file: Writes the pictures that are saved; raises a `ConfigError` if it cannot, or may not.
+    """
+
+    target: ClusterTarget
+    readonly: bool = False
+    blueprint_folders: tuple[Path, ...] = ()
+    run_environment: Mapping[str, str] = msgspec.field(default_factory=dict)
+    demo: DemoBadge | None = None
+    region: str = ""
+    profile: str = ""
+    open_run: str | None = None
+    watch: str = ""
+    keymap: Keymap = msgspec.field(default_factory=Keymap)
+    is_ascii: bool = False
+    has_operator: bool = True
+    write_file: WriteFile = write_file
+
+    def preferred_preset(self, known: Iterable[str]) -> str:
+        """The preset that a launch form begins with: on the embedded cluster the one made for it, else none."""
+        return REHEARSAL if self.demo and REHEARSAL in known else ""

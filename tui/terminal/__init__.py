@@ -1,0 +1,1 @@
+"""The terminal driver: input, output and what restores the terminal."""

@@ -1,0 +1,199 @@
+"""The terminal of the console: keys that are no text, a line that hangs up, a reader that stops reading.
+
+Textual's driver decodes what is typed strictly and ends with what it cannot read; its thread spins on a terminal that
+is closed, and the interpreter waits for that thread for ever; its writer blocks the event loop where nobody reads. This
+driver puts input and output of our own into its place. It uses private names of textual 8.2.8; what it relies on has
+its tests in `tests/contract/test_driver.py`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import select
+import signal
+import termios
+import threading
+import time
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Protocol, cast
+
+from textual import events
+from textual.app import App
+from textual.drivers.linux_driver import LinuxDriver
+from textual.message import Message
+
+from tui.terminal.input import TerminalInput
+from tui.terminal.output import TerminalOutput
+
+MOST_WAITING = 256
+"""Keys that may wait for those before them; then no more are read."""
+FLOOD_SECONDS = 5.0
+"""So long keys may be held back in a row. What comes after that is no typing, and dropped until there is a pause."""
+_READ_BYTES = 4096
+_TICK_SECONDS = 0.1
+_LOST_PASTE_SECONDS = 5.0
+"""A paste that pauses for so long is over: its end has been lost, and every key would be taken for a part of it."""
+_STOP_SECONDS = 0.5
+_IN_STEP = 64
+"""Keys sent to the loop until it is asked whether it has taken them."""
+_RESTORE = "\x18\x1b[?2004l\x1b[?7h\x1b[?1000l\x1b[?1003l\x1b[?1015l\x1b[?1006l\x1b[<u\x1b[?1049l\x1b[?25h\x1b[?1004l"
+"""CAN ends a sequence that was cut. Pastes, mouse, kitty's keys, second screen, focus: off; wrap and cursor: on."""
+
+
+class TerminalApp(Protocol):
+    """The methods of the app that the driver calls, from threads of its own."""
+
+    def hung_up(self) -> None:
+        """The terminal is gone."""
+
+    def keys_waiting(self) -> int:
+        """How many keys are not carried out yet."""
+
+    def keys_dropped(self) -> None:
+        """More came than could be carried out."""
+
+
+class ConsoleDriver(LinuxDriver):
+    """A terminal on Linux, read and written by threads that always end."""
+
+    def __init__(
+        self, app: App[object], *, debug: bool = False, mouse: bool = True, size: tuple[int, int] | None = None
+    ) -> None:
+        super().__init__(app, debug=debug, mouse=mouse, size=size)
+        self._told = cast(TerminalApp, app)
+        self._output = TerminalOutput(_terminal_descriptor(), self._told.hung_up)
+        self._file = self._output  # type: ignore[assignment]  # it writes, and that is all that is asked of it
+        self._reader: threading.Thread | None = None
+        self._wants_end = threading.Event()
+        self._sent = 0
+        self._last: Future[bool] | None = None
+        self._held_back = 0.0
+        self._is_flooded = False
+
+    def start_application_mode(self) -> None:
+        """Take the terminal; once more, where a signal to go on comes to a console that was not suspended."""
+        if self._reader is not None:
+            self.suspend_application_mode()
+        self._output.begin()
+        super().start_application_mode()  # type: ignore[no-untyped-call]  # Textual's
+
+    def _sigtstp_application(self, *_: object) -> None:
+        """Suspend in the loop's time: the signal may come while this thread holds the lock of the writer's queue."""
+        with suppress(RuntimeError):  # the loop has ended, and so will the process
+            self._loop.call_soon_threadsafe(super()._sigtstp_application)
+
+    def _sigcont_application(self, *_: object) -> None:
+        """Go on, in the loop's time."""
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(super()._sigcont_application)
+
+    def stop_application_mode(self) -> None:
+        """Give the terminal back as it was, as far as it takes it."""
+        self.finish_within(_STOP_SECONDS)
+        super().stop_application_mode()
+
+    def finish_within(self, seconds: float) -> None:
+        """Wait no longer than that for a terminal that takes nothing. For any thread, and for handlers of signals."""
+        self._output.finish_within(seconds)
+
+    def restore(self, said: str) -> None:
+        """Give the terminal back at once, whoever holds it up, with a text on it."""
+        if self.attrs_before is not None:
+            with suppress(termios.error):
+                termios.tcsetattr(self.fileno, termios.TCSANOW, self.attrs_before)
+        self._output.finish_within(0.0)
+        self._output.write_at_once(_RESTORE + "".join(f"{line}\r\n" for line in said.splitlines()))
+
+    def disable_input(self) -> None:
+        """Take no more keys."""
+        if self._key_thread is not None:
+            self._key_thread.join()
+        if self._reader is None:
+            return
+        signal.signal(signal.SIGWINCH, signal.SIG_DFL)
+        self._disable_mouse_support()
+        self._wants_end.set()
+        self._reader.join(_STOP_SECONDS)
+        self._reader = None
+        with suppress(termios.error):
+            termios.tcflush(self.fileno, termios.TCIFLUSH)
+
+    def send_message(self, message: Message) -> None:
+        """Hand a message to the app, keys no faster than they are carried out."""
+        if isinstance(message, events.Key) and not self._has_room():
+            return
+        posted = self._app._post_message(message)  # noqa: SLF001 - as Textual's driver does
+        self._last = asyncio.run_coroutine_threadsafe(posted, loop=self._loop)
+
+    def _run_input_thread(self) -> None:
+        """Textual's thread for input, which the interpreter would wait for: have one read that it does not."""
+        self._wants_end = threading.Event()
+        self._reader = threading.Thread(target=self._read_on, args=(self._wants_end,), name="terminal", daemon=True)
+        self._reader.start()
+
+    def _read_on(self, wants_end: threading.Event) -> None:
+        """Read until the end is wanted or the terminal is gone."""
+        parser, ready = TerminalInput(lambda: self._in_band_window_resize), select.poll()
+        ready.register(self.fileno, select.POLLIN)
+        read_at = time.monotonic()
+        while not wants_end.is_set():
+            if not ready.poll(_TICK_SECONDS * 1000):
+                self._rest(parser, is_paste_lost=time.monotonic() - read_at > _LOST_PASTE_SECONDS)
+                continue
+            data = self._read()
+            if not data:
+                if self.input_tty and not wants_end.is_set():
+                    self._told.hung_up()
+                return
+            read_at = time.monotonic()
+            self._take(data, parser)
+
+    def _take(self, data: bytes, parser: TerminalInput) -> None:
+        """Hand on what was read; drop it in a flood, and what it was in the middle of."""
+        for message in () if self._is_flooded else parser.feed(data):
+            self.process_message(message)
+        if self._is_flooded:
+            parser.forget()
+
+    def _read(self) -> bytes:
+        try:
+            return os.read(self.fileno, _READ_BYTES)
+        except OSError:  # the line was hung up
+            return b""
+
+    def _rest(self, parser: TerminalInput, *, is_paste_lost: bool) -> None:
+        """Nothing was typed for a moment."""
+        for message in parser.end_paste() if parser.is_pasting and is_paste_lost else parser.tick():
+            self.process_message(message)
+        self._held_back = 0.0
+        if self._is_flooded:
+            self._is_flooded = False
+            self._told.keys_dropped()
+
+    def _has_room(self) -> bool:
+        """Wait until the app has carried out most of what was typed; false in a flood."""
+        self._sent += 1
+        if self._sent % _IN_STEP == 0 and self._last is not None:
+            self._wait_for(self._last)
+        while self._told.keys_waiting() >= MOST_WAITING and not self._is_flooded and not self._wants_end.is_set():
+            self._wants_end.wait(_TICK_SECONDS / 2)
+            self._hold_back(_TICK_SECONDS / 2)
+        return not self._is_flooded and not self._wants_end.is_set()
+
+    def _wait_for(self, sent: Future[bool]) -> None:
+        while not sent.done() and not self._is_flooded and not self._wants_end.is_set():
+            with suppress(TimeoutError):
+                sent.exception(_TICK_SECONDS / 2)
+                return
+            self._hold_back(_TICK_SECONDS / 2)
+
+    def _hold_back(self, seconds: float) -> None:
+        self._held_back += seconds
+        self._is_flooded = self._is_flooded or self._held_back >= FLOOD_SECONDS
+
+
+def _terminal_descriptor() -> int:
+    """Of the terminal to draw on: stderr, as Textual has it, unless that goes elsewhere."""
+    return next((descriptor for descriptor in (2, 1, 0) if os.isatty(descriptor)), 2)

@@ -1,0 +1,176 @@
+"""Every use of a private name of Textual, so that an upgrade breaks here and nowhere else."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
+
+from rich.console import Console, RenderableType
+from rich.text import Text
+from textual._compositor import Compositor, CompositorUpdate
+from textual._styles_cache import StylesCache
+from textual.app import App
+from textual.color import Color
+from textual.geometry import Region
+from textual.screen import Screen
+from textual.strip import Strip
+from textual.style import Style
+from textual.widget import Widget
+
+from actions.base.untrusted import one_line, plain_text, redact
+
+if TYPE_CHECKING:
+    from textual.strip import Strip
+    from textual.widget import Widget
+
+
+ResultT = TypeVar("ResultT")
+_READ_PER_SECOND = 15
+"""Characters of a message that somebody reads who was looking elsewhere."""
+
+
+def screen_strips(app: App[ResultT]) -> list[Strip]:
+    """What the active screen shows, one strip a line, as the terminal driver would get it."""
+    return app.screen._compositor.render_strips()  # noqa: SLF001 - there is no public dump of the composed screen
+
+
+def screen_text(app: App[ResultT]) -> str:
+    """What the active screen shows as plain text: one line a row, right-hand blanks removed."""
+    return "\n".join(strip.text.rstrip() for strip in screen_strips(app))
+
+
+def forget_arrangement(container: Widget) -> None:
+    """Make `container` place its children anew at the next layout.
+
+    `refresh(layout=True)` clears the arrangements of the ancestors only, because Textual expects a layout to depend
+    on styles and children; a layout that depends on a model has to say when the model moved.
+    """
+    container._clear_arrangement_cache()  # noqa: SLF001 - see above
+
+
+def release_closed_widgets() -> None:
+    """Have no cache of Textual keep the drawn lines of widgets that are gone.
+
+    `StylesCache.get_inner_outer` is an `lru_cache` on a method, so its 1,024 entries keep as many widgets' lines alive:
+    up to 100 KB for each screen that was ever shown. The answer depends on the two colours alone.
+    """
+    setattr(StylesCache, "get_inner_outer", _inner_and_outer)  # noqa: B010 - a method, which mypy lets nobody assign
+
+
+def _inner_and_outer(cache: StylesCache, base_background: Color, background: Color) -> tuple[Style, Style]:
+    del cache
+    return _grounds(base_background, background)
+
+
+@lru_cache(maxsize=1024)
+def _grounds(base_background: Color, background: Color) -> tuple[Style, Style]:
+    """The styles inside and outside a border."""
+    return Style(background=base_background + background), Style(background=base_background)
+
+
+class DiscreetApp(App[ResultT]):
+    """An app whose messages show no credentials, and whose crash report no local variables.
+
+    Textual prints the locals of every frame, and among those of a console are tokens.
+    """
+
+    def ends_badly(self, report: str) -> None:
+        """Called when the app closes because of a defect, with what will be printed."""
+
+    def panic(self, *renderables: RenderableType) -> None:
+        """End the app with a report; its return code is never 0."""
+        self._return_code = self._return_code or 1
+        self.ends_badly(" ".join(str(one) for one in renderables if isinstance(one, str)))
+        super().panic(*renderables)
+
+    def notify_plainly(self, text: str) -> None:
+        """Tell one sentence; markup in it means nothing."""
+        said = one_line(redact(text))
+        self.notify(said, markup=False, timeout=max(self.NOTIFICATION_TIMEOUT, len(said) / _READ_PER_SECOND))
+
+    def _fatal_error(self) -> None:
+        self._return_code = self._return_code or 1
+        report = redact(plain_text(traceback.format_exc()))
+        self._exit_renderables.append(Text(report))
+        self.ends_badly(report)
+        self._close_messages_no_wait()
+
+
+def paint_only_changes(screen: Screen[Any]) -> None:
+    """Let a screen that was just made go this way."""
+    screen._compositor = ChangesCompositor()  # noqa: SLF001 - Textual has no setting for it
+
+
+class _Owned(NamedTuple):
+    """Columns `[left, right)` of some lines that one widget is seen in."""
+
+    widget: Widget
+    place: Region
+    """Of the whole widget on the screen."""
+    left: int
+    right: int
+
+
+class _Piece(NamedTuple):
+    x: int
+    y: int
+    strip: Strip
+
+
+class PiecesUpdate(CompositorUpdate):
+    """Pieces of lines, each to be written at its place."""
+
+    def __init__(self, pieces: list[_Piece]) -> None:
+        self.pieces = pieces
+
+    def render_segments(self, console: Console) -> str:
+        """The pieces as the terminal takes them."""
+        return "".join([f"\x1b[{y + 1};{x + 1}H{strip.render(console)}" for x, y, strip in self.pieces])
+
+
+class ChangesCompositor(Compositor):
+    """Paints as Textual's does, but of a part of the screen only that part."""
+
+    def render_partial_update(self) -> PiecesUpdate | None:  # type: ignore[override]
+        """What is to be written so that the screen shows what changed; `None` if nothing did."""
+        regions, self._dirty_regions = self._dirty_regions, set()
+        owned: dict[_Owned, list[int]] = {}
+        for y, left, right in self._regions_to_spans(regions):
+            for part in self._owners(y, left, right):
+                owned.setdefault(part, []).append(y)
+        pieces = [piece for part, lines in owned.items() for run in _runs(lines) for piece in _drawn(part, run)]
+        return PiecesUpdate(pieces) if pieces else None
+
+    def _owners(self, y: int, left: int, right: int) -> Iterator[_Owned]:
+        """Who is seen in a part of a line: widgets in front hide those behind them."""
+        parts = [(left, right)]
+        for widget, shown, place in self.layers_visible[y]:
+            rest: list[tuple[int, int]] = []
+            for begin, end in parts:
+                first, last = max(begin, shown.x), min(end, shown.right)
+                if first >= last:
+                    rest.append((begin, end))
+                    continue
+                yield _Owned(widget, place, first, last)
+                rest += [(a, b) for a, b in ((begin, first), (last, end)) if a < b]
+            parts = rest
+            if not parts:
+                return
+
+
+def _runs(lines: list[int]) -> Iterator[range]:
+    """Lines, ascending, as ranges without gaps."""
+    begin = lines[0]
+    for line, following in zip(lines, [*lines[1:], -1], strict=True):
+        if following != line + 1:
+            yield range(begin, line + 1)
+            begin = following
+
+
+def _drawn(part: _Owned, lines: range) -> Iterator[_Piece]:
+    place = part.place
+    asked = Region(part.left - place.x, lines.start - place.y, part.right - part.left, len(lines))
+    for y, strip in zip(lines, part.widget.render_lines(asked), strict=False):  # a widget may know less than its place
+        yield _Piece(part.left, y, strip)

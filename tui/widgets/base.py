@@ -1,0 +1,285 @@
+"""The bases of widgets that draw their own lines: styles, a few lines of text, moving up and down."""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from functools import cache
+from typing import Any, ClassVar, NamedTuple
+
+import msgspec
+from rich.segment import Segment
+from rich.style import Style
+from textual import events
+from textual.actions import parse
+from textual.binding import Binding, BindingType
+from textual.color import Color
+from textual.filter import ANSIToTruecolor, LineFilter
+from textual.geometry import Region, Size
+from textual.strip import Strip
+from textual.widget import Widget
+
+from tui.present.cells import Cells, Span, Tone, merged
+
+
+def thumb_of(top: int, count: int, height: int) -> tuple[int, int]:
+    """Place the thumb of a rail.
+
+    Args:
+        top: Index of the first visible line.
+        count: All lines.
+        height: Visible lines, and length of the rail.
+
+    Returns:
+        First row of the thumb and its length in rows; length `height` when everything is visible.
+    """
+    if height <= 0 or count <= height:
+        return 0, max(0, height)
+    size = max(1, height * height // count)
+    last_top = count - height
+    start = round(min(top, last_top) * (height - size) / last_top)
+    return start, size
+
+
+class Skin(msgspec.Struct, frozen=True):
+    """The styles of a widget, looked up once per style change: Textual's properties cost 50 µs each."""
+
+    base: Style
+    tones: Mapping[Tone, Style]
+    """Foregrounds only, to be laid over any background."""
+    parts: Mapping[str, Style]
+    """Component styles by class name, with their background."""
+    background: Color
+    is_plain: bool
+    """Nothing surrounds or colours the lines, so they go to the terminal as they are drawn."""
+
+
+class StripWidget(Widget):
+    """A widget that draws lines of toned text, with cached styles.
+
+    Subclasses name the component classes they need in `PARTS`, draw in `render_line` or `render_part` with `paint`, and
+    clear caches of finished strips in `restyled`. Touch it on the event loop only.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = {f"tone--{tone}" for tone in Tone}
+    HAS_TERMINAL_COLOURS: ClassVar[bool] = True
+    """Whether its text may be in the terminal's own colours, which have to be translated in every line."""
+    PARTS: ClassVar[tuple[str, ...]] = ()
+    DEFAULT_CSS = """
+    StripWidget > .tone--muted { color: $foreground 60%; }
+    StripWidget > .tone--strong { text-style: bold; }
+    StripWidget > .tone--good { color: $text-success; }
+    StripWidget > .tone--busy { color: $text-primary; }
+    StripWidget > .tone--warn { color: $text-warning; }
+    StripWidget > .tone--bad { color: $text-error; text-style: bold; }
+    StripWidget > .tone--accent { color: $text-accent; }
+    """
+
+    _skin: Skin | None = None
+
+    @property
+    def skin(self) -> Skin:
+        """The current styles."""
+        if self._skin is None:
+            self._skin = Skin(
+                base=self.rich_style,
+                tones={tone: _foreground(self.get_component_rich_style(f"tone--{tone}")) for tone in Tone},
+                parts={part: self.get_component_rich_style(part) for part in self.PARTS},
+                background=self.background_colors[1],
+                is_plain=self._is_plain(),
+            )
+            self.restyled()
+        return self._skin
+
+    def notify_style_update(self) -> None:
+        """Textual's call after theme, class or focus changed."""
+        self._skin = None
+        super().notify_style_update()
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """What every line passes on its way to the terminal."""
+        filters = super().get_line_filters()
+        if self.HAS_TERMINAL_COLOURS:
+            return filters
+        return [one for one in filters if not isinstance(one, ANSIToTruecolor)]
+
+    def render_lines(self, crop: Region) -> list[Strip]:
+        """The part of the widget that `crop` is, for the terminal.
+
+        Textual's way there adds borders, padding and tints to each line and keeps it: where there are none that costs
+        more than drawing.
+        """
+        if not self.skin.is_plain:
+            return super().render_lines(crop)
+        background, filters = self.skin.background, self.get_line_filters()
+        left, right = crop.column_span
+        strips = []
+        for y in crop.line_range:
+            segments: list[Segment] = list(self.render_part(y, left, right))
+            for one in filters:
+                segments = one.apply(segments, background)
+            strips.append(Strip(segments, right - left))
+        return strips
+
+    def render_line(self, y: int) -> Strip:
+        """A line of the content, as wide as it is. Subclasses have this or, where a part costs less, `render_part`."""
+        return self.render_part(y, 0, self.size.width)
+
+    def render_part(self, y: int, left: int, right: int) -> Strip:
+        """Columns `[left, right)` of a line of the content."""
+        return self.render_line(y).crop_extend(left, right, self.skin.base)
+
+    def _is_plain(self) -> bool:
+        styles = self.styles
+        is_bare = not styles.gutter and not styles.outline and styles.hatch in (None, "none")
+        return is_bare and not styles.tint.a and styles.text_opacity == 1.0 and self.opacity == 1.0
+
+    def restyled(self) -> None:
+        """Called when styles changed: forget finished strips."""
+
+    def paint(self, cells: Cells, width: int, base: Style | None = None) -> Strip:
+        """Draw `cells` on `base`, cut or padded to `width` columns."""
+        ground = self.skin.base if base is None else base
+        return Strip(self.segments(cells, ground)).adjust_cell_length(width, ground)
+
+    def segments(self, cells: Iterable[Span], ground: Style) -> list[Segment]:
+        """Draw `cells` on `ground`, as wide as they are."""
+        tones = self.skin.tones
+        return [Segment(text, ground if tone is Tone.PLAIN else ground + tones[tone]) for text, tone in merged(cells)]
+
+
+def _foreground(style: Style) -> Style:
+    return Style(
+        color=style.color,
+        bold=style.bold,
+        dim=style.dim,
+        italic=style.italic,
+        underline=style.underline,
+        reverse=style.reverse,
+    )
+
+
+class Lines(StripWidget):
+    """Shows what it was given last; lines beyond its height are not seen. The height comes from the style sheet."""
+
+    DEFAULT_CSS = "Lines { width: 1fr; height: 1; }"
+
+    def __init__(self, lines: Sequence[Cells] = (), *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self._lines = tuple(lines)
+
+    def show(self, lines: Sequence[Cells]) -> None:
+        """Replace the lines; equal ones cost nothing."""
+        new = tuple(lines)
+        if new != self._lines:
+            is_as_high = len(new) == len(self._lines)
+            self._lines = new
+            self.refresh(layout=not is_as_high)
+
+    def get_content_height(self, container: Size, viewport: Size, width: int) -> int:
+        """As many rows as there are lines, where the style sheet says `height: auto`."""
+        return len(self._lines)
+
+    def render_line(self, y: int) -> Strip:
+        """One of the lines, or a blank one."""
+        return self.paint(self._lines[y] if y < len(self._lines) else (), self.size.width)
+
+
+WHEEL_LINES = 3
+
+
+class SteeredWidget(StripWidget):
+    """A widget with the arrow, vi and page keys, whose subclass says what a step is."""
+
+    PARTS: ClassVar[tuple[str, ...]] = ("rail--thumb", "rail--line")
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
+    DEFAULT_CSS = """
+    SteeredWidget > .rail--thumb { color: $foreground 45%; }
+    SteeredWidget > .rail--line { color: $foreground 15%; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("down,j", "move(1)", "down", id="move.down", show=False),
+        Binding("up,k", "move(-1)", "up", id="move.up", show=False),
+        Binding("pagedown,ctrl+f", "page(1.0)", "page down", id="move.page_down", show=False),
+        Binding("pageup,ctrl+b", "page(-1.0)", "page up", id="move.page_up", show=False),
+        Binding("ctrl+d", "page(0.5)", "half a page down", id="move.half_down", show=False),
+        Binding("ctrl+u", "page(-0.5)", "half a page up", id="move.half_up", show=False),
+        Binding("home,g", "top", "top", id="move.top", show=False),
+        Binding("end,G", "bottom", "bottom", id="move.bottom", show=False),
+    ]
+
+    @property
+    def page_lines(self) -> int:
+        """Lines of a page."""
+        return max(1, self.size.height)
+
+    @abstractmethod
+    def step(self, lines: int) -> None:
+        """Move by lines; beyond an end means that end."""
+
+    @abstractmethod
+    def jump(self, *, to_end: bool) -> None:
+        """Move to the first or the last line."""
+
+    def scroll_lines(self, lines: int) -> None:
+        """Move the view; widgets with a cursor may do other than `step`."""
+        self.step(lines)
+
+    def rail_segment(self, y: int, *, top: int, count: int, height: int) -> Segment:
+        """One cell of a scrollbar: row `y` of a rail of `height` rows over `count` lines; blank if all are visible."""
+        start, size = thumb_of(top, count, height)
+        if size >= height:
+            return Segment(" ", self.skin.base)
+        is_thumb = start <= y < start + size
+        return Segment("┃" if is_thumb else "│", self.skin.parts["rail--thumb" if is_thumb else "rail--line"])
+
+    def move_by(self, key: str) -> bool:
+        """Do what a movement key says, at once: `False` for any other key.
+
+        Textual sends a key through the queues of all widgets up to the app before it looks what the key is bound to.
+        """
+        move = _moves().get(key)
+        if move is None:
+            return False
+        getattr(self, f"action_{move.action}")(*move.parameters)
+        return True
+
+    def action_move(self, lines: int) -> None:
+        """Move by lines."""
+        self.step(lines)
+
+    def action_page(self, pages: float) -> None:
+        """Move by pages, with one line of overlap for whole ones."""
+        lines = round(abs(pages) * self.page_lines)
+        lines = max(1, lines - 1 if abs(pages) >= 1 else lines)
+        self.step(lines if pages > 0 else -lines)
+
+    def action_top(self) -> None:
+        """Move to the first line."""
+        self.jump(to_end=False)
+
+    def action_bottom(self) -> None:
+        """Move to the last line."""
+        self.jump(to_end=True)
+
+    def on_mouse_scroll_down(self, event: events.MouseScrollDown) -> None:
+        """Scroll down with the wheel."""
+        event.stop()
+        self.scroll_lines(WHEEL_LINES)
+
+    def on_mouse_scroll_up(self, event: events.MouseScrollUp) -> None:
+        """Scroll up with the wheel."""
+        event.stop()
+        self.scroll_lines(-WHEEL_LINES)
+
+
+class _Move(NamedTuple):
+    action: str
+    parameters: tuple[Any, ...]
+
+
+@cache
+def _moves() -> Mapping[str, _Move]:
+    """What each key does that is bound above."""
+    bindings = [binding for binding in SteeredWidget.BINDINGS if isinstance(binding, Binding)]
+    return {key: _Move(*parse(binding.action)[1:]) for binding in bindings for key in binding.key.split(",")}

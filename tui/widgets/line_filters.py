@@ -1,0 +1,89 @@
+"""Filters for every line that is drawn: no control character reaches the terminal, and no sign that it lacks."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+
+from rich.cells import cell_len
+from rich.segment import Segment
+from textual.color import Color
+from textual.filter import LineFilter
+
+_SIGNS = {
+    "─━▔═–—": "-",
+    "▁": "_",
+    "│┃║▌▐▏▎▍": "|",
+    "╭╮╰╯┌┐└┘├┤┬┴┼╴╶": "+",
+    "█▉▊▋▇▆▅▄▃▂■░▒▓": "#",
+    "●✱•": "*",
+    "○◌": "o",
+    "◆◇": "?",
+    "▶›→": ">",
+    "◀‹←": "<",
+    "▲↑": "^",
+    "▼↓": "v",
+    "✔✓": "+",
+    "✘✗×": "x",
+    "…": "~",
+    "·": ".",
+    "≥": ">",
+    "≤": "<",
+    "“”": '"',
+    "‘’": "'",
+}
+_TABLE = {sign: likeness for signs, likeness in _SIGNS.items() for sign in signs}
+_DOTS = ("\u2801", "\u28ff")
+"""Of charts."""
+
+
+@lru_cache(maxsize=4096)
+def plain(text: str) -> str:
+    """`text` in ASCII, in as many terminal columns; what has no likeness is `?`."""
+    return text if text.isascii() else "".join(map(_plain, text))
+
+
+def _plain(character: str) -> str:
+    if character.isascii():
+        return character
+    if character in _TABLE:
+        return _TABLE[character]
+    if _DOTS[0] <= character <= _DOTS[1]:
+        return "*"
+    return " " if character in "\u2800\xa0" else "?" * cell_len(character)
+
+
+class AsciiFilter(LineFilter):
+    """Replaces signs by their likeness in ASCII in every line on its way to the driver; nothing moves."""
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The same segments where they are ASCII."""
+        if all(text.isascii() for text, _, _ in segments):
+            return segments
+        return [Segment(plain(text), style, control) for text, style, control in segments]
+
+
+_FORBIDDEN = re.compile(
+    r"[\x00-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ufff9-\ufffb\U000e0000-\U000e007f]"
+)
+
+
+class ControlFilter(LineFilter):
+    """Removes control and invisible format characters from every line on its way to the driver.
+
+    The first barrier is `actions.base.untrusted`, at the edge; text that slips past it, through whatever widget, ends
+    here as harmless characters. All that is removed takes no column, so nothing moves. Use:
+
+        class ConsoleApp(App):
+            def get_line_filters(self):
+                return [*super().get_line_filters(), self._control_filter]
+    """
+
+    def apply(self, segments: list[Segment], background: Color) -> list[Segment]:
+        """The same segments where they are clean."""
+        if all(text.isprintable() for text, _, _ in segments):
+            return segments
+        return [
+            segment if segment.text.isprintable() else Segment(_FORBIDDEN.sub("", segment.text), segment.style)
+            for segment in segments
+        ]

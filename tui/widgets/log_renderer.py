@@ -1,0 +1,297 @@
+"""The rows of a log view: which lines pass the filter, which rows they wrap to, and how each is drawn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+import msgspec
+from msgspec.structs import replace
+from rich.cells import cell_len, set_cell_size
+from rich.segment import Segment
+from rich.style import Style
+from textual.strip import Strip
+
+from tui.present.ansi import segments_of
+from tui.present.text import clock_of, short_names
+from tui.widgets.base import StripWidget
+from tui.widgets.log_buffer import LineSearch, LogBuffer, LogRecord
+
+
+class LogWindow(Protocol):
+    """A walk over line numbers. `None` means that there is no such line."""
+
+    @property
+    def count(self) -> int:
+        """How many lines there are to walk."""
+        ...
+
+    def at_or_after(self, number: int) -> int | None:
+        """The first line that is not before `number`."""
+        ...
+
+    def before(self, number: int) -> int | None:
+        """The last line before `number`; with the buffer's `end`, the last of all."""
+        ...
+
+    def rank(self, number: int) -> int:
+        """How many lines come before `number`."""
+        ...
+
+
+class AllLines:
+    """Every line that the buffer holds."""
+
+    def __init__(self, buffer: LogBuffer) -> None:
+        self._buffer = buffer
+
+    @property
+    def count(self) -> int:
+        """Lines held."""
+        return self._buffer.end - self._buffer.start
+
+    def at_or_after(self, number: int) -> int | None:
+        """The line itself, or the oldest one."""
+        number = max(number, self._buffer.start)
+        return number if number < self._buffer.end else None
+
+    def before(self, number: int) -> int | None:
+        """The line in front of it, or the newest one."""
+        number = min(number, self._buffer.end) - 1
+        return number if number >= self._buffer.start else None
+
+    def rank(self, number: int) -> int:
+        """Its distance from the oldest line."""
+        return max(0, min(number, self._buffer.end) - self._buffer.start)
+
+
+class MatchingLines:
+    """The lines that a search has found so far."""
+
+    def __init__(self, search: LineSearch) -> None:
+        self._search = search
+
+    @property
+    def count(self) -> int:
+        """Matches so far."""
+        return len(self._search.matches)
+
+    def at_or_after(self, number: int) -> int | None:
+        """The next match."""
+        return self._search.after(number - 1)
+
+    def before(self, number: int) -> int | None:
+        """The match in front."""
+        return self._search.before(number)
+
+    def rank(self, number: int) -> int:
+        """Matches in front."""
+        return self._search.rank(number)
+
+
+class Row(NamedTuple):
+    """One row on the screen: part `part` of line `line`; parts are the pieces of a wrapped line."""
+
+    line: int
+    part: int
+
+
+HeightOf = Callable[[int], int]
+"""Rows that a line takes, at least 1."""
+
+
+def rows_from(window: LogWindow, height_of: HeightOf, anchor: Row, count: int) -> list[Row]:
+    """Up to `count` rows from `anchor` downwards; if its line is not there, from the next one."""
+    rows: list[Row] = []
+    line = window.at_or_after(anchor.line)
+    part = anchor.part if line == anchor.line else 0
+    while line is not None and len(rows) < count:
+        rows += (Row(line, index) for index in range(min(part, height_of(line) - 1), height_of(line)))
+        line, part = window.at_or_after(line + 1), 0
+    return rows[:count]
+
+
+def rows_before(window: LogWindow, height_of: HeightOf, anchor: Row, count: int) -> list[Row]:
+    """Up to `count` rows directly above `anchor`, top one first."""
+    rows = [Row(anchor.line, index) for index in reversed(range(anchor.part))]
+    line = window.before(anchor.line)
+    while line is not None and len(rows) < count:
+        rows += (Row(line, index) for index in reversed(range(height_of(line))))
+        line = window.before(line)
+    return rows[:count][::-1]
+
+
+def moved(window: LogWindow, height_of: HeightOf, anchor: Row, rows: int) -> Row:
+    """The anchor `rows` further down, or up if negative; it stops at the ends."""
+    if rows < 0:
+        above = rows_before(window, height_of, anchor, -rows)
+        return above[0] if above else anchor
+    below = rows_from(window, height_of, anchor, rows + 1)
+    return below[-1] if below else anchor
+
+
+SOURCE_COLORS = 6
+SOURCE_WIDTH = 18
+KEPT_LINES = 256
+"""More than a screen; thousands of them are what the garbage collector has to go over, again and again."""
+
+
+class LogOptions(msgspec.Struct, frozen=True):
+    """What the operator switched."""
+
+    wrap: bool = False
+    has_clock: bool = False
+    has_source: bool = True
+    """Shown only while there is more than one source."""
+
+
+class LogFace:
+    """Lines as segments, kept until width, options, marks or styles change."""
+
+    PARTS = (
+        "log--clock",
+        "log--marker",
+        "log--match",
+        "log--current",
+        *(f"log--source-{index}" for index in range(SOURCE_COLORS)),
+    )
+
+    def __init__(self, buffer: LogBuffer) -> None:
+        self.options = LogOptions()
+        self._buffer = buffer
+        self._width = 1
+        self._left = 0
+        self._search: LineSearch | None = None
+        self._current: int | None = None
+        self._names: dict[str, str] = {}
+        self._name_width = 0
+        self._drawn: dict[int, list[list[Segment]]] = {}
+
+    @property
+    def width(self) -> int:
+        """Terminal columns of a row."""
+        return self._width
+
+    @width.setter
+    def width(self, width: int) -> None:
+        if width != self._width:
+            self._width = width
+            self.forget()
+        if len(self._buffer.sources) != len(self._names):
+            self._names = short_names(list(self._buffer.sources))
+            self._name_width = min(SOURCE_WIDTH, max(map(cell_len, self._names.values()), default=0))
+            self.forget()
+
+    @property
+    def left(self) -> int:
+        """Columns of text that are scrolled out to the left; wrapped text has none."""
+        return 0 if self.options.wrap else self._left
+
+    @left.setter
+    def left(self, left: int) -> None:
+        self._left = left
+        self.forget()
+
+    def look_at(self, buffer: LogBuffer) -> None:
+        """Draw the lines of another buffer."""
+        self._buffer = buffer
+        self._names = {}
+        self._left = 0
+        self.mark(None, None)
+
+    def toggle(self, option: str) -> None:
+        """Switch an option of `LogOptions` by name."""
+        match option:
+            case "wrap":
+                self.options = replace(self.options, wrap=not self.options.wrap)
+            case "has_clock":
+                self.options = replace(self.options, has_clock=not self.options.has_clock)
+            case _:
+                self.options = replace(self.options, has_source=not self.options.has_source)
+        self.forget()
+
+    def mark(self, search: LineSearch | None, current: int | None) -> None:
+        """Highlight matches."""
+        self._search, self._current = search, current
+        self.forget()
+
+    def forget(self) -> None:
+        """Drop finished lines."""
+        self._drawn.clear()
+
+    def height_of(self, painter: StripWidget, line: int) -> int:
+        """Rows that a line takes."""
+        return len(self._lines(painter, line)) if self.options.wrap else 1
+
+    def row(self, painter: StripWidget, row: Row) -> list[Segment]:
+        """One row, exactly `width` wide."""
+        parts = self._lines(painter, row.line)
+        return parts[min(row.part, len(parts) - 1)]
+
+    def _lines(self, painter: StripWidget, line: int) -> list[list[Segment]]:
+        known = self._drawn.get(line)
+        if known is None:
+            while len(self._drawn) >= KEPT_LINES:
+                del self._drawn[next(iter(self._drawn))]
+            known = self._drawn[line] = self._draw(painter, line)
+        return known
+
+    def _draw(self, painter: StripWidget, line: int) -> list[list[Segment]]:
+        base, record = painter.skin.base, self._buffer.line(line)
+        prefix, body = self._prefix(painter, record), self._body(painter, record, line)
+        room = max(1, self._width - _width_of(prefix))
+        spare = room - _width_of(body)
+        if spare >= 0 and not self.left:
+            return [[*prefix, *body, Segment(" " * spare, base)]]
+        if not self.options.wrap:
+            return [[*prefix, *Strip(body).crop_extend(self.left, self.left + room, base)]]
+        pieces = Strip(body).divide([*range(room, room - spare, room), room - spare])
+        indent = [Segment(" " * (self._width - room), base)]
+        return [
+            [*(indent if index else prefix), *piece.adjust_cell_length(room, base)]
+            for index, piece in enumerate(pieces)
+        ]
+
+    def _prefix(self, painter: StripWidget, record: LogRecord) -> list[Segment]:
+        skin, segments = painter.skin, []
+        if self.options.has_clock:
+            segments.append(Segment(clock_of(record.at_ns) + " ", skin.parts["log--clock"]))
+        if self.options.has_source and len(self._names) > 1:
+            name = set_cell_size(self._names.get(record.source, record.source), self._name_width)
+            color = self._buffer.source_id(record.source) % SOURCE_COLORS
+            segments.append(Segment(name + " ", skin.parts[f"log--source-{color}"]))
+        return segments
+
+    def _body(self, painter: StripWidget, record: LogRecord, line: int) -> list[Segment]:
+        skin = painter.skin
+        if record.is_marker:
+            return [Segment(f"── {record.text} ──", skin.parts["log--marker"])]
+        segments = [
+            Segment(text, skin.base + style if style else skin.base) for text, style, _ in segments_of(record.text)
+        ]
+        if self._search is None or self._search.is_inverse:
+            return segments
+        return _marked(
+            Strip(segments), self._search, skin.parts["log--current" if line == self._current else "log--match"]
+        )
+
+
+def _width_of(segments: list[Segment]) -> int:
+    return sum(cell_len(text) for text, _, _ in segments)
+
+
+def _marked(strip: Strip, search: LineSearch, style: Style) -> list[Segment]:
+    """`strip` with the matches of `search` on another ground."""
+    text = strip.text
+    spans = search.spans(text)
+    if not spans:
+        return list(strip)
+    cuts: list[int] = []
+    for start, end in spans:
+        cuts += cell_len(text[:start]), cell_len(text[:end])
+    pieces = strip.divide([*cuts, strip.cell_length])
+    return [
+        Segment(segment.text, style) if index % 2 else segment
+        for index, piece in enumerate(pieces)
+        for segment in piece
+    ]

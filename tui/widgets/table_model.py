@@ -1,0 +1,296 @@
+"""The state of a table without drawing: columns and their widths, row order, cursor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Generic, Literal, TypeVar
+
+import msgspec
+
+from tui.present.cells import CellValue, text_of
+
+RowT = TypeVar("RowT")
+
+SortKey = str | int | float | tuple[str | int | float, ...]
+"""What rows are ordered by. A column returns one shape of it for all rows."""
+
+
+class Column(msgspec.Struct, Generic[RowT], frozen=True):
+    """One column.
+
+    `cell` is called for visible rows only, so it may format; `sort_key` for every row at each sort, so it should
+    only look.
+    """
+
+    id: str
+    title: str
+    cell: Callable[[RowT], CellValue]
+    width: int
+    """Terminal columns that it needs; the least width of a flexible one."""
+    flex: int = 0
+    """Share of the room that is left over; 0 keeps `width`."""
+    limit: int = 0
+    """Greatest width of a flexible column; 0 for no limit."""
+    align: Literal["left", "right"] = "left"
+    drop: int = 0
+    """When the table is too narrow the column with the highest number goes first; 0 never goes."""
+    sort_key: Callable[[RowT], SortKey] | None = None
+    """Defaults to the text of the cell."""
+
+    keeps_ends: bool = False
+    """A text that is too long is cut in its middle; for cells that are a plain text."""
+
+    source: Callable[[RowT], object] | None = None
+    """Of a row, the one object that `cell` looks at: while it is the same, the cell is not asked again."""
+
+    def key_of(self, row: RowT) -> SortKey:
+        """What `row` is ordered by in this column."""
+        return text_of(self.cell(row)) if self.sort_key is None else self.sort_key(row)
+
+
+class Fitted(msgspec.Struct, Generic[RowT], frozen=True):
+    """A column with the width that it got."""
+
+    column: Column[RowT]
+    width: int
+
+
+GAP = 1
+"""Blank terminal columns between two columns."""
+
+
+def fit_columns(columns: Sequence[Column[RowT]], width: int) -> tuple[Fitted[RowT], ...]:
+    """Choose the columns that fit into `width` terminal columns, in their order, with their widths.
+
+    Droppable columns go, highest `drop` first and rightmost first among equals, until the rest fits; what is left
+    over goes to flexible columns by share. If even the undroppable ones do not fit, the last one is cut.
+    """
+    kept = list(columns)
+    while _needed(kept) > width and (victim := max(enumerate(kept), key=_first_to_go, default=None)) is not None:
+        if victim[1].drop == 0:
+            break
+        del kept[victim[0]]
+    widths = _stretch(kept, width - _needed(kept))
+    return _cut(kept, widths, width)
+
+
+def _first_to_go(item: tuple[int, Column[RowT]]) -> tuple[int, int]:
+    return item[1].drop, item[0]
+
+
+def _needed(columns: Sequence[Column[RowT]]) -> int:
+    return sum(column.width for column in columns) + GAP * max(0, len(columns) - 1)
+
+
+def _stretch(columns: Sequence[Column[RowT]], spare: int) -> list[int]:
+    widths = [column.width for column in columns]
+    growing = [index for index, column in enumerate(columns) if column.flex > 0]
+    while spare > 0 and growing:
+        shares = sum(columns[index].flex for index in growing)
+        given = 0
+        for index in list(growing):
+            column = columns[index]
+            share = max(1, spare * column.flex // shares)
+            room = column.limit - widths[index] if column.limit else share
+            step = min(share, room, spare - given)
+            widths[index] += step
+            given += step
+            if column.limit and widths[index] >= column.limit:
+                growing.remove(index)
+        if given == 0:
+            break
+        spare -= given
+    return widths
+
+
+def _cut(columns: Sequence[Column[RowT]], widths: Sequence[int], width: int) -> tuple[Fitted[RowT], ...]:
+    fitted: list[Fitted[RowT]] = []
+    room = width
+    for column, wanted in zip(columns, widths, strict=True):
+        if room <= 0:
+            break
+        fitted.append(Fitted(column, min(wanted, room)))
+        room -= wanted + GAP
+    return tuple(fitted)
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """What new rows changed."""
+
+    updated: frozenset[str]
+    """Keys of rows that were there and look different."""
+    has_moved: bool
+    """Whether keys came or went."""
+    is_disordered: bool = False
+    """Whether a row may stand elsewhere after a sort, or pass the filter otherwise."""
+
+    def __bool__(self) -> bool:
+        return self.has_moved or bool(self.updated)
+
+
+class RowOrder(Generic[RowT]):
+    """Rows by key, and the keys of those that pass the filter, sorted.
+
+    Rows are values: a changed row is a new object under the same key. Nothing here is formatted but what the filter
+    looks at. Taking a few changed rows (`amend`) does not cost a pass over all.
+
+    Args:
+        key: The identity of a row, stable for its life.
+        search: The text that a filter looks at; matching ignores case.
+    """
+
+    def __init__(self, *, key: Callable[[RowT], str], search: Callable[[RowT], str]) -> None:
+        self.rows: dict[str, RowT] = {}
+        self.keys: list[str] = []
+        """Keys of the rows shown, in order."""
+        self.column: Column[RowT] | None = None
+        self.is_reversed = False
+        self.needle = ""
+        self._key = key
+        self._search = search
+        self._texts: dict[str, tuple[RowT, str]] = {}
+        self._sorted_keys: list[str] = []
+        """All keys, sorted; old ones and unsorted new ones among them until `arrange`."""
+        self._is_sorted = True
+
+    def replace(self, rows: Iterable[RowT]) -> Changes:
+        """Take `rows` as the whole truth. The order stays as it is until `arrange`."""
+        key = self._key
+        new = {key(row): row for row in rows}
+        old, self.rows = self.rows, new
+        has_moved = new.keys() != old.keys()
+        differing = ((k, was, row) for k, row in new.items() if (was := old.get(k)) is not row and was is not None)
+        updated, is_disordered = self._compared(differing)
+        if has_moved:
+            self._texts = {k: text for k, text in self._texts.items() if k in new}
+            self._sorted_keys, self._is_sorted = list(new), False
+        return Changes(updated, has_moved, is_disordered or has_moved)
+
+    def amend(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> Changes:
+        """Take rows that are new or changed, and keys of rows that are gone; all others stay as they are."""
+        came: list[str] = []
+        differing: list[tuple[str, RowT, RowT]] = []
+        for row in rows:
+            k = self._key(row)
+            was = self.rows.get(k)
+            self.rows[k] = row
+            if was is None:
+                came.append(k)
+            elif was is not row:
+                differing.append((k, was, row))
+        went = [k for k in gone if self.rows.pop(k, None) is not None]
+        for k in went:
+            self._texts.pop(k, None)
+        updated, is_disordered = self._compared(differing)
+        if came or went:
+            self._sorted_keys += came
+            self._is_sorted = False
+        return Changes(updated, bool(came or went), is_disordered or bool(came or went))
+
+    def sort_on(self, column: Column[RowT] | None, *, reverse: bool = False) -> None:
+        """Name what `arrange` sorts by; `None` is the key."""
+        self.column = column
+        self.is_reversed = reverse
+
+    def arrange(self) -> None:
+        """Filter and sort anew: 5,000 rows in a few milliseconds."""
+        column, rows = self.column, self.rows
+        if not self._is_sorted:
+            # a key that went and came again stands there twice
+            self._sorted_keys = sorted({k: None for k in self._sorted_keys if k in rows})
+            self._is_sorted = True
+        words = self.needle.lower().split()
+        shown = [k for k in self._sorted_keys if self._passes(k, rows[k], words)] if words else self._sorted_keys[:]
+        if self.is_reversed and column is None:
+            shown.reverse()
+        elif column is not None:
+            shown.sort(key=lambda k: column.key_of(rows[k]), reverse=self.is_reversed)
+        self.keys = shown
+
+    def drop_missing(self) -> None:
+        """Take the keys of rows that are gone out of the order, and leave the rest as it is."""
+        rows = self.rows
+        self.keys = [k for k in self.keys if k in rows]
+
+    def _compared(self, differing: Iterable[tuple[str, RowT, RowT]]) -> tuple[frozenset[str], bool]:
+        """Keys of the rows that are not equal, and whether one of them stands or passes otherwise."""
+        updated: list[str] = []
+        is_disordered = False
+        for k, was, row in differing:
+            if was != row:
+                updated.append(k)
+                is_disordered = is_disordered or self._stands_elsewhere(was, row)
+        return frozenset(updated), is_disordered
+
+    def _stands_elsewhere(self, was: RowT, row: RowT) -> bool:
+        column = self.column
+        if column is not None and column.key_of(was) != column.key_of(row):
+            return True
+        return bool(self.needle) and self._search(was) != self._search(row)
+
+    def _passes(self, key: str, row: RowT, words: list[str]) -> bool:
+        known = self._texts.get(key)
+        if known is None or known[0] is not row:
+            known = self._texts[key] = (row, self._search(row).lower())
+        text = known[1]
+        return all((word[1:] not in text) if word.startswith("!") and len(word) > 1 else word in text for word in words)
+
+
+class RowCursor:
+    """Keeps a cursor on its key while the order around it changes.
+
+    `key` is the truth; `index` follows it. When the key is gone the cursor stays at its place and takes the key that
+    is there. The window `[top, top + height)` always holds the cursor, but for `scroll`, which takes it along.
+    """
+
+    def __init__(self) -> None:
+        self.key = ""
+        """Empty when there are no rows."""
+        self.index = 0
+        self.top = 0
+        self.height = 1
+        """Visible rows."""
+        self._keys: Sequence[str] = ()
+
+    def follow(self, keys: Sequence[str]) -> None:
+        """Take a new order."""
+        self._keys = keys
+        if not (self.index < len(keys) and keys[self.index] == self.key):
+            try:
+                self.index = keys.index(self.key)
+            except ValueError:
+                self.index = max(0, min(self.index, len(keys) - 1))
+        self.key = keys[self.index] if keys else ""
+        self._clamp()
+
+    def place(self, index: int) -> None:
+        """Put the cursor on a row, or on the nearest that exists."""
+        self.index = max(0, min(index, len(self._keys) - 1))
+        self.key = self._keys[self.index] if self._keys else ""
+        self._clamp()
+
+    def seek(self, key: str) -> bool:
+        """Put the cursor on a key; `False` if it is not in the order."""
+        try:
+            self.place(self._keys.index(key))
+        except ValueError:
+            return False
+        return True
+
+    def scroll(self, lines: int) -> None:
+        """Move the window, and the cursor only as far as it must to stay in it."""
+        self.top = max(0, min(self.top + lines, len(self._keys) - self.height))
+        self.place(max(self.top, min(self.index, self.top + self.height - 1)))
+
+    def resize(self, height: int) -> None:
+        """Show `height` rows."""
+        self.height = max(1, height)
+        self._clamp()
+
+    def visible(self) -> Sequence[str]:
+        """Keys in the window, from the top."""
+        return self._keys[self.top : self.top + self.height]
+
+    def _clamp(self) -> None:
+        top = max(self.index - self.height + 1, min(self.top, self.index))
+        self.top = max(0, min(top, len(self._keys) - self.height))

@@ -1,0 +1,182 @@
+"""How a table draws its header, rows and footer."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Collection, Mapping, Sequence
+from itertools import chain
+from typing import Generic, TypeVar
+
+import msgspec
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region
+from textual.strip import Strip
+
+from tui.present.cells import Cells, CellValue, Span, Tone, fit, fit_ends
+from tui.widgets.base import StripWidget
+from tui.widgets.table_model import GAP, Column, Fitted, RowOrder, fit_columns
+
+RowT = TypeVar("RowT")
+
+KEPT_ROWS = 500
+_GAP = Span(" " * GAP)
+
+
+class _Laid(msgspec.Struct, Generic[RowT], frozen=True):
+    """One row with what each of its columns says, and how that was laid out."""
+
+    row: RowT
+    columns: list[tuple[CellValue, Cells]]
+
+
+class TableFace(Generic[RowT]):
+    """The columns as they fit the present width, and the finished rows.
+
+    A finished row is kept as long as its row object, the width and the styles are the same.
+    """
+
+    def __init__(self, columns: Sequence[Column[RowT]]) -> None:
+        self.columns = tuple(columns)
+        self.fitted: tuple[Fitted[RowT], ...] = ()
+        self._width = -1
+        self._used = 0
+        self._drawn: dict[tuple[str, Style], tuple[RowT, list[Segment]]] = {}
+        self._laid: dict[str, _Laid[RowT]] = {}
+
+    def fit_to(self, width: int) -> None:
+        """Choose the columns for `width` terminal columns."""
+        if width != self._width:
+            self._width = width
+            self.fitted = fit_columns(self.columns, width)
+            self._used = sum(fitted.width + GAP for fitted in self.fitted)
+            self.forget()
+
+    def forget(self) -> None:
+        """Drop finished rows."""
+        self._drawn.clear()
+        self._laid.clear()
+
+    def column_named(self, column_id: str) -> Column[RowT] | None:
+        """The column with that id, fitting or not."""
+        return next((column for column in self.columns if column.id == column_id), None)
+
+    def column_at(self, x: int) -> Column[RowT] | None:
+        """The column that a click at `x` meets."""
+        left = 0
+        for fitted in self.fitted:
+            left += fitted.width + GAP
+            if x < left:
+                return fitted.column
+        return None
+
+    def row(self, painter: StripWidget, key: str, row: RowT, base: Style) -> list[Segment]:
+        """The line of one row on `base`, as wide as was fitted to."""
+        known = self._drawn.get((key, base))
+        if known is not None and known[0] is row:
+            return known[1]
+        if len(self._drawn) > KEPT_ROWS:
+            self.forget()
+        segments = painter.segments(chain.from_iterable(cells for _, cells in self._lay(key, row).columns), base)
+        if self._used < self._width:
+            segments.append(Segment(" " * (self._width - self._used), base))
+        elif self._used > self._width:
+            segments = list(Strip(segments).adjust_cell_length(self._width, base))
+        self._drawn[key, base] = (row, segments)
+        return segments
+
+    def part(self, painter: StripWidget, key: str, row: RowT, base: Style, *, left: int, right: int) -> Strip:
+        """Columns `[left, right)` of the line of one row on `base`."""
+        cells: list[Span] = []
+        x = begin = end = 0
+        for fitted, (_, laid) in zip(self.fitted, self._lay(key, row).columns, strict=True):
+            if x < right and x + fitted.width + GAP > left:
+                begin = begin if cells else x
+                cells += laid
+                end = x + fitted.width + GAP
+            x += fitted.width + GAP
+        return Strip(painter.segments(cells, base), end - begin).crop_extend(left - begin, right - begin, base)
+
+    def differences(self, visible: Sequence[str], updated: Collection[str], rows: Mapping[str, RowT]) -> list[Region]:
+        """Which parts of the table look different, of the visible rows that were updated; the header is line 0."""
+        spans = [(y, self._difference(key, rows[key])) for y, key in enumerate(visible, start=1) if key in updated]
+        return [Region(left, y, right - left, 1) for y, (left, right) in spans if right > left]
+
+    def _difference(self, key: str, row: RowT) -> tuple[int, int]:
+        """Where a changed row begins and ends to look different from the last one under its key."""
+        known = self._laid.get(key)
+        if known is None:
+            return 0, self._width
+        left = right = x = 0
+        for fitted, (before, _), (after, _) in zip(
+            self.fitted, known.columns, self._lay(key, row).columns, strict=True
+        ):
+            if before != after:
+                left = left if right else x
+                right = min(x + fitted.width + GAP, self._width)
+            x += fitted.width + GAP
+        return left, right
+
+    def _lay(self, key: str, row: RowT) -> _Laid[RowT]:
+        """The cells of one row; of a row that changed, those that say the same are not laid out again."""
+        known = self._laid.get(key)
+        if known is not None and known.row is row:
+            return known
+        columns: list[tuple[CellValue, Cells]] = []
+        for place, fitted in enumerate(self.fitted):
+            source = fitted.column.source
+            if known is not None and source is not None and source(known.row) is source(row):
+                columns.append(known.columns[place])
+                continue
+            value = fitted.column.cell(row)
+            if known is not None and known.columns[place][0] == value:
+                columns.append(known.columns[place])
+            else:
+                columns.append((value, self._laid_out(fitted, value)))
+        self._laid[key] = laid = _Laid(row, columns)
+        return laid
+
+    def _laid_out(self, fitted: Fitted[RowT], value: CellValue) -> Cells:
+        if fitted.column.keeps_ends and isinstance(value, str):
+            return (*fit_ends(value, fitted.width), _GAP)
+        return (*fit(value, fitted.width, align_right=fitted.column.align == "right"), _GAP)
+
+    def header(self, order: RowOrder[RowT]) -> Cells:
+        """Titles, with an arrow at the sort column."""
+        cells: list[Span] = []
+        for fitted in self.fitted:
+            column = fitted.column
+            title = Span(column.title)
+            if column is order.column:
+                title = Span(column.title + ("▼" if order.is_reversed else "▲"), Tone.ACCENT)
+            cells += fit(title, fitted.width, align_right=column.align == "right")
+            cells.append(_GAP)
+        return tuple(cells)
+
+    def footer(self, order: RowOrder[RowT], *, position: int, noun: str) -> Cells:
+        """Where the cursor is, how many rows there are, what is filtered, what did not fit."""
+        total, shown = len(order.rows), len(order.keys)
+        named = noun if total != 1 else _singular(noun)
+        count = f"{total:,} {named}" if total == shown else f"{shown:,} of {total:,} {named}"
+        cells = [Span(f"{position + 1:,} · {count}" if shown else count, Tone.MUTED)]
+        if order.needle:
+            cells.append(Span(f"  /{order.needle}", Tone.ACCENT))
+        hidden = len(self.columns) - len(self.fitted)
+        if hidden:
+            cells.append(Span(f"  +{hidden} column{'s' * (hidden > 1)} when wider", Tone.MUTED))
+        return tuple(cells)
+
+
+def nothing_line(order: RowOrder[RowT], y: int, width: int, *, empty: str) -> Cells:
+    """A line of why there is no row (`empty`), or of why none is seen; blank below the rows that are."""
+    if order.keys:
+        return ()
+    said = f"Nothing here matches {order.needle!r}." if order.rows else empty
+    lines = textwrap.wrap(said, max(1, width))
+    return (Span(lines[y], Tone.MUTED),) if y < len(lines) else ()
+
+
+def _singular(noun: str) -> str:
+    """One of what a table counts: `node` of `nodes`, `way to pay` of `ways to pay`."""
+    first, *rest = noun.split(" ")
+    return " ".join([first.removesuffix("s"), *rest])
