@@ -16,7 +16,7 @@ from actions.base.errors import ConfigError, ConsoleError, RefusedError
 from actions.base.files import asset
 from actions.base.untrusted import one_line, redact
 from actions.command.parse import parse_line
-from actions.command.verbs import Call, Launch
+from actions.command.verbs import Call, LaunchArguments
 from tui.base_app import LeavingApp
 from tui.commands.dispatcher import Carrier, Questioner, Verb, aimed
 from tui.commands.palette import ConsoleCommands
@@ -123,7 +123,7 @@ class ConsoleApp(LeavingApp[Any]):
 
     async def _carry(self, call: Call, release: Callable[[], None]) -> None:
         try:
-            if isinstance(call.arguments, Launch):
+            if isinstance(call.arguments, LaunchArguments):
                 self.carrier.refuse_mutation(call)
                 await self._review(call.arguments)
                 return
@@ -135,7 +135,7 @@ class ConsoleApp(LeavingApp[Any]):
         finally:
             self.release_when_shown(release, self.workspace.current)
 
-    async def _review(self, arguments: Launch) -> None:
+    async def _review(self, arguments: LaunchArguments) -> None:
         from tui.screens.launch import LaunchScreen
 
         blueprint = await self.desk.blueprints.find(arguments.blueprint)

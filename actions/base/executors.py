@@ -11,7 +11,7 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class Offload:
+class NamedExecutor:
     """A few threads for one purpose. Made on the loop, closed by its owner.
 
     Args:
@@ -40,7 +40,7 @@ async def in_thread(name: str, function: Callable[P, T], /, *args: P.args, **kwa
         args: Its arguments.
         kwargs: Its arguments by name.
     """
-    thread = Offload(name)
+    thread = NamedExecutor(name)
     try:
         return await thread.call(function, *args, **kwargs)
     finally:

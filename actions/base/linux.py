@@ -58,7 +58,7 @@ def _words(address: bytes) -> str:
     return "".join(f"{word:08X}" for word in words)
 
 
-def give_back() -> None:
+def release_free_memory() -> None:
     """Have the C library return what is free: after a peak it keeps it, in pieces between what is used.
 
     Takes milliseconds: for after a rare, large piece of work. Does nothing where the library cannot.

@@ -13,7 +13,7 @@ import msgspec
 from actions.base.errors import BlueprintError, MissingError
 from actions.base.files import config_home, shipped_blueprints
 from actions.base.yamldoc import Document, load_document, read_input
-from actions.blueprint.consistency import findings_of
+from actions.blueprint.consistency import problems_of
 from actions.blueprint.model import (
     SCHEMA,
     Blueprint,
@@ -21,14 +21,14 @@ from actions.blueprint.model import (
     Derived,
     Holding,
     Parameter,
+    ParameterRule,
     Preset,
     Results,
-    Rule,
     SecretObject,
 )
 from actions.blueprint.parts import Expectation, Name
-from actions.blueprint.problem import Finding
-from actions.blueprint.references import access_findings
+from actions.blueprint.problem import BlueprintProblem
+from actions.blueprint.references import access_problems
 from actions.blueprint.schema import keys_at, tags_at
 from actions.blueprint.stages import AnyStage
 
@@ -51,7 +51,7 @@ def load_blueprint(folder: Path) -> Blueprint:
         BlueprintError: The first thing that is wrong, with file, line and column.
     """
     document, blueprint = _read(folder)
-    for finding in findings_of(blueprint):
+    for finding in problems_of(blueprint):
         raise _error_of(document, finding)
     return blueprint
 
@@ -65,7 +65,7 @@ def validate(folder: Path) -> list[BlueprintError]:
         document, blueprint = _read(folder)
     except BlueprintError as error:
         return [error]
-    findings = (*findings_of(blueprint), *access_findings(blueprint))
+    findings = (*problems_of(blueprint), *access_problems(blueprint))
     return [_error_of(document, finding) for finding in findings]
 
 
@@ -76,7 +76,7 @@ def _read(folder: Path) -> tuple[Document, Blueprint]:
     return document, _blueprint_of(document, folder)
 
 
-def _error_of(document: Document, finding: Finding) -> BlueprintError:
+def _error_of(document: Document, finding: BlueprintProblem) -> BlueprintError:
     if finding.error is not None:
         return finding.error
     return document.error(BlueprintError, finding.message, *finding.where, hint=finding.hint)
@@ -102,7 +102,7 @@ def _blueprint_of(document: Document, folder: Path) -> Blueprint:
         cluster=_convert(document, value.get("cluster"), Cluster, ("cluster",)),
         parameters=_section(document, "parameters", Parameter),
         derived=_section(document, "derived", Derived),
-        rules=_list(document, "rules", Rule),
+        rules=_list(document, "rules", ParameterRule),
         holdings=_section(document, "holdings", Holding),
         secrets=_section(document, "secrets", SecretObject),
         results=_optional(document, "results", Results),

@@ -6,7 +6,7 @@ Texts may hold `${name}`; where an amount is a number, a text with `${name}` wil
 
 from __future__ import annotations
 
-from actions.blueprint.parts import Condition, Name, ObjectName, Part
+from actions.blueprint.parts import Name, ObjectName, ParameterCondition, Part
 
 Amount = int | str
 """A number, a Kubernetes quantity, or a text with `${name}`."""
@@ -20,7 +20,7 @@ class Check(Part, frozen=True, kw_only=True, tag_field="check", tag="check"):
     """What to do if it is not, as an imperative."""
     is_required: bool = True
     """A check that is not required only warns."""
-    when: Condition | None = None
+    when: ParameterCondition | None = None
     """Left out unless it holds."""
 
 
@@ -139,21 +139,21 @@ AnyCheck = ClusterCheck | QuotaCheck | CapacityCheck | SecretCheck | RegistryChe
 _LARGE = 128 << 20
 
 
-class Verdict(Part, frozen=True, kw_only=True, tag_field="reads", tag="verdict"):
+class LogCheck(Part, frozen=True, kw_only=True, tag_field="reads", tag="verdict"):
     """One kind of judgement."""
 
     hint: str = ""
     """What to do if it is not so, as an imperative."""
 
 
-class AdaptersVerdict(Verdict, frozen=True, kw_only=True, tag="efa"):
+class AdapterLogCheck(LogCheck, frozen=True, kw_only=True, tag="efa"):
     """The list of `fi_info`: every rank sees so many EFA adapters."""
 
     ranks: Amount
     adapters: Amount
 
 
-class BandwidthVerdict(Verdict, frozen=True, kw_only=True, tag="nccl"):
+class BandwidthLogCheck(LogCheck, frozen=True, kw_only=True, tag="nccl"):
     """The table of nccl-tests: nothing is wrong, and large messages are as fast as on the same nodes elsewhere."""
 
     instance_type: str
@@ -164,4 +164,4 @@ class BandwidthVerdict(Verdict, frozen=True, kw_only=True, tag="nccl"):
     from_bytes: Amount = _LARGE
 
 
-AnyVerdict = AdaptersVerdict | BandwidthVerdict
+AnyLogCheck = AdapterLogCheck | BandwidthLogCheck

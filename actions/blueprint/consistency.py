@@ -8,15 +8,15 @@ from actions.base.errors import BlueprintError, ParameterError
 from actions.base.patterns import PatternError, compile_pattern
 from actions.blueprint.model import Blueprint, Derived, Operand, Parameter, ParameterType
 from actions.blueprint.parameters import bounds_of, operations_of, read_value, relations_of
-from actions.blueprint.parts import Target
-from actions.blueprint.problem import Finding, Where, known_names
+from actions.blueprint.parts import FieldTarget
+from actions.blueprint.problem import BlueprintProblem, Where, known_names
 from actions.blueprint.references import (
     ancestors_of,
     manifest_error,
-    naming_findings,
+    naming_problems,
     reference_findings,
     unknown_references,
-    watch_findings,
+    watch_problems,
 )
 from actions.blueprint.source_files import inside, outputs_of, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ImageStage, TerraformStage
@@ -26,9 +26,9 @@ IMAGE_OUTPUTS = frozenset({"image", "digest"})
 """What an image stage reports."""
 
 
-def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
+def problems_of(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Everything that is wrong, in the order of the file; reads the manifests and Terraform roots that it names."""
-    checks: tuple[Callable[[Blueprint], Iterable[Finding]], ...] = (
+    checks: tuple[Callable[[Blueprint], Iterable[BlueprintProblem]], ...] = (
         _parameters,
         _derived,
         _rules,
@@ -39,22 +39,22 @@ def findings_of(blueprint: Blueprint) -> Iterator[Finding]:
         _targets,
         _roots,
         _images,
-        watch_findings,
-        naming_findings,
+        watch_problems,
+        naming_problems,
     )
     for check in checks:
         yield from check(blueprint)
 
 
-def _parameters(blueprint: Blueprint) -> Iterator[Finding]:
+def _parameters(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     for name, parameter in blueprint.parameters.items():
         where = ("parameters", name)
         low, high = parameter.minimum, parameter.maximum
         if low is not None and high is not None and low > high:
-            yield Finding((*where, "minimum"), f"{name} has a minimum above its maximum.", "Swap them.")
+            yield BlueprintProblem((*where, "minimum"), f"{name} has a minimum above its maximum.", "Swap them.")
         elif wrong := _wrong_pattern(parameter):
             hint = "Write a regular expression of RE2's language."
-            yield Finding((*where, "pattern"), f"the pattern of {name} cannot be used: {wrong}.", hint)
+            yield BlueprintProblem((*where, "pattern"), f"the pattern of {name} cannot be used: {wrong}.", hint)
         elif parameter.type is not ParameterType.SECRET or parameter.default:
             yield from _default(where, name, parameter)
 
@@ -67,25 +67,29 @@ def _wrong_pattern(parameter: Parameter) -> str:
     return ""
 
 
-def _default(where: Where, name: str, parameter: Parameter) -> Iterator[Finding]:
+def _default(where: Where, name: str, parameter: Parameter) -> Iterator[BlueprintProblem]:
     try:
         read_value(name, parameter, parameter.default)
     except ParameterError:
         message = f"the default of {name} is not {bounds_of(parameter)}."
-        yield Finding((*where, "default"), message, "Change the default or the bounds.")
+        yield BlueprintProblem((*where, "default"), message, "Change the default or the bounds.")
 
 
-def _derived(blueprint: Blueprint) -> Iterator[Finding]:
+def _derived(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     known = set(blueprint.parameters)
     for name, item in blueprint.derived.items():
         where = ("derived", name)
         if name in blueprint.parameters:
-            yield Finding(where, f"{name} is a parameter already.", "Give it another name.")
+            yield BlueprintProblem(where, f"{name} is a parameter already.", "Give it another name.")
         if len(operations_of(item)) != 1 or (item.ceil_div and len(item.ceil_div) != 2):
-            yield Finding(where, f"{name} needs exactly one of product, sum, ceil_div (of two), lookup and choose.")
+            yield BlueprintProblem(
+                where, f"{name} needs exactly one of product, sum, ceil_div (of two), lookup and choose."
+            )
         for operand in _operands(item):
             if isinstance(operand, str) and operand not in known:
-                yield Finding(where, f"{name} uses {operand!r}, which is not defined before it.", known_names(known))
+                yield BlueprintProblem(
+                    where, f"{name} uses {operand!r}, which is not defined before it.", known_names(known)
+                )
         known.add(name)
 
 
@@ -97,54 +101,54 @@ def _operands(item: Derived) -> tuple[Operand, ...]:
     return (*item.product, *item.sum, *item.ceil_div, *looked_up, *chosen)
 
 
-def _rules(blueprint: Blueprint) -> Iterator[Finding]:
+def _rules(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     known = _names(blueprint)
     for index, rule in enumerate(blueprint.rules):
         where = ("rules", index)
         pairs = [operands for operands in (rule.equal, rule.at_most, rule.divides) if operands]
         if len(relations_of(rule)) != 1 or any(len(operands) != 2 for operands in pairs):
-            yield Finding(where, "a rule needs exactly one of equal, at_most, divides (of two) and one_of.")
+            yield BlueprintProblem(where, "a rule needs exactly one of equal, at_most, divides (of two) and one_of.")
         operands = (*rule.equal, *rule.at_most, *rule.divides, *rule.one_of[:1])
         for operand in operands:
             if isinstance(operand, str) and operand not in known:
-                yield Finding(where, f"the rule uses {operand!r}, which is not defined.", known_names(known))
+                yield BlueprintProblem(where, f"the rule uses {operand!r}, which is not defined.", known_names(known))
         yield from unknown_references((*where, "message"), rule.message, known)
 
 
-def _graph(blueprint: Blueprint) -> Iterator[Finding]:
+def _graph(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Stages stand in an order in which each comes after all it needs: so there is no circle."""
     ids = [stage.id for stage in blueprint.stages]
     placed: set[str] = set()
     for index, stage in enumerate(blueprint.stages):
         where = ("stages", index)
         if stage.id in placed:
-            yield Finding((*where, "id"), f"two stages are called {stage.id!r}.", "Rename one.")
+            yield BlueprintProblem((*where, "id"), f"two stages are called {stage.id!r}.", "Rename one.")
         for position, need in enumerate(stage.needs):
             if need not in ids:
-                yield Finding((*where, "needs", position), f"{stage.id} needs {need!r}, which is not a stage.")
+                yield BlueprintProblem((*where, "needs", position), f"{stage.id} needs {need!r}, which is not a stage.")
             elif need not in placed:
                 message = f"{stage.id} needs {need}, which does not come before it."
-                yield Finding((*where, "needs", position), message, "Move it up, or break the circle.")
+                yield BlueprintProblem((*where, "needs", position), message, "Move it up, or break the circle.")
         for name in stage.holds:
             if name not in blueprint.holdings:
                 message = f"{stage.id} holds {name!r}, which is not among holdings."
-                yield Finding((*where, "holds"), message, known_names(set(blueprint.holdings)))
+                yield BlueprintProblem((*where, "holds"), message, known_names(set(blueprint.holdings)))
         for name in stage.secrets:
             if name not in blueprint.secrets:
                 message = f"{stage.id} needs the secret {name!r}, which is not among secrets."
-                yield Finding((*where, "secrets"), message, known_names(set(blueprint.secrets)))
+                yield BlueprintProblem((*where, "secrets"), message, known_names(set(blueprint.secrets)))
         placed.add(stage.id)
 
 
-def _secrets(blueprint: Blueprint) -> Iterator[Finding]:
+def _secrets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     for name, secret in blueprint.secrets.items():
         parameter = blueprint.parameters.get(secret.parameter)
         if parameter is None or parameter.type is not ParameterType.SECRET:
             message = f"the secret {name} takes {secret.parameter!r}, which is no parameter of type secret."
-            yield Finding(("secrets", name), message, "Add that parameter.")
+            yield BlueprintProblem(("secrets", name), message, "Add that parameter.")
 
 
-def _presets(blueprint: Blueprint) -> Iterator[Finding]:
+def _presets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     stages = {stage.id: stage for stage in blueprint.stages}
     for preset_name, preset in blueprint.presets.items():
         where = ("presets", preset_name)
@@ -152,21 +156,21 @@ def _presets(blueprint: Blueprint) -> Iterator[Finding]:
             parameter = blueprint.parameters.get(name)
             if parameter is None:
                 message = f"the preset sets {name!r}, which is not a parameter."
-                yield Finding((*where, "set", name), message, known_names(set(blueprint.parameters)))
+                yield BlueprintProblem((*where, "set", name), message, known_names(set(blueprint.parameters)))
                 continue
             try:
                 read_value(name, parameter, value)
             except ParameterError as error:
-                yield Finding((*where, "set", name), error.message, error.hint)
+                yield BlueprintProblem((*where, "set", name), error.message, error.hint)
         for key, named in (("expect", preset.expect), ("roots", preset.roots)):
             for stage_id in named:
                 stage = stages.get(stage_id)
                 if stage is None or (key == "roots" and not isinstance(stage, TerraformStage)):
                     message = f"the preset names the stage {stage_id!r}, which is not there or has no root."
-                    yield Finding((*where, key, stage_id), message, known_names(set(stages)))
+                    yield BlueprintProblem((*where, key, stage_id), message, known_names(set(stages)))
 
 
-def _roots(blueprint: Blueprint) -> Iterator[Finding]:
+def _roots(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     for preset in ("", *blueprint.presets):
         for index, stage in enumerate(blueprint.stages):
             if preset and stage.id not in blueprint.presets[preset].roots:
@@ -177,41 +181,43 @@ def _roots(blueprint: Blueprint) -> Iterator[Finding]:
                 yield from _root(blueprint, stage, root, where)
 
 
-def _images(blueprint: Blueprint) -> Iterator[Finding]:
+def _images(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     for index, stage in enumerate(blueprint.stages):
         if not isinstance(stage, ImageStage):
             continue
         for name in sorted(set(stage.outputs) - IMAGE_OUTPUTS):
             message = f"{stage.id} reports {name!r}, which is no output of an image stage."
-            yield Finding(("stages", index, "outputs"), message, known_names(IMAGE_OUTPUTS))
+            yield BlueprintProblem(("stages", index, "outputs"), message, known_names(IMAGE_OUTPUTS))
         if stage.context and not (inside(blueprint.folder, stage.context) / stage.dockerfile).is_file():
             message = f"{stage.id} builds from {stage.context}/{stage.dockerfile}, which is not there."
-            yield Finding(("stages", index, "context"), message)
+            yield BlueprintProblem(("stages", index, "context"), message)
 
 
-def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) -> Iterator[Finding]:
+def _root(blueprint: Blueprint, stage: TerraformStage, root: str, where: Where) -> Iterator[BlueprintProblem]:
     try:
         declared, outputs = variables_of(blueprint.folder, root), outputs_of(blueprint.folder, root)
     except BlueprintError as error:
-        yield Finding(where, error=error)
+        yield BlueprintProblem(where, error=error)
         return
     answered = {target.tfvar for target in _value_targets(blueprint) if target.tfvar and _is_for(target, stage)}
     wired = {wire.tfvar for wire in stage.sets if wire.tfvar} | set(stage.variables) | set(stage.values)
     for name in sorted(wired - set(declared)):
-        yield Finding(where, f"{stage.id} sets the variable {name!r}, which {root} does not declare.")
+        yield BlueprintProblem(where, f"{stage.id} sets the variable {name!r}, which {root} does not declare.")
     for name in sorted(name for name, is_needed in declared.items() if is_needed and name not in answered | wired):
-        yield Finding(where, f"{root} needs the variable {name!r}, which nothing sets.", "Set it, or give a default.")
+        yield BlueprintProblem(
+            where, f"{root} needs the variable {name!r}, which nothing sets.", "Set it, or give a default."
+        )
     for name in sorted(set(stage.outputs) - outputs):
-        yield Finding(where, f"{stage.id} reports {name!r}, which is no output of {root}.")
+        yield BlueprintProblem(where, f"{stage.id} reports {name!r}, which is no output of {root}.")
 
 
-def _targets(blueprint: Blueprint) -> Iterator[Finding]:
+def _targets(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     files: dict[str, list[Manifest] | None] = {}
     for stage_index, stage in enumerate(blueprint.stages):
         for file in stage.files:
             if file not in files:
                 files[file], errors = _manifests(blueprint, file)
-                yield from (Finding(("stages", stage_index, "manifests"), error=error) for error in errors)
+                yield from (BlueprintProblem(("stages", stage_index, "manifests"), error=error) for error in errors)
     for where, target in _all_targets(blueprint):
         yield from _target(blueprint, target, where, files)
     reported = {f"{stage.id}.{output}" for stage in blueprint.stages for output in stage.outputs}
@@ -219,7 +225,7 @@ def _targets(blueprint: Blueprint) -> Iterator[Finding]:
         for position, wire in enumerate(stage.sets):
             if wire.source not in reported or wire.source.partition(".")[0] not in ancestors_of(blueprint, stage):
                 message = f"{stage.id} takes {wire.source!r}, which no stage before it reports."
-                yield Finding(("stages", index, "sets", position, "from"), message, known_names(reported))
+                yield BlueprintProblem(("stages", index, "sets", position, "from"), message, known_names(reported))
 
 
 def _manifests(blueprint: Blueprint, file: str) -> tuple[list[Manifest] | None, list[BlueprintError]]:
@@ -233,27 +239,27 @@ def _manifests(blueprint: Blueprint, file: str) -> tuple[list[Manifest] | None, 
 
 
 def _target(
-    blueprint: Blueprint, target: Target, where: Where, files: Mapping[str, list[Manifest] | None]
-) -> Iterator[Finding]:
+    blueprint: Blueprint, target: FieldTarget, where: Where, files: Mapping[str, list[Manifest] | None]
+) -> Iterator[BlueprintProblem]:
     """What is wrong with one target. `None` stands for a file that cannot be read, which has been reported."""
     wrong = form_error(target)
     if wrong:
-        yield Finding(where, wrong)
+        yield BlueprintProblem(where, wrong)
     elif target.tfvar:
         if not any(_declares(blueprint, stage, target) for stage in blueprint.stages):
-            yield Finding(where, f"no Terraform root declares the variable {target.tfvar!r}.")
+            yield BlueprintProblem(where, f"no Terraform root declares the variable {target.tfvar!r}.")
     elif target.file not in files:
-        yield Finding(
+        yield BlueprintProblem(
             (*where, "file"), f"{target.file!r} is not among the manifests of a stage.", known_names(set(files))
         )
     elif (manifests := files[target.file]) is not None:
         try:
             find(target, manifests)
         except BlueprintError as error:
-            yield Finding(where, error.message, error.hint)
+            yield BlueprintProblem(where, error.message, error.hint)
 
 
-def _declares(blueprint: Blueprint, stage: AnyStage, target: Target) -> bool:
+def _declares(blueprint: Blueprint, stage: AnyStage, target: FieldTarget) -> bool:
     if not isinstance(stage, TerraformStage) or not _is_for(target, stage):
         return False
     try:
@@ -262,7 +268,7 @@ def _declares(blueprint: Blueprint, stage: AnyStage, target: Target) -> bool:
         return True
 
 
-def _all_targets(blueprint: Blueprint) -> Iterator[tuple[Where, Target]]:
+def _all_targets(blueprint: Blueprint) -> Iterator[tuple[Where, FieldTarget]]:
     for name, parameter in blueprint.parameters.items():
         for index, target in enumerate(parameter.sets):
             yield ("parameters", name, "sets", index), target
@@ -274,14 +280,14 @@ def _all_targets(blueprint: Blueprint) -> Iterator[tuple[Where, Target]]:
             yield ("stages", stage_index, "sets", index), wire
 
 
-def _value_targets(blueprint: Blueprint) -> Iterator[Target]:
+def _value_targets(blueprint: Blueprint) -> Iterator[FieldTarget]:
     for parameter in blueprint.parameters.values():
         yield from parameter.sets
     for item in blueprint.derived.values():
         yield from item.sets
 
 
-def _is_for(target: Target, stage: TerraformStage) -> bool:
+def _is_for(target: FieldTarget, stage: TerraformStage) -> bool:
     return target.stage in ("", stage.id)
 
 

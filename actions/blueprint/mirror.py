@@ -46,7 +46,7 @@ class LockEntry(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     taken_at: str
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class PinnedOperator(msgspec.Struct, frozen=True):
     """An operator that blueprints pin."""
 
     source: Source
@@ -63,13 +63,13 @@ def key_of(source: Source) -> str:
     return f"{source.name}/{source.version}"
 
 
-def wanted_of(blueprints: Iterable[Blueprint]) -> list[Wanted]:
+def pinned_operators(blueprints: Iterable[Blueprint]) -> list[PinnedOperator]:
     """Every operator that some blueprint pins, once, by name.
 
     Raises:
         ConflictError: Two blueprints say different things of the same version.
     """
-    found: dict[str, Wanted] = {}
+    found: dict[str, PinnedOperator] = {}
     for blueprint in blueprints:
         for stage in blueprint.stages:
             if isinstance(stage, ManifestsStage) and stage.source is not None:
@@ -78,9 +78,9 @@ def wanted_of(blueprints: Iterable[Blueprint]) -> list[Wanted]:
     return [found[key] for key in sorted(found)]
 
 
-def _joined(known: Wanted | None, source: Source, blueprint: str) -> Wanted:
+def _joined(known: PinnedOperator | None, source: Source, blueprint: str) -> PinnedOperator:
     if known is None:
-        return Wanted(source, (blueprint,))
+        return PinnedOperator(source, (blueprint,))
     for name in ("url", "sha256"):
         one, other = getattr(known.source, name), getattr(source, name)
         if one and other and one != other:
@@ -94,7 +94,7 @@ def _joined(known: Wanted | None, source: Source, blueprint: str) -> Wanted:
         sha256=known.source.sha256 or source.sha256,
         made_by=known.source.made_by or source.made_by,
     )
-    return Wanted(best, tuple(dict.fromkeys((*known.blueprints, blueprint))))
+    return PinnedOperator(best, tuple(dict.fromkeys((*known.blueprints, blueprint))))
 
 
 class Mirror:

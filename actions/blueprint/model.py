@@ -13,7 +13,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError
-from actions.blueprint.parts import Expectation, Name, Part, Scalar, Target
+from actions.blueprint.parts import Expectation, FieldTarget, Name, Part, Scalar
 from actions.blueprint.stages import AnyStage
 
 SCHEMA = "eksml/v1"
@@ -57,7 +57,7 @@ class Parameter(Part, frozen=True, kw_only=True):
     unit: str = ""
     group: str = ""
     """Heading under which a form shows it."""
-    sets: tuple[Target, ...] = ()
+    sets: tuple[FieldTarget, ...] = ()
 
 
 class Lookup(Part, frozen=True, kw_only=True):
@@ -90,10 +90,10 @@ class Derived(Part, frozen=True, kw_only=True):
     lookup: Lookup | None = None
     choose: Choice | None = None
     unit: str = ""
-    sets: tuple[Target, ...] = ()
+    sets: tuple[FieldTarget, ...] = ()
 
 
-class Rule(Part, frozen=True, kw_only=True):
+class ParameterRule(Part, frozen=True, kw_only=True):
     """What must hold between values: exactly one of the four relations."""
 
     message: str
@@ -193,7 +193,7 @@ class Blueprint(Part, frozen=True, kw_only=True):
     parameters: dict[str, Parameter] = msgspec.field(default_factory=dict)
     derived: dict[str, Derived] = msgspec.field(default_factory=dict)
     """In order: a derived value may use those before it."""
-    rules: tuple[Rule, ...] = ()
+    rules: tuple[ParameterRule, ...] = ()
     holdings: dict[str, Holding] = msgspec.field(default_factory=dict)
     secrets: dict[str, SecretObject] = msgspec.field(default_factory=dict)
     results: Results | None = None

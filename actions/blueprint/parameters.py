@@ -10,8 +10,8 @@ import msgspec
 
 from actions.base.errors import MissingError, ParameterError
 from actions.base.patterns import PatternError, compile_pattern
-from actions.blueprint.model import Blueprint, Choice, Derived, Lookup, Operand, Parameter, ParameterType, Rule
-from actions.blueprint.parts import REFERENCE, Condition, Scalar
+from actions.blueprint.model import Blueprint, Choice, Derived, Lookup, Operand, Parameter, ParameterRule, ParameterType
+from actions.blueprint.parts import REFERENCE, ParameterCondition, Scalar
 from actions.blueprint.stages import AnyStage
 from actions.blueprint.targets import text_of
 from actions.fleet.instance_types import GIB, InstanceTable, InstanceType
@@ -31,7 +31,7 @@ def derive(derived: Mapping[str, Derived], values: Values, instances: InstanceTa
     return result
 
 
-def broken_rules(rules: tuple[Rule, ...], values: Values) -> list[ParameterError]:
+def broken_rules(rules: tuple[ParameterRule, ...], values: Values) -> list[ParameterError]:
     """One error for each rule that does not hold, in the order of `rules`."""
     return [
         ParameterError(fill(rule.message, values), hint=fill(rule.hint, values))
@@ -53,7 +53,7 @@ def operations_of(item: Derived) -> list[str]:
     return named + [name for name, found in objects.items() if found is not None]
 
 
-def relations_of(rule: Rule) -> list[str]:
+def relations_of(rule: ParameterRule) -> list[str]:
     """Which relations a rule names; exactly one is right."""
     given = {"equal": rule.equal, "at_most": rule.at_most, "divides": rule.divides, "one_of": rule.one_of}
     return [name for name, operands in given.items() if operands]
@@ -122,7 +122,7 @@ def _resolved(operand: Operand, values: Values) -> Scalar:
     return values.get(operand, operand) if isinstance(operand, str) else operand
 
 
-def _holds(rule: Rule, values: Values) -> bool:
+def _holds(rule: ParameterRule, values: Values) -> bool:
     if rule.equal:
         first, second = (_resolved(operand, values) for operand in rule.equal)
         return first == second
@@ -339,7 +339,7 @@ def reason_to_skip(stage: AnyStage, binding: Binding) -> str:
     return ""
 
 
-def holds(condition: Condition | None, binding: Binding) -> bool:
+def holds(condition: ParameterCondition | None, binding: Binding) -> bool:
     """Whether a condition holds; none always does."""
     return condition is None or binding.values[condition.parameter] in condition.is_
 

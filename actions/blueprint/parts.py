@@ -70,7 +70,7 @@ class Expectation:
         return f"Expectation({self.low_seconds:g}, {self.high_seconds:g})"
 
 
-class Condition(Part, frozen=True, kw_only=True):
+class ParameterCondition(Part, frozen=True, kw_only=True):
     """A choice of the operator's on which a stage or a check depends."""
 
     parameter: Name
@@ -78,7 +78,7 @@ class Condition(Part, frozen=True, kw_only=True):
     """It holds for these values of the parameter."""
 
 
-class Target(Part, frozen=True, kw_only=True):
+class FieldTarget(Part, frozen=True, kw_only=True):
     """One field of one file that a value sets. It must exist exactly once.
 
     Either `tfvar` alone, or `file`, `kind`, `name` and one of: `path`; `path` with `arg`, for a word of a text such as
@@ -107,7 +107,7 @@ class Target(Part, frozen=True, kw_only=True):
     """How the value is written: a text with exactly one `%s`, `%d` or `%0Nd`. Empty: the value itself."""
 
 
-class Wire(Target, frozen=True, kw_only=True):
+class OutputTarget(FieldTarget, frozen=True, kw_only=True):
     """A target that is set from what an earlier stage reported."""
 
     source: str = msgspec.field(name="from")

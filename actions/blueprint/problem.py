@@ -11,7 +11,7 @@ from actions.base.errors import BlueprintError
 Where = tuple[str | int, ...]
 
 
-class Finding(msgspec.Struct, frozen=True):
+class BlueprintProblem(msgspec.Struct, frozen=True):
     """One thing that is wrong."""
 
     where: Where

@@ -9,10 +9,10 @@ from actions.base.errors import BlueprintError, ParameterError
 from actions.base.names import is_label, is_segment, is_subdomain
 from actions.base.yamldoc import Document
 from actions.blueprint.checks import (
-    AdaptersVerdict,
+    AdapterLogCheck,
     AnyCheck,
-    AnyVerdict,
-    BandwidthVerdict,
+    AnyLogCheck,
+    BandwidthLogCheck,
     CapacityCheck,
     DiskCheck,
     FilesCheck,
@@ -26,27 +26,27 @@ from actions.blueprint.checks import (
 )
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.parameters import read_value
-from actions.blueprint.parts import OUTPUT_REFERENCE, REFERENCE, Condition, ObjectName
-from actions.blueprint.problem import Finding, Where, known_names
+from actions.blueprint.parts import OUTPUT_REFERENCE, REFERENCE, ObjectName, ParameterCondition
+from actions.blueprint.problem import BlueprintProblem, Where, known_names
 from actions.blueprint.stages import (
-    Accelerator,
     AnyStage,
     CheckStage,
     HelmStage,
     ImageStage,
     JobStage,
     KubeconfigStage,
+    LoadTool,
     LogWatch,
     ManifestsStage,
     NetworkStage,
     PodStage,
+    StageWatch,
     StorageStage,
     TerraformStage,
-    Watch,
 )
 
 
-def reference_findings(blueprint: Blueprint) -> Iterator[Finding]:
+def reference_findings(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Every `${…}` that names nothing, and every condition that can never hold."""
     known = {*blueprint.parameters, *blueprint.derived}
     for name, holding in blueprint.holdings.items():
@@ -65,11 +65,13 @@ def reference_findings(blueprint: Blueprint) -> Iterator[Finding]:
                 yield from _check(blueprint, check, (*where, "checks", position))
 
 
-def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[Finding]:
+def unknown_references(where: Where, text: str, known: set[str]) -> Iterator[BlueprintProblem]:
     """The `${name}` of a text that are not among the known names."""
     for name in REFERENCE.findall(text):
         if name not in known:
-            yield Finding(where, f"${{{name}}} is neither a parameter nor a derived value.", known_names(known))
+            yield BlueprintProblem(
+                where, f"${{{name}}} is neither a parameter nor a derived value.", known_names(known)
+            )
 
 
 def ancestors_of(blueprint: Blueprint, stage: AnyStage) -> set[str]:
@@ -104,18 +106,18 @@ def _texts(stage: AnyStage) -> Iterator[str]:
         yield from _texts_of_watch(stage.watch)
 
 
-def _texts_of_watch(watch: Watch) -> Iterator[str]:
+def _texts_of_watch(watch: StageWatch) -> Iterator[str]:
     if watch.progress is not None:
         yield watch.progress.total
     if watch.logs is not None:
         yield watch.logs.file
 
 
-def _texts_of_verdict(verdict: AnyVerdict) -> Iterator[str]:
+def _texts_of_verdict(verdict: AnyLogCheck) -> Iterator[str]:
     match verdict:
-        case AdaptersVerdict():
+        case AdapterLogCheck():
             yield from (str(verdict.ranks), str(verdict.adapters))
-        case BandwidthVerdict():
+        case BandwidthLogCheck():
             counts = (verdict.nodes, verdict.ranks_per_node, verdict.at_least_percent, verdict.from_bytes)
             yield from (verdict.instance_type, *map(str, counts))
 
@@ -138,16 +140,16 @@ def _texts_of_check(check: AnyCheck) -> Iterator[str]:
             yield from (check.folder, str(check.at_least))
 
 
-def _unknown_outputs(blueprint: Blueprint, stage: AnyStage, where: Where, text: str) -> Iterator[Finding]:
+def _unknown_outputs(blueprint: Blueprint, stage: AnyStage, where: Where, text: str) -> Iterator[BlueprintProblem]:
     earlier = ancestors_of(blueprint, stage)
     reported = {f"{item.id}.{output}" for item in blueprint.stages if item.id in earlier for output in item.outputs}
     for source, output in OUTPUT_REFERENCE.findall(text):
         if f"{source}.{output}" not in reported:
             message = f"{stage.id} takes ${{{source}.{output}}}, which no stage before it reports."
-            yield Finding(where, message, known_names(reported))
+            yield BlueprintProblem(where, message, known_names(reported))
 
 
-def _check(blueprint: Blueprint, check: AnyCheck, where: Where) -> Iterator[Finding]:
+def _check(blueprint: Blueprint, check: AnyCheck, where: Where) -> Iterator[BlueprintProblem]:
     yield from _condition(blueprint, check.when, (*where, "when"), f"the check {check.title!r}")
     match check:
         case SecretCheck(parameter=named) | RegistryCheck(login=named):
@@ -157,22 +159,24 @@ def _check(blueprint: Blueprint, check: AnyCheck, where: Where) -> Iterator[Find
     parameter = blueprint.parameters.get(named)
     if named and (parameter is None or parameter.type is not ParameterType.SECRET):
         message = f"the check {check.title!r} asks for {named!r}, which is no parameter of type secret."
-        yield Finding(where, message, "Add that parameter.")
+        yield BlueprintProblem(where, message, "Add that parameter.")
 
 
-def _condition(blueprint: Blueprint, condition: Condition | None, where: Where, who: str) -> Iterator[Finding]:
+def _condition(
+    blueprint: Blueprint, condition: ParameterCondition | None, where: Where, who: str
+) -> Iterator[BlueprintProblem]:
     if condition is None:
         return
     parameter = blueprint.parameters.get(condition.parameter)
     if parameter is None:
         message = f"{who} depends on {condition.parameter!r}, which is not a parameter."
-        yield Finding((*where, "parameter"), message, known_names(blueprint.parameters))
+        yield BlueprintProblem((*where, "parameter"), message, known_names(blueprint.parameters))
         return
     for value in condition.is_:
         try:
             read_value(condition.parameter, parameter, value)
         except ParameterError as error:
-            yield Finding((*where, "is"), error.message, error.hint)
+            yield BlueprintProblem((*where, "is"), error.message, error.hint)
 
 
 _API_VERSION = re.compile(r"[a-z0-9](?:[a-z0-9.-]{0,251}[a-z0-9])?(?:/[a-z0-9]{1,63})?")
@@ -187,25 +191,25 @@ Named = tuple[Where, str, bool]
 """Where a name stands, the name, and whether it is that of a namespace."""
 
 
-def naming_findings(blueprint: Blueprint) -> Iterator[Finding]:
+def naming_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Every name that is none."""
     if not is_label(blueprint.cluster.namespace):
-        yield Finding(("cluster", "namespace"), _no_name(blueprint.cluster.namespace, "namespace"), _RULE)
+        yield BlueprintProblem(("cluster", "namespace"), _no_name(blueprint.cluster.namespace, "namespace"), _RULE)
     for name in blueprint.secrets:
         if not is_subdomain(name):
-            yield Finding(("secrets", name), _no_name(name, "Secret"), _RULE)
+            yield BlueprintProblem(("secrets", name), _no_name(name, "Secret"), _RULE)
     if blueprint.results is not None and not is_subdomain(blueprint.results.claim):
-        yield Finding(("results", "claim"), _no_name(blueprint.results.claim, "claim"), _RULE)
+        yield BlueprintProblem(("results", "claim"), _no_name(blueprint.results.claim, "claim"), _RULE)
     for index, stage in enumerate(blueprint.stages):
         where = ("stages", index)
         for at, named in _objects_of(stage):
             yield from _object(where + at, named)
         for at, text, is_namespace in _texts_of(stage):
             if not (is_label(text) if is_namespace else is_subdomain(text)):
-                yield Finding(where + at, _no_name(text, "namespace" if is_namespace else "object"), _RULE)
+                yield BlueprintProblem(where + at, _no_name(text, "namespace" if is_namespace else "object"), _RULE)
 
 
-def access_findings(blueprint: Blueprint) -> Iterator[Finding]:
+def access_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Every stage that talks to the cluster without a way into it: launched, it would fail."""
     kinds = {stage.id: stage for stage in blueprint.stages}
     for index, stage in enumerate(blueprint.stages):
@@ -213,7 +217,7 @@ def access_findings(blueprint: Blueprint) -> Iterator[Finding]:
             continue
         if not any(isinstance(kinds.get(name), KubeconfigStage) for name in ancestors_of(blueprint, stage)):
             message = f"{stage.id} talks to the cluster, and no stage of kind kubeconfig is among those that it needs."
-            yield Finding(("stages", index), message, "Add such a stage, or need the one that there is.")
+            yield BlueprintProblem(("stages", index), message, "Add such a stage, or need the one that there is.")
 
 
 def manifest_error(document: Document) -> BlueprintError | None:
@@ -233,15 +237,17 @@ def manifest_error(document: Document) -> BlueprintError | None:
     return None
 
 
-def _object(where: Where, name: ObjectName) -> Iterator[Finding]:
+def _object(where: Where, name: ObjectName) -> Iterator[BlueprintProblem]:
     if _API_VERSION.fullmatch(name.api_version) is None:
-        yield Finding((*where, "api_version"), f"{name.api_version[:60]!r} is no API version.", "Write v1 or batch/v1.")
+        yield BlueprintProblem(
+            (*where, "api_version"), f"{name.api_version[:60]!r} is no API version.", "Write v1 or batch/v1."
+        )
     if _KIND.fullmatch(name.kind) is None:
-        yield Finding((*where, "kind"), f"{name.kind[:60]!r} is no kind.")
+        yield BlueprintProblem((*where, "kind"), f"{name.kind[:60]!r} is no kind.")
     if not _is_name(name.name, name.api_version):
-        yield Finding((*where, "name"), _no_name(name.name, name.kind[:60] or "object"), _RULE)
+        yield BlueprintProblem((*where, "name"), _no_name(name.name, name.kind[:60] or "object"), _RULE)
     if name.namespace and not is_label(name.namespace):
-        yield Finding((*where, "namespace"), _no_name(name.namespace, "namespace"), _RULE)
+        yield BlueprintProblem((*where, "namespace"), _no_name(name.namespace, "namespace"), _RULE)
 
 
 def _is_name(text: str, api_version: str) -> bool:
@@ -293,7 +299,7 @@ UID = "{uid}"
 """Stands in the path of a log for the UID of a pod."""
 
 
-def watch_findings(blueprint: Blueprint) -> Iterator[Finding]:
+def watch_problems(blueprint: Blueprint) -> Iterator[BlueprintProblem]:
     """Everything that is wrong with what stages follow."""
     for index, stage in enumerate(blueprint.stages):
         if stage.watch is None:
@@ -302,27 +308,29 @@ def watch_findings(blueprint: Blueprint) -> Iterator[Finding]:
         logs = stage.watch.logs
         if logs is not None:
             yield from _logs((*where, "logs"), stage.id, logs)
-        elif stage.watch.accelerator is not Accelerator.NONE and not stage.watch.devices:
+        elif stage.watch.accelerator is not LoadTool.NONE and not stage.watch.devices:
             message = f"{stage.id} watches accelerators, but neither logs nor devices says in which pods."
-            yield Finding((*where, "accelerator"), message, "Add devices, a label selector.")
+            yield BlueprintProblem((*where, "accelerator"), message, "Add devices, a label selector.")
 
 
-def _logs(where: Where, stage: str, logs: LogWatch) -> Iterator[Finding]:
+def _logs(where: Where, stage: str, logs: LogWatch) -> Iterator[BlueprintProblem]:
     sources = [name for name, value in (("pods", logs.pods), ("file", logs.file), ("exec", logs.exec)) if value]
     if len(sources) != 1:
         named = " and ".join(sources) or "none"
-        yield Finding(where, f"the log of {stage} needs exactly one of pods, file and exec; it has {named}.")
+        yield BlueprintProblem(where, f"the log of {stage} needs exactly one of pods, file and exec; it has {named}.")
         return
     source = sources[0]
     if source != "pods" and not logs.pod:
         message = f"the log of {stage} is read in a pod, and nothing says in which."
-        yield Finding((*where, source), message, "Add pod, a label selector that finds one.")
+        yield BlueprintProblem((*where, source), message, "Add pod, a label selector that finds one.")
     if any(UID in word for word in logs.exec):
         message = f"the log of {stage} has {UID} in exec, where no UID is put in."
-        yield Finding((*where, "exec"), message, "Name the file under file, and its pod's selector under uid_of.")
+        yield BlueprintProblem(
+            (*where, "exec"), message, "Name the file under file, and its pod's selector under uid_of."
+        )
     elif UID in logs.file and not logs.uid_of:
         message = f"the path of {stage}'s log holds {UID}, and nothing says whose UID that is."
-        yield Finding((*where, "file"), message, "Add uid_of, the label selector of that pod.")
+        yield BlueprintProblem((*where, "file"), message, "Add uid_of, the label selector of that pod.")
     elif logs.uid_of and UID not in logs.file:
         message = f"the log of {stage} has uid_of, and no path with {UID} to put it into."
-        yield Finding((*where, "uid_of"), message, f"Write {UID} into file, or leave uid_of out.")
+        yield BlueprintProblem((*where, "uid_of"), message, f"Write {UID} into file, or leave uid_of out.")

@@ -10,7 +10,7 @@ from pathlib import Path
 from actions.base.errors import BlueprintError
 from actions.blueprint.model import Blueprint, SecretKind, SecretObject
 from actions.blueprint.parameters import Binding, skipped_stages
-from actions.blueprint.parts import Scalar, Target, Wire
+from actions.blueprint.parts import FieldTarget, OutputTarget, Scalar
 from actions.blueprint.source_files import operator_manifests, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, formatted, templates_of
@@ -179,7 +179,7 @@ def _secret(name: str, secret: SecretObject, value: str) -> Manifest:
     return {"apiVersion": "v1", "kind": "Secret", "metadata": {"name": name}, "type": kind, "data": data}
 
 
-def _settings(blueprint: Blueprint, binding: Binding) -> Iterator[tuple[Target, Scalar]]:
+def _settings(blueprint: Blueprint, binding: Binding) -> Iterator[tuple[FieldTarget, Scalar]]:
     for name, parameter in blueprint.parameters.items():
         for target in parameter.sets:
             yield target, binding.values[name]
@@ -188,7 +188,7 @@ def _settings(blueprint: Blueprint, binding: Binding) -> Iterator[tuple[Target, 
             yield target, binding.derived[name]
 
 
-def _wires(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> Iterator[Wire]:
+def _wires(blueprint: Blueprint, stage: AnyStage, binding: Binding) -> Iterator[OutputTarget]:
     """What earlier stages set; a stage that is left out reports nothing, so the field stays as it is."""
     skipped = skipped_stages(blueprint, binding)
     yield from (wire for wire in stage.sets if wire.source.partition(".")[0] not in skipped)

@@ -9,8 +9,8 @@ from enum import StrEnum
 
 import msgspec
 
-from actions.blueprint.checks import AnyCheck, AnyVerdict
-from actions.blueprint.parts import Condition, Expectation, ObjectName, Part, Scalar, StageId, Wire
+from actions.blueprint.checks import AnyCheck, AnyLogCheck
+from actions.blueprint.parts import Expectation, ObjectName, OutputTarget, ParameterCondition, Part, Scalar, StageId
 
 
 class StageKind(StrEnum):
@@ -28,7 +28,7 @@ class StageKind(StrEnum):
     JOB = "job"
 
 
-class Accelerator(StrEnum):
+class LoadTool(StrEnum):
     """Which tool shows the load of a stage's accelerators."""
 
     NONE = "none"
@@ -64,11 +64,11 @@ class FileProgress(Part, frozen=True, kw_only=True):
     """`${name}` of a parameter or derived value."""
 
 
-class Watch(Part, frozen=True, kw_only=True):
+class StageWatch(Part, frozen=True, kw_only=True):
     """What is followed while a stage runs."""
 
     logs: LogWatch | None = None
-    accelerator: Accelerator = Accelerator.NONE
+    accelerator: LoadTool = LoadTool.NONE
     """Which tool is asked, in the pods of `logs` or `devices`."""
     devices: str = ""
     """Label selector of the pods that have the accelerators, where they are others than those of `logs`."""
@@ -90,19 +90,19 @@ class Stage(Part, frozen=True, kw_only=True, tag_field="kind", tag="stage"):
     """Names of `holdings` that are paid for while this stage runs."""
     outputs: tuple[str, ...] = ()
     """What it reports; readable by later stages as `from: stage.output`."""
-    sets: tuple[Wire, ...] = ()
+    sets: tuple[OutputTarget, ...] = ()
     """Fields of this stage's own files that outputs of earlier stages set."""
     secrets: tuple[str, ...] = ()
     """Names of `secrets` that must be in the run's namespace first."""
     own_cluster_only: bool = False
     """Skipped when the run uses a cluster that exists already."""
-    when: Condition | None = None
+    when: ParameterCondition | None = None
     """Skipped unless it holds; stages that need this one go on then."""
     holds_accelerators: bool = False
     """Undone when the run is parked, and done again when it goes on: what it makes is what costs most."""
     keeps_data: bool = False
     """On teardown its undo, and that of every stage it needs, waits for a consent of its own: it holds data."""
-    watch: Watch | None = None
+    watch: StageWatch | None = None
     deadline_seconds: int = 0
     """After this long it has failed. 0: no limit."""
 
@@ -251,7 +251,7 @@ class JobStage(Stage, frozen=True, kw_only=True, tag="job"):
     """The Job, PyTorchJob, MPIJob or RayJob whose end is the stage's end."""
     gone_is_success: bool = False
     """Its time to live removes it after the end: gone, once seen running and not failed, means it succeeded."""
-    verdict: AnyVerdict | None = None
+    verdict: AnyLogCheck | None = None
     """What its log must say for it to have succeeded, beside its exit code."""
 
     @property

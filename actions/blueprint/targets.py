@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.parts import Scalar, Target
+from actions.blueprint.parts import FieldTarget, Scalar
 
 Manifest = dict[str, Any]
 """One Kubernetes object as plain data."""
@@ -82,7 +82,7 @@ def is_format(pattern: str) -> bool:
     return pattern.count("%") == sum(part.count("%") for part in found) and len([p for p in found if p != "%%"]) == 1
 
 
-def find(target: Target, objects: Sequence[Manifest]) -> Slot:
+def find(target: FieldTarget, objects: Sequence[Manifest]) -> Slot:
     """The one slot that `target` names among the objects of its file.
 
     Raises:
@@ -103,7 +103,7 @@ def only(slots: Sequence[Slot], what: str) -> Slot:
     raise BlueprintError(f"the target {what} {found}.", hint="A target must match exactly once.")
 
 
-def describe(target: Target) -> str:
+def describe(target: FieldTarget) -> str:
     """A target in words: `Job/uniref50-download env NUM_CSV_FILES in manifests/data.yaml`."""
     if target.tfvar:
         return f"Terraform variable {target.tfvar}"
@@ -114,7 +114,7 @@ def describe(target: Target) -> str:
     return f"{target.kind}/{target.name}{container} {field} in {target.file}"
 
 
-def form_error(target: Target) -> str:
+def form_error(target: FieldTarget) -> str:
     """What is wrong with the combination of a target's keys; empty if nothing is."""
     if target.tfvar:
         alone = not (target.file or target.kind or target.name or target.path or target.container)
@@ -161,7 +161,7 @@ def templates_of(node: Any) -> Iterator[dict[str, Any]]:
             yield from templates_of(item)
 
 
-def _object(target: Target, objects: Sequence[Manifest]) -> Manifest:
+def _object(target: FieldTarget, objects: Sequence[Manifest]) -> Manifest:
     found = [
         item
         for item in objects
@@ -173,7 +173,7 @@ def _object(target: Target, objects: Sequence[Manifest]) -> Manifest:
     raise BlueprintError(f"{target.file} has {count} {target.kind} named {target.name!r}.", hint="It must have one.")
 
 
-def _slots(target: Target, manifest: Manifest) -> Iterator[Slot]:
+def _slots(target: FieldTarget, manifest: Manifest) -> Iterator[Slot]:
     if not target.container:
         yield from _words(target, manifest) if target.arg else _at(target.path, manifest)
         return
@@ -188,7 +188,7 @@ def _slots(target: Target, manifest: Manifest) -> Iterator[Slot]:
             yield from _variables(target.env, container)
 
 
-def _words(target: Target, manifest: Manifest) -> Iterator[Slot]:
+def _words(target: FieldTarget, manifest: Manifest) -> Iterator[Slot]:
     for parent, key in _places(target.path, manifest):
         if isinstance(parent[key], str):
             slot = WordSlot(parent, key, prefix=target.arg)

@@ -25,7 +25,7 @@ from actions.base.errors import (
     RefusedError,
     UnreachableError,
 )
-from actions.base.executors import Offload
+from actions.base.executors import NamedExecutor
 from actions.base.readonly import refuse_if_readonly
 from actions.base.untrusted import one_line, redact
 
@@ -179,7 +179,7 @@ class AwsSession:
     def __init__(self, *, profile: str = "", region: str = "", threads: int = 2) -> None:
         self.profile = profile
         self._region = region
-        self._pool = Offload("aws", threads=threads)
+        self._pool = NamedExecutor("aws", threads=threads)
         self._lock = threading.Lock()
         self._core: Any = None
         self._session: Any = None
@@ -295,7 +295,7 @@ GRACE_SECONDS: Final = 20.0
 _FIRST_PAUSE_SECONDS: Final = 0.5
 
 
-async def settled(
+async def retry_not_found(
     call: Callable[[], Awaitable[Answer]], *, clock: Clock, grace_seconds: float = GRACE_SECONDS
 ) -> Answer:
     """The result of `call`, asked again with growing pauses while AWS knows no such thing.

@@ -84,50 +84,50 @@ LayoutName = Literal["single", "watch", "job", "quad"]
 ParameterValue = bool | int | float | str
 
 
-class Nothing(Arguments, frozen=True):
+class NoArguments(Arguments, frozen=True):
     """No arguments."""
 
 
-class Open(Arguments, frozen=True):
+class OpenArguments(Arguments, frozen=True):
     """Show a pane."""
 
     pane: Annotated[PaneName, Meta(description="The pane to show.")]
     of: Annotated[str, Meta(description="What it shows: a node, a stage, a pod. Empty: what is selected.")] = ""
 
 
-class Filter(Arguments, frozen=True):
+class FilterArguments(Arguments, frozen=True):
     """Narrow the focused pane."""
 
     text: Annotated[str, Meta(description="Text to look for; empty clears the filter.")] = ""
 
 
-class Sort(Arguments, frozen=True):
+class SortArguments(Arguments, frozen=True):
     """Order the focused table."""
 
     column: Annotated[str, Meta(description="Title of the column.")]
     descending: bool = False
 
 
-class Layout(Arguments, frozen=True):
+class LayoutArguments(Arguments, frozen=True):
     """Arrange the panes."""
 
     name: Annotated[LayoutName, Meta(description="single, watch (a run), job (of the cluster) or quad.")]
 
 
-class Focus(Arguments, frozen=True):
+class FocusArguments(Arguments, frozen=True):
     """Move to a pane that is on screen."""
 
     pane: Annotated[str, Meta(description="A pane's name or number, or next, previous, left, right, up, down.")]
 
 
-class OnObject(Arguments, frozen=True):
+class ObjectArguments(Arguments, frozen=True):
     """Look at an object of the cluster."""
 
     object: Annotated[str, Meta(description="`namespace/name` of a pod, or `kind/name`. Empty: the selected one.")] = ""
     container: Annotated[str, Meta(description="Container; empty: the first.")] = ""
 
 
-class Forward(Arguments, frozen=True):
+class ForwardArguments(Arguments, frozen=True):
     """Open a port on this machine that leads into a pod."""
 
     to: Annotated[str, Meta(description="dashboard, tensorboard, or `namespace/pod:port`. Empty: what there is.")] = ""
@@ -135,7 +135,7 @@ class Forward(Arguments, frozen=True):
     stop: Annotated[bool, Meta(description="Close it.")] = False
 
 
-class Export(Arguments, frozen=True):
+class ExportArguments(Arguments, frozen=True):
     """Copy what a run has made to S3."""
 
     to: Annotated[str, Meta(description="s3://BUCKET/PREFIX")]
@@ -143,13 +143,13 @@ class Export(Arguments, frozen=True):
     service_account: Annotated[str, Meta(description="Whose AWS role the Job uses; empty: the default.")] = ""
 
 
-class Chart(Arguments, frozen=True):
+class ChartArguments(Arguments, frozen=True):
     """Choose what the chart shows."""
 
     metric: Annotated[str, Meta(description="loss, lr, grad_norm, throughput, busbw_gbs… Empty: the next one.")] = ""
 
 
-class Watch(Arguments, frozen=True):
+class WatchArguments(Arguments, frozen=True):
     """Look at a job of the cluster as at a stage of a run."""
 
     job: Annotated[
@@ -158,7 +158,7 @@ class Watch(Arguments, frozen=True):
     ] = ""
 
 
-class Launch(Arguments, frozen=True):
+class LaunchArguments(Arguments, frozen=True):
     """Start a blueprint."""
 
     blueprint: Annotated[str, Meta(description="Id of the blueprint.")]
@@ -168,34 +168,34 @@ class Launch(Arguments, frozen=True):
     set: Annotated[dict[str, ParameterValue], Meta(description="Parameters by name.")] = field(default_factory=dict)
 
 
-class OnRun(Arguments, frozen=True):
+class RunArguments(Arguments, frozen=True):
     """Say something to a run."""
 
     run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
 
 
-class Resume(Arguments, frozen=True):
+class ResumeArguments(Arguments, frozen=True):
     """Start the runner of a run again."""
 
     run: Annotated[str, Meta(description="Id of the run. Empty: the one on screen.")] = ""
     takeover: Annotated[int, Meta(description="Process id of its stalled runner, which is ended first.", ge=0)] = 0
 
 
-class Approve(Arguments, frozen=True):
+class ApproveArguments(Arguments, frozen=True):
     """Approve the plan that a stage waits with."""
 
     stage: Annotated[str, Meta(description="The stage. Empty: the one that waits.")] = ""
     run: str = ""
 
 
-class Retry(Arguments, frozen=True):
+class RetryArguments(Arguments, frozen=True):
     """Try a failed stage again."""
 
     stage: Annotated[str, Meta(description="The stage. Empty: the one that failed.")] = ""
     run: str = ""
 
 
-class Teardown(Arguments, frozen=True):
+class TeardownArguments(Arguments, frozen=True):
     """Remove what a run made."""
 
     confirm: Annotated[str, Meta(description="The cluster's name, letter by letter.")] = ""
@@ -203,7 +203,7 @@ class Teardown(Arguments, frozen=True):
     delete_data: Annotated[bool, Meta(description="Also remove storage that holds data of the run.")] = False
 
 
-class Import(Arguments, frozen=True):
+class ImportArguments(Arguments, frozen=True):
     """Say under which id a resource exists that Terraform may have made."""
 
     address: Annotated[str, Meta(description="The resource, as Terraform writes it.")]
@@ -212,7 +212,7 @@ class Import(Arguments, frozen=True):
     run: str = ""
 
 
-class Waive(Arguments, frozen=True):
+class WaiveArguments(Arguments, frozen=True):
     """Say that a resource is not there that Terraform may have made."""
 
     address: Annotated[str, Meta(description="The resource, or errored.tfstate.")]
@@ -221,63 +221,79 @@ class Waive(Arguments, frozen=True):
     run: str = ""
 
 
-class Screenshot(Arguments, frozen=True):
+class ScreenshotArguments(Arguments, frozen=True):
     """Save the screen."""
 
     file: Annotated[str, Meta(description="Path, ending in .svg or .txt.")]
 
 
-class Context(Arguments, frozen=True):
+class ContextArguments(Arguments, frozen=True):
     """Look at another cluster."""
 
     name: Annotated[str, Meta(description="A context of the kubeconfig; `run`: of the run. Empty: list them.")] = ""
 
 
 COMMANDS: tuple[Command, ...] = (
-    Command("open", "Open a pane", "Show nodes, pods, blueprints, runs, logs, charts…", Open),
+    Command("open", "Open a pane", "Show nodes, pods, blueprints, runs, logs, charts…", OpenArguments),
     Command(
-        "launch", "Launch a blueprint", "Review parameters, plan and cost, then start.", Launch, Danger.CONFIRM, True
+        "launch",
+        "Launch a blueprint",
+        "Review parameters, plan and cost, then start.",
+        LaunchArguments,
+        Danger.CONFIRM,
+        True,
     ),
-    Command("approve", "Approve the plan", "Let the stage that waits go on.", Approve, Danger.CONFIRM, True),
-    Command("pause", "Pause the run", "Start no further stage.", OnRun, is_mutation=True),
-    Command("unpause", "Go on with the run", "Take a paused run up again.", OnRun, is_mutation=True),
-    Command("retry", "Retry a stage", "Try the failed stage again.", Retry, Danger.CONFIRM, True),
-    Command("cancel", "Cancel the run", "Stop its jobs; keep cluster and storage.", OnRun, Danger.CONFIRM, True),
-    Command("park", "Park the run", "Free the accelerators; keep cluster and data.", OnRun, Danger.CONFIRM, True),
+    Command("approve", "Approve the plan", "Let the stage that waits go on.", ApproveArguments, Danger.CONFIRM, True),
+    Command("pause", "Pause the run", "Start no further stage.", RunArguments, is_mutation=True),
+    Command("unpause", "Go on with the run", "Take a paused run up again.", RunArguments, is_mutation=True),
+    Command("retry", "Retry a stage", "Try the failed stage again.", RetryArguments, Danger.CONFIRM, True),
+    Command("cancel", "Cancel the run", "Stop its jobs; keep cluster and storage.", RunArguments, Danger.CONFIRM, True),
+    Command(
+        "park", "Park the run", "Free the accelerators; keep cluster and data.", RunArguments, Danger.CONFIRM, True
+    ),
     Command(
         "teardown",
         "Tear the run down",
         "Remove what the run made, in reverse, then audit.",
-        Teardown,
+        TeardownArguments,
         Danger.TYPE_NAME,
         True,
     ),
-    Command("resume", "Resume the run", "Start its runner again, after it died.", Resume, is_mutation=True),
-    Command("terraform", "What Terraform left open", "States, running processes, what may exist outside.", OnRun),
+    Command("resume", "Resume the run", "Start its runner again, after it died.", ResumeArguments, is_mutation=True),
     Command(
-        "import", "Import a resource", "It exists: Terraform takes it into its state.", Import, Danger.CONFIRM, True
+        "terraform", "What Terraform left open", "States, running processes, what may exist outside.", RunArguments
     ),
-    Command("waive", "Waive a resource", "Nobody looks for it any more.", Waive, Danger.TYPE_NAME, True),
-    Command("results", "List the results", "What the run has made, on its file system.", OnRun),
-    Command("export", "Export the results", "Copy what the run has made to S3.", Export, Danger.CONFIRM, True),
-    Command("describe", "Describe", "What the cluster says about the object, with its events.", OnObject),
-    Command("yaml", "Show YAML", "The object as the API has it.", OnObject),
-    Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", OnObject),
-    Command("logs", "Show logs", "Follow the object's log.", OnObject),
-    Command("watch", "Watch a job", "Logs, accelerators and curves of any job of the cluster.", Watch),
-    Command("forward", "Forward a port", "A local port into a pod: dashboards of a run.", Forward, is_mutation=True),
-    Command("shell", "Open a shell", "A shell in the container.", OnObject, is_mutation=True),
-    Command("chart", "Choose the curve", "The losses, or another metric of the log.", Chart),
-    Command("filter", "Filter", "Narrow the focused pane.", Filter),
-    Command("sort", "Sort", "Order the focused table by a column.", Sort),
-    Command("layout", "Arrange panes", "One pane, four to watch a run or a job, or an overview.", Layout),
-    Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", Nothing),
-    Command("focus", "Go to a pane", "Move the focus.", Focus),
-    Command("context", "Change cluster", "Look at another context of the kubeconfig.", Context),
-    Command("screenshot", "Save the screen", "As SVG, or as text.", Screenshot),
-    Command("back", "Back", "Close what is in front, or go up a level.", Nothing),
-    Command("help", "Help", "Keys and commands.", Nothing),
-    Command("quit", "Quit", "Leave the console; runs go on.", Nothing),
+    Command(
+        "import",
+        "Import a resource",
+        "It exists: Terraform takes it into its state.",
+        ImportArguments,
+        Danger.CONFIRM,
+        True,
+    ),
+    Command("waive", "Waive a resource", "Nobody looks for it any more.", WaiveArguments, Danger.TYPE_NAME, True),
+    Command("results", "List the results", "What the run has made, on its file system.", RunArguments),
+    Command("export", "Export the results", "Copy what the run has made to S3.", ExportArguments, Danger.CONFIRM, True),
+    Command("describe", "Describe", "What the cluster says about the object, with its events.", ObjectArguments),
+    Command("yaml", "Show YAML", "The object as the API has it.", ObjectArguments),
+    Command("why", "Why is it stuck?", "The cause in one sentence, its evidence, the next step.", ObjectArguments),
+    Command("logs", "Show logs", "Follow the object's log.", ObjectArguments),
+    Command("watch", "Watch a job", "Logs, accelerators and curves of any job of the cluster.", WatchArguments),
+    Command(
+        "forward", "Forward a port", "A local port into a pod: dashboards of a run.", ForwardArguments, is_mutation=True
+    ),
+    Command("shell", "Open a shell", "A shell in the container.", ObjectArguments, is_mutation=True),
+    Command("chart", "Choose the curve", "The losses, or another metric of the log.", ChartArguments),
+    Command("filter", "FilterArguments", "Narrow the focused pane.", FilterArguments),
+    Command("sort", "SortArguments", "Order the focused table by a column.", SortArguments),
+    Command("layout", "Arrange panes", "One pane, four to watch a run or a job, or an overview.", LayoutArguments),
+    Command("zoom", "Zoom", "Give the focused pane the whole screen, and back.", NoArguments),
+    Command("focus", "Go to a pane", "Move the focus.", FocusArguments),
+    Command("context", "Change cluster", "Look at another context of the kubeconfig.", ContextArguments),
+    Command("screenshot", "Save the screen", "As SVG, or as text.", ScreenshotArguments),
+    Command("back", "Back", "Close what is in front, or go up a level.", NoArguments),
+    Command("help", "Help", "Keys and commands.", NoArguments),
+    Command("quit", "Quit", "Leave the console; runs go on.", NoArguments),
 )
 
 _BY_ID = {command.id: command for command in COMMANDS}

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, MissingError, UnreachableError
-from actions.base.executors import Offload
+from actions.base.executors import NamedExecutor
 from actions.base.untrusted import redact
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.cluster.auth.session import KubeSession
@@ -56,7 +56,7 @@ async def explain_stage(
         raise MissingError(f"Run {view.id} has no stage {stage_id!r}.", hint=f"It has {known}.")
     evidence = await _in_cluster(session, view, stage_id, clock=clock or SystemClock())
     told = {log.pod for log in evidence.logs}
-    thread = Offload("stage diagnosis")
+    thread = NamedExecutor("stage diagnosis")
     try:
         kept = await thread.call(spooled_logs, folder, stage)
         # the journal first: of errors that weigh the same, the last one counts, and a program knows more than the run

@@ -55,7 +55,7 @@ class Artifacts:
         """
         root, inside = self._divided(file)
         with suppress(OSError), _opened(root, inside.parent, makes=False) as folder:
-            _require_own(folder, inside, _Made(root))
+            _require_own(folder, inside, _MadeFiles(root))
 
     def write(self, file: Path, data: bytes) -> None:
         """Write a file, 0600, in one step; folders are made.
@@ -64,7 +64,7 @@ class Artifacts:
             ConfigError: It cannot be written, or as of `check`.
         """
         root, inside = self._divided(file)
-        made = _Made(root)
+        made = _MadeFiles(root)
         try:
             with _opened(root, inside.parent, makes=True) as folder:
                 _require_own(folder, inside, made)
@@ -89,7 +89,7 @@ class Artifacts:
         )
 
 
-class _Made:
+class _MadeFiles:
     """The list of what scripts have made in a folder: digest of the name below it, and of what was written.
 
     The name itself is left out, as a value of the environment may be in it.
@@ -152,7 +152,7 @@ def _opened(root: Path, inside: Path, *, makes: bool) -> Iterator[int]:
         os.close(descriptor)
 
 
-def _require_own(folder: int, inside: Path, made: _Made) -> None:
+def _require_own(folder: int, inside: Path, made: _MadeFiles) -> None:
     """Refuse to replace what no script has made."""
     try:
         status = os.stat(inside.name, dir_fd=folder, follow_symlinks=False)

@@ -13,7 +13,16 @@ from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import UNUSED, NodeFacts, PodFacts
 from actions.run.state.view import RunState, RunView, StageState
-from actions.script.model import Accelerators, Amount, Conditions, Log, Nodes, Pods, Why, parse_comparison
+from actions.script.model import (
+    AcceleratorsCondition,
+    Amount,
+    Conditions,
+    LogCondition,
+    NodesCondition,
+    PodsCondition,
+    WhyCondition,
+    parse_comparison,
+)
 from actions.telemetry.points import Point
 
 _PASSED = {
@@ -31,18 +40,18 @@ ALIASES = {"loss": "train_loss"}
 """Short names of metrics."""
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Evaluation(msgspec.Struct, frozen=True):
     """One condition, judged.
 
-    `is_hopeless` means that no waiting will make it hold.
+    `cannot_pass` means that no waiting will make it hold.
     """
 
     holds: bool
     text: str
-    is_hopeless: bool = False
+    cannot_pass: bool = False
 
 
-class World(Protocol):
+class ConditionContext(Protocol):
     """What conditions look at."""
 
     def run(self) -> RunView | None:
@@ -86,18 +95,18 @@ class World(Protocol):
         ...
 
 
-def judge(conditions: Conditions, world: World) -> list[Seen]:
+def evaluate(conditions: Conditions, world: ConditionContext) -> list[Evaluation]:
     """Judge every condition that is given."""
     return [*_of_the_run(conditions, world), *_of_the_cluster(conditions, world), *_of_the_console(conditions, world)]
 
 
-def _of_the_run(given: Conditions, world: World) -> Iterator[Seen]:
+def _of_the_run(given: Conditions, world: ConditionContext) -> Iterator[Evaluation]:
     if given.stage:
         yield _stage(given.stage, given.is_, world.run())
     if given.run:
         yield _run(given.run, world.run())
     if given.log is not None:
-        yield _log(given.log if isinstance(given.log, Log) else Log(match=given.log), world)
+        yield _log(given.log if isinstance(given.log, LogCondition) else LogCondition(match=given.log), world)
     if given.metric:
         yield _metric(given, world)
     if given.why is not None:
@@ -106,7 +115,7 @@ def _of_the_run(given: Conditions, world: World) -> Iterator[Seen]:
         yield _audit(world.run())
 
 
-def _of_the_cluster(given: Conditions, world: World) -> Iterator[Seen]:
+def _of_the_cluster(given: Conditions, world: ConditionContext) -> Iterator[Evaluation]:
     if given.pods is not None:
         yield _pods(given.pods, world)
     if given.nodes is not None:
@@ -115,32 +124,32 @@ def _of_the_cluster(given: Conditions, world: World) -> Iterator[Seen]:
         yield from _accelerators(given.accelerators, world)
 
 
-def _of_the_console(given: Conditions, world: World) -> Iterator[Seen]:
+def _of_the_console(given: Conditions, world: ConditionContext) -> Iterator[Evaluation]:
     if given.text:
         found = compile_pattern(given.text).search(world.screen_text())
-        yield Seen(found, f"{given.text!r} is {'' if found else 'not '}on the screen")
+        yield Evaluation(found, f"{given.text!r} is {'' if found else 'not '}on the screen")
     for key in ("cluster", "region", "account"):
         if wanted := getattr(given, key):
             actual = world.identity().get(key, "")
-            yield Seen(actual == wanted, f"{key} is {actual or 'unknown'}")
+            yield Evaluation(actual == wanted, f"{key} is {actual or 'unknown'}")
 
 
-def _stage(stage_id: str, wanted: str, run: RunView | None) -> Seen:
+def _stage(stage_id: str, wanted: str, run: RunView | None) -> Evaluation:
     if run is None:
-        return Seen(False, "no run is on screen")
+        return Evaluation(False, "no run is on screen")
     stage = next((stage for stage in run.stages if stage.id == stage_id), None)
     if stage is None:
         names = ", ".join(stage.id for stage in run.stages)
-        return Seen(False, f"the run has no stage {stage_id!r} (it has {names})", is_hopeless=True)
+        return Evaluation(False, f"the run has no stage {stage_id!r} (it has {names})", cannot_pass=True)
     text = (
         f"{stage_id} is {stage.state.value}" + (f": {stage.message}" if stage.message else "") + _asked(run, stage_id)
     )
     if stage.state.value == wanted:
-        return Seen(True, text)
+        return Evaluation(True, text)
     goal = _PASSED.get(StageState(wanted)) if wanted in {state.value for state in StageState} else None
     if goal is None:
-        return Seen(False, text)
-    return Seen(_PASSED.get(stage.state, -1) > goal, text, is_hopeless=stage.state in _DEAD_STAGES)
+        return Evaluation(False, text)
+    return Evaluation(_PASSED.get(stage.state, -1) > goal, text, cannot_pass=stage.state in _DEAD_STAGES)
 
 
 def _asked(run: RunView, stage_id: str) -> str:
@@ -149,19 +158,19 @@ def _asked(run: RunView, stage_id: str) -> str:
     return f" (the plan of {', '.join(asking)} waits for an approval)" if asking else ""
 
 
-def _run(wanted: str, run: RunView | None) -> Seen:
+def _run(wanted: str, run: RunView | None) -> Evaluation:
     if run is None:
-        return Seen(False, "no run is on screen")
-    return Seen(run.state.value == wanted, f"the run is {run.state.value}", is_hopeless=run.state in _DEAD_RUNS)
+        return Evaluation(False, "no run is on screen")
+    return Evaluation(run.state.value == wanted, f"the run is {run.state.value}", cannot_pass=run.state in _DEAD_RUNS)
 
 
-def _pods(wanted: Pods, world: World) -> Seen:
+def _pods(wanted: PodsCondition, world: ConditionContext) -> Evaluation:
     snapshot, run = world.snapshot(), world.run()
     pods = [] if snapshot is None else [pod for pod in snapshot.pods.values() if _is_meant(pod, wanted, run)]
-    return Seen(_meets(wanted.count, len(pods)), f"{len(pods)} such pods{_phases(pods)}")
+    return Evaluation(_meets(wanted.count, len(pods)), f"{len(pods)} such pods{_phases(pods)}")
 
 
-def _is_meant(pod: PodFacts, wanted: Pods, run: RunView | None) -> bool:
+def _is_meant(pod: PodFacts, wanted: PodsCondition, run: RunView | None) -> bool:
     return (
         (not wanted.namespace or pod.namespace == wanted.namespace)
         and (not wanted.name or compile_pattern(wanted.name).search(pod.name))
@@ -175,51 +184,51 @@ def _phases(pods: Iterable[PodFacts]) -> str:
     return f" ({', '.join(phases)})" if phases else ""
 
 
-def _log(wanted: Log, world: World) -> Seen:
+def _log(wanted: LogCondition, world: ConditionContext) -> Evaluation:
     found = world.has_line(compile_pattern(wanted.match), wanted.of)
     place = f"the log of {wanted.of}" if wanted.of else "the run's logs"
-    return Seen(found, f"{wanted.match!r} is {'' if found else 'not '}in {place}")
+    return Evaluation(found, f"{wanted.match!r} is {'' if found else 'not '}in {place}")
 
 
-def _metric(wanted: Conditions, world: World) -> Seen:
+def _metric(wanted: Conditions, world: ConditionContext) -> Evaluation:
     name = ALIASES.get(wanted.metric, wanted.metric)
     points = world.points(name, wanted.of)
     if not points:
-        return Seen(False, f"no {name} has been read")
+        return Evaluation(False, f"no {name} has been read")
     latest = points[-1]
     holds = True
     if wanted.step != "":
         holds = any(point.step is not None and _meets(wanted.step, point.step) for point in points)
     if wanted.value != "":
         holds = holds and _meets(wanted.value, latest.value)
-    return Seen(holds, f"{name} is {latest.value:g} at step {'?' if latest.step is None else latest.step}")
+    return Evaluation(holds, f"{name} is {latest.value:g} at step {'?' if latest.step is None else latest.step}")
 
 
-def _why(wanted: Why, world: World) -> Seen:
+def _why(wanted: WhyCondition, world: ConditionContext) -> Evaluation:
     findings = world.findings(wanted.of)
     if not findings:
-        return Seen(False, f"nothing is known to be wrong with {wanted.of}")
+        return Evaluation(False, f"nothing is known to be wrong with {wanted.of}")
     cause = findings[0]
     said = "\n".join((cause.headline, *cause.evidence))
     holds = wanted.code in ("", cause.code) and (not wanted.says or compile_pattern(wanted.says).search(said))
     others = f" (also {', '.join(one.code for one in findings[1:])})" if findings[1:] else ""
-    return Seen(holds, f"{cause.code}: {cause.headline}{others}")
+    return Evaluation(holds, f"{cause.code}: {cause.headline}{others}")
 
 
-def _nodes(wanted: Nodes, world: World) -> Iterator[Seen]:
+def _nodes(wanted: NodesCondition, world: ConditionContext) -> Iterator[Evaluation]:
     nodes = _nodes_of(world, wanted.type)
     kind = f"{wanted.type} " if wanted.type else ""
     if wanted.count != "":
-        yield Seen(_meets(wanted.count, len(nodes)), f"{len(nodes)} {kind}nodes")
+        yield Evaluation(_meets(wanted.count, len(nodes)), f"{len(nodes)} {kind}nodes")
     if wanted.ready != "":
         ready = sum(node.is_ready for node in nodes)
-        yield Seen(_meets(wanted.ready, ready), f"{ready} of {len(nodes)} {kind}nodes are ready")
+        yield Evaluation(_meets(wanted.ready, ready), f"{ready} of {len(nodes)} {kind}nodes are ready")
     if wanted.priced:
         unpriced = sorted({node.instance_type or "?" for node in nodes if world.costs().node_cost(node).price is None})
-        yield Seen(not unpriced, f"no price for {', '.join(unpriced)}" if unpriced else "all nodes have a price")
+        yield Evaluation(not unpriced, f"no price for {', '.join(unpriced)}" if unpriced else "all nodes have a price")
 
 
-def _accelerators(wanted: Accelerators, world: World) -> Iterator[Seen]:
+def _accelerators(wanted: AcceleratorsCondition, world: ConditionContext) -> Iterator[Evaluation]:
     snapshot = world.snapshot()
     nodes = _nodes_of(world, "")
     total = sum(node.allocatable.gpu + node.allocatable.neuron for node in nodes)
@@ -230,23 +239,25 @@ def _accelerators(wanted: Accelerators, world: World) -> Iterator[Seen]:
             busy += requested.gpu + requested.neuron
     for amount, value in ((wanted.busy, busy), (wanted.idle, total - busy), (wanted.total, total)):
         if amount != "":
-            yield Seen(_meets(amount, value), f"{busy} of {total} accelerators are requested")
+            yield Evaluation(_meets(amount, value), f"{busy} of {total} accelerators are requested")
 
 
-def _nodes_of(world: World, instance_type: str) -> list[NodeFacts]:
+def _nodes_of(world: ConditionContext, instance_type: str) -> list[NodeFacts]:
     snapshot = world.snapshot()
     nodes = [] if snapshot is None else list(snapshot.nodes.values())
     return [node for node in nodes if not instance_type or node.instance_type == instance_type]
 
 
-def _audit(run: RunView | None) -> Seen:
+def _audit(run: RunView | None) -> Evaluation:
     if run is None:
-        return Seen(True, "nothing was launched")
+        return Evaluation(True, "nothing was launched")
     if run.audit is None:
-        return Seen(False, "there was no audit yet")
+        return Evaluation(False, "there was no audit yet")
     found = [f"left behind: {', '.join(run.audit.leftovers)}"] * bool(run.audit.leftovers)
     found += [f"unknown: {' '.join(run.audit.unknown)}"] * bool(run.audit.unknown)
-    return Seen(run.audit.is_clean, "; ".join(found) or "the audit found nothing", is_hopeless=not run.audit.is_clean)
+    return Evaluation(
+        run.audit.is_clean, "; ".join(found) or "the audit found nothing", cannot_pass=not run.audit.is_clean
+    )
 
 
 def _meets(amount: Amount, value: float) -> bool:

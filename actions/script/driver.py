@@ -11,7 +11,7 @@ from actions.cluster.state.cluster_state import ClusterSnapshot
 from actions.command.verbs import Call
 
 
-class Host(Protocol):
+class ConsoleDriver(Protocol):
     """The console, as a script sees it. All calls happen on its event loop."""
 
     async def execute(self, call: Call) -> None:

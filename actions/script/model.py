@@ -26,7 +26,7 @@ Amount = str | int | float
 """A number, or a comparison such as `>= 200`."""
 
 
-class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PodsCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Pods of the cluster, by any of their properties; all that are given have to hold."""
 
     of: str = ""
@@ -38,7 +38,7 @@ class Pods(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     count: Amount = ">= 1"
 
 
-class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LogCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A line in the log of the run on screen."""
 
     match: str
@@ -47,7 +47,7 @@ class Log(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A stage; empty: any."""
 
 
-class Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class NodesCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Nodes of the cluster."""
 
     count: Amount = ""
@@ -57,7 +57,7 @@ class Nodes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     priced: Literal["", "all"] = ""
 
 
-class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class AcceleratorsCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Accelerators of all nodes, in whole devices."""
 
     busy: Amount = ""
@@ -66,7 +66,7 @@ class Accelerators(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     total: Amount = ""
 
 
-class Why(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class WhyCondition(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """The diagnosis of a stage: the first finding, which is the cause."""
 
     of: str
@@ -84,8 +84,8 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     """State that the run on screen is in."""
     is_: str = ""
     """With `stage`: the state it is in, or has passed."""
-    pods: Pods | None = None
-    log: Log | str | None = None
+    pods: PodsCondition | None = None
+    log: LogCondition | str | None = None
     metric: str = ""
     of: str = ""
     """With `metric`: a stage; empty: any."""
@@ -95,9 +95,9 @@ class Conditions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename
     """With `metric`: the latest value."""
     text: str = ""
     """Regular expression, searched on the screen."""
-    nodes: Nodes | None = None
-    accelerators: Accelerators | None = None
-    why: Why | None = None
+    nodes: NodesCondition | None = None
+    accelerators: AcceleratorsCondition | None = None
+    why: WhyCondition | None = None
     audit: Literal["", "empty"] = ""
     cluster: str = ""
     region: str = ""
@@ -110,7 +110,7 @@ class Press(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     keys: str
 
 
-class Step(msgspec.Struct, frozen=True):
+class ScriptStep(msgspec.Struct, frozen=True):
     """One step: what to do, where it is written, how long it may take."""
 
     verb: str
@@ -129,8 +129,8 @@ class Script(msgspec.Struct, frozen=True):
     deadline_seconds: float
     size: tuple[int, int]
     """Columns and rows of the screen."""
-    steps: tuple[Step, ...]
-    always: tuple[Step, ...]
+    steps: tuple[ScriptStep, ...]
+    always: tuple[ScriptStep, ...]
 
 
 def default_within(verb: str) -> float:

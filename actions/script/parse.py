@@ -16,16 +16,16 @@ from actions.base.untrusted import KNOWN, redact
 from actions.base.yamldoc import Document, load_document, read_input
 from actions.cluster.diagnose.codes import Code
 from actions.command.parse import decode, plain
-from actions.command.verbs import COMMANDS, Call, Screenshot, Teardown, command_of, nearest_hint
+from actions.command.verbs import COMMANDS, Call, ScreenshotArguments, TeardownArguments, command_of, nearest_hint
 from actions.run.state.view import RunState, StageState
 from actions.script.model import (
     DEFAULT_DEADLINE_SECONDS,
     DEFAULT_SIZE,
     Conditions,
-    Log,
+    LogCondition,
     Press,
     Script,
-    Step,
+    ScriptStep,
     default_within,
     is_key,
     parse_comparison,
@@ -130,7 +130,7 @@ class _Parser:
         self._variables = variables
         self._check_place = check_place
 
-    def steps(self, key: str) -> tuple[Step, ...]:
+    def steps(self, key: str) -> tuple[ScriptStep, ...]:
         listed = self._document.value.get(key) or []
         if not isinstance(listed, list):
             raise self._document.error(ScriptError, f"{key} is a list of steps.", key)
@@ -142,7 +142,7 @@ class _Parser:
         except ValueError as error:
             raise self._document.error(ScriptError, f"{error}.", *path) from error
 
-    def _step(self, item: Any, path: tuple[str | int, ...]) -> Step:
+    def _step(self, item: Any, path: tuple[str | int, ...]) -> ScriptStep:
         if isinstance(item, str):
             item = {item: None}
         if not isinstance(item, dict) or len(item) != 1:
@@ -158,7 +158,7 @@ class _Parser:
         within = value.pop("within", "") if isinstance(value, dict) else ""
         action = self._action(verb, value, where)
         line, column = self._document.position(*where)
-        return Step(
+        return ScriptStep(
             verb=verb,
             action=action,
             line=line,
@@ -183,11 +183,11 @@ class _Parser:
         command = command_of(verb)
         try:
             call = Call(command, decode(command, value))
-            if isinstance(call.arguments, Screenshot) and self._check_place is not None:
+            if isinstance(call.arguments, ScreenshotArguments) and self._check_place is not None:
                 self._check_place(Path(call.arguments.file))
         except ConsoleError as error:
             raise self._document.error(ScriptError, error.message, *where, hint=error.hint) from error
-        if isinstance(call.arguments, Teardown) and not call.arguments.confirm:
+        if isinstance(call.arguments, TeardownArguments) and not call.arguments.confirm:
             raise self._document.error(
                 ScriptError, "teardown needs the cluster's name.", *where, hint="Write {confirm: NAME}."
             )
@@ -309,7 +309,7 @@ def _patterns(conditions: Conditions) -> list[tuple[str, str]]:
     if conditions.why:
         found.append(("why", conditions.why.says))
     if conditions.log is not None:
-        found.append(("log", conditions.log.match if isinstance(conditions.log, Log) else conditions.log))
+        found.append(("log", conditions.log.match if isinstance(conditions.log, LogCondition) else conditions.log))
     return [(key, pattern) for key, pattern in found if pattern]
 
 

@@ -14,15 +14,15 @@ from actions.base.patterns import Pattern
 from actions.base.untrusted import one_line, redact
 from actions.cluster.diagnose.codes import Finding
 from actions.cluster.state.cluster_state import ClusterSnapshot
-from actions.command.verbs import Approve, Call, Screenshot
+from actions.command.verbs import ApproveArguments, Call, ScreenshotArguments
 from actions.fleet.cost import CostModel
 from actions.run.journal.reader import RunReader
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.view import RunState, RunView, StageState
 from actions.script.artifacts import Artifacts
-from actions.script.conditions import Seen, World, judge
-from actions.script.driver import Host
-from actions.script.model import Conditions, Press, Script, Step
+from actions.script.conditions import ConditionContext, Evaluation, evaluate
+from actions.script.driver import ConsoleDriver
+from actions.script.model import Conditions, Press, Script, ScriptStep
 from actions.script.report import (
     SCHEMA,
     Report,
@@ -36,7 +36,7 @@ from actions.script.report import (
 from actions.telemetry.points import Point
 
 Section = Literal["steps", "always"]
-Tell = Callable[[str], None]
+PrintLine = Callable[[str], None]
 
 EXPECT_SECONDS = 2.0
 """How long an expectation looks: what has happened may still be on its way to us."""
@@ -66,7 +66,14 @@ class Player:
     """
 
     def __init__(
-        self, script: Script, host: Host, world: World, *, clock: Clock, tell: Tell, artifacts: Artifacts
+        self,
+        script: Script,
+        host: ConsoleDriver,
+        world: ConditionContext,
+        *,
+        clock: Clock,
+        tell: PrintLine,
+        artifacts: Artifacts,
     ) -> None:
         self._script = script
         self._host = host
@@ -120,7 +127,7 @@ class Player:
             until = min(self._clock.monotonic() + step.within_seconds, deadline)
             failed = not await self._play(step, "steps", until)
 
-    async def _play(self, step: Step, section: Section, until: float) -> bool:
+    async def _play(self, step: ScriptStep, section: Section, until: float) -> bool:
         began = self._clock.monotonic()
         try:
             async with asyncio.timeout(max(until - began, 0.0) + 5.0):  # a host that hangs does not hang the script
@@ -133,24 +140,24 @@ class Player:
         self._note(step, section, StepResult.PASSED, self._clock.monotonic() - began, seen)
         return True
 
-    async def _carry_out(self, step: Step, until: float) -> str:
+    async def _carry_out(self, step: ScriptStep, until: float) -> str:
         match step.action:
             case Press(keys=keys):
                 await self._host.press(keys.split())
                 return ""
             case Conditions() as conditions:
                 return await self._conditions(conditions, step, until)
-            case Call(arguments=Screenshot(file=file)):
+            case Call(arguments=ScreenshotArguments(file=file)):
                 await self._host.settle()
                 return self._save(Path(file))
             case Call() as call:
                 return await self._command(call, until)
 
-    async def _conditions(self, conditions: Conditions, step: Step, until: float) -> str:
-        async def judged() -> list[Seen]:
+    async def _conditions(self, conditions: Conditions, step: ScriptStep, until: float) -> str:
+        async def judged() -> list[Evaluation]:
             if conditions.why is not None:
                 await self._world.ask_why(conditions.why.of)
-            return judge(conditions, self._world)
+            return evaluate(conditions, self._world)
 
         if step.verb == "wait":
             return await self._wait(judged, until)
@@ -159,7 +166,7 @@ class Player:
     async def _command(self, call: Call, until: float) -> str:
         if call.command.id in _ENDS and self._has_launched_nothing(call):
             return "nothing was launched"
-        if isinstance(call.arguments, Approve):
+        if isinstance(call.arguments, ApproveArguments):
             stage = call.arguments.stage
             await self._wait_for(lambda: self._awaiting(stage), until)
         await self._host.execute(call)
@@ -179,34 +186,34 @@ class Player:
         may_launch = any(isinstance(action, Call) and action.command.id == "launch" for action in actions)
         return may_launch and self._world.run() is None and not getattr(call.arguments, "run", "")
 
-    def _launched(self) -> Seen:
+    def _launched(self) -> Evaluation:
         run = self._world.run()
-        return Seen(run is not None, f"run {run.id}" if run else "the run has not been created")
+        return Evaluation(run is not None, f"run {run.id}" if run else "the run has not been created")
 
-    def _ended(self, states: tuple[RunState, ...]) -> Seen:
+    def _ended(self, states: tuple[RunState, ...]) -> Evaluation:
         run = self._world.run()
         state = run.state if run else None
         left = run is not None and run.audit is not None and not run.audit.is_clean
-        return Seen(state in states, f"the run is {state.value if state else 'unknown'}", is_hopeless=left)
+        return Evaluation(state in states, f"the run is {state.value if state else 'unknown'}", cannot_pass=left)
 
-    def _awaiting(self, stage_id: str) -> Seen:
+    def _awaiting(self, stage_id: str) -> Evaluation:
         run = self._world.run()
         waiting = [stage for stage in run.stages if stage.state is StageState.AWAITING_APPROVAL] if run else []
         found = any(not stage_id or stage.id == stage_id for stage in waiting)
         ended = run is not None and run.state in (RunState.FAILED, RunState.CANCELLED)
-        return Seen(found, "no plan waits for an approval" + self._where(run), is_hopeless=ended)
+        return Evaluation(found, "no plan waits for an approval" + self._where(run), cannot_pass=ended)
 
     def _where(self, run: RunView | None) -> str:
         return f": the run is {run.state.value}" if run else ": there is no run"
 
-    async def _wait_for(self, look: Callable[[], Seen], until: float) -> str:
-        async def judged() -> list[Seen]:
+    async def _wait_for(self, look: Callable[[], Evaluation], until: float) -> str:
+        async def judged() -> list[Evaluation]:
             return [look()]
 
         return await self._wait(judged, until)
 
     async def _wait(
-        self, look: Callable[[], Awaitable[list[Seen]]], until: float, *, give_up: str = "time is up: "
+        self, look: Callable[[], Awaitable[list[Evaluation]]], until: float, *, give_up: str = "time is up: "
     ) -> str:
         """Look after every frame until all conditions hold.
 
@@ -219,7 +226,7 @@ class Player:
             text = "; ".join(one.text for one in seen)
             if all(one.holds for one in seen):
                 return text
-            if any(one.is_hopeless for one in seen if not one.holds):
+            if any(one.cannot_pass for one in seen if not one.holds):
                 raise StepFailed(text)
             if self._clock.monotonic() >= until:
                 raise StepFailed(f"{give_up}{text}")
@@ -240,7 +247,7 @@ class Player:
             message = f": {stage.message}" if stage.message and stage.state is not StageState.RUNNING else ""
             self._tell(f"          {name} {stage.state.value}{message}")
 
-    def _note(self, step: Step, section: Section, result: StepResult, seconds: float, seen: str) -> None:
+    def _note(self, step: ScriptStep, section: Section, result: StepResult, seconds: float, seen: str) -> None:
         text = one_line(redact(seen))
         self._tell_stages()
         self._done.append(StepReport(section, step.verb, step.text, step.line, result, round(seconds, 3), text))
@@ -253,7 +260,7 @@ class Player:
         self._files.append(str(path))
         return str(path)
 
-    def _save_failure(self, step: Step) -> None:
+    def _save_failure(self, step: ScriptStep) -> None:
         try:
             for suffix in (".txt", ".svg"):
                 self._save(Path(f"failed-line-{step.line}{suffix}"))
@@ -261,7 +268,7 @@ class Player:
             self._tell(f"          {error.sentence()}")
 
 
-Play = Callable[[Host], Awaitable[Report]]
+Play = Callable[[ConsoleDriver], Awaitable[Report]]
 """How the console is asked to play a script: it hands itself over as host."""
 
 
@@ -302,10 +309,10 @@ class _StageSpool:
         return pattern.pattern in self._found
 
 
-class HostWorld:
+class DriverContext:
     """See `actions.script.conditions.World`. Closed by its maker."""
 
-    def __init__(self, host: Host, clock: Clock) -> None:
+    def __init__(self, host: ConsoleDriver, clock: Clock) -> None:
         self._host = host
         self._clock = clock
         self._findings: dict[str, Sequence[Finding]] = {}
@@ -376,6 +383,6 @@ class HostWorld:
                 yield self._spools.setdefault(known.id, _StageSpool(self._folder, known.id))
 
 
-def player_of(script: Script, host: Host, *, clock: Clock, tell: Tell, artifacts: Artifacts) -> Player:
+def player_of(script: Script, host: ConsoleDriver, *, clock: Clock, tell: PrintLine, artifacts: Artifacts) -> Player:
     """A player whose conditions look at what `host` shows."""
-    return Player(script, host, HostWorld(host, clock), clock=clock, tell=tell, artifacts=artifacts)
+    return Player(script, host, DriverContext(host, clock), clock=clock, tell=tell, artifacts=artifacts)

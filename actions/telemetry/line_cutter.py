@@ -15,12 +15,12 @@ _MAX_PIECES = 64
 """Of one line: 1 MiB at the 16 KiB where runtimes split."""
 
 
-def is_wrapped(start: str) -> bool:
+def is_container_record(start: str) -> bool:
     """Whether a line that begins like `start` is a record of such a file."""
     return start.startswith(_DOCKER) or _CRI.match(start) is not None
 
 
-class Unwrapper:
+class ContainerLogDecoder:
     """Takes the wrapping off, joining the pieces of lines that the runtime split. Lines without wrapping pass."""
 
     def __init__(self) -> None:
@@ -114,7 +114,7 @@ class LineAssembler:
 
     def _holds_record(self) -> bool:
         if self._is_wrapped is None:
-            self._is_wrapped = is_wrapped("".join(self._parts)[:200])
+            self._is_wrapped = is_container_record("".join(self._parts)[:200])
         return self._is_wrapped
 
     def _keep(self, piece: str) -> None:

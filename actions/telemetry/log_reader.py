@@ -9,8 +9,8 @@ import math
 import re
 from typing import Protocol
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, Finding
-from actions.telemetry.dialects.generic import OwnLoops
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, Dialect, DialectChoice, LogValue
+from actions.telemetry.dialects.generic import GenericLines
 from actions.telemetry.dialects.huggingface import HuggingFace
 from actions.telemetry.dialects.indented import Composer, Olmo
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
@@ -18,9 +18,9 @@ from actions.telemetry.dialects.progress_bars import Keras, LightningBars, Light
 from actions.telemetry.dialects.ray import RayReports, RayTables
 from actions.telemetry.dialects.single_lines import DeepSpeed, JsonLines, Preprocessing, SingleLines
 from actions.telemetry.dialects.tables import OPERATIONS, NcclRows, Tables, may_be_row
-from actions.telemetry.line_cutter import LineAssembler, Unwrapper, is_wrapped
-from actions.telemetry.log_records import PrefixReader, Record, epoch_of, is_bare, split_records, strip_controls
-from actions.telemetry.outlines import LONGEST_KEPT, LineSieve, outline_of, remembered
+from actions.telemetry.line_cutter import ContainerLogDecoder, LineAssembler, is_container_record
+from actions.telemetry.log_records import LogRecord, PrefixReader, epoch_of, is_bare, split_records, strip_controls
+from actions.telemetry.outlines import LONGEST_KEPT, LinePrefilter, memoize_by_outline, outline_of
 from actions.telemetry.points import Point
 
 _MARKS = (
@@ -65,10 +65,10 @@ class LogReader:
 
     def __init__(self, rank: int = 0) -> None:
         self._rank = rank
-        self._unwrapper = Unwrapper()
+        self._unwrapper = ContainerLogDecoder()
         self._prefixes = PrefixReader(rank)
         self._huggingface = HuggingFace()
-        self._own_loops = OwnLoops()
+        self._own_loops = GenericLines()
         self._tables = Tables()
         dialects: tuple[Dialect, ...] = (
             self._tables,
@@ -93,7 +93,7 @@ class LogReader:
         self.notices: set[str] = set()
         """What the operator should know about this log, in sentences."""
 
-    def feed(self, line: str, at: float | None = None) -> list[Finding]:
+    def feed(self, line: str, at: float | None = None) -> list[LogValue]:
         """Read one line.
 
         Args:
@@ -106,7 +106,7 @@ class LogReader:
         if not self.is_waiting:
             outline = outline_of(line)
             if _is_plain(outline):
-                return self._fresh(self._read_record(Record(line.rstrip(), self._rank, at, outline.rstrip())))
+                return self._fresh(self._read_record(LogRecord(line.rstrip(), self._rank, at, outline.rstrip())))
         unwrapped = self._unwrapper.unwrap(line)
         if unwrapped is None:
             return []
@@ -115,9 +115,9 @@ class LogReader:
             at = epoch_of(stamp)
         return self._read_text(text, at)
 
-    def flush(self) -> list[Finding]:
+    def flush(self) -> list[LogValue]:
         """What waits for a line to come: call it at the end, and when nothing has come for about a second."""
-        held: list[Finding] = []
+        held: list[LogValue] = []
         for text in self._unwrapper.flush():
             held += self._read_text(text, None)
         return held + self._fresh([*self._huggingface.flush(), *self._own_loops.flush()])
@@ -127,17 +127,17 @@ class LogReader:
         """Whether every line must be shown to this reader: it holds something that a later line completes."""
         return self._huggingface.is_waiting or self._tables.is_waiting
 
-    def _read_text(self, text: str, at: float | None) -> list[Finding]:
+    def _read_text(self, text: str, at: float | None) -> list[LogValue]:
         if not self.is_waiting and not _is_interesting(text):
             return []
-        findings: list[Finding] = []
+        findings: list[LogValue] = []
         for piece in split_records(text):
             record = self._prefixes.read(strip_controls(piece), at)
             if record:
                 findings += self._read_record(record)
         return self._fresh(findings)
 
-    def _read_record(self, record: Record) -> list[Finding]:
+    def _read_record(self, record: LogRecord) -> list[LogValue]:
         if "repeated" in record.text and _DEDUPLICATED.search(record.text):
             self.notices.add(RAY_NOTICE)
         waiting = [dialect for dialect in (self._tables, self._huggingface) if dialect.is_waiting]
@@ -148,12 +148,12 @@ class LogReader:
                 return found
         return self._own_loops.read(record) or []
 
-    def _settle(self, found: list[Finding]) -> None:
+    def _settle(self, found: list[LogValue]) -> None:
         """Another dialect has been recognised: a line of somebody's own loop is not the curve any more."""
         if any(isinstance(finding, Point) and finding.metric == TRAIN_LOSS for finding in found):
             self._own_loops.reads_training = False
 
-    def _fresh(self, findings: list[Finding]) -> list[Finding]:
+    def _fresh(self, findings: list[LogValue]) -> list[LogValue]:
         return [finding for finding in findings if not isinstance(finding, Point) or self._is_new(finding)]
 
     def _is_new(self, point: Point) -> bool:
@@ -167,10 +167,15 @@ class LogReader:
         return True
 
 
-@remembered
+@memoize_by_outline
 def _is_plain(outline: str) -> bool:
     """Whether a line of this outline is one record as it stands, and worth reading."""
-    return len(outline) <= LONGEST_KEPT and is_bare(outline) and not is_wrapped(outline) and _is_interesting(outline)
+    return (
+        len(outline) <= LONGEST_KEPT
+        and is_bare(outline)
+        and not is_container_record(outline)
+        and _is_interesting(outline)
+    )
 
 
 def _is_interesting(text: str) -> bool:
@@ -210,16 +215,16 @@ class LogStream:
         self._assembler = LineAssembler()
         self.reader = LogReader(rank)
 
-    def feed(self, chunk: bytes) -> list[Finding]:
+    def feed(self, chunk: bytes) -> list[LogValue]:
         """What the lines say that `chunk` completes."""
         return [finding for line in self._assembler.feed(chunk) for finding in self.reader.feed(line)]
 
-    def finish(self) -> list[Finding]:
+    def finish(self) -> list[LogValue]:
         """What is left at the end of the stream."""
         rest = [finding for line in self._assembler.flush() for finding in self.reader.feed(line)]
         return rest + self.reader.flush()
 
-    def read_all(self, data: bytes) -> list[Finding]:
+    def read_all(self, data: bytes) -> list[LogValue]:
         """A whole log at once."""
         return self.feed(data) + self.finish()
 
@@ -243,12 +248,12 @@ class LineBatch(Protocol):
     def __len__(self) -> int: ...
 
 
-def log_sieve() -> LineSieve:
+def log_sieve() -> LinePrefilter:
     """What keeps the lines apart in which no dialect sees anything. One does for any number of logs."""
-    return LineSieve(may_interest, signs=SIGNS)
+    return LinePrefilter(may_interest, signs=SIGNS)
 
 
-def read_batch(reader: LogReader, sieve: LineSieve, batch: LineBatch) -> list[Finding]:
+def read_batch(reader: LogReader, sieve: LinePrefilter, batch: LineBatch) -> list[LogValue]:
     """What a batch says: the same as if every line were fed to the reader.
 
     Args:
@@ -256,7 +261,7 @@ def read_batch(reader: LogReader, sieve: LineSieve, batch: LineBatch) -> list[Fi
         sieve: Made by `log_sieve`.
         batch: The lines that come next.
     """
-    findings: list[Finding] = []
+    findings: list[LogValue] = []
     done = 0
     for place in sieve.pick(batch.data):
         findings += _while_waiting(reader, batch, done, place)
@@ -265,14 +270,14 @@ def read_batch(reader: LogReader, sieve: LineSieve, batch: LineBatch) -> list[Fi
     return findings + _while_waiting(reader, batch, done, len(batch))
 
 
-def _while_waiting(reader: LogReader, batch: LineBatch, start: int, end: int) -> list[Finding]:
+def _while_waiting(reader: LogReader, batch: LineBatch, start: int, end: int) -> list[LogValue]:
     """Show the reader lines that say nothing by themselves, for as long as it waits for what follows."""
-    findings: list[Finding] = []
+    findings: list[LogValue] = []
     while start < end and reader.is_waiting:
         findings += _read(reader, batch, start)
         start += 1
     return findings
 
 
-def _read(reader: LogReader, batch: LineBatch, place: int) -> list[Finding]:
+def _read(reader: LogReader, batch: LineBatch, place: int) -> list[LogValue]:
     return reader.feed(batch.text(place), batch.at_ns(place) / 1e9)

@@ -42,7 +42,7 @@ _ANNOUNCED = "world_rank="
 _ROUNDS = 6
 
 
-class Record(NamedTuple):
+class LogRecord(NamedTuple):
     """One record, ready for the dialects."""
 
     text: str
@@ -97,7 +97,7 @@ class PrefixReader:
         self._rank_of_pid: dict[str, int] = {}
         self._numbers_workers = True
 
-    def read(self, text: str, at: float | None) -> Record | None:
+    def read(self, text: str, at: float | None) -> LogRecord | None:
         """The record without prefixes; `None` if nothing is left of it."""
         self._learn(text)
         rank, start = self._rank, 0
@@ -110,7 +110,7 @@ class PrefixReader:
             if at is None and prefix["at"]:
                 at = epoch_of(prefix["at"])
         rest = text[start:].rstrip()
-        return Record(rest, rank, at, outline_of(rest)) if rest.strip() else None
+        return LogRecord(rest, rank, at, outline_of(rest)) if rest.strip() else None
 
     def _rank_in(self, prefix: re.Match[str], rank: int) -> int:
         if prefix["pid"]:

@@ -30,7 +30,7 @@ def outline_of(text: str) -> str:
     return text.encode("utf-8", "surrogatepass").translate(_TO_ZERO).decode("utf-8", "surrogatepass")
 
 
-def remembered(find: Callable[[str], T]) -> Callable[[str], T]:
+def memoize_by_outline(find: Callable[[str], T]) -> Callable[[str], T]:
     """`find`, which depends on nothing but the outline it is given and names no digit, with a memory."""
     known = lru_cache(maxsize=_MOST_KEPT)(find)
 
@@ -51,7 +51,7 @@ _MOST_SHAPES = 4096
 _LONGEST_SHAPE = 512
 
 
-class LineSieve:
+class LinePrefilter:
     """Remembers the shapes of lines: a line without its digits, and without signs that matter to nobody.
 
     A log has few shapes, and most of them say nothing. So a line costs one look-up, whatever is looked for.
@@ -63,7 +63,7 @@ class LineSieve:
 
     def __init__(self, may_interest: Callable[[str], bool], *, signs: str) -> None:
         self._may_interest = may_interest
-        self._dropped = signs_but(signs)
+        self._dropped = dropped_signs(signs)
         self._known: dict[bytes, bool] = {}
 
     def pick(self, data: bytes) -> list[int]:
@@ -85,6 +85,6 @@ class LineSieve:
             self._known[shape] = self._may_interest(shape.decode())
 
 
-def signs_but(kept: str) -> bytes:
+def dropped_signs(kept: str) -> bytes:
     """Digits and signs in ASCII but those in `kept`: what a shape is without."""
     return bytes(code for code in range(0x21, 0x7F) if not chr(code).isalpha() and chr(code) not in kept)

@@ -26,7 +26,7 @@ class Point(msgspec.Struct, frozen=True, gc=False):
     """The number as it was printed; empty for one that was worked out from another."""
 
 
-class Progress(msgspec.Struct, frozen=True, gc=False):
+class TrainingProgress(msgspec.Struct, frozen=True, gc=False):
     """The state of a progress bar or counter."""
 
     label: str

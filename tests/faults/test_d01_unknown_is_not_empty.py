@@ -145,7 +145,7 @@ async def test_d01_an_audit_that_may_not_list_a_kind_is_unknown_wherever_it_is_s
     assert "torn down, but what is left is unknown" in text
     assert "may not list configmaps" in text
     seen = _audit(view)
-    assert (seen.holds, seen.is_hopeless) == (False, True)
+    assert (seen.holds, seen.cannot_pass) == (False, True)
     assert "may not list configmaps" in seen.text
     report = run_report(view)
     assert report.unknown == view.audit.unknown

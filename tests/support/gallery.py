@@ -24,7 +24,7 @@ from tui.present.run import StageLine, StageLook
 from tui.widgets.form import ParameterForm
 from tui.widgets.line_filters import ControlFilter
 from tui.widgets.log import LogView
-from tui.widgets.log_buffer import LogBuffer, LogRecord
+from tui.widgets.log_buffer import BufferedLine, LogBuffer
 from tui.widgets.plot import PlotView
 from tui.widgets.split import Split, side_by_side, stacked
 from tui.widgets.stage_rail import StageRail
@@ -96,12 +96,14 @@ def some_logs() -> LogBuffer:
     for step in range(400):
         pod, at = pods[step % 3], (37_000 + step) * 1_000_000_000
         loss = 9.2 * math.exp(-step / 160) + rng.random() * 0.3
-        buffer.extend([LogRecord(f"Epoch 0: step {step} reduced_train_loss={loss:.4f} lr=0.0002", pod, at)])
+        buffer.extend([BufferedLine(f"Epoch 0: step {step} reduced_train_loss={loss:.4f} lr=0.0002", pod, at)])
         if step % 37 == 0:
-            buffer.extend([LogRecord("\x1b[33m[NeMo W]\x1b[0m grad_norm is \x1b[1;31m12.5\x1b[0m, clipped", pod, at)])
+            buffer.extend(
+                [BufferedLine("\x1b[33m[NeMo W]\x1b[0m grad_norm is \x1b[1;31m12.5\x1b[0m, clipped", pod, at)]
+            )
         if step % 90 == 80:
-            buffer.extend([LogRecord("reconnected, nothing lost", pod, at, is_marker=True)])
-            buffer.extend([LogRecord(f"Validation:  10%|#\rValidation: {step // 4}%|####      |", pod, at)])
+            buffer.extend([BufferedLine("reconnected, nothing lost", pod, at, is_marker=True)])
+            buffer.extend([BufferedLine(f"Validation:  10%|#\rValidation: {step // 4}%|####      |", pod, at)])
     return buffer
 
 

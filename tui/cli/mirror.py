@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, MissingError, UnreadableError
 from actions.base.files import config_home
 from actions.blueprint.catalogue import Catalogue
-from actions.blueprint.mirror import Basis, LockEntry, Mirror, Wanted, wanted_of
+from actions.blueprint.mirror import Basis, LockEntry, Mirror, PinnedOperator, pinned_operators
 
 _FAILED = 1
 
@@ -39,7 +39,7 @@ def run(options: Namespace) -> int:
         0 if every operator that was asked for is in the mirror.
     """
     blueprints = Catalogue.usual(options.blueprints).list()
-    wanted = _chosen(wanted_of(blueprints), options.name)
+    wanted = _chosen(pinned_operators(blueprints), options.name)
     if options.source is not None and len(wanted) != 1:
         raise ConfigError("--from gives one file: name one operator.", hint="Write eksml-tui mirror NAME --from FILE.")
     mirror = Mirror((options.to or config_home() / "mirror").expanduser())
@@ -55,7 +55,7 @@ def run(options: Namespace) -> int:
     return _FAILED if any(line.error for line in lines) else 0
 
 
-def _chosen(wanted: list[Wanted], names: list[str]) -> list[Wanted]:
+def _chosen(wanted: list[PinnedOperator], names: list[str]) -> list[PinnedOperator]:
     """Those of the names, which are of operators or of blueprints; all without names."""
     for name in names:
         if not any(name in (one.source.name, one.key, *one.blueprints) for one in wanted):
@@ -66,7 +66,7 @@ def _chosen(wanted: list[Wanted], names: list[str]) -> list[Wanted]:
     ]
 
 
-def _line(mirror: Mirror, wanted: Wanted, options: Namespace) -> _Line:
+def _line(mirror: Mirror, wanted: PinnedOperator, options: Namespace) -> _Line:
     source = wanted.source
     line = _Line(source.name, source.version, "missing", None, None, None, wanted.blueprints)
     try:
@@ -83,7 +83,7 @@ def _line(mirror: Mirror, wanted: Wanted, options: Namespace) -> _Line:
     return line
 
 
-def _take(mirror: Mirror, wanted: Wanted, given: Path | None) -> LockEntry:
+def _take(mirror: Mirror, wanted: PinnedOperator, given: Path | None) -> LockEntry:
     source, clock = wanted.source, SystemClock()
     if given is not None:
         return mirror.take(source, _bytes_of(given), origin=str(given), by_hand=True, clock=clock)
@@ -95,7 +95,7 @@ def _take(mirror: Mirror, wanted: Wanted, given: Path | None) -> LockEntry:
     return mirror.take(source, data, origin=source.url, by_hand=False, clock=clock)
 
 
-def _remedy(wanted: Wanted) -> str:
+def _remedy(wanted: PinnedOperator) -> str:
     source = wanted.source
     if source.url:
         return f"Say eksml-tui mirror {source.name}."

@@ -20,7 +20,7 @@ from actions.telemetry.captured.documents import (
     point_document,
     smi_document,
 )
-from actions.telemetry.captured.readers import SavedEfa, SavedNccl, SavedNeuron, SavedSmi
+from actions.telemetry.captured.readers import CapturedEfa, CapturedNccl, CapturedNeuron, CapturedSmi
 from actions.telemetry.captured.source import pieces_of
 from actions.telemetry.curves import Curves
 from actions.telemetry.log_reader import LogStream
@@ -131,11 +131,11 @@ def _plot_points(points: Iterable[Point], metrics: list[str]) -> None:
 
 
 def _nccl(pieces: Iterable[bytes], options: Namespace) -> None:
-    _told(SavedNccl(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines)
+    _told(CapturedNccl(), pieces, options, document=nccl_document, plot=nccl_plot, lines=saved.nccl_lines)
 
 
 def _smi(pieces: Iterable[bytes], options: Namespace) -> None:
-    reader = SavedSmi()
+    reader = CapturedSmi()
     _told(
         reader,
         pieces,
@@ -147,7 +147,7 @@ def _smi(pieces: Iterable[bytes], options: Namespace) -> None:
 
 
 def _neuron(pieces: Iterable[bytes], options: Namespace) -> None:
-    reader = SavedNeuron()
+    reader = CapturedNeuron()
     _told(
         reader,
         pieces,
@@ -159,7 +159,7 @@ def _neuron(pieces: Iterable[bytes], options: Namespace) -> None:
 
 
 def _efa(pieces: Iterable[bytes], options: Namespace) -> None:
-    _told(SavedEfa(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
+    _told(CapturedEfa(), pieces, options, document=efa_document, plot=efa_plot, lines=saved.efa_lines)
 
 
 def _told(

@@ -13,7 +13,15 @@ from msgspec.structs import replace
 from textual.screen import Screen
 
 from actions.base.errors import ConfigError, RefusedError
-from actions.command.verbs import Arguments, Call, Danger, Export, Launch, Teardown, Waive
+from actions.command.verbs import (
+    Arguments,
+    Call,
+    Danger,
+    ExportArguments,
+    LaunchArguments,
+    TeardownArguments,
+    WaiveArguments,
+)
 from actions.fleet.facts import PodFacts
 from actions.run.state.planner import kept_stages
 from actions.run.state.view import RunView, StageState
@@ -77,7 +85,7 @@ class Questioner:
         Raises:
             ConsoleError: The call means a run or stage that is not there.
         """
-        if isinstance(call.arguments, Launch):
+        if isinstance(call.arguments, LaunchArguments):
             return None  # the launch form shows plan and cost, and asks itself
         meant = self._runs.find(getattr(call.arguments, "run", ""))
         if self._runs.view is None or self._runs.view.id != meant.id:
@@ -97,16 +105,16 @@ class Questioner:
 
     def vouch(self, call: Call) -> Arguments:
         """The arguments after a yes: a typed name counts as the confirmation."""
-        if isinstance(call.arguments, Teardown) and self._runs.view is not None:
+        if isinstance(call.arguments, TeardownArguments) and self._runs.view is not None:
             return replace(call.arguments, confirm=self._runs.view.cluster.name)
-        if isinstance(call.arguments, Waive):
+        if isinstance(call.arguments, WaiveArguments):
             return replace(call.arguments, confirm=call.arguments.address)
         return call.arguments
 
     def _yes_or_no(self, call: Call, view: RunView) -> Question:
         if call.command.id == "approve":
             return _approval(view, getattr(call.arguments, "stage", ""))
-        if isinstance(call.arguments, Export):
+        if isinstance(call.arguments, ExportArguments):
             said = f"A Job in its cluster copies them to {call.arguments.to}. It goes on if the console is left."
         elif call.command.id == "park" and holders_of(view):
             said = f"{call.command.help} Undone: {', '.join(stage.title for stage in holders_of(view))}."
@@ -118,7 +126,7 @@ class Questioner:
     def _typed(self, call: Call, view: RunView) -> Question | None:
         if getattr(call.arguments, "confirm", ""):
             return None  # whoever wrote the name has confirmed; a wrong one is refused
-        if isinstance(call.arguments, Waive):
+        if isinstance(call.arguments, WaiveArguments):
             said = "It may exist and cost money. The run forgets it: neither a teardown nor the audit looks for it."
             lines = [(Span(line),) for line in textwrap.wrap(said, _WIDTH)]
             address = call.arguments.address

@@ -45,7 +45,7 @@ class WhyVerb:
         """By command id."""
         return {"why": self._why}
 
-    async def _why(self, arguments: registry.OnObject) -> None:
+    async def _why(self, arguments: registry.ObjectArguments) -> None:
         from actions.cluster.diagnose.codes import findings_text
 
         subject = self._subject(arguments)
@@ -76,7 +76,7 @@ class WhyVerb:
         question = _question_of(subject) if subject is not None else None
         return await explain(self._desk.cluster.session, question, clock=self._desk.clock)
 
-    def _subject(self, arguments: registry.OnObject) -> Subject | None:
+    def _subject(self, arguments: registry.ObjectArguments) -> Subject | None:
         """The named object, or the one under the cursor; `None` for the whole cluster."""
         if arguments.object:
             return parse_subject(arguments.object, default_namespace=self._desk.cluster.namespace)
@@ -132,7 +132,7 @@ class ObjectVerbs:
         }
         return own | dict(WhyVerb(self._workspace, self._desk, show=self._show).verbs())
 
-    async def _describe(self, arguments: registry.OnObject) -> None:
+    async def _describe(self, arguments: registry.ObjectArguments) -> None:
         subject = self._subject(arguments)
         document = await self._fetch(subject)
         snapshot = self._desk.cluster.snapshot()
@@ -140,11 +140,11 @@ class ObjectVerbs:
         page = object_page(document, events, now=self._desk.clock.now().timestamp())
         self._show(Viewer(subject.title(), page))
 
-    async def _yaml(self, arguments: registry.OnObject) -> None:
+    async def _yaml(self, arguments: registry.ObjectArguments) -> None:
         subject = self._subject(arguments)
         self._show(Viewer(f"{subject.title()}, YAML", object_yaml(await self._fetch(subject))))
 
-    async def _logs(self, arguments: registry.OnObject) -> None:
+    async def _logs(self, arguments: registry.ObjectArguments) -> None:
         pod, container = self._pod(arguments)
         from tui.panes.logs import LogsPane
 
@@ -153,13 +153,13 @@ class ObjectVerbs:
             pane.show_pod(pod, container)
         self._workspace.focus("logs")
 
-    async def _shell(self, arguments: registry.OnObject) -> None:
+    async def _shell(self, arguments: registry.ObjectArguments) -> None:
         pod, container = self._pod(arguments)
         if pod.phase != "Running":
             raise RefusedError(f"Pod {pod.key} is {pod.phase or 'not running'}: there is nothing to open a shell in.")
         self._open_shell(pod, container or (pod.containers[0] if pod.containers else ""))
 
-    def _subject(self, arguments: registry.OnObject) -> Subject:
+    def _subject(self, arguments: registry.ObjectArguments) -> Subject:
         if arguments.object:
             return parse_subject(arguments.object, default_namespace=self._desk.cluster.namespace)
         subject = self._workspace.current.subject()
@@ -167,7 +167,7 @@ class ObjectVerbs:
             raise MissingError("Nothing is selected.", hint="Put the cursor on a pod or a node.")
         return subject
 
-    def _pod(self, arguments: registry.OnObject) -> tuple[PodFacts, str]:
+    def _pod(self, arguments: registry.ObjectArguments) -> tuple[PodFacts, str]:
         subject = self._subject(arguments)
         if subject.kind != "Pod":
             raise RefusedError(f"{subject.title()} is no pod.", hint="Put the cursor on a pod.")
@@ -217,7 +217,7 @@ class ForwardVerb:
         """By command id."""
         return {"forward": self._forward}
 
-    async def _forward(self, arguments: registry.Forward) -> None:
+    async def _forward(self, arguments: registry.ForwardArguments) -> None:
         if not arguments.to:
             self._hands.show(Viewer("forward", self._page()))
             return
@@ -244,7 +244,7 @@ class ForwardVerb:
             f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
         )
 
-    async def _open_port(self, arguments: registry.Forward) -> None:
+    async def _open_port(self, arguments: registry.ForwardArguments) -> None:
         target, _, port = arguments.to.rpartition(":")
         if not target or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
             known = ", ".join(service.name for service in SERVICES)

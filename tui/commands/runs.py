@@ -49,7 +49,7 @@ class RunVerbs:
             **wishes,
         }
 
-    async def _launch(self, arguments: registry.Launch) -> None:
+    async def _launch(self, arguments: registry.LaunchArguments) -> None:
         from actions.blueprint.parameters import bind
 
         blueprint = await self._desk.blueprints.find(arguments.blueprint)
@@ -61,22 +61,22 @@ class RunVerbs:
         self._workspace.arrange("watch")
         self._workspace.open("run", "")
 
-    async def _approve(self, arguments: registry.Approve) -> None:
+    async def _approve(self, arguments: registry.ApproveArguments) -> None:
         self._tell(await self._actions.approve(arguments.run, arguments.stage))
 
-    async def _retry(self, arguments: registry.Retry) -> None:
+    async def _retry(self, arguments: registry.RetryArguments) -> None:
         self._tell(await self._actions.ask_for(arguments.run, WishKind.RETRY))
 
-    async def _resume(self, arguments: registry.Resume) -> None:
+    async def _resume(self, arguments: registry.ResumeArguments) -> None:
         self._say(f"Run {await self._actions.resume(arguments.run, takeover=arguments.takeover)} goes on.")
 
-    async def _teardown(self, arguments: registry.Teardown) -> None:
+    async def _teardown(self, arguments: registry.TeardownArguments) -> None:
         asked = self._actions.teardown(arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data)
         self._tell(await asked)
         self._workspace.focus("run")
 
-    def _wish(self, kind: WishKind) -> Callable[[registry.OnRun], Awaitable[None]]:
-        async def verb(arguments: registry.OnRun) -> None:
+    def _wish(self, kind: WishKind) -> Callable[[registry.RunArguments], Awaitable[None]]:
+        async def verb(arguments: registry.RunArguments) -> None:
             self._tell(await self._actions.ask_for(arguments.run, kind))
 
         return verb
@@ -102,14 +102,14 @@ class ResultsVerbs:
         """By command id."""
         return {"results": self._results, "export": self._export}
 
-    async def _results(self, arguments: registry.OnRun) -> None:
+    async def _results(self, arguments: registry.RunArguments) -> None:
         from actions.run.results import list_results, results_table
 
         run = self._desk.runs.find(arguments.run)
         listing = await list_results(run.folder, self._desk.clock)
         self._hands.show(Viewer(f"results of {run.id}", results_table(listing)))
 
-    async def _export(self, arguments: registry.Export) -> None:
+    async def _export(self, arguments: registry.ExportArguments) -> None:
         from actions.run.results import export_results
 
         run = self._desk.runs.find(arguments.run)
@@ -146,17 +146,17 @@ class TerraformVerbs:
         """By command id."""
         return {"terraform": self._terraform, "import": self._import, "waive": self._waive}
 
-    async def _terraform(self, arguments: registry.OnRun) -> None:
+    async def _terraform(self, arguments: registry.RunArguments) -> None:
         run = self._desk.runs.find(arguments.run)
         self._hands.show(Viewer(f"terraform of {run.id}", await self._actions.terraform(arguments.run)))
 
-    async def _import(self, arguments: registry.Import) -> None:
+    async def _import(self, arguments: registry.ImportArguments) -> None:
         stage = await self._actions.import_resource(
             arguments.run, arguments.address, arguments.id, stage=arguments.stage
         )
         self._hands.say(f"{arguments.address} will be imported when {stage} goes on: retry it.")
 
-    async def _waive(self, arguments: registry.Waive) -> None:
+    async def _waive(self, arguments: registry.WaiveArguments) -> None:
         stage = await self._actions.waive(
             arguments.run, arguments.address, confirm=arguments.confirm, stage=arguments.stage
         )

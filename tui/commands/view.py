@@ -50,33 +50,33 @@ class ViewVerbs:
             "quit": _plain(self._hands.leave),
         }
 
-    async def _open(self, arguments: registry.Open) -> None:
+    async def _open(self, arguments: registry.OpenArguments) -> None:
         self._workspace.open(arguments.pane, arguments.of)
 
-    async def _filter(self, arguments: registry.Filter) -> None:
+    async def _filter(self, arguments: registry.FilterArguments) -> None:
         self._workspace.current.narrow(arguments.text)
 
-    async def _sort(self, arguments: registry.Sort) -> None:
+    async def _sort(self, arguments: registry.SortArguments) -> None:
         self._workspace.current.order(arguments.column, descending=arguments.descending)
 
-    async def _chart(self, arguments: registry.Chart) -> None:
+    async def _chart(self, arguments: registry.ChartArguments) -> None:
         from tui.panes.charts import ChartsPane
 
         pane = self._workspace.pane("charts")
         if isinstance(pane, ChartsPane):
             pane.choose(arguments.metric)
 
-    async def _layout(self, arguments: registry.Layout) -> None:
+    async def _layout(self, arguments: registry.LayoutArguments) -> None:
         self._workspace.arrange(arguments.name)
 
-    async def _focus(self, arguments: registry.Focus) -> None:
+    async def _focus(self, arguments: registry.FocusArguments) -> None:
         self._workspace.focus(arguments.pane)
 
-    async def _screenshot(self, arguments: registry.Screenshot) -> None:
+    async def _screenshot(self, arguments: registry.ScreenshotArguments) -> None:
         self._hands.save(Path(arguments.file))
         self._hands.say(f"Saved {arguments.file}.")
 
-    async def _help(self, _arguments: registry.Nothing) -> None:
+    async def _help(self, _arguments: registry.NoArguments) -> None:
         self._hands.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._desk.settings.keymap)))
 
     def _back(self) -> None:
@@ -84,8 +84,8 @@ class ViewVerbs:
             self._workspace.back()
 
 
-def _plain(act: Callable[[], object]) -> Callable[[registry.Nothing], Awaitable[None]]:
-    async def verb(_arguments: registry.Nothing) -> None:
+def _plain(act: Callable[[], object]) -> Callable[[registry.NoArguments], Awaitable[None]]:
+    async def verb(_arguments: registry.NoArguments) -> None:
         act()
 
     return verb
@@ -110,7 +110,7 @@ class ContextVerb:
         """By command id."""
         return {"context": self._context}
 
-    async def _context(self, arguments: registry.Context) -> None:
+    async def _context(self, arguments: registry.ContextArguments) -> None:
         from actions.cluster.auth.kubeconfig import ClusterTarget
 
         if not arguments.name:
@@ -179,7 +179,7 @@ class WatchVerb:
         """By command id."""
         return {"watch": self._watch}
 
-    async def _watch(self, arguments: registry.Watch) -> None:
+    async def _watch(self, arguments: registry.WatchArguments) -> None:
         if arguments.job == _THE_RUN:
             self._desk.unwatch()
             self._workspace.arrange("watch")

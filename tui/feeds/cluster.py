@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
-from actions.base.executors import Offload
+from actions.base.executors import NamedExecutor
 from actions.fleet.cost import CostModel, CostSum, FleetCost, NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
 from tui.feeds.supervisor import FeedHealth, FeedState
@@ -194,7 +194,7 @@ class ClusterFeed:
 
 
 async def _import_in_thread() -> None:
-    thread = Offload("imports")
+    thread = NamedExecutor("imports")
     try:
         for module in _HEAVY:
             await thread.call(importlib.import_module, module)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from actions.base.clock import Clock
 from actions.cluster.logs.batch import line_in, marker_of, records_of
 from actions.telemetry.curves import Curves
-from actions.telemetry.points import Point, Progress
+from actions.telemetry.points import Point, TrainingProgress
 from tui.feeds.cluster import ClusterFeed
 from tui.feeds.logs import SourceNames, TimeOrder
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from actions.cluster.jobs import JobEnd, JobWatch
     from actions.cluster.logs.batch import LogBatch
     from actions.telemetry.log_reader import LogReader
-    from actions.telemetry.outlines import LineSieve
+    from actions.telemetry.outlines import LinePrefilter
 
 MOST_LINES = 200_000
 """Lines kept for a log pane that nobody looks at."""
@@ -43,7 +43,7 @@ class JobFeed:
         self._job = job
         self.title = job.key
         self.curves = Curves()
-        self.progress: dict[tuple[str, str], Progress] = {}
+        self.progress: dict[tuple[str, str], TrainingProgress] = {}
         """The newest state by pod and label, what moved last at the end."""
         self.revision = 0
         self.end: JobEnd | None = None
@@ -57,7 +57,7 @@ class JobFeed:
         self._arrived_at = 0.0
         self._names = SourceNames()
         self._readers: dict[tuple[str, str], LogReader] = {}
-        self._sieve: LineSieve | None = None
+        self._sieve: LinePrefilter | None = None
         self._watch: JobWatch | None = None
 
     @property

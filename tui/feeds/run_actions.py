@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
-from actions.base.executors import Offload
+from actions.base.executors import NamedExecutor
 from actions.run.client import load_run, resume_interrupted, stalled_runner, start_runner, take_over, wish
 from actions.run.state.records import WishKind
 from actions.run.state.view import RunView
@@ -38,7 +38,7 @@ class RunActions:
         self._settings = settings
         self._runs = runs
         self._clock = clock
-        self._disk = Offload("wishes")
+        self._disk = NamedExecutor("wishes")
 
     async def launch(self, blueprint: Blueprint, binding: Binding, *, auto_approve: bool = False) -> Path:
         """Create a run, start its runner, and put it on screen.

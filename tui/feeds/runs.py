@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from actions.base.clock import Clock
 from actions.base.errors import MissingError, RefusedError
-from actions.base.executors import Offload
+from actions.base.executors import NamedExecutor
 from actions.run.journal.run_ids import short_ids
 from actions.run.state.view import RunState, RunView, StageState, StageView
 
@@ -71,7 +71,7 @@ class RunFeed:
         self._listed_at = float("-inf")
         self._listed: tuple[str, RunState] | None = None
         """The chosen run and its state when the list was read."""
-        self._disk = Offload("runs")
+        self._disk = NamedExecutor("runs")
 
     @property
     def folder(self) -> Path | None:
@@ -207,7 +207,7 @@ class BlueprintFeed:
         self.broken: tuple[BrokenBlueprint, ...] = ()
         self._folders = folders
         self._changed = changed
-        self._disk = Offload("blueprints")
+        self._disk = NamedExecutor("blueprints")
 
     async def run(self) -> None:
         """Read the catalogue."""

@@ -11,7 +11,7 @@ from actions.cluster.logs.batch import stamp_in, tag_in
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.view import RunView, StageState
 from actions.telemetry.curves import Curves
-from actions.telemetry.points import Progress
+from actions.telemetry.points import TrainingProgress
 from tui.feeds.logs import TimeOrder
 
 if TYPE_CHECKING:
@@ -103,7 +103,7 @@ class SpoolCurves:
         self.folder = folder
         self.stage = stage
         self.curves = Curves()
-        self.progress: dict[tuple[str, str], Progress] = {}
+        self.progress: dict[tuple[str, str], TrainingProgress] = {}
         """The newest state by pod and label, what moved last at the end."""
         self.revision = 0
         self._reader = _reader_of(folder, stage)
@@ -121,7 +121,7 @@ class SpoolCurves:
         findings, offset = self._reader.findings(self._offset, limit_bytes=CHUNK_BYTES)
         was, self._offset = self._offset, offset
         for item in findings:
-            if isinstance(item.finding, Progress):
+            if isinstance(item.finding, TrainingProgress):
                 key = item.pod, item.finding.label
                 self.progress.pop(key, None)
                 self.progress[key] = item.finding

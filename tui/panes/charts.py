@@ -12,7 +12,7 @@ from actions.base.errors import MissingError
 from actions.run.state.records import Finding
 from actions.run.state.view import StageView
 from actions.telemetry.curves import Curves
-from actions.telemetry.points import Progress
+from actions.telemetry.points import TrainingProgress
 from tui.feeds.services import WATCH, Desk
 from tui.feeds.spool import SpoolCurves, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
@@ -33,7 +33,7 @@ class CurveSource(Protocol):
     curves: Curves
 
     @property
-    def progress(self) -> Mapping[tuple[str, str], Progress]:
+    def progress(self) -> Mapping[tuple[str, str], TrainingProgress]:
         """The newest state by pod and label, what moved last at the end."""
         ...
 

@@ -11,7 +11,7 @@ import msgspec
 from actions.fleet.quantity import format_bytes
 from actions.run.state.records import CheckResult, Finding
 from actions.telemetry.curves import Curves, divergence_of
-from actions.telemetry.points import Progress
+from actions.telemetry.points import TrainingProgress
 from tui.present.cells import Cells, Span, Tone, bar
 from tui.present.curves import Curve, short_number
 from tui.present.text import duration, short_names
@@ -115,14 +115,14 @@ def _slowest(chart: Chart, curves: Curves) -> Iterator[Cells]:
 _BAR_WIDTH = 8
 
 
-def progress_lines(states: Mapping[tuple[str, str], Progress], *, limit: int) -> list[Cells]:
+def progress_lines(states: Mapping[tuple[str, str], TrainingProgress], *, limit: int) -> list[Cells]:
     """One line for each pod, with the bar that moved last; of many pods the slowest first.
 
     Args:
         states: Newest state by pod and label, what moved last at the end.
         limit: Most lines.
     """
-    newest: dict[str, Progress] = {}
+    newest: dict[str, TrainingProgress] = {}
     for (pod, _label), state in states.items():
         newest.pop(pod, None)
         newest[pod] = state
@@ -131,11 +131,11 @@ def progress_lines(states: Mapping[tuple[str, str], Progress], *, limit: int) ->
     return [_line(names[pod], state) for pod, state in slowest[:limit]]
 
 
-def _share(state: Progress) -> float:
+def _share(state: TrainingProgress) -> float:
     return state.done / state.total if state.total else 0.0
 
 
-def _line(name: str, state: Progress) -> Cells:
+def _line(name: str, state: TrainingProgress) -> Cells:
     share = _share(state)
     filled = bar(share, _BAR_WIDTH)
     counted = f"{state.done:,}/{state.total:,}" if state.total else f"{state.done:,}"

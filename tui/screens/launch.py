@@ -14,12 +14,12 @@ from textual.content import Content
 from textual.worker import Worker, WorkerCancelled
 
 from actions.base.errors import ConsoleError
-from actions.base.executors import Offload
+from actions.base.executors import NamedExecutor
 from actions.blueprint.launch_plan import LaunchPlan, plan_of
 from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
-from actions.command.verbs import Launch
+from actions.command.verbs import LaunchArguments
 from actions.fleet.instance_types import InstanceTable, PriceBook
 from tui.feeds.services import Desk
 from tui.present.blueprints import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines, problem_lines
@@ -51,7 +51,7 @@ _PLAN_FRAME = 6
 """Columns of the plan's border, padding and scrollbar."""
 
 
-class LaunchScreen(PullingScreen[Launch | None]):
+class LaunchScreen(PullingScreen[LaunchArguments | None]):
     """Its result is the launch as the operator wants it, reviewed; `None` if not at all.
 
     Args:
@@ -66,7 +66,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
         Binding("pagedown", "page_plan(1)", "plan down", show=False, priority=True),
     ]
 
-    def __init__(self, blueprint: Blueprint, wanted: Launch, desk: Desk) -> None:
+    def __init__(self, blueprint: Blueprint, wanted: LaunchArguments, desk: Desk) -> None:
         super().__init__()
         self._blueprint = blueprint
         self._desk = desk
@@ -79,7 +79,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
         self._problem = ""
         self._planning: Worker[None] | None = None
         self._tables = (PriceBook.load(), InstanceTable.load())
-        self._thread = Offload("plan")
+        self._thread = NamedExecutor("plan")
         self._header = Lines(id="header")
         self._form = ParameterForm(self._fields(), values=self._values)
         self._lines = Lines(id="plan-lines")
@@ -150,7 +150,7 @@ class LaunchScreen(PullingScreen[Launch | None]):
         lines = plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
         if await self.app.push_screen_wait(ConfirmModal(Question(f"Launch {self._blueprint.id}?", lines))):
             self.dismiss(
-                Launch(
+                LaunchArguments(
                     blueprint=self._blueprint.id,
                     preset=self._preset,
                     existing_cluster=self._existing,

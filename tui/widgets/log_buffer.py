@@ -21,7 +21,7 @@ SLICE_LINES = 1_000
 MOST_SPEAKERS = 0xFFFF
 
 
-class LogRecord(NamedTuple):
+class BufferedLine(NamedTuple):
     """One line, cleaned by `actions.base.untrusted.clean_text`: SGR and `\\r` may be in it, `\\n` may not."""
 
     text: str
@@ -134,7 +134,7 @@ class LogBuffer:
         """Everybody who ever said something, in order of appearance."""
         return tuple(self._sources)
 
-    def extend(self, lines: Iterable[LogRecord]) -> None:
+    def extend(self, lines: Iterable[BufferedLine]) -> None:
         """Append lines. Longer ones than 8 Ki characters are cut, with a note of how much."""
         for text, source, at_ns, is_marker in lines:
             speaker = self._speaker(source, is_marker=is_marker)
@@ -158,7 +158,7 @@ class LogBuffer:
                 self._speaker_of_tag[tag] = speaker
             self._append(texts, map(stamp_in, part), map(self._speaker_of_tag.__getitem__, tags))
 
-    def line(self, number: int) -> LogRecord:
+    def line(self, number: int) -> BufferedLine:
         """The line with that number.
 
         Raises:
@@ -168,7 +168,7 @@ class LogBuffer:
         index = number - chunk.first
         stamps, text = self._data_of(chunk)
         speaker = self._speakers[chunk.speakers[index]]
-        return LogRecord(
+        return BufferedLine(
             text[_begin(chunk, index) : chunk.ends[index]].decode("utf-8", "replace"),
             speaker.source,
             ns_of(bytes(stamps[index * STAMP_BYTES : (index + 1) * STAMP_BYTES])),

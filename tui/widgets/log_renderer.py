@@ -15,7 +15,7 @@ from textual.strip import Strip
 from tui.present.ansi import segments_of
 from tui.present.text import clock_of, short_names
 from tui.widgets.base import StripWidget
-from tui.widgets.log_buffer import LineSearch, LogBuffer, LogRecord
+from tui.widgets.log_buffer import BufferedLine, LineSearch, LogBuffer
 
 
 class LogWindow(Protocol):
@@ -252,7 +252,7 @@ class LogFace:
             for index, piece in enumerate(pieces)
         ]
 
-    def _prefix(self, painter: StripWidget, record: LogRecord) -> list[Segment]:
+    def _prefix(self, painter: StripWidget, record: BufferedLine) -> list[Segment]:
         skin, segments = painter.skin, []
         if self.options.has_clock:
             segments.append(Segment(clock_of(record.at_ns) + " ", skin.parts["log--clock"]))
@@ -262,7 +262,7 @@ class LogFace:
             segments.append(Segment(name + " ", skin.parts[f"log--source-{color}"]))
         return segments
 
-    def _body(self, painter: StripWidget, record: LogRecord, line: int) -> list[Segment]:
+    def _body(self, painter: StripWidget, record: BufferedLine, line: int) -> list[Segment]:
         skin = painter.skin
         if record.is_marker:
             return [Segment(f"── {record.text} ──", skin.parts["log--marker"])]

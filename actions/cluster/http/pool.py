@@ -13,7 +13,7 @@ from aiohttp.connector import Connection
 from yarl import URL
 
 from actions.base.errors import ConsoleError, UnreachableError
-from actions.base.linux import give_back
+from actions.base.linux import release_free_memory
 from actions.cluster.http.endpoint import (
     CHECK_ADDRESS,
     CONNECT_SECONDS,
@@ -80,7 +80,7 @@ class Bodies:
             await self._gather(parts, answer, asked, limit)
         except OversizeError:
             parts.clear()  # before the error's frames keep them
-            give_back()
+            release_free_memory()
             raise
         return b"".join(parts)
 

@@ -10,7 +10,7 @@ from typing import Any
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.base.untrusted import clean_text
 from actions.blueprint.render import RUN_LABEL
-from actions.blueprint.stages import Accelerator, FileProgress, LogWatch, Watch
+from actions.blueprint.stages import FileProgress, LoadTool, LogWatch, StageWatch
 from actions.cluster.logs.follow import LogSource
 from actions.cluster.remote.exec import run_in_pod
 from actions.run.context.access import Connection
@@ -28,7 +28,7 @@ from actions.run.spool.followers import (
 from actions.run.spool.format import AcceleratorSample
 from actions.run.spool.writer import SpoolWriter
 from actions.run.state.view import StageState
-from actions.telemetry.points import Progress
+from actions.telemetry.points import TrainingProgress
 
 SAMPLE_SECONDS = 5.0
 """How often a pod is asked."""
@@ -42,9 +42,9 @@ _AT_ONCE = 8
 _NEURON = "timeout 15 neuron-monitor | head -n 2 | tail -n 1"
 """One record of a program that prints one each five seconds; the first has nothing of the runtimes yet."""
 _COMMANDS = {
-    Accelerator.NVIDIA_SMI: ("nvidia-smi",),
-    Accelerator.NEURON_TOP: ("sh", "-c", _NEURON),
-    Accelerator.NEURON_MONITOR: ("sh", "-c", _NEURON),
+    LoadTool.NVIDIA_SMI: ("nvidia-smi",),
+    LoadTool.NEURON_TOP: ("sh", "-c", _NEURON),
+    LoadTool.NEURON_MONITOR: ("sh", "-c", _NEURON),
 }
 """neuron-top is a screen without a batch mode; what it shows is in neuron-monitor's records."""
 
@@ -59,7 +59,7 @@ class Sampler:
         troubles: Told what goes on for long.
     """
 
-    def __init__(self, work: StageWork, watch: Watch, writer: SpoolWriter, troubles: Troubles) -> None:
+    def __init__(self, work: StageWork, watch: StageWatch, writer: SpoolWriter, troubles: Troubles) -> None:
         self._work = work
         self._watch = watch
         self._writer = writer
@@ -135,7 +135,9 @@ class Sampler:
             total = self._work.text(progress.total)
             count = sum(1 for line in found.splitlines() if line.endswith(progress.suffix))
             source = self._writer.source(metadata["namespace"], metadata["name"], name, metadata["uid"])
-            self._writer.write_progress(source, Progress("files", count, int(total) if total.isdigit() else None))
+            self._writer.write_progress(
+                source, TrainingProgress("files", count, int(total) if total.isdigit() else None)
+            )
 
     async def _due_pods(self, connection: Connection, selector: str, purpose: str) -> list[dict[str, Any]]:
         """Running pods of the run that have not been asked for a while."""
@@ -176,7 +178,7 @@ Pod = Mapping[str, Any]
 
 
 @asynccontextmanager
-async def watching(work: StageWork, watch: Watch) -> AsyncIterator[Watcher]:
+async def watching(work: StageWork, watch: StageWatch) -> AsyncIterator[Watcher]:
     """Follow logs, accelerators and file counts while the context is open, and the logs a little longer.
 
     Also when the context ends by an error: the last lines of what has failed say why. Nothing that goes wrong here
@@ -203,7 +205,7 @@ class Watcher:
         watch: What it watches.
     """
 
-    def __init__(self, work: StageWork, watch: Watch) -> None:
+    def __init__(self, work: StageWork, watch: StageWatch) -> None:
         self.losses: tuple[str, ...] = ()
         """The missing parts of the stage's logs, one sentence each; complete when it has been stopped."""
         self._work = work

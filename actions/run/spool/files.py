@@ -17,7 +17,7 @@ from actions.base.files import PRIVATE_FILE
 from actions.cluster.logs.batch import LogBatch
 from actions.run.spool.format import Finding, PointLine, ProgressLine, finding_line_in, line_of_finding, whole_lines
 from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
-from actions.telemetry.points import Progress
+from actions.telemetry.points import TrainingProgress
 
 MOST_SET_ASIDE = 3
 """So many damaged states of one file are kept, the newest."""
@@ -228,7 +228,7 @@ class PointsBook:
             self._file.append(b"".join(self._waiting))
             self._waiting = []
 
-    def count(self, number: int, progress: Progress) -> None:
+    def count(self, number: int, progress: TrainingProgress) -> None:
         """Write a progress that was counted, not read in the log.
 
         Raises:

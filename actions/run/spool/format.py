@@ -25,9 +25,9 @@ from actions.base.clock import time_of_day
 from actions.cluster.logs.batch import MOST_LOGS, TEXT_AT, marker_of, number_in, stamp_in, tag_in
 from actions.cluster.logs.lines import DIGITS_TO_ZERO, SHAPE, ns_of
 from actions.run.journal.folder import logs_path, series_path
-from actions.telemetry.points import Point, Progress
+from actions.telemetry.points import Point, TrainingProgress
 
-Finding = Point | Progress
+Finding = Point | TrainingProgress
 
 _head_in = itemgetter(slice(TEXT_AT))
 _letter_in = itemgetter(0)
@@ -91,7 +91,7 @@ class PointLine(msgspec.Struct, frozen=True, tag="point", omit_defaults=True):
 
 
 class ProgressLine(msgspec.Struct, frozen=True, tag="progress", omit_defaults=True):
-    """A `Progress`."""
+    """A `TrainingProgress`."""
 
     number: int
     label: str
@@ -324,7 +324,7 @@ def source_in(record: bytes) -> int:
 
 def line_of_finding(number: int, finding: Finding) -> PointLine | ProgressLine:
     """How a finding is written. The number as it was printed stands in the line itself."""
-    if isinstance(finding, Progress):
+    if isinstance(finding, TrainingProgress):
         return ProgressLine(number, **msgspec.structs.asdict(finding))
     value = finding.value if math.isfinite(finding.value) else repr(finding.value)
     return PointLine(
@@ -337,7 +337,7 @@ def finding_of_line(line: PointLine | ProgressLine) -> Finding:
     if isinstance(line, ProgressLine):
         values = msgspec.structs.asdict(line)
         del values["number"]
-        return Progress(**values)
+        return TrainingProgress(**values)
     return Point(line.metric, line.step, float(line.value), line.rank, line.epoch, line.key, line.at)
 
 

@@ -36,7 +36,7 @@ from actions.run.spool.format import (
     sources_file,
 )
 from actions.run.spool.recovery import KeptRanges, Loader, SpooledSource, key_of
-from actions.telemetry.points import Progress
+from actions.telemetry.points import TrainingProgress
 
 __all__ = ["MAX_LINES_BYTES", "SpoolWriter", "SpooledSource"]
 
@@ -165,7 +165,7 @@ class SpoolWriter:
         points.take(source.line.number, findings)
         points.flush()
 
-    def write_progress(self, source: SpooledSource, progress: Progress) -> None:
+    def write_progress(self, source: SpooledSource, progress: TrainingProgress) -> None:
         """Append a progress that was counted, not read in the log.
 
         Raises:

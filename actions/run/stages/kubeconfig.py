@@ -11,7 +11,7 @@ from actions.base.errors import MissingError
 from actions.base.files import write_private
 from actions.blueprint.parts import REFERENCE
 from actions.blueprint.stages import KubeconfigStage
-from actions.cloud.aws_session import AwsSession, settled
+from actions.cloud.aws_session import AwsSession, retry_not_found
 from actions.cloud.eks import EksCluster, describe_cluster, kubeconfig_for, request_of
 from actions.cluster.auth.exec_plugins import require_allowed
 from actions.cluster.auth.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
@@ -92,7 +92,7 @@ class KubeconfigHandler:
             return await describe_cluster(session, name, region=region)
 
         async def ask() -> bytes:
-            return kubeconfig_for(await settled(describe, clock=self._work.clock))
+            return kubeconfig_for(await retry_not_found(describe, clock=self._work.clock))
 
         try:
             self._work.journal.note(f"Asking EKS for {name} in {region}.")

@@ -9,7 +9,7 @@ from typing import assert_never
 from msgspec.structs import replace
 
 from actions.base.errors import AccessError, JournalError, MissingError, RefusedError
-from actions.blueprint.checks import AdaptersVerdict, AnyVerdict, BandwidthVerdict
+from actions.blueprint.checks import AdapterLogCheck, AnyLogCheck, BandwidthLogCheck
 from actions.blueprint.stages import JobStage
 from actions.cluster.logs.follow import LogSource, read_log
 from actions.run.context.access import Connection
@@ -51,12 +51,12 @@ async def judged(work: StageWork, connection: Connection, stage: JobStage, said:
     return Performed(f"{said} {_capital(judgements[-1])}", findings=findings)
 
 
-def _judgements(work: StageWork, verdict: AnyVerdict, log: str) -> tuple[Judgement, ...]:
+def _judgements(work: StageWork, verdict: AnyLogCheck, log: str) -> tuple[Judgement, ...]:
     match verdict:
-        case AdaptersVerdict():
+        case AdapterLogCheck():
             ranks, adapters = work.whole(verdict.ranks), work.whole(verdict.adapters)
             return judge_adapters(read_fi_info(log), ranks=ranks, adapters=adapters)
-        case BandwidthVerdict():
+        case BandwidthLogCheck():
             nodes = (work.text(verdict.instance_type), work.whole(verdict.nodes), work.whole(verdict.ranks_per_node))
             known = {(one.instance_type, one.nodes, one.ranks_per_node): one for one in load_references()}
             return judge_bandwidth(

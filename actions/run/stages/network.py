@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from actions.base.errors import MissingError
 from actions.blueprint.render import RUN_TAG
 from actions.blueprint.stages import NetworkStage
-from actions.cloud.aws_session import AwsSession, settled
+from actions.cloud.aws_session import AwsSession, retry_not_found
 from actions.cloud.ec2 import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
 from actions.run.context.protocols import Performed
 from actions.run.context.retry import patiently
@@ -91,7 +91,7 @@ class NetworkHandler:
             await remove_rules(session, group, direction, [rule_id])
 
         async def again() -> None:
-            await settled(revoke, clock=self._work.clock)
+            await retry_not_found(revoke, clock=self._work.clock)
 
         await patiently(again, clock=self._work.clock, note=self._work.journal.note)
 

@@ -6,7 +6,7 @@ import codecs
 from typing import Final
 
 from actions.telemetry.curves import Series
-from actions.telemetry.line_cutter import LineAssembler, Unwrapper, is_wrapped
+from actions.telemetry.line_cutter import ContainerLogDecoder, LineAssembler, is_container_record
 from actions.telemetry.log_records import PrefixReader, strip_controls
 from actions.telemetry.tools.collectives import NcclReader, NcclReading, NccomReader, NccomReading, read_nccl
 from actions.telemetry.tools.efa import EfaReading, read_fi_info
@@ -30,7 +30,7 @@ _SMI_BEGINS = ("| NVIDIA-SMI", "<?xml")
 _LONGEST_BEGIN = max(map(len, _SMI_BEGINS))
 
 
-class _Text:
+class _BoundedText:
     """The text of pieces, at most `MOST_TEXT` of it: the first line, and the end."""
 
     def __init__(self) -> None:
@@ -64,11 +64,11 @@ class _Text:
         self._parts, self._length = [text], len(text)
 
 
-class _Plain:
+class _PlainLines:
     """Lines as the program wrote them: without a container runtime's wrapping, without prefixes and colours."""
 
     def __init__(self) -> None:
-        self._unwrapper = Unwrapper()
+        self._unwrapper = ContainerLogDecoder()
         self._prefixes = PrefixReader()
 
     def line(self, line: str) -> str:
@@ -79,25 +79,25 @@ class _Plain:
 
 
 def _plain(text: str) -> str:
-    plain = _Plain()
+    plain = _PlainLines()
     return "\n".join(plain.line(line) for line in text.splitlines())
 
 
-class SavedNccl:
+class CapturedNccl:
     """nccl-tests, its JSON report, or nccom-test."""
 
     def __init__(self) -> None:
         self._assembler = LineAssembler()
-        self._unwrapper = Unwrapper()
+        self._unwrapper = ContainerLogDecoder()
         self._nccl, self._nccom = NcclReader(), NccomReader()
-        self._report: _Text | None = None
+        self._report: _BoundedText | None = None
         self._has_begun = False
 
     def feed(self, piece: bytes) -> None:
         """Take a piece."""
         if not self._has_begun and piece.strip():
             self._has_begun = True
-            self._report = _Text() if piece.lstrip().startswith(b"{") else None
+            self._report = _BoundedText() if piece.lstrip().startswith(b"{") else None
         if self._report is not None:
             self._report.feed(piece)
         self._read(self._assembler.feed(piece))
@@ -108,7 +108,7 @@ class SavedNccl:
         if self._nccom.is_table:
             return self._nccom.reading()
         text = self._report.text.lstrip() if self._report is not None else ""
-        report = read_nccl(text) if text and not is_wrapped(text[:200]) else NcclReading()
+        report = read_nccl(text) if text and not is_container_record(text[:200]) else NcclReading()
         return report if report != NcclReading() else self._nccl.reading()
 
     def _read(self, lines: list[str]) -> None:
@@ -119,11 +119,11 @@ class SavedNccl:
                 self._nccom.feed(unwrapped[0])
 
 
-class SavedSmi:
+class CapturedSmi:
     """nvidia-smi in any form. Of one that was asked again and again the last answer is the reading."""
 
     def __init__(self) -> None:
-        self._text = _Text()
+        self._text = _BoundedText()
         self._recent = ""
         self.answers = 0
         """Complete ones before the last."""
@@ -158,12 +158,12 @@ class SavedSmi:
         self.answers += 1
 
 
-class SavedNeuron:
+class CapturedNeuron:
     """neuron-ls, neuron-monitor or neuron-top."""
 
     def __init__(self) -> None:
         self._assembler = LineAssembler()
-        self._plain = _Plain()
+        self._plain = _PlainLines()
         self._rest: list[str] = []
         self._rest_length = 0
         self._last: NeuronReport | None = None
@@ -204,11 +204,11 @@ class SavedNeuron:
         self.records += 1
 
 
-class SavedEfa:
+class CapturedEfa:
     """`fi_info`, or what a node says of its resources."""
 
     def __init__(self) -> None:
-        self._text = _Text()
+        self._text = _BoundedText()
 
     def feed(self, piece: bytes) -> None:
         """Take a piece."""
@@ -216,7 +216,7 @@ class SavedEfa:
 
     def reading(self) -> EfaReading | list[NodeListing]:
         """At the end: the adapters, or the nodes."""
-        unwrapper = Unwrapper()
+        unwrapper = ContainerLogDecoder()
         lines = [line for line in map(unwrapper.unwrap, self._text.text.splitlines()) if line is not None]
         text = "\n".join(line for line, _ in lines)
         return read_node_listing(text) if is_node_listing(text) else read_fi_info(text)

@@ -8,11 +8,11 @@ from typing import Protocol
 
 import msgspec
 
-from actions.telemetry.log_records import Record
-from actions.telemetry.outlines import place_of, remembered
-from actions.telemetry.points import Point, Progress, number_of
+from actions.telemetry.log_records import LogRecord
+from actions.telemetry.outlines import memoize_by_outline, place_of
+from actions.telemetry.points import Point, TrainingProgress, number_of
 
-Finding = Point | Progress
+LogValue = Point | TrainingProgress
 
 TRAIN_LOSS = "train_loss"
 VAL_LOSS = "val_loss"
@@ -27,26 +27,26 @@ class Dialect(Protocol):
         """One of them, without digits, is in every record that it reads: others need not be shown to it."""
         ...
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         """What the record says; `None` if it is not in this dialect, `[]` if it is and says nothing new."""
         ...
 
 
 def point_of(
-    record: Record, metric: str, step: int | None, text: str, *, key: str, epoch: float | None = None
+    record: LogRecord, metric: str, step: int | None, text: str, *, key: str, epoch: float | None = None
 ) -> Point:
     """A point whose value is printed as `text`, which `numbers.NUMBER` matches."""
     return Point(metric, step, number_of(text), record.rank, epoch, key, record.at, text)
 
 
 def named_points(
-    record: Record,
+    record: LogRecord,
     step: int | None,
     texts: Mapping[str, str],
     names: Mapping[str, str],
     *,
     epoch: float | None = None,
-) -> list[Finding]:
+) -> list[LogValue]:
     """A point for each of `texts` that has a name.
 
     Args:
@@ -81,8 +81,8 @@ def named_in(pairs: Iterable[re.Match[str]], names: Mapping[str, str]) -> tuple[
 
 
 def points_at(
-    record: Record, step: int | None, numbers: Iterable[Named], *, epoch: float | None = None
-) -> list[Finding]:
+    record: LogRecord, step: int | None, numbers: Iterable[Named], *, epoch: float | None = None
+) -> list[LogValue]:
     """A point for each of `numbers`."""
     text = record.text
     return [point_of(record, each.metric, step, text[each.place], key=each.key, epoch=epoch) for each in numbers]
@@ -102,7 +102,7 @@ class DialectChoice:
 
     def __init__(self, dialects: Sequence[Dialect]) -> None:
         self._dialects = dialects
-        self._marked = remembered(self._find)
+        self._marked = memoize_by_outline(self._find)
 
     def of(self, outline: str, *, waiting: Collection[Dialect] = ()) -> Sequence[Dialect]:
         """Those that a record is shown to, in their order.

@@ -10,10 +10,10 @@ import re
 import msgspec
 from msgspec.structs import replace
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, point_of
-from actions.telemetry.log_records import Record
-from actions.telemetry.outlines import place_of, remembered
-from actions.telemetry.points import NUMBER, Point, Progress
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, point_of
+from actions.telemetry.log_records import LogRecord
+from actions.telemetry.outlines import memoize_by_outline, place_of
+from actions.telemetry.points import NUMBER, Point, TrainingProgress
 
 _STEP = re.compile(
     r"(?:\b(?:global_)?[Ss]teps?|\b[Ii]ter(?:ation)?|스텝|\bBatch)(?:[ :=]{1,12}\[?|\[)(\d{1,12})(?:/(\d{1,12}))?\]?"
@@ -56,7 +56,7 @@ class _LoopPlaces(msgspec.Struct, frozen=True):
     """Whose loss `loss` is."""
 
 
-class OwnLoops:
+class GenericLines:
     """Reads `step 20 loss 2.1` and its like.
 
     A validation loss without a step (llm.c) belongs to the step that follows it; at the end of the stream, to the
@@ -71,7 +71,7 @@ class OwnLoops:
         self.reads_training = True
         """Whether training losses are read: not where another dialect has been recognised in the stream."""
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         text, places = record.text, _places_in(record.outline)
         if places is None:
             return None
@@ -84,16 +84,16 @@ class OwnLoops:
         if step is not None and findings:
             self._last_step = step
             if places.last_step:
-                findings.append(Progress("step", step, int(text[places.last_step]), rank=record.rank))
+                findings.append(TrainingProgress("step", step, int(text[places.last_step]), rank=record.rank))
             findings += self._release(step)
         return findings or None
 
-    def flush(self) -> list[Finding]:
+    def flush(self) -> list[LogValue]:
         """The held validation loss, on the last step."""
         return self._release(self._last_step)
 
-    def _losses(self, record: Record, places: _LoopPlaces, step: int | None) -> list[Finding]:
-        findings: list[Finding] = []
+    def _losses(self, record: LogRecord, places: _LoopPlaces, step: int | None) -> list[LogValue]:
+        findings: list[LogValue] = []
         epoch = float(record.text[places.epoch]) if places.epoch else None
         if places.loss and self._reads_line(step, epoch, is_validation=places.is_of_validation):
             metric = VAL_LOSS if places.is_of_validation else TRAIN_LOSS
@@ -109,14 +109,14 @@ class OwnLoops:
             return False
         return is_validation or self.reads_training
 
-    def _release(self, step: int | None) -> list[Finding]:
+    def _release(self, step: int | None) -> list[LogValue]:
         held, self._held = self._held, None
         if held is None:
             return []
         return [replace(held, step=step)]
 
 
-@remembered
+@memoize_by_outline
 def _places_in(outline: str) -> _LoopPlaces | None:
     if "oss" not in outline:
         return None

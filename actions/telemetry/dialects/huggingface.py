@@ -13,9 +13,9 @@ import re
 
 from msgspec.structs import replace
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, named_points
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, named_points
 from actions.telemetry.dialects.progress_bars import Bar, bar_of
-from actions.telemetry.log_records import Record
+from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, Point, number_of
 
 _DICTIONARY = re.compile(r"\{'[^{}]{1,6000}\}")
@@ -53,7 +53,7 @@ class HuggingFace:
         self._held: list[Point] = []
         self._waited = 0
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         findings = self._wait()
         total = _TOTAL.search(record.text) if "Total opt" in record.text else None
         if total:
@@ -67,9 +67,9 @@ class HuggingFace:
             return findings or None
         return findings + self._read_bar(record, bar)
 
-    def flush(self) -> list[Finding]:
+    def flush(self) -> list[LogValue]:
         """What waits for a bar, without a step."""
-        held: list[Finding] = [*self._held]
+        held: list[LogValue] = [*self._held]
         self._held.clear()
         self._waited = 0
         return held
@@ -79,16 +79,16 @@ class HuggingFace:
         """Whether something waits, so that every record must be shown to this dialect."""
         return bool(self._held)
 
-    def _wait(self) -> list[Finding]:
+    def _wait(self) -> list[LogValue]:
         self._waited += bool(self._held)
         return self.flush() if self._waited > _PATIENCE else []
 
-    def _read_bar_before(self, record: Record) -> list[Finding]:
+    def _read_bar_before(self, record: LogRecord) -> list[LogValue]:
         """A bar that lost its `\\r`, and so stands on the dictionary's own line: it is of what was held before."""
         bar = bar_of(record.text.partition("{'")[0]) if "[" in record.text else None
         return [] if bar is None or bar.metrics else self._read_bar(record, bar)
 
-    def _read_dictionary(self, record: Record, values: dict[str, str]) -> list[Finding]:
+    def _read_dictionary(self, record: LogRecord, values: dict[str, str]) -> list[LogValue]:
         counted = _COUNTED.search(record.text) if "max_steps" in record.text else None
         epoch = number_of(values["epoch"]) if "epoch" in values else None
         points = named_points(record, int(counted[1]) if counted else None, values, _NAMES, epoch=epoch)
@@ -97,8 +97,8 @@ class HuggingFace:
         self._held = [point for point in points if isinstance(point, Point)]
         return []
 
-    def _read_bar(self, record: Record, bar: Bar) -> list[Finding]:
-        findings: list[Finding] = [bar.progress(record.rank)]
+    def _read_bar(self, record: LogRecord, bar: Bar) -> list[LogValue]:
+        findings: list[LogValue] = [bar.progress(record.rank)]
         if bar.label or bar.total is None:
             return findings
         if self._total is None:

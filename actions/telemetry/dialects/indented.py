@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import re
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, point_of
-from actions.telemetry.log_records import Record
-from actions.telemetry.points import NUMBER, Progress
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, point_of
+from actions.telemetry.log_records import LogRecord
+from actions.telemetry.points import NUMBER, TrainingProgress
 
 _BATCH = re.compile(r"\[(?:[a-z]{1,10}=\d{1,9}/\d{1,9}\]\[)?batch=(\d{1,12})/(\d{1,12})\]:")
 _BATCH_VALUE = re.compile(rf"^\s{{1,40}}(Train|Eval) ([\w/ -]{{1,80}}?): ({NUMBER})\s{{0,8}}$")
@@ -24,11 +24,11 @@ class Composer:
     def __init__(self) -> None:
         self._batch: int | None = None
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         batch = _BATCH.search(record.text) if "batch=" in record.text else None
         if batch:
             self._batch = int(batch[1])
-            return [Progress("batch", self._batch, int(batch[2]), rank=record.rank)]
+            return [TrainingProgress("batch", self._batch, int(batch[2]), rank=record.rank)]
         value = _BATCH_VALUE.match(record.text) if self._batch is not None else None
         if value is None or not _LOSS.search(value[2]):
             return None
@@ -51,11 +51,11 @@ class Olmo:
         self._step: int | None = None
         self._validated = ""
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         head = _STEP_HEAD.search(record.text) if "[step=" in record.text else None
         if head:
             self._step = int(head[1])
-            return [Progress("step", self._step, int(head[2]), rank=record.rank)]
+            return [TrainingProgress("step", self._step, int(head[2]), rank=record.rank)]
         value = _STEP_VALUE.match(record.text) if self._step is not None else None
         if value is None:
             return None

@@ -10,10 +10,10 @@ import re
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, Finding, Named, named_in, points_at
-from actions.telemetry.log_records import Record
-from actions.telemetry.outlines import place_of, remembered
-from actions.telemetry.points import NUMBER, Point, Progress, number_of
+from actions.telemetry.dialects.dialect import TEST_LOSS, TRAIN_LOSS, VAL_LOSS, LogValue, Named, named_in, points_at
+from actions.telemetry.log_records import LogRecord
+from actions.telemetry.outlines import memoize_by_outline, place_of
+from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
 _ITERATION = re.compile(r"(?<!after )\biteration {1,12}(\d{1,12})/ {0,12}(\d{1,12}) \|")
 _VALIDATION = re.compile(
@@ -68,7 +68,7 @@ class Megatron:
 
     marks = ("iteration",)
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         places = _iteration_in(record.outline)
         if places is None:
             return None
@@ -76,10 +76,10 @@ class Megatron:
         points = points_at(record, step, places.numbers)
         if places.last_step is None:
             return points
-        return [Progress("iteration", step, int(record.text[places.last_step]), rank=record.rank), *points]
+        return [TrainingProgress("iteration", step, int(record.text[places.last_step]), rank=record.rank), *points]
 
 
-@remembered
+@memoize_by_outline
 def _iteration_in(outline: str) -> _FieldPlaces | None:
     validation = _VALIDATION.search(outline)
     if validation:
@@ -101,7 +101,7 @@ class NemoFields:
     def __init__(self) -> None:
         self._seen_validation: dict[int, str] = {}
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         places = _nemo_in(record.outline)
         if places is None or places.epoch is None or places.last_step is None:
             return None
@@ -110,11 +110,11 @@ class NemoFields:
         step = _whole(text[places.global_step], iteration) if places.global_step else iteration
         points = points_at(record, step, places.numbers, epoch=epoch)
         return [
-            Progress(f"epoch {epoch}", iteration, last, rank=record.rank),
+            TrainingProgress(f"epoch {epoch}", iteration, last, rank=record.rank),
             *(point for point in points if not self._is_held(point)),
         ]
 
-    def _is_held(self, point: Finding) -> bool:
+    def _is_held(self, point: LogValue) -> bool:
         """Whether it is a validation loss that stood on the line before already."""
         if not isinstance(point, Point) or point.metric != VAL_LOSS:
             return False
@@ -123,7 +123,7 @@ class NemoFields:
         return was == point.raw
 
 
-@remembered
+@memoize_by_outline
 def _nemo_in(outline: str) -> _FieldPlaces | None:
     head = _EPOCH.search(outline)
     if head is None:

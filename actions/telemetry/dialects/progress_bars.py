@@ -19,7 +19,7 @@ from actions.telemetry.dialects.dialect import (
     TEST_LOSS,
     TRAIN_LOSS,
     VAL_LOSS,
-    Finding,
+    LogValue,
     Named,
     first_of,
     named_in,
@@ -27,9 +27,9 @@ from actions.telemetry.dialects.dialect import (
     point_of,
     points_at,
 )
-from actions.telemetry.log_records import Record
-from actions.telemetry.outlines import outline_of, place_of, remembered
-from actions.telemetry.points import NUMBER, Point, Progress, number_of
+from actions.telemetry.log_records import LogRecord
+from actions.telemetry.outlines import memoize_by_outline, outline_of, place_of
+from actions.telemetry.points import NUMBER, Point, TrainingProgress, number_of
 
 _COUNTER = re.compile(
     r"(?<![\d.])(?P<done>\d{1,12})(?:/(?P<total>\d{1,12}|\?)|it) "
@@ -69,12 +69,14 @@ class Bar(NamedTuple):
         """Whether it counts steps of training, as far as its label tells."""
         return _NOT_TRAINING.match(self.label) is None
 
-    def progress(self, rank: int) -> Progress:
+    def progress(self, rank: int) -> TrainingProgress:
         """What a person reads from it."""
         rate = self.rate
         if rate is not None and self.rate_unit == "s/it":
             rate = 1 / rate if rate else None
-        return Progress(self.label, self.done, self.total, self.elapsed_seconds, self.remaining_seconds, rate, rank)
+        return TrainingProgress(
+            self.label, self.done, self.total, self.elapsed_seconds, self.remaining_seconds, rate, rank
+        )
 
 
 def bar_of(text: str) -> Bar | None:
@@ -111,7 +113,7 @@ class _BarPlaces(msgspec.Struct, frozen=True):
     """Keys and values."""
 
 
-@remembered
+@memoize_by_outline
 def _postfix_in(outline: str) -> _BarPlaces:
     rate = _RATE.search(outline)
     metrics = ((slice(*match.span(1)), slice(*match.span(2))) for match in _METRIC.finditer(outline))
@@ -180,7 +182,7 @@ class LightningResults:
 
     marks = ("test_loss", "test/loss", "val_loss", "val/loss")
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         row = _RESULT.match(record.text)
         if row is None:
             return None
@@ -200,7 +202,7 @@ class LightningBars:
         self._has_named_loss = False
         self._seen_validation: dict[tuple[int, str], str] = {}
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         if "[" not in record.text:
             return None
         is_glued = "]Epoch " in record.text or ", Epoch " in record.text
@@ -210,17 +212,17 @@ class LightningBars:
             return None
         return [finding for bar in bars for finding in self._read_bar(record, bar)]
 
-    def _read_bar(self, record: Record, bar: Bar) -> list[Finding]:
-        findings: list[Finding] = [bar.progress(record.rank)]
+    def _read_bar(self, record: LogRecord, bar: Bar) -> list[LogValue]:
+        findings: list[LogValue] = [bar.progress(record.rank)]
         if bar.is_training and bar.metrics and bar.done > 0:
             findings += self._points(record, bar)
         return findings
 
-    def _points(self, record: Record, bar: Bar) -> list[Finding]:
+    def _points(self, record: LogRecord, bar: Bar) -> list[LogValue]:
         match = _EPOCH.search(bar.label)
         epoch = float(match[1]) if match else None
         step = _step_of(bar)
-        losses: list[Finding] = []
+        losses: list[LogValue] = []
         named = first_of(bar.texts, _NAMED_LOSSES)
         if named:
             self._has_named_loss = True
@@ -235,8 +237,8 @@ class LightningBars:
         extras = named_points(record, step, bar.texts, _EXTRAS, epoch=epoch)
         return losses + _rate_points(record, bar, step, epoch) + extras
 
-    def _held(self, record: Record, bar: Bar, step: int, epoch: float | None) -> list[Finding]:
-        points: list[Finding] = []
+    def _held(self, record: LogRecord, bar: Bar, step: int, epoch: float | None) -> list[LogValue]:
+        points: list[LogValue] = []
         for metric, keys in ((VAL_LOSS, _VALIDATION_LOSSES), (TEST_LOSS, ("test_loss",))):
             key = first_of(bar.texts, keys)
             if key and self._seen_validation.get((record.rank, metric)) != bar.texts[key]:
@@ -245,11 +247,11 @@ class LightningBars:
         return points
 
 
-def _rate_points(record: Record, bar: Bar, step: int, epoch: float | None) -> list[Finding]:
+def _rate_points(record: LogRecord, bar: Bar, step: int, epoch: float | None) -> list[LogValue]:
     """The rate as printed, and the time of a step: tqdm changes its unit where the rate passes one a second."""
     if bar.rate is None:
         return []
-    points: list[Finding] = [
+    points: list[LogValue] = [
         point_of(record, _RATES[bar.rate_unit], step, bar.rate_text, key="tqdm rate", epoch=epoch),
     ]
     if bar.rate > 0 and not any(_EXTRAS.get(key) == "step_time_s" for key in bar.metrics):
@@ -288,7 +290,7 @@ class Keras:
     def __init__(self) -> None:
         self._epoch: int | None = None
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         epoch = _KERAS_EPOCH.match(record.text)
         if epoch:
             self._epoch = int(epoch[1])
@@ -300,10 +302,10 @@ class Keras:
         last = int(record.text[bar.last_step]) if bar.last_step else None
         label = "" if self._epoch is None else f"epoch {self._epoch}"
         points = points_at(record, step, bar.numbers, epoch=self._epoch)
-        return [Progress(label, step, last, rank=record.rank), *points]
+        return [TrainingProgress(label, step, last, rank=record.rank), *points]
 
 
-@remembered
+@memoize_by_outline
 def _keras_bar_in(outline: str) -> _KerasBar | None:
     head = _KERAS_BAR.match(outline) if " - loss: " in outline else None
     if head is None:

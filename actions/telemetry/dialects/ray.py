@@ -8,8 +8,8 @@ from __future__ import annotations
 import math
 import re
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, first_of, named_points, point_of
-from actions.telemetry.log_records import Record
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, first_of, named_points, point_of
+from actions.telemetry.log_records import LogRecord
 from actions.telemetry.points import NUMBER, number_of
 
 _ROW = re.compile(rf"^\s{{0,8}}│ (\w{{1,80}})\s{{1,120}}({NUMBER})\s{{1,120}}│")
@@ -29,7 +29,7 @@ class RayTables:
     def __init__(self) -> None:
         self._rows: dict[str, str] | None = None
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         start = record.text.lstrip()[:1]
         if start == "╭":
             self._rows = {}
@@ -50,7 +50,7 @@ class RayReports:
 
     marks = ("Reporting training result",)
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         report = _REPORT.search(record.text) if "Reporting training result" in record.text else None
         if report is None:
             return None
@@ -60,11 +60,11 @@ class RayReports:
         return _result(located, values, values.get("step", report[1]))
 
 
-def _result(record: Record, values: dict[str, str], counted: str | None) -> list[Finding]:
+def _result(record: LogRecord, values: dict[str, str], counted: str | None) -> list[LogValue]:
     epoch = number_of(values["epoch"]) if "epoch" in values else None
     step = number_of(counted) if counted is not None else math.nan
     whole = int(step) if step.is_integer() else None
-    points: list[Finding] = []
+    points: list[LogValue] = []
     for metric, keys in ((TRAIN_LOSS, _TRAIN), (VAL_LOSS, _VALIDATION)):
         key = first_of(values, keys)
         if key:

@@ -14,7 +14,7 @@ import msgspec
 from actions.telemetry.dialects.dialect import (
     TRAIN_LOSS,
     VAL_LOSS,
-    Finding,
+    LogValue,
     Named,
     first_of,
     named_in,
@@ -22,9 +22,9 @@ from actions.telemetry.dialects.dialect import (
     point_of,
     points_at,
 )
-from actions.telemetry.log_records import Record
-from actions.telemetry.outlines import place_of, remembered
-from actions.telemetry.points import NUMBER, Progress, number_of
+from actions.telemetry.log_records import LogRecord
+from actions.telemetry.outlines import memoize_by_outline, place_of
+from actions.telemetry.points import NUMBER, TrainingProgress, number_of
 
 
 class LineForm(NamedTuple):
@@ -235,7 +235,7 @@ class SingleLines:
     def __init__(self) -> None:
         self._has_completed_steps = False
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         places = _places_in(record.outline)
         if places is None:
             return None
@@ -253,7 +253,7 @@ class DeepSpeed:
 
     marks = ("ppo_ep: ", *(mark for mark, *_ in _PRINTED))
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         text = record.text
         if "step" not in text:
             return None
@@ -273,14 +273,14 @@ class Preprocessing:
 
     marks = ("documents (",)
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         match = _DOCUMENTS.search(record.text) if "documents (" in record.text else None
         if match is None:
             return None
-        return [Progress("documents", int(match[1]), None, per_second=number_of(match[2]), rank=record.rank)]
+        return [TrainingProgress("documents", int(match[1]), None, per_second=number_of(match[2]), rank=record.rank)]
 
 
-@remembered
+@memoize_by_outline
 def _places_in(outline: str) -> _FormPlaces | None:
     for form in FORMS:
         match = form.head.search(outline) if form.marker in outline else None
@@ -313,7 +313,7 @@ class JsonLines:
 
     marks = ('{"',)
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         text = record.text.strip()
         if not text.startswith('{"') or not text.endswith("}"):
             return None
@@ -326,7 +326,7 @@ class JsonLines:
         if not step_key or not float(texts[step_key]).is_integer():
             return None
         step, epoch = int(float(texts[step_key])), float(texts["epoch"]) if "epoch" in texts else None
-        points: list[Finding] = []
+        points: list[LogValue] = []
         for metric, keys in ((TRAIN_LOSS, _TRAIN_KEYS), (VAL_LOSS, _VALIDATION_KEYS)):
             key = first_of(texts, keys)
             if key:

@@ -6,9 +6,9 @@ import re
 
 import msgspec
 
-from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, Finding, point_of
-from actions.telemetry.log_records import Record
-from actions.telemetry.outlines import remembered
+from actions.telemetry.dialects.dialect import TRAIN_LOSS, VAL_LOSS, LogValue, point_of
+from actions.telemetry.log_records import LogRecord
+from actions.telemetry.outlines import memoize_by_outline
 from actions.telemetry.points import Point, number_or_none
 from actions.telemetry.tools.collectives import row_of
 
@@ -65,7 +65,7 @@ class Tables:
         """Whether a table is open, so that every record must be shown to this dialect: rows have no marks."""
         return self._columns is not None
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         if self._columns is not None and _RULE.fullmatch(record.text):
             return []
         cells = self._columns.cells_of(record.text) if self._columns else None
@@ -75,7 +75,7 @@ class Tables:
             return [] if self._columns else None
         return points
 
-    def _row(self, record: Record, columns: _Columns, cells: list[str]) -> list[Finding] | None:
+    def _row(self, record: LogRecord, columns: _Columns, cells: list[str]) -> list[LogValue] | None:
         step, epoch = _number_in(cells, columns.step), _number_in(cells, columns.epoch)
         if columns.trial is not None:
             record = record._replace(rank=self._trials.setdefault(cells[columns.trial], len(self._trials)))
@@ -88,7 +88,7 @@ class Tables:
         ]
 
 
-@remembered
+@memoize_by_outline
 def _columns_in(outline: str) -> _Columns | None:
     """The columns that a line names, if they are those of a table of losses."""
     if "oss" not in outline:
@@ -139,7 +139,7 @@ class NcclRows:
 
     marks = OPERATIONS
 
-    def read(self, record: Record) -> list[Finding] | None:
+    def read(self, record: LogRecord) -> list[LogValue] | None:
         row = row_of(record.text) if may_be_row(record.text) else None
         if row is None:
             return None

@@ -27,7 +27,7 @@ class Judgement(msgspec.Struct, frozen=True):
     detail: str
 
 
-class Reference(msgspec.Struct, frozen=True):
+class ReferenceCurve(msgspec.Struct, frozen=True):
     """A measured curve. `points` are (message size in bytes, bus bandwidth in GB/s), by size."""
 
     instance_type: str
@@ -54,7 +54,7 @@ class Reference(msgspec.Struct, frozen=True):
         return low[1] + share * (high[1] - low[1])
 
 
-def load_references(path: Path | None = None) -> tuple[Reference, ...]:
+def load_references(path: Path | None = None) -> tuple[ReferenceCurve, ...]:
     """The curves at `path`, or those that ship with the program.
 
     Raises:
@@ -70,11 +70,11 @@ def load_references(path: Path | None = None) -> tuple[Reference, ...]:
             raise row.error(str(error)) from error
         curves.setdefault(key, []).append(point)
         sources[key] = row.text("source")
-    return tuple(Reference(*key, tuple(sorted(points)), sources[key]) for key, points in curves.items())
+    return tuple(ReferenceCurve(*key, tuple(sorted(points)), sources[key]) for key, points in curves.items())
 
 
 def judge_bandwidth(
-    reading: NcclReading, reference: Reference | None, *, at_least_percent: float, from_bytes: int
+    reading: NcclReading, reference: ReferenceCurve | None, *, at_least_percent: float, from_bytes: int
 ) -> tuple[Judgement, ...]:
     """Whether a test came to its end, computed rightly, went over EFA, and was fast.
 
@@ -146,7 +146,7 @@ def _network(reading: NcclReading) -> Judgement:
     return Judgement(subject, True, "NCCL selected the provider efa.")
 
 
-def _speed(reading: NcclReading, reference: Reference | None, percent: float, from_bytes: int) -> Judgement:
+def _speed(reading: NcclReading, reference: ReferenceCurve | None, percent: float, from_bytes: int) -> Judgement:
     subject = "bus bandwidth"
     peak = peak_of(reading)
     if peak is None or not peak[0]:
@@ -167,7 +167,7 @@ def _speed(reading: NcclReading, reference: Reference | None, percent: float, fr
     return Judgement(subject, True, f"{said}; from {size_text(from_bytes)} on ≥ {share:.0%} of {reference.name}.")
 
 
-def _shares(rows: Sequence[NcclRow], reference: Reference, from_bytes: int) -> Iterator[tuple[float, NcclRow]]:
+def _shares(rows: Sequence[NcclRow], reference: ReferenceCurve, from_bytes: int) -> Iterator[tuple[float, NcclRow]]:
     for row in rows:
         wanted = reference.at(row.size)
         if row.size >= from_bytes and wanted:

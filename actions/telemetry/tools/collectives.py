@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from actions.base.untrusted import cleaned
 from actions.telemetry.line_cutter import LineAssembler
-from actions.telemetry.log_records import PrefixReader, Record, split_records, strip_controls
+from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
 from actions.telemetry.points import NUMBER, number_of, number_or_none
 
 
@@ -144,7 +144,7 @@ class NcclReader:
         rest = (NcclTable(open_rows, None),) if open_rows else ()
         return replace(self._reading, rows=tuple(self._rows), tables=(*self._tables, *rest))
 
-    def _read_other(self, record: Record) -> None:
+    def _read_other(self, record: LogRecord) -> None:
         changes: dict[str, object] = {}
         text = record.text
         if average := _AVERAGE.match(text):

@@ -9,7 +9,7 @@ import re
 
 import msgspec
 
-from actions.telemetry.log_records import PrefixReader, Record, split_records, strip_controls
+from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
 
 _FIELD = re.compile(r"^\s{0,8}(provider|fabric|domain|version|type|protocol): (\S{1,200})")
 _SECTION = re.compile(r"^\s{0,40}(fi_info|nic|fi_[a-z_]{2,40}_attr):$")
@@ -85,7 +85,7 @@ class _Lister:
         self._section: dict[int, str] = {}
         """By rank, of a block with all details: the part that is being listed."""
 
-    def feed(self, record: Record) -> None:
+    def feed(self, record: LogRecord) -> None:
         """Take one line."""
         section = _SECTION.match(record.text)
         if section:
@@ -106,7 +106,7 @@ class _Lister:
         self._open[rank] = {"rank": str(rank)}
         self.blocks.append(self._open[rank])
 
-    def _read_detail(self, record: Record) -> None:
+    def _read_detail(self, record: LogRecord) -> None:
         detail = _DETAIL.match(record.text)
         name = _DETAILS.get((self._section[record.rank], detail[1])) if detail else None
         if detail and name and record.rank in self._open:

@@ -10,7 +10,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import ConflictError, FormatError
-from actions.blueprint.mirror import Basis, Mirror, wanted_of
+from actions.blueprint.mirror import Basis, Mirror, pinned_operators
 from actions.blueprint.source_files import operator_manifests
 from actions.blueprint.stages import Source
 
@@ -94,7 +94,7 @@ def test_an_operators_stage_takes_what_the_mirror_holds_without_what_clashes(tmp
 def test_every_operator_of_the_shipped_blueprints_is_wanted_once() -> None:
     from actions.blueprint.catalogue import Catalogue
 
-    wanted = wanted_of(Catalogue.usual([]).list())
+    wanted = pinned_operators(Catalogue.usual([]).list())
     keys = [one.key for one in wanted]
     assert keys == sorted(set(keys))
     assert {"training-operator/1.8.1", "mpi-operator/0.6.0"} <= set(keys)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from actions.base.errors import BlueprintError
-from actions.blueprint.parts import Scalar, Target
+from actions.blueprint.parts import FieldTarget, Scalar
 from actions.blueprint.targets import find, formatted, is_format
 
 
@@ -39,8 +39,8 @@ def an_object() -> dict[str, Any]:
     }
 
 
-def target(**fields: str) -> Target:
-    return Target(file="f.yaml", kind="Job", name="j", **fields)
+def target(**fields: str) -> FieldTarget:
+    return FieldTarget(file="f.yaml", kind="Job", name="j", **fields)
 
 
 @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from botocore.exceptions import ClientError
 from botocore.retries.standard import ThrottledRetryableChecker, TransientRetryableChecker
 
 from actions.base.errors import AccessError, MissingError, UnreachableError
-from actions.cloud.aws_session import GRACE_SECONDS, AwsSession, error_of, settled
+from actions.cloud.aws_session import GRACE_SECONDS, AwsSession, error_of, retry_not_found
 from actions.cloud.eks import describe_cluster
 from tests.unit.cloud.fake_aws import FakeAws
 from tests.unit.cluster.clocks import HastyClock
@@ -59,7 +59,7 @@ async def test_f33_a_cluster_that_was_just_made_is_waited_for(aws: FakeAws) -> N
         return (await describe_cluster(session, "young")).name
 
     try:
-        assert await settled(ask, clock=HastyClock()) == "young"
+        assert await retry_not_found(ask, clock=HastyClock()) == "young"
     finally:
         session.close()
     assert asked == 3
@@ -75,7 +75,7 @@ async def test_f33_what_is_not_there_is_said_after_the_grace() -> None:
         raise MissingError("no such thing")
 
     with pytest.raises(MissingError):
-        await settled(ask, clock=clock)
+        await retry_not_found(ask, clock=clock)
     assert GRACE_SECONDS - 1 <= sum(clock.slept) <= GRACE_SECONDS
     assert 3 < asked < 12
 
@@ -86,5 +86,5 @@ async def test_f33_other_failures_are_not_waited_for() -> None:
 
     clock = HastyClock()
     with pytest.raises(AccessError):
-        await settled(ask, clock=clock)
+        await retry_not_found(ask, clock=clock)
     assert clock.slept == []

@@ -6,27 +6,27 @@ import pytest
 
 from actions.base.errors import ConsoleError, MissingError, ParameterError
 from actions.command.parse import complete, decode, parse_line
-from actions.command.verbs import COMMANDS, Danger, Launch, Open, Teardown, command_of
+from actions.command.verbs import COMMANDS, Danger, LaunchArguments, OpenArguments, TeardownArguments, command_of
 
 
 def test_the_first_word_is_the_positional_argument_and_the_rest_are_parameters() -> None:
     call = parse_line("launch bionemo-esm1nv preset=short workers=2")
-    assert call.arguments == Launch(blueprint="bionemo-esm1nv", preset="short", set={"workers": "2"})
+    assert call.arguments == LaunchArguments(blueprint="bionemo-esm1nv", preset="short", set={"workers": "2"})
 
 
 def test_short_words_of_k9s_work() -> None:
-    assert parse_line("no").arguments == Open(pane="nodes")
+    assert parse_line("no").arguments == OpenArguments(pane="nodes")
     assert parse_line("q").command.id == "quit"
 
 
 def test_a_switch_is_read_from_text_on_the_line_only() -> None:
-    assert parse_line("teardown x delete_data=true").arguments == Teardown(confirm="x", delete_data=True)
+    assert parse_line("teardown x delete_data=true").arguments == TeardownArguments(confirm="x", delete_data=True)
     with pytest.raises(ParameterError, match="delete_data"):
         decode(command_of("teardown"), {"delete_data": "true"})
 
 
 def test_a_single_value_stands_for_the_positional_argument() -> None:
-    assert decode(command_of("open"), "nodes") == Open(pane="nodes")
+    assert decode(command_of("open"), "nodes") == OpenArguments(pane="nodes")
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,7 @@ from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.run.spool.format import AcceleratorSample, lines_file, points_file
 from actions.run.spool.reader import SpoolReader
 from actions.run.spool.writer import SpoolWriter
-from actions.telemetry.points import Point, Progress
+from actions.telemetry.points import Point, TrainingProgress
 
 STAGE = "train"
 
@@ -113,7 +113,7 @@ def test_a_loss_that_is_not_a_number_stays_so(tmp_path: Path) -> None:
 def test_counted_progress_is_not_mistaken_for_what_the_log_said(tmp_path: Path) -> None:
     writer = SpoolWriter(tmp_path, STAGE)
     source = writer.source("default", "worker-0", "pytorch", "uid")
-    writer.write_progress(source, Progress("files", 3, 15))
+    writer.write_progress(source, TrainingProgress("files", 3, 15))
     writer.close()
     again = SpoolWriter(tmp_path, STAGE)
     again.write_lines(again.source("default", "worker-0", "pytorch", "uid"), [step(1)])

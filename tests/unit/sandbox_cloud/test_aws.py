@@ -10,7 +10,7 @@ import boto3
 import pytest
 from botocore.exceptions import ClientError
 
-from actions.base.executors import Offload
+from actions.base.executors import NamedExecutor
 from tests.support.sandboxes import account_of
 from tests.unit.sandbox_actors.server import FAST, whole_cluster
 
@@ -30,7 +30,7 @@ async def _ask(account: Mapping[str, str], service: str, call: str, **arguments:
         finally:
             client.close()
 
-    thread = Offload("boto3-test")
+    thread = NamedExecutor("boto3-test")
     try:
         return await thread.call(ask)
     finally:

@@ -15,7 +15,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.errors import RefusedError
-from actions.base.executors import Offload
+from actions.base.executors import NamedExecutor
 from actions.base.files import shipped_blueprints
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import EFA, GPU, NEURON, NEURON_CORE, NODES, PODS, Document
@@ -39,7 +39,7 @@ class Eks:
             aws_access_key_id=account["AWS_ACCESS_KEY_ID"],
             aws_secret_access_key=account["AWS_SECRET_ACCESS_KEY"],
         )
-        self._thread = Offload("boto3-test")
+        self._thread = NamedExecutor("boto3-test")
 
     async def ask(self, call: str, **arguments: Any) -> dict[str, Any]:
         def answer() -> dict[str, Any]:

@@ -24,7 +24,7 @@ from actions.sandbox.programs.nemo.gpt_settings import settings_of
 from actions.sandbox.programs.program import Container, GpuLoad
 from actions.sandbox.programs.pytorch import nemo_bar
 from actions.telemetry.log_reader import LogReader, read_log
-from actions.telemetry.points import Progress
+from actions.telemetry.points import TrainingProgress
 from tests.unit.sandbox_workloads.containers import MOMENT, Outcome, inside, run
 
 _OWN_IMAGE = "111122223333.dkr.ecr.us-west-2.amazonaws.com/nemo-aws@sha256:" + "a" * 64
@@ -330,4 +330,4 @@ def test_the_vocabulary_is_fetched_once_or_curl_says_why_not(url: str, code: int
 
 def test_progress_of_the_tokenisation_is_read() -> None:
     found = LogReader().feed("[1,3]<stderr>:Processed 35000 documents (3511.70 docs/s, 21.5267 MB/s).")
-    assert found == [Progress("documents", 35000, None, per_second=3511.7, rank=3)]
+    assert found == [TrainingProgress("documents", 35000, None, per_second=3511.7, rank=3)]

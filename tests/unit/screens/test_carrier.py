@@ -6,7 +6,7 @@ import pytest
 
 from actions.base.errors import RefusedError
 from actions.command.parse import parse_line
-from actions.command.verbs import COMMANDS, Arguments, Call, Teardown, Waive
+from actions.command.verbs import COMMANDS, Arguments, Call, TeardownArguments, WaiveArguments
 from actions.run.state.view import StageState
 from tests.support.builders import a_desk, a_plan, a_run, a_stage
 from tui.commands.dispatcher import Carrier, Questioner
@@ -96,7 +96,7 @@ def test_a_teardown_that_brings_the_name_is_not_asked_about() -> None:
 def test_a_yes_to_a_teardown_counts_as_the_typed_name() -> None:
     arguments = Questioner(feed_with()).vouch(parse_line("teardown"))
 
-    assert isinstance(arguments, Teardown)
+    assert isinstance(arguments, TeardownArguments)
     assert arguments.confirm == "bionemo-on-eks"
 
 
@@ -132,5 +132,5 @@ def test_a_waiver_asks_for_the_address_and_a_yes_counts_as_typed() -> None:
     assert question is not None
     assert question.word == "aws_vpc.main"
     arguments = questioner.vouch(parse_line("waive aws_vpc.main"))
-    assert isinstance(arguments, Waive)
+    assert isinstance(arguments, WaiveArguments)
     assert arguments.confirm == "aws_vpc.main"

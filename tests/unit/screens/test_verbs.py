@@ -11,7 +11,7 @@ from textual.screen import Screen
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.command.parse import parse_line
-from actions.command.verbs import Context, Forward
+from actions.command.verbs import ContextArguments, ForwardArguments
 from actions.fleet.facts import PodFacts
 from tests.support.builders import a_desk, a_pod, a_snapshot
 from tui.commands.dispatcher import ScreenHands, aimed
@@ -68,7 +68,7 @@ def with_kubeconfig(folder: Path) -> Desk:
 
 async def test_contexts_are_listed_where_none_is_named(tmp_path: Path) -> None:
     hands = Hands()
-    await ContextVerb(with_kubeconfig(tmp_path), hands.hands()).verbs()["context"](Context())
+    await ContextVerb(with_kubeconfig(tmp_path), hands.hands()).verbs()["context"](ContextArguments())
     lines = [line.split() for line in hands.shown[0].splitlines()[2:]]
     assert lines == [["dev", "small"], ["prod", "big"]]
 
@@ -78,9 +78,9 @@ async def test_a_context_that_is_none_is_refused_and_nothing_changes(tmp_path: P
     before = desk.cluster.target
     verb = ContextVerb(desk, Hands().hands()).verbs()["context"]
     with pytest.raises(ConfigError, match="'staging'"):
-        await verb(Context(name="staging"))
+        await verb(ContextArguments(name="staging"))
     with pytest.raises(MissingError, match="No run is on screen"):
-        await verb(Context(name="run"))
+        await verb(ContextArguments(name="run"))
     assert desk.cluster.target is before
 
 
@@ -105,14 +105,14 @@ def test_a_service_is_found_by_the_pod_that_serves_it() -> None:
 async def test_what_can_be_forwarded_is_listed_where_nothing_is_named() -> None:
     hands = Hands()
     desk = a_desk(a_snapshot(pods=[HEAD]))
-    await ForwardVerb(desk, hands.hands()).verbs()["forward"](Forward())
+    await ForwardVerb(desk, hands.hands()).verbs()["forward"](ForwardArguments())
     assert "default/tune-raycluster-x-head-a:8265" in hands.shown[0]
     assert "TensorBoard: no pod serves it at present" in hands.shown[0]
 
 
 async def test_what_is_not_forwarded_cannot_be_stopped() -> None:
     with pytest.raises(MissingError, match="dashboard"):
-        await ForwardVerb(a_desk(), Hands().hands()).verbs()["forward"](Forward(to="dashboard", stop=True))
+        await ForwardVerb(a_desk(), Hands().hands()).verbs()["forward"](ForwardArguments(to="dashboard", stop=True))
 
 
 def test_a_call_without_a_run_means_the_one_under_the_cursor_of_the_list() -> None:

@@ -11,7 +11,7 @@ import pytest
 from aiohttp import web
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.command.verbs import OnObject
+from actions.command.verbs import ObjectArguments
 from actions.run.state.view import StageState
 from tests.support.builders import a_desk, a_run, a_stage
 from tests.support.waiting import settle, wait_for
@@ -90,7 +90,7 @@ async def test_a_stage_without_a_cluster_tells_what_its_journal_says() -> None:
     stage = a_stage("network", StageState.FAILED, message="VpcLimitExceeded: 5 of 5")
     desk = a_desk(view=a_run(stage))
     shown: list[Viewer] = []
-    await WhyVerb(cast("Workspace", _OnStage()), desk, show=shown.append).verbs()["why"](OnObject())
+    await WhyVerb(cast("Workspace", _OnStage()), desk, show=shown.append).verbs()["why"](ObjectArguments())
 
     lines = shown[0]._view._lines
     assert lines[0] == "Stage network, failed: VpcLimitExceeded: 5 of 5"

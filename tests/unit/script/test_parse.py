@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actions.base.errors import ScriptError
-from actions.command.verbs import Call, Launch
+from actions.command.verbs import Call, LaunchArguments
 from actions.script.model import Conditions, Script, is_key
 from actions.script.parse import parse_script
 
@@ -48,7 +48,7 @@ def test_a_good_script_keeps_its_order_and_places() -> None:
 def test_variables_keep_their_type_when_they_stand_alone() -> None:
     call = parsed(GOOD).steps[0].action
     assert isinstance(call, Call)
-    assert isinstance(call.arguments, Launch)
+    assert isinstance(call.arguments, LaunchArguments)
     assert call.arguments.set == {"workers": 2}
 
 

@@ -8,12 +8,18 @@ import msgspec
 import pytest
 
 from actions.base.errors import FormatError
-from actions.telemetry.tools.bandwidth import Reference, judge_adapters, judge_bandwidth, load_references, size_text
+from actions.telemetry.tools.bandwidth import (
+    ReferenceCurve,
+    judge_adapters,
+    judge_bandwidth,
+    load_references,
+    size_text,
+)
 from actions.telemetry.tools.collectives import Bandwidth, NcclReading, NcclRow, OutOfBounds
 from actions.telemetry.tools.efa import read_fi_info
 
 _MIB = 1 << 20
-_CURVE = Reference("g5.8xlarge", 2, 1, ((64 * _MIB, 2.0), (256 * _MIB, 3.0)), "a test")
+_CURVE = ReferenceCurve("g5.8xlarge", 2, 1, ((64 * _MIB, 2.0), (256 * _MIB, 3.0)), "a test")
 
 
 def _row(size: int, busbw: float, *, wrong: float | None = 0) -> NcclRow:
@@ -25,7 +31,7 @@ def _reading(*rows: NcclRow) -> NcclReading:
     return NcclReading(rows=rows, avg_bus_bandwidth=1.0, out_of_bounds=OutOfBounds(0, ok=True), is_efa=True)
 
 
-def _goods(reading: NcclReading, reference: Reference | None = _CURVE) -> list[bool | None]:
+def _goods(reading: NcclReading, reference: ReferenceCurve | None = _CURVE) -> list[bool | None]:
     judged = judge_bandwidth(reading, reference, at_least_percent=80, from_bytes=128 * _MIB)
     return [one.is_good for one in judged]
 

@@ -13,7 +13,7 @@ from actions.telemetry.dialects.progress_bars import bar_of
 from actions.telemetry.line_cutter import MAX_LINE, LineAssembler
 from actions.telemetry.log_reader import RAY_NOTICE, LogReader, read_log
 from actions.telemetry.log_records import HALF, split_records
-from actions.telemetry.points import Point, Progress, number_or_none
+from actions.telemetry.points import Point, TrainingProgress, number_or_none
 
 BAR = "Epoch 0:   3%|▎  | {n}/1100000 [5:28:58<171:22:21,  1.73it/s, loss=2.52, v_num=, {rest}]"
 MEGATRON = " iteration {:8}/     100 | consumed samples:   8 | lm loss: {} | loss scale: 1.0 | grad norm: 1.000 |"
@@ -181,7 +181,7 @@ def test_what_waits_does_not_wait_for_ever() -> None:
 def test_nemo_counts_global_steps_over_epochs() -> None:
     line = "Training epoch 2, iteration 8/999 | lr: 7e-06 | global_step: 46 | reduced_train_loss: 11.02"
     found = LogReader().feed(line)
-    assert found[0] == Progress("epoch 2", 8, 999)
+    assert found[0] == TrainingProgress("epoch 2", 8, 999)
     assert losses_of(line) == [("train_loss", 46, 11.02)]
 
 

@@ -7,7 +7,7 @@ import pytest
 from actions.cluster.logs.batch import batches_of
 from actions.cluster.logs.lines import LogLine
 from actions.telemetry.dialects.dialect import Dialect
-from actions.telemetry.dialects.generic import OwnLoops
+from actions.telemetry.dialects.generic import GenericLines
 from actions.telemetry.dialects.huggingface import HuggingFace
 from actions.telemetry.dialects.indented import Composer, Olmo
 from actions.telemetry.dialects.megatron import Megatron, NemoFields
@@ -32,7 +32,7 @@ DIALECTS = (
     NcclRows,
     NemoFields,
     Olmo,
-    OwnLoops,
+    GenericLines,
     Preprocessing,
     RayReports,
     RayTables,

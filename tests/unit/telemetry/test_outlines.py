@@ -7,13 +7,13 @@ import pytest
 from actions.telemetry.dialects.dialect import Dialect
 from actions.telemetry.dialects.progress_bars import bar_of
 from actions.telemetry.log_reader import read_log
-from actions.telemetry.log_records import PrefixReader, Record, split_records, strip_controls
-from actions.telemetry.outlines import LONGEST_KEPT, outline_of, remembered
+from actions.telemetry.log_records import LogRecord, PrefixReader, split_records, strip_controls
+from actions.telemetry.outlines import LONGEST_KEPT, memoize_by_outline, outline_of
 from actions.telemetry.points import number_of
 from tests.unit.telemetry.test_marks import DIALECTS, sample_lines
 
 
-def _records(lines: list[str]) -> list[Record]:
+def _records(lines: list[str]) -> list[LogRecord]:
     prefixes = PrefixReader()
     pieces = (piece for line in lines for piece in split_records(line))
     return [record for piece in pieces if (record := prefixes.read(strip_controls(piece), None))]
@@ -35,7 +35,7 @@ def test_an_outline_is_as_long_as_its_text_and_has_zeros_for_digits(text: str) -
 def test_an_outline_is_looked_at_once_unless_it_is_very_long() -> None:
     looked: list[str] = []
 
-    @remembered
+    @memoize_by_outline
     def length(outline: str) -> int:
         looked.append(outline)
         return len(outline)

@@ -19,7 +19,7 @@ from actions.telemetry.captured.documents import (
     smi_document,
     value_of,
 )
-from actions.telemetry.captured.readers import MOST_TEXT, SavedEfa, SavedNccl, SavedNeuron, SavedSmi
+from actions.telemetry.captured.readers import MOST_TEXT, CapturedEfa, CapturedNccl, CapturedNeuron, CapturedSmi
 from actions.telemetry.captured.source import CHUNK_BYTES, pieces_of
 from actions.telemetry.tools.collectives import NcclReading
 from actions.telemetry.tools.neuron import NeuronReport, NeuronScreen
@@ -32,28 +32,28 @@ SMI = Path(__file__).parents[2] / "fixtures" / "corpus" / "nvidia_smi" / "drv580
 
 
 def nccl_of(data: bytes, size: int) -> Json:
-    reader = SavedNccl()
+    reader = CapturedNccl()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     return nccl_document(reader.reading())
 
 
 def smi_of(data: bytes, size: int) -> Json:
-    reader = SavedSmi()
+    reader = CapturedSmi()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     return smi_document(reader.reading(), answers=reader.answers)
 
 
 def neuron_of(data: bytes, size: int) -> Json:
-    reader = SavedNeuron()
+    reader = CapturedNeuron()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     return neuron_document(reader.reading(), records=reader.records)
 
 
 def efa_of(data: bytes, size: int) -> Json:
-    reader = SavedEfa()
+    reader = CapturedEfa()
     for start in range(0, len(data), size):
         reader.feed(data[start : start + size])
     return efa_document(reader.reading())
@@ -88,7 +88,7 @@ def test_pieces_of_any_size_give_the_same_reading(category: str, sample: Path) -
     ],
 )
 def test_a_log_is_the_same_in_any_packing(packed: bytes) -> None:
-    reader = SavedNccl()
+    reader = CapturedNccl()
     for piece in pieces_of(io.BytesIO(packed)):
         reader.feed(piece)
     reading = reader.reading()
@@ -121,7 +121,7 @@ def test_tables_of_several_runs_are_kept_apart() -> None:
 
 def test_of_many_answers_of_nvidia_smi_the_last_is_the_reading() -> None:
     table = SMI.read_text(encoding="utf-8")
-    reader = SavedSmi()
+    reader = CapturedSmi()
     for load in ("100%", " 40%", "  7%"):
         reader.feed(table.replace("100%", load).encode())
     reading = reader.reading()
@@ -131,7 +131,7 @@ def test_of_many_answers_of_nvidia_smi_the_last_is_the_reading() -> None:
 
 
 def test_of_an_endless_query_the_newest_row_of_each_gpu_is_read() -> None:
-    reader = SavedSmi()
+    reader = CapturedSmi()
     reader.feed(b"index, name, utilization.gpu [%]\n")
     for load in range(200_000):
         reader.feed(f"0, NVIDIA A10G, {load % 100} %\n1, NVIDIA A10G, 5 %\n".encode())
@@ -151,7 +151,7 @@ def monitor(load: float) -> bytes:
 
 
 def test_of_a_stream_of_records_the_last_whole_one_is_the_reading() -> None:
-    reader = SavedNeuron()
+    reader = CapturedNeuron()
     reader.feed(b"\n".join(monitor(load) for load in (10.0, 20.0, 30.0)) + b"\n" + monitor(40.0)[:60])
     reading = reader.reading()
     assert isinstance(reading, NeuronReport)
@@ -161,13 +161,13 @@ def test_of_a_stream_of_records_the_last_whole_one_is_the_reading() -> None:
 
 
 def test_records_behind_time_stamps_are_read() -> None:
-    reader = SavedNeuron()
+    reader = CapturedNeuron()
     reader.feed(b"2026-11-20T13:57:23.1Z " + monitor(12.0) + b"\n")
     assert isinstance(reader.reading(), NeuronReport)
 
 
 def test_a_screen_is_known_without_its_title() -> None:
-    reader = SavedNeuron()
+    reader = CapturedNeuron()
     reader.feed(b"NeuronCore v2 Utilization (Avg: 71.19%)\nND0   ||||[69.89%] ||||[71.72%]\n")
     reading = reader.reading()
     assert isinstance(reading, NeuronScreen)

@@ -9,13 +9,13 @@ from hypothesis import strategies as st
 from actions.cluster.logs.batch import batches_of, records_of
 from actions.cluster.logs.lines import LogLine
 from tui.present.ansi import visible_text
-from tui.widgets.log_buffer import LineSearch, LogBuffer, LogRecord
+from tui.widgets.log_buffer import BufferedLine, LineSearch, LogBuffer
 from tui.widgets.log_renderer import AllLines, MatchingLines
 
 
 def a_buffer(*lines: str, source: str = "pod-0") -> LogBuffer:
     buffer = LogBuffer()
-    buffer.extend(LogRecord(line, source) for line in lines)
+    buffer.extend(BufferedLine(line, source) for line in lines)
     return buffer
 
 
@@ -28,8 +28,8 @@ def found(buffer: LogBuffer, pattern: str) -> list[int]:
 
 def test_lines_keep_text_source_time_and_marker() -> None:
     buffer = LogBuffer()
-    record = LogRecord("step 1 loss 2.5 — ünïcode 進", "worker-3", 1_700_000_000_123_456_789, is_marker=True)
-    buffer.extend([LogRecord("first"), record])
+    record = BufferedLine("step 1 loss 2.5 — ünïcode 進", "worker-3", 1_700_000_000_123_456_789, is_marker=True)
+    buffer.extend([BufferedLine("first"), record])
     assert buffer.line(1) == record
     assert buffer.sources == ("", "worker-3")
 
@@ -37,14 +37,14 @@ def test_lines_keep_text_source_time_and_marker() -> None:
 def test_sealed_chunks_read_like_open_ones() -> None:
     buffer = LogBuffer()
     lines = [f"line {number} " + "x" * 100 for number in range(20_000)]
-    buffer.extend(LogRecord(line) for line in lines)
+    buffer.extend(BufferedLine(line) for line in lines)
     assert [buffer.line(number).text for number in (0, 9_999, 19_999)] == [lines[0], lines[9_999], lines[19_999]]
     assert buffer.kept_bytes < sum(map(len, lines)) / 2
 
 
 def test_the_oldest_lines_go_by_count_and_are_counted() -> None:
     buffer = LogBuffer(max_lines=5_000)
-    buffer.extend(LogRecord(f"{number} " + "y" * 200) for number in range(30_000))
+    buffer.extend(BufferedLine(f"{number} " + "y" * 200) for number in range(30_000))
     assert buffer.end == 30_000
     assert 5_000 <= buffer.end - buffer.start < 10_000
     assert buffer.evicted == buffer.start
@@ -55,7 +55,7 @@ def test_the_oldest_lines_go_by_count_and_are_counted() -> None:
 
 def test_the_oldest_lines_go_by_bytes_too() -> None:
     buffer = LogBuffer(max_bytes=300_000)
-    buffer.extend(LogRecord(f"{number * 7919 % 100_003:x}" * 20) for number in range(60_000))
+    buffer.extend(BufferedLine(f"{number * 7919 % 100_003:x}" * 20) for number in range(60_000))
     assert buffer.evicted > 0
     assert buffer.kept_bytes < 300_000 + 2 * 400_000
 
@@ -100,10 +100,10 @@ def test_an_anchored_pattern_means_the_line() -> None:
 
 def test_a_search_takes_up_new_lines_and_drops_forgotten_ones() -> None:
     buffer = LogBuffer(max_lines=1_000)
-    buffer.extend(LogRecord(f"hit {number} " + "q" * 300) for number in range(3_000))
+    buffer.extend(BufferedLine(f"hit {number} " + "q" * 300) for number in range(3_000))
     search = LineSearch(buffer, "hit")
     search.advance(slice_bytes=1 << 30)
-    buffer.extend(LogRecord("hit again " + "q" * 300) for _ in range(5_000))
+    buffer.extend(BufferedLine("hit again " + "q" * 300) for _ in range(5_000))
     search.advance(slice_bytes=1 << 30)
     assert list(search.matches) == list(range(buffer.start, buffer.end))
 
@@ -138,10 +138,10 @@ def test_records_are_taken_many_at_once_and_read_like_lines() -> None:
     lines = [LogLine(at, "z" * 10_000 if at == 3 else f"ü {at}", is_marker=at == 2) for at in range(2_500)]
     records = [record for batch in batches_of(lines) for record in records_of(batch, 7)]
     buffer = LogBuffer()
-    buffer.extend([LogRecord("before", "somebody")])
+    buffer.extend([BufferedLine("before", "somebody")])
     buffer.extend_records(records, lambda number: f"pod-{number}")
     assert buffer.sources == ("somebody", "pod-7")
-    assert buffer.line(3) == LogRecord("ü 2", "pod-7", 2, is_marker=True)
+    assert buffer.line(3) == BufferedLine("ü 2", "pod-7", 2, is_marker=True)
     assert buffer.line(4).text.endswith("… (1,808 characters more)")
-    assert buffer.line(2_500) == LogRecord("ü 2499", "pod-7", 2_499)
+    assert buffer.line(2_500) == BufferedLine("ü 2499", "pod-7", 2_499)
     assert found(buffer, "ü 2499") == [2_500]

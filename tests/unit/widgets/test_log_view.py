@@ -9,7 +9,7 @@ from textual.pilot import Pilot
 from tests.support.waiting import wait_for
 from tui.textual_private import screen_text
 from tui.widgets.log import LogView
-from tui.widgets.log_buffer import LogBuffer, LogRecord
+from tui.widgets.log_buffer import BufferedLine, LogBuffer
 from tui.widgets.log_renderer import AllLines, Row, moved, rows_before, rows_from
 
 SIZE = (60, 12)
@@ -29,7 +29,7 @@ class LogApp(App[None]):
         return self.query_one("#logs", LogView)
 
     def append(self, *lines: str, source: str = "pod-0") -> None:
-        self.buffer.extend(LogRecord(line, source) for line in lines)
+        self.buffer.extend(BufferedLine(line, source) for line in lines)
         self.view.pull()
 
 
@@ -178,7 +178,7 @@ async def test_times_are_shown_on_request() -> None:
     app = LogApp(LogBuffer())
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot, app)
-        app.buffer.extend([LogRecord("step", at_ns=3_723_004_000_000), LogRecord("gap 3 s", is_marker=True)])
+        app.buffer.extend([BufferedLine("step", at_ns=3_723_004_000_000), BufferedLine("gap 3 s", is_marker=True)])
         app.view.pull()
         await pilot.press("T")
         await wait_for(pilot, lambda: shown(app)[0] == "01:02:03.004 step", "the time")
@@ -188,7 +188,7 @@ async def test_times_are_shown_on_request() -> None:
 @pytest.mark.parametrize("count", [0, 1, 3, 10, 40])
 def test_rows_above_and_below_an_anchor_are_each_others_mirror(count: int) -> None:
     buffer = LogBuffer()
-    buffer.extend(LogRecord(str(number)) for number in range(count))
+    buffer.extend(BufferedLine(str(number)) for number in range(count))
     window, every = AllLines(buffer), [Row(line, part) for line in range(count) for part in range(line % 3 + 1)]
     for index, anchor in enumerate(every):
         assert rows_from(window, lambda line: line % 3 + 1, anchor, 7) == every[index : index + 7]
