@@ -36,7 +36,7 @@ class JobRef(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
-class Member(NamedTuple):
+class JobPod(NamedTuple):
     """One pod of a job."""
 
     pod: PodFacts
@@ -46,11 +46,11 @@ class Member(NamedTuple):
     """Its place among all: 0 is the one that tells of the job as a whole."""
 
 
-def members_of(job: JobRef, pods: Mapping[str, PodFacts]) -> list[Member]:
+def pods_of_job(job: JobRef, pods: Mapping[str, PodFacts]) -> list[JobPod]:
     """The pods of a job, the one that tells of it as a whole first."""
     found = [(role, pod) for pod in pods.values() if (role := role_of(job, pod))]
     found.sort(key=lambda one: (_ROLES.index(one[0]), _natural(one[1].name), one[1].created_at))
-    return [Member(pod, role, rank) for rank, (role, pod) in enumerate(found)]
+    return [JobPod(pod, role, rank) for rank, (role, pod) in enumerate(found)]
 
 
 def job_of(pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> JobRef | None:

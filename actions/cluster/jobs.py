@@ -14,9 +14,9 @@ from actions.base.clock import Clock
 from actions.base.errors import MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.job_pods import WATCHABLE, JobRef, Member, members_of
+from actions.cluster.job_pods import WATCHABLE, JobPod, JobRef, pods_of_job
 from actions.cluster.logs.batch import LogBatch, batches_of
-from actions.cluster.logs.follow import LogFollower, LogSource
+from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.logs.lines import LogCursor, LogLine
 from actions.cluster.objects.client import Discovery, ObjectRef, fetch
 from actions.cluster.state.snapshot import ClusterSnapshot
@@ -35,10 +35,10 @@ _VERSIONS = {
 }
 _ENDED = ("finished", "failed")
 
-OnLines = Callable[[Member, str, LogBatch], Awaitable[None] | None]
+OnLines = Callable[[JobPod, str, LogBatch], Awaitable[None] | None]
 
 
-class JobEnd(msgspec.Struct, frozen=True):
+class JobOutcome(msgspec.Struct, frozen=True):
     """How it ended.
 
     Args:
@@ -71,11 +71,11 @@ class JobWatch:
         session: Callable[[], KubeSession],
         look: Callable[[], ClusterSnapshot | None],
         on_lines: OnLines,
-        tail_lines: Callable[[Member], int | None],
+        tail_lines: Callable[[JobPod], int | None],
         clock: Clock,
     ) -> None:
         self.job = job
-        self.members: tuple[Member, ...] = ()
+        self.members: tuple[JobPod, ...] = ()
         """As they are; of a job that has ended, as they were last."""
         self._session = session
         self._look = look
@@ -85,7 +85,7 @@ class JobWatch:
         self._cursors: dict[tuple[str, str], LogCursor] = {}
         self._is_done: set[tuple[str, str]] = set()
 
-    async def run(self) -> JobEnd:
+    async def run(self) -> JobOutcome:
         """Follow until the job has ended or is gone, and its logs with it.
 
         Raises:
@@ -118,8 +118,8 @@ class JobWatch:
         status = document.get("status") or {}
         self.job = replace(job, cluster=one_line(str(status.get("rayClusterName") or "")))
 
-    async def _follow(self, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> JobEnd:
-        end: JobEnd | None = None
+    async def _follow(self, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> JobOutcome:
+        end: JobOutcome | None = None
         ended_at = 0.0
         was_seen = False
         asked_at = self._clock.monotonic()
@@ -133,9 +133,9 @@ class JobWatch:
                 self._take(snapshot, tasks)
                 workload = snapshot.workloads.get(self.job.key)
                 was_seen = was_seen or workload is not None
-                now_ended = JobEnd("gone") if workload is None and was_seen else None
+                now_ended = JobOutcome("gone") if workload is None and was_seen else None
                 if workload is not None and workload.state in _ENDED:
-                    now_ended = JobEnd(workload.state, workload.message)
+                    now_ended = JobOutcome(workload.state, workload.message)
                 if end is None and now_ended is not None:
                     ended_at = self._clock.monotonic()
                 end = now_ended
@@ -153,7 +153,7 @@ class JobWatch:
         return self.job.kind == "RayJob" and not self.job.cluster
 
     def _take(self, snapshot: ClusterSnapshot, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
-        members = members_of(self.job, snapshot.pods)
+        members = pods_of_job(self.job, snapshot.pods)
         if members:
             self.members = tuple(members)
         for member in members:
@@ -162,12 +162,12 @@ class JobWatch:
                 if key not in tasks and key not in self._is_done:
                     tasks[key] = asyncio.create_task(self._read(member, container, key))
 
-    async def _read(self, member: Member, container: str, key: tuple[str, str]) -> None:
+    async def _read(self, member: JobPod, container: str, key: tuple[str, str]) -> None:
         def deliver(batch: LogBatch) -> Awaitable[None] | None:
             return self._on_lines(member, container, batch)
 
         pod = member.pod
-        source = LogSource(pod.namespace, pod.name, container, pod.uid)
+        source = ContainerLog(pod.namespace, pod.name, container, pod.uid)
         follower = LogFollower(
             self._session(),
             source,

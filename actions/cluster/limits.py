@@ -49,7 +49,7 @@ PAGES_WITHOUT_NEWS: Final = 3
 
 RETRY_AFTER_SECONDS: Final = 300.0
 """The longest wait that a server may ask for by `Retry-After`. Then it is asked again."""
-OBEYED_SECONDS: Final = 60.0
+LONGEST_WAIT_SECONDS: Final = 60.0
 """The same where something of a run waits for the answer: a log that is followed, a stage."""
 
 
@@ -57,6 +57,6 @@ class OversizeError(UnreachableError):
     """Something is larger than its limit: it is not asked for again in the same way."""
 
 
-def shown(count: int) -> str:
+def size_text(count: int) -> str:
     """An amount of bytes for a sentence: `16 MiB`, `64 KiB`."""
     return f"{count // MIB} MiB" if count >= MIB else f"{count >> 10} KiB"

@@ -14,11 +14,11 @@ from actions.base.untrusted import redact
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.diagnose.codes import LAST_RESORTS, Code, Finding, Severity, finding
-from actions.cluster.diagnose.collect import gather
+from actions.cluster.diagnose.collect import collect_evidence
 from actions.cluster.diagnose.engine import diagnose
-from actions.cluster.diagnose.evidence import Case, Log
+from actions.cluster.diagnose.evidence import Evidence, Log
 from actions.cluster.diagnose.parse_input import log_text
-from actions.cluster.diagnose.select import Question
+from actions.cluster.diagnose.select import ObjectSelector
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages.log_check import spooled_divergence
 from actions.run.state.view import RunView, StageState, StageView
@@ -63,7 +63,7 @@ async def explain_stage(
         logs = (*_journal(stage), *evidence.logs, *(log for log in kept if log.pod not in told))
         found = await thread.call(diagnose, replace(evidence, logs=logs))
         if stage.state is StageState.FAILED and _waits(found):
-            said = await thread.call(diagnose, Case(logs=logs, taken_at=evidence.taken_at))
+            said = await thread.call(diagnose, Evidence(logs=logs, taken_at=evidence.taken_at))
             found = _of_the_past(found, said)
         diverged = await thread.call(_diverged, folder, stage)
         if diverged:
@@ -87,13 +87,13 @@ def _of_the_past(found: list[Finding], said: list[Finding]) -> list[Finding]:
     return [one for one in found if one.code not in _ABOUT_NODES] if reasons else found
 
 
-async def _in_cluster(session: KubeSession | None, view: RunView, stage_id: str, *, clock: Clock) -> Case:
-    nothing = Case(taken_at=clock.now().timestamp())
+async def _in_cluster(session: KubeSession | None, view: RunView, stage_id: str, *, clock: Clock) -> Evidence:
+    nothing = Evidence(taken_at=clock.now().timestamp())
     if session is None:
         return nothing
-    question = Question("Stage", stage_id, labels={RUN_LABEL: view.id, STAGE_LABEL: stage_id})
+    question = ObjectSelector("Stage", stage_id, labels={RUN_LABEL: view.id, STAGE_LABEL: stage_id})
     try:
-        return await gather(session, question, clock=clock)
+        return await collect_evidence(session, question, clock=clock)
     except (MissingError, UnreachableError, AccessError):
         return nothing
 

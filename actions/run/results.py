@@ -17,9 +17,9 @@ from actions.base.executors import in_thread
 from actions.base.untrusted import one_line, plain_text
 from actions.blueprint.render import labels_of
 from actions.cluster.logs.batch import LogBatch
-from actions.cluster.logs.follow import LogFollower, LogSource
+from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.objects.client import Document, ObjectRef, ref_of
-from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.run.context.access import Connection
 from actions.run.context.retry import ONCE
 from actions.run.context.stage_context import StageWork
@@ -330,7 +330,7 @@ async def _followed(
 
     await LogFollower(connection.session, place, on_lines=show, clock=clock).run()
     while True:
-        verdict = verdict_of(await connection.fetch(ref))
+        verdict = object_status(await connection.fetch(ref))
         if verdict.state is WorkState.FINISHED:
             return f"The results are in {target}."
         if verdict.state is WorkState.FAILED:
@@ -342,7 +342,7 @@ async def _followed(
         await clock.sleep(_LOOK_SECONDS)
 
 
-async def _started(connection: Connection, copy: Copy, clock: Clock) -> LogSource:
+async def _started(connection: Connection, copy: Copy, clock: Clock) -> ContainerLog:
     """The container of the Job's pod, once it has one that has begun."""
     ref, end = copy.ref, clock.monotonic() + _START_SECONDS
     words = "it has no pod"
@@ -351,8 +351,8 @@ async def _started(connection: Connection, copy: Copy, clock: Clock) -> LogSourc
             if copy.uid not in {owner["uid"] for owner in pod["metadata"].get("ownerReferences") or ()}:
                 continue  # of a copy before this one
             if (pod.get("status") or {}).get("phase") != "Pending":
-                return LogSource(ref.namespace, pod["metadata"]["name"], CONTAINER, pod["metadata"]["uid"])
-            verdict = verdict_of(pod)
+                return ContainerLog(ref.namespace, pod["metadata"]["name"], CONTAINER, pod["metadata"]["uid"])
+            verdict = object_status(pod)
             words = f"{verdict.reason} {verdict.message}".strip()
         await clock.sleep(_LOOK_SECONDS)
     raise RefusedError(f"{ref.describe()} did not start within {_START_SECONDS:.0f} s: {words}.")

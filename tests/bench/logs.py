@@ -18,9 +18,9 @@ from operator import le
 from pathlib import Path
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.cluster.auth.session import KubeSession, Lane
+from actions.cluster.auth.session import KubeSession, RequestClass
 from actions.cluster.logs.batch import LogBatch, stamp_in
-from actions.cluster.logs.follow import LogFollower, LogSource
+from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.run.spool.writer import SpooledSource, SpoolWriter
 from tests.bench.loglines import LINES, NAMESPACE, PODS
 from tests.bench.others import measure_stern
@@ -67,7 +67,9 @@ class Spooled:
 
 async def _ours(session: KubeSession, spool: Spooled, pod: str) -> None:
     source = spool.source(pod)
-    follower = LogFollower(session, LogSource(NAMESPACE, pod, "main"), on_lines=lambda batch: spool.take(source, batch))
+    follower = LogFollower(
+        session, ContainerLog(NAMESPACE, pod, "main"), on_lines=lambda batch: spool.take(source, batch)
+    )
     await follower.run()
 
 
@@ -75,7 +77,7 @@ async def _bare(session: KubeSession, spool: Spooled, pod: str) -> None:
     query = {"container": "main", "timestamps": "true"}
     path = f"/api/v1/namespaces/{NAMESPACE}/pods/{pod}/log"
     rest = b""
-    async with session.stream(path, query=query, accept="*/*", lane=Lane.LOGS) as stream:
+    async with session.stream(path, query=query, accept="*/*", request_class=RequestClass.LOGS) as stream:
         async for chunk in stream:
             *lines, rest = (rest + chunk).split(b"\n")
             spool.lines += len([line.partition(b" ") for line in lines])

@@ -20,7 +20,7 @@ from actions.cluster.state.decode import decode_node
 from actions.cluster.state.pod_protobuf import decode_pod
 from actions.cluster.watch import json_format as wire
 from actions.cluster.watch import protobuf_format as protowire
-from actions.cluster.watch.json_format import Raw, Wire
+from actions.cluster.watch.json_format import Raw, WireFormat
 from actions.fleet.facts import NodeFacts, PodFacts
 
 _JSON = "application/json"
@@ -36,7 +36,7 @@ async def _follow(
     session: KubeSession,
     path: str,
     *,
-    wire_: Wire,
+    wire_: WireFormat,
     accept: str,
     decode: Callable[[Raw], NodeFacts | PodFacts],
     complete: asyncio.Event,
@@ -47,7 +47,7 @@ async def _follow(
             for frame in frames:
                 kind, raw = wire_.read_event(frame)
                 if kind == "ERROR":
-                    raise RuntimeError(f"{path}: {wire_.trouble_of(raw).message}")
+                    raise RuntimeError(f"{path}: {wire_.error_status(raw).message}")
                 if kind == "BOOKMARK":
                     complete.set()
                 else:

@@ -15,7 +15,7 @@ from actions.base.files import shipped_blueprints
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.model import ParameterType
 from actions.blueprint.parameters import read_value
-from actions.cluster.logs.pod_file import quoted
+from actions.cluster.logs.pod_file import quoted_glob
 from tests.unit.terraform.support import a_driver, a_root, needs_terraform
 
 ROOT = Path(__file__).parents[2]
@@ -64,7 +64,7 @@ async def test_s09_what_terraform_is_given_is_no_expression_and_no_command(tmp_p
 @pytest.mark.parametrize("payload", PAYLOADS)
 def test_s09_a_path_that_a_shell_expands_is_one_word(tmp_path: Path, payload: str) -> None:
     said = subprocess.run(
-        ["/bin/sh", "-c", f"printf '%s' {quoted(f'a/{payload}')}"],
+        ["/bin/sh", "-c", f"printf '%s' {quoted_glob(f'a/{payload}')}"],
         cwd=tmp_path,
         capture_output=True,
         text=True,

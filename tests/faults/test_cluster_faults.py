@@ -15,7 +15,7 @@ from actions.base.clock import SystemClock, parse_rfc3339
 from actions.base.errors import AccessError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.logs.follow import LogFollower, LogLine, LogSource
+from actions.cluster.logs.follow import ContainerLog, LogFollower, LogLine
 from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.watch.health import Health
@@ -135,7 +135,7 @@ async def test_a_log_that_is_cut_refused_and_truncated_arrives_whole_and_in_orde
         for trouble in troubles:
             await cluster.add(**trouble)
         follower = LogFollower(
-            cluster.session, LogSource("default", "talker", "main"), on_lines=taken.extend, clock=HurriedClock()
+            cluster.session, ContainerLog("default", "talker", "main"), on_lines=taken.extend, clock=HurriedClock()
         )
         async with asyncio.timeout(60):
             end = await follower.run()
@@ -151,7 +151,7 @@ async def test_what_is_forbidden_is_said_and_the_rest_works(tmp_path: Path) -> N
         await _print_lines(cluster)
         async with watched(cluster) as state:
             await until(state, lambda: "talker" in pods_of(state))
-            source = LogSource("default", "talker", "main")
+            source = ContainerLog("default", "talker", "main")
             async with asyncio.timeout(60):
                 with pytest.raises(AccessError, match="cannot get resource"):
                     await LogFollower(cluster.session, source, on_lines=_ignore, clock=HurriedClock()).run()

@@ -17,8 +17,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import apply
 from actions.cluster.objects.client import Discovery, ObjectRef, fetch
-from actions.cluster.objects.status_rules import WorkState, verdict_of
-from actions.cluster.remote.port_forward import Forward, open_forward
+from actions.cluster.objects.status_rules import WorkState, object_status
+from actions.cluster.remote.port_forward import PortForward, open_forward
 from actions.sandbox.locate import RunningSandbox
 from tests.support.otheruser import NOBODY, needs_another_user, status_for_nobody
 from tests.support.pods import pod_named
@@ -44,7 +44,7 @@ async def a_session(sandbox: RunningSandbox) -> AsyncIterator[KubeSession]:
     try:
         await apply(session, discovery, pod)
         async with asyncio.timeout(60):
-            while verdict_of(await fetch(session, discovery, ref)).state is not WorkState.RUNNING:
+            while object_status(await fetch(session, discovery, ref)).state is not WorkState.RUNNING:
                 await asyncio.sleep(0.02)
         yield session
     finally:
@@ -52,7 +52,7 @@ async def a_session(sandbox: RunningSandbox) -> AsyncIterator[KubeSession]:
 
 
 @asynccontextmanager
-async def a_forward(sandbox: RunningSandbox, troubles: list[ConsoleError]) -> AsyncIterator[tuple[Forward, str]]:
+async def a_forward(sandbox: RunningSandbox, troubles: list[ConsoleError]) -> AsyncIterator[tuple[PortForward, str]]:
     async with (
         a_session(sandbox) as session,
         open_forward(session, "default", pod_named("worker"), PORT, token=TOKEN, on_trouble=troubles.append) as forward,

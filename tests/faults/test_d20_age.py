@@ -19,7 +19,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.stream import keep_alive
 from actions.cluster.watch.health import Health
-from actions.cluster.watch.liveness import ANSWER_SECONDS, QUIET_SECONDS, Contact, check_contact
+from actions.cluster.watch.liveness import ANSWER_SECONDS, QUIET_SECONDS, ServerLiveness, probe_liveness
 from actions.cluster.watch.reflector import Reflector
 from tests.faults.hostile import Request, good, hostile
 from tests.support.answering import write_kubeconfig
@@ -67,33 +67,33 @@ class Asked:
             raise UnreachableError("nobody answers")
 
 
-def _virtually(scene: Callable[[Asked, Contact, list[tuple[float, bool]]], Awaitable[None]]) -> None:
+def _virtually(scene: Callable[[Asked, ServerLiveness, list[tuple[float, bool]]], Awaitable[None]]) -> None:
     async def play() -> None:
         asked, told = Asked(), list[tuple[float, bool]]()
         loop = asyncio.get_running_loop()
-        contact = Contact(LoopClock(), lambda: told.append((loop.time(), contact.is_silent)))
+        liveness = ServerLiveness(LoopClock(), lambda: told.append((loop.time(), liveness.is_silent)))
         checking = asyncio.create_task(
-            check_contact(asked, contact, clock=LoopClock(), is_wanted=lambda: True)  # type: ignore[arg-type]
+            probe_liveness(asked, liveness, clock=LoopClock(), is_wanted=lambda: True)  # type: ignore[arg-type]
         )
-        await scene(asked, contact, told)
+        await scene(asked, liveness, told)
         checking.cancel()
 
     run_virtually(play())
 
 
 def test_d20_a_silent_server_is_found_out_within_ten_seconds() -> None:
-    async def scene(asked: Asked, contact: Contact, told: list[tuple[float, bool]]) -> None:
+    async def scene(asked: Asked, liveness: ServerLiveness, told: list[tuple[float, bool]]) -> None:
         for _ in range(100):  # a lively stream: nobody asks
-            contact.heard()
+            liveness.mark_alive()
             await asyncio.sleep(1.37)
         assert asked.asked_at == []
-        last = contact.heard_at
+        last = liveness.heard_at
         asked.answers = False
         await asyncio.sleep(60)
         found_at, is_silent = told[0]
         assert is_silent
         assert found_at - last < LIVE_AT_MOST_SECONDS
-        assert contact.heard_at == last
+        assert liveness.heard_at == last
         asked.answers = True
         await asyncio.sleep(QUIET_SECONDS + ANSWER_SECONDS)
         assert told[-1][1] is False
@@ -103,7 +103,7 @@ def test_d20_a_silent_server_is_found_out_within_ten_seconds() -> None:
 
 
 def test_d20_a_quiet_server_is_asked_seldom_and_stays_live() -> None:
-    async def scene(asked: Asked, contact: Contact, told: list[tuple[float, bool]]) -> None:
+    async def scene(asked: Asked, liveness: ServerLiveness, told: list[tuple[float, bool]]) -> None:
         await asyncio.sleep(3600)
         assert told == []
         assert len(asked.asked_at) <= 3600 / QUIET_SECONDS
@@ -172,14 +172,14 @@ async def test_f23_every_stream_is_probed(tmp_path: Path, monkeypatch: pytest.Mo
 async def test_d20_the_age_of_a_broken_source_begins_at_the_last_sign_of_life(tmp_path: Path) -> None:
     """The server itself has told that it lives while this stream had nothing to say."""
     clock, mirror = HandClock(), Mirror()
-    contact = Contact(clock)
+    liveness = ServerLiveness(clock)
     opened = iter((stream(then="cut"),))
 
     async def handler(request: web.Request) -> web.StreamResponse:
         if "watch" not in request.query:
             return await page([], 1)(request)
         clock.pass_by(50)
-        contact.heard()
+        liveness.mark_alive()
         clock.pass_by(4)
         return await next(opened, text(502, "gone"))(request)
 
@@ -192,7 +192,7 @@ async def test_d20_the_age_of_a_broken_source_begins_at_the_last_sign_of_life(tm
             sink=mirror,
             clock=clock,
             prefers_watch_list=False,
-            contact=contact,
+            liveness=liveness,
         )
         task = asyncio.create_task(reflector.run())
         await mirror.until(lambda: mirror.saw(Health.RECONNECTING))

@@ -18,8 +18,8 @@ from actions.base.names import segment
 from actions.blueprint.catalogue import Catalogue, validate
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.logs.follow import LogSource
-from actions.cluster.objects.client import ResourceType
+from actions.cluster.logs.follow import ContainerLog
+from actions.cluster.objects.client import ApiResource
 from tests.support.answering import write_kubeconfig
 from tests.support.program import Program
 from tui.cli.console import require_begin
@@ -181,12 +181,12 @@ async def test_d21_a_namespace_is_a_name(tmp_path: Path, namespace: str) -> None
 def test_d21_no_name_leaves_its_place_in_a_path(name: str) -> None:
     with pytest.raises(RefusedError, match="no name of an object"):
         segment(name)
-    pods = ResourceType("v1", "Pod", "pods", is_namespaced=True)
+    pods = ApiResource("v1", "Pod", "pods", is_namespaced=True)
     if name:
         with pytest.raises(RefusedError):
             pods.path("default", name)
     with pytest.raises(RefusedError):
-        _ = LogSource("default", name, "main").path
+        _ = ContainerLog("default", name, "main").path
 
 
 @pytest.mark.parametrize(

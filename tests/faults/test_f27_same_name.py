@@ -8,7 +8,7 @@ import pytest
 
 from actions.base.errors import ConflictError
 from actions.cluster.logs.batch import LogBatch
-from actions.cluster.logs.follow import LogSource, follow
+from actions.cluster.logs.follow import ContainerLog, follow
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
 from tests.faults.cluster import a_faulty_cluster, pods_of, until, watched
 
@@ -35,5 +35,5 @@ async def test_f27_a_pod_that_was_made_again_is_another_one(tmp_path: Path) -> N
         assert (await fetch(cluster.session, discovery, POD))["metadata"]["uid"] == second
 
         lines: list[LogBatch] = []
-        end = await follow(cluster.session, LogSource("default", "one", "main", uid=first), on_lines=lines.append)
+        end = await follow(cluster.session, ContainerLog("default", "one", "main", uid=first), on_lines=lines.append)
         assert (end.reason, lines) == ("gone", [])

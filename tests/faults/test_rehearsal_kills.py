@@ -9,7 +9,7 @@ import pytest
 
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import ClusterTarget, KubeSession
-from actions.cluster.logs.follow import LogSource, read_log
+from actions.cluster.logs.follow import ContainerLog, read_log
 from actions.run.client import load_run
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.view import RunState, StageState
@@ -50,7 +50,7 @@ async def printed(folder: Path) -> set[tuple[str, str]]:
         found = set()
         for number in range(8):
             pod = f"esm1nv-pretraining-worker-{number}"
-            for line in await read_log(session, LogSource("default", pod, "pytorch")):
+            for line in await read_log(session, ContainerLog("default", pod, "pytorch")):
                 found.add((pod, line.text))
         return found
     finally:

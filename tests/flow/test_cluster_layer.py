@@ -12,10 +12,10 @@ import pytest
 from actions.base.errors import ConflictError, RefusedError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.logs.follow import LogLine, LogSource, follow, read_log
+from actions.cluster.logs.follow import ContainerLog, LogLine, follow, read_log
 from actions.cluster.objects.apply import ApplyConflictError, apply
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch, list_objects, merge_patch
-from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.remote import exec as execution
 from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.watch.health import Health, SourceHealth
@@ -54,16 +54,16 @@ async def until(condition: Callable[[Document], bool], session: KubeSession) -> 
 
 
 def is_running(pod: Document) -> bool:
-    return verdict_of(pod).state is WorkState.RUNNING
+    return object_status(pod).state is WorkState.RUNNING
 
 
 async def test_a_log_is_followed_to_the_end_of_its_container(cluster: Kubectl, session: KubeSession) -> None:
     script = f"echo one; sleep {cluster.speed}; echo two; sleep {cluster.speed}; echo three; exit 3"
     await apply(session, Discovery(session), a_pod(script))
-    await until(lambda pod: verdict_of(pod).state is not WorkState.WAITING, session)
+    await until(lambda pod: object_status(pod).state is not WorkState.WAITING, session)
     lines: list[LogLine] = []
     async with asyncio.timeout(DEADLINE_SECONDS):
-        end = await follow(session, LogSource(session.namespace, "worker", "main"), on_lines=lines.extend)
+        end = await follow(session, ContainerLog(session.namespace, "worker", "main"), on_lines=lines.extend)
     assert [line.text for line in lines] == ["one", "two", "three"]
     assert end.exit_code == 3
     assert sorted(lines, key=lambda line: line.at_ns) == lines
@@ -78,7 +78,7 @@ async def test_the_log_before_a_restart_is_kept(cluster: Kubectl, session: KubeS
         return bool(status.get("restartCount", 0) >= 1 and "running" in status["state"])
 
     pod = await until(is_restarted, session)
-    before = await read_log(session, LogSource(session.namespace, "worker", "main"), previous=True)
+    before = await read_log(session, ContainerLog(session.namespace, "worker", "main"), previous=True)
     assert [line.text for line in before] == ["attempt"]
     assert pod["status"]["containerStatuses"][0]["lastState"]["terminated"]["exitCode"] == 1
 

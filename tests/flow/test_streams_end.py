@@ -15,10 +15,10 @@ from urllib.parse import urlsplit
 from actions.base.errors import ConsoleError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.logs.follow import LogLine, LogSource, follow
+from actions.cluster.logs.follow import ContainerLog, LogLine, follow
 from actions.cluster.objects.apply import apply
 from actions.cluster.objects.client import Discovery, ObjectRef, fetch
-from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.remote.exec import run_in_pod
 from actions.cluster.remote.port_forward import open_forward
 from tests.flow.kubectl import Kubectl
@@ -53,7 +53,7 @@ async def a_running_pod(session: KubeSession) -> dict[str, Any]:
     metadata = {"name": "worker", "namespace": session.namespace}
     await apply(session, discovery, {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
     async with asyncio.timeout(_DEADLINE_SECONDS):
-        while verdict_of(pod := await fetch(session, discovery, ref)).state is not WorkState.RUNNING:
+        while object_status(pod := await fetch(session, discovery, ref)).state is not WorkState.RUNNING:
             await asyncio.sleep(0.05)
     return pod
 
@@ -81,7 +81,7 @@ async def test_log_exec_and_port_leave_no_socket_behind(cluster: Kubectl) -> Non
             if lines:
                 seen.set()
 
-        source = LogSource(session.namespace, "worker", "main", pod["metadata"]["uid"])
+        source = ContainerLog(session.namespace, "worker", "main", pod["metadata"]["uid"])
         following = asyncio.create_task(follow(session, source, on_lines=take))
         await until(seen.is_set, "a line", deadline_seconds=_DEADLINE_SECONDS)
         assert f"worker:{_PORT}/somewhere".encode() in await asked_on_the_port(session)

@@ -62,8 +62,8 @@ def playing(scripts: Iterable[Path], folder: Path) -> Iterator[dict[Path, Future
     lanes = [[one for one in chosen if one.name.startswith(_NEURON) is is_neuron] for is_neuron in (False, True)]
     results: dict[Path, Future[Played]] = {script: Future() for script in chosen}
     with ThreadPoolExecutor(_LANES) as pool:
-        for lane in lanes:
-            pool.submit(_play_all, lane, folder, results)
+        for request_class in lanes:
+            pool.submit(_play_all, request_class, folder, results)
         yield results
 
 

@@ -11,7 +11,7 @@ import aiohttp
 import msgspec
 
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
-from actions.cluster.auth.tls import usual_tls
+from actions.cluster.auth.tls import default_tls_context
 from actions.sandbox.locate import CREDENTIALS, ProcessFile
 
 
@@ -24,7 +24,7 @@ async def http_of(kubeconfig: Path, *, has_token: bool = True) -> AsyncIterator[
         has_token: Whether requests bring the administrator's token.
     """
     chosen = load_context(ClusterTarget(kubeconfig))
-    tls = usual_tls(chosen)
+    tls = default_tls_context(chosen)
     assert tls is not None
     headers = {"Authorization": f"Bearer {chosen.token}"} if has_token else {}
     connector = aiohttp.TCPConnector(ssl=tls)

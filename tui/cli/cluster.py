@@ -14,9 +14,9 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.diagnose.codes import Finding, findings_json, findings_text
 from actions.cluster.diagnose.collect import explain
 from actions.cluster.diagnose.engine import diagnose, diagnose_each
-from actions.cluster.diagnose.parse_input import read_case
-from actions.cluster.diagnose.select import Question, narrowed
-from actions.cluster.state.inventory import Census, take_census
+from actions.cluster.diagnose.parse_input import parse_evidence
+from actions.cluster.diagnose.select import ObjectSelector, select_evidence
+from actions.cluster.state.inventory import NodeInventory, fetch_inventory
 from actions.fleet.cost import CostModel
 from actions.fleet.node_report import nodes_json, nodes_table
 from actions.telemetry.captured.source import pieces_of
@@ -37,12 +37,12 @@ def print_nodes(options: Namespace) -> int:
     return 0
 
 
-async def _take(chosen: ChosenTarget) -> tuple[Census, str]:
+async def _take(chosen: ChosenTarget) -> tuple[NodeInventory, str]:
     require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     try:
         identity = await session.identity()
-        return await take_census(session), identity.region or chosen.region
+        return await fetch_inventory(session), identity.region or chosen.region
     finally:
         await session.aclose()
 
@@ -58,9 +58,9 @@ def print_findings(options: Namespace) -> int:
 
 
 def _read(options: Namespace) -> list[Finding]:
-    evidence, is_one = read_case(_bytes_of(options.source), source=str(options.source))
+    evidence, is_one = parse_evidence(_bytes_of(options.source), source=str(options.source))
     if options.object:
-        return diagnose(narrowed(evidence, _question(options.object, options.namespace)))
+        return diagnose(select_evidence(evidence, _question(options.object, options.namespace)))
     return diagnose(evidence) if is_one else diagnose_each(evidence)
 
 
@@ -77,9 +77,9 @@ def _bytes_of(path: Path) -> bytes:
         raise InputError(f"It cannot be read: {error.strerror or error}.", file=str(path)) from error
 
 
-def _question(text: str, namespace: str) -> Question:
+def _question(text: str, namespace: str) -> ObjectSelector:
     subject = parse_subject(text, default_namespace=namespace)
-    return Question(subject.kind, subject.name, subject.namespace)
+    return ObjectSelector(subject.kind, subject.name, subject.namespace)
 
 
 def _ask(options: Namespace) -> list[Finding]:

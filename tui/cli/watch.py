@@ -13,8 +13,8 @@ from actions.base.errors import MissingError, UnreachableError
 from actions.base.untrusted import plain_text
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.job_pods import WATCHABLE, JobRef, Member, job_named
-from actions.cluster.jobs import JobEnd, JobWatch
+from actions.cluster.job_pods import WATCHABLE, JobPod, JobRef, job_named
+from actions.cluster.jobs import JobOutcome, JobWatch
 from actions.cluster.logs.batch import LogBatch, line_in, number_in, records_of, tag_in
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.snapshot import ClusterSnapshot
@@ -46,14 +46,14 @@ def run(options: Namespace) -> int:
     return 0 if end.state == "finished" else 1
 
 
-async def _print_log(chosen: ChosenTarget, typed: str) -> JobEnd:
+async def _print_log(chosen: ChosenTarget, typed: str) -> JobOutcome:
     require_target(chosen.target)
     session = await KubeSession.connect(chosen.target, readonly=True, token_factory=token_factory)
     state = ClusterState(session)
     following = asyncio.create_task(state.run())
     order, names = TimeOrder(), SourceNames()
 
-    def put(member: Member, _container: str, batch: LogBatch) -> None:
+    def put(member: JobPod, _container: str, batch: LogBatch) -> None:
         order.put(records_of(batch, names.number_of(member.pod.name)))
 
     try:
@@ -101,7 +101,7 @@ def _job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
     return found
 
 
-async def _printed(watching: asyncio.Task[JobEnd], order: TimeOrder, names: SourceNames) -> JobEnd:
+async def _printed(watching: asyncio.Task[JobOutcome], order: TimeOrder, names: SourceNames) -> JobOutcome:
     """Print lines in the order of their times until the job has ended."""
     while not watching.done():
         before = order.newest_ns

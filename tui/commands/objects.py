@@ -19,7 +19,7 @@ from tui.screens.workspace import Workspace
 
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
-    from actions.cluster.diagnose.select import Question
+    from actions.cluster.diagnose.select import ObjectSelector
 
 
 _PAGE_WIDTH = 76
@@ -93,10 +93,10 @@ class WhyVerb:
         return f"Stage {stage.id}, {stage.state.value.replace('_', ' ')}{says}"
 
 
-def _question_of(subject: Subject) -> Question:
-    from actions.cluster.diagnose.select import Question
+def _question_of(subject: Subject) -> ObjectSelector:
+    from actions.cluster.diagnose.select import ObjectSelector
 
-    return Question(subject.kind, subject.name, subject.namespace)
+    return ObjectSelector(subject.kind, subject.name, subject.namespace)
 
 
 class ObjectVerbs:

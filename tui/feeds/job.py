@@ -13,8 +13,8 @@ from tui.feeds.cluster import ClusterFeed
 from tui.feeds.logs import SourceNames, TimeOrder
 
 if TYPE_CHECKING:
-    from actions.cluster.job_pods import JobRef, Member
-    from actions.cluster.jobs import JobEnd, JobWatch
+    from actions.cluster.job_pods import JobPod, JobRef
+    from actions.cluster.jobs import JobOutcome, JobWatch
     from actions.cluster.logs.batch import LogBatch
     from actions.telemetry.log_reader import LogReader
     from actions.telemetry.outlines import LinePrefilter
@@ -46,7 +46,7 @@ class JobFeed:
         self.progress: dict[tuple[str, str], TrainingProgress] = {}
         """The newest state by pod and label, what moved last at the end."""
         self.revision = 0
-        self.end: JobEnd | None = None
+        self.end: JobOutcome | None = None
         """How it ended; `None` before."""
         self._cluster = cluster
         self._clock = clock
@@ -66,7 +66,7 @@ class JobFeed:
         return self._watch.job if self._watch is not None else self._job
 
     @property
-    def members(self) -> Sequence[Member]:
+    def members(self) -> Sequence[JobPod]:
         """Its pods, the one that tells of it as a whole first."""
         return self._watch.members if self._watch is not None else ()
 
@@ -134,7 +134,7 @@ class JobFeed:
             )
         return self._watch
 
-    def _take_lines(self, member: Member, container: str, batch: LogBatch) -> None:
+    def _take_lines(self, member: JobPod, container: str, batch: LogBatch) -> None:
         source = member.pod.name if len(member.pod.containers) < 2 else f"{member.pod.name}/{container}"
         self._order.put(records_of(batch, self._names.number_of(source)))
         if not batch.is_marker:
@@ -142,7 +142,7 @@ class JobFeed:
         self._arrived_at = self._clock.monotonic()
         self._changed()
 
-    def _read(self, member: Member, container: str, batch: LogBatch) -> None:
+    def _read(self, member: JobPod, container: str, batch: LogBatch) -> None:
         from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
 
         key = (member.pod.uid, container)

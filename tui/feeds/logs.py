@@ -134,7 +134,7 @@ class PodLogFeed:
                 tasks.create_task(self._follow(container, live))
 
     async def _follow(self, container: str, live: Callable[[], None]) -> None:
-        from actions.cluster.logs.follow import LogFollower, LogSource
+        from actions.cluster.logs.follow import ContainerLog, LogFollower
 
         async def queue(batch: LogBatch) -> None:
             live()
@@ -142,7 +142,7 @@ class PodLogFeed:
 
         follower = LogFollower(
             self._cluster.session,
-            LogSource(self.pod.namespace, self.pod.name, container, self.pod.uid),
+            ContainerLog(self.pod.namespace, self.pod.name, container, self.pod.uid),
             on_lines=queue,
             since=self._cursors.get(container),
             tail_lines=TAIL_LINES,

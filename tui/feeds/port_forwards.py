@@ -15,7 +15,7 @@ from tui.feeds.cluster import ClusterFeed
 from tui.feeds.supervisor import Supervisor
 
 if TYPE_CHECKING:
-    from actions.cluster.remote.port_forward import Forward
+    from actions.cluster.remote.port_forward import PortForward
 
 OPEN_SECONDS = 10.0
 
@@ -101,7 +101,7 @@ class Forwards:
         from actions.cluster.remote.port_forward import open_forward
 
         session = self._cluster.session
-        opened: asyncio.Future[Forward] = asyncio.get_running_loop().create_future()
+        opened: asyncio.Future[PortForward] = asyncio.get_running_loop().create_future()
 
         async def found() -> str:
             pod = find()

@@ -15,7 +15,7 @@ from actions.base.clock import Clock, parse_rfc3339
 from actions.base.errors import AccessError, ConfigError, ConsoleError, ToolError
 from actions.base.executors import in_thread
 from actions.base.process import run_tool
-from actions.cluster.auth.exec_plugins import allowed_command, not_there
+from actions.cluster.auth.exec_plugins import allowed_command, plugin_missing_error
 from actions.cluster.auth.kubeconfig import ChosenContext, ExecPlugin
 
 _PLUGIN_SECONDS = 30.0
@@ -55,7 +55,7 @@ class ClientCertificate(NamedTuple):
     key: str
 
 
-class Granted(NamedTuple):
+class Credential(NamedTuple):
     """What a plugin or file has given. `token` may be empty where there is a certificate."""
 
     token: str
@@ -83,7 +83,7 @@ class Credentials:
         chosen: The context.
         clock: For the life of tokens.
         token_factory: Makes tokens in process for exec plugins that it knows.
-        show_certificate: Takes the client certificate that an exec plugin gives, for handshakes from then on.
+        load_client_certificate: Takes the client certificate that an exec plugin gives, for handshakes from then on.
         is_vouched_for: Whether the plugin may be started without asking: it was allowed when the file was made.
     """
 
@@ -93,18 +93,18 @@ class Credentials:
         *,
         clock: Clock,
         token_factory: TokenFactory | None = None,
-        show_certificate: Callable[[ClientCertificate], None] = lambda _: None,
+        load_client_certificate: Callable[[ClientCertificate], None] = lambda _: None,
         is_vouched_for: bool = False,
     ) -> None:
         self._is_vouched_for = is_vouched_for
-        self._show_certificate = show_certificate
+        self._load_client_certificate = load_client_certificate
         self._chosen = chosen
         self._clock = clock
         self._factory = token_factory
         self._source = self._make_source()
         self._lock = asyncio.Lock()
         self._header = ""
-        self._granted: Granted | None = None
+        self._granted: Credential | None = None
         self._failure: ConsoleError | None = None
         self._failed_at = self._refused_at = float("-inf")
         self._fetch = self._fetcher()
@@ -138,13 +138,13 @@ class Credentials:
             self._header, self._granted = "", None
             self._source = self._make_source()
 
-    async def _renew(self, fetch: Callable[[], Awaitable[Granted]]) -> None:
+    async def _renew(self, fetch: Callable[[], Awaitable[Credential]]) -> None:
         if self._failure is not None and self._clock.monotonic() - self._failed_at < _PAUSE_SECONDS:
             raise self._failure.with_traceback(None)
         try:
             granted = await fetch()
             if granted.certificate is not None:
-                self._show_certificate(granted.certificate)
+                self._load_client_certificate(granted.certificate)
             self._header = _bearer(granted.token, of=self._chosen.context) if granted.token else ""
         except ConsoleError as error:
             self._failure, self._failed_at = error, self._clock.monotonic()
@@ -163,7 +163,7 @@ class Credentials:
             return "Basic " + base64.b64encode(pair).decode("ascii")
         return ""
 
-    def _fetcher(self) -> Callable[[], Awaitable[Granted]] | None:
+    def _fetcher(self) -> Callable[[], Awaitable[Credential]] | None:
         if self._chosen.token_file:
             return self._from_file
         if self._chosen.plugin is not None:
@@ -176,15 +176,15 @@ class Credentials:
         argv = factory_argv(self._chosen.plugin)
         return self._factory(argv) if argv else None
 
-    async def _from_file(self) -> Granted:
-        return Granted(load_token(Path(self._chosen.token_file)), self._clock.now() + _FILE_LIFE)
+    async def _from_file(self) -> Credential:
+        return Credential(load_token(Path(self._chosen.token_file)), self._clock.now() + _FILE_LIFE)
 
-    async def _from_plugin(self) -> Granted:
+    async def _from_plugin(self) -> Credential:
         if self._source is not None:
-            return Granted(await self._source.token(), self._clock.now() + _RENEW_EARLY)
+            return Credential(await self._source.token(), self._clock.now() + _RENEW_EARLY)
         plugin = self._chosen.plugin
         if plugin is None:
-            return Granted("")
+            return Credential("")
         return read_exec_credential(await self._run(plugin), argv=plugin.argv)
 
     async def _run(self, plugin: ExecPlugin) -> bytes:
@@ -198,7 +198,7 @@ class Credentials:
             return await run_tool(argv, deadline_seconds=_PLUGIN_SECONDS, extra_environment=environment)
         except ToolError as error:
             if error.exit_code == 127:
-                raise not_there(self._chosen, plugin) from error
+                raise plugin_missing_error(self._chosen, plugin) from error
             raise AccessError(f"No token for {self._chosen.context}: {error.message}.", hint="Log in again.") from error
 
 
@@ -235,7 +235,7 @@ def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
     return tuple(argv)
 
 
-def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Granted:
+def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Credential:
     """Token or client certificate, and the moment to renew it, from what an exec plugin printed.
 
     Raises:
@@ -251,4 +251,4 @@ def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Granted:
         certificate = ClientCertificate(status.client_certificate_data, status.client_key_data)
     if not status.token and certificate is None:
         raise AccessError(f"{argv[0]} printed no token.", hint="Run it by hand to see why.")
-    return Granted((status.token or "").strip(), expiry - _RENEW_EARLY if expiry else None, certificate)
+    return Credential((status.token or "").strip(), expiry - _RENEW_EARLY if expiry else None, certificate)

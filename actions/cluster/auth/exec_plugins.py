@@ -202,14 +202,14 @@ def allowed_command(chosen: ChosenContext, plugin: ExecPlugin, *, is_vouched_for
     name = plugin.argv[0]
     program = _resolved(name)
     if not program:
-        raise not_there(chosen, plugin)
+        raise plugin_missing_error(chosen, plugin)
     request = PluginRequest(chosen.user_file, chosen.context, name, program, plugin.argv[1:], plugin.environment)
-    if not is_vouched_for and not _is_said_to_be_allowed(request) and not _is_confirmed(request):
+    if not is_vouched_for and not _is_allowed_by_settings(request) and not _is_confirmed(request):
         raise PluginUnconfirmedError(request)
     return (program, *plugin.argv[1:])
 
 
-def not_there(chosen: ChosenContext, plugin: ExecPlugin) -> ConfigError:
+def plugin_missing_error(chosen: ChosenContext, plugin: ExecPlugin) -> ConfigError:
     """The sentence for a plugin that cannot be started."""
     return ConfigError(
         f"The kubeconfig {chosen.file} needs {plugin.argv[0]}, which cannot be started.",
@@ -276,7 +276,7 @@ def allowances(environment: Mapping[str, str]) -> dict[str, str]:
     return {ALLOW_VARIABLE: environment[ALLOW_VARIABLE]} if environment.get(ALLOW_VARIABLE) else {}
 
 
-def _is_said_to_be_allowed(request: PluginRequest) -> bool:
+def _is_allowed_by_settings(request: PluginRequest) -> bool:
     """Return whether settings allow it; they may also forbid it."""
     preference = load_preference()
     match preference.policy:
@@ -295,7 +295,7 @@ def _is_said_to_be_allowed(request: PluginRequest) -> bool:
                 hint="Add it to credentialPluginAllowlist.",
             )
     given = [name for name in os.environ.get(ALLOW_VARIABLE, "").split(os.pathsep) if name]
-    return _is_listed(request, given) or _is_of_aws(request)
+    return _is_listed(request, given) or _is_aws_token_command(request)
 
 
 def _is_listed(request: PluginRequest, allowed: Sequence[str]) -> bool:
@@ -305,7 +305,7 @@ def _is_listed(request: PluginRequest, allowed: Sequence[str]) -> bool:
     )
 
 
-def _is_of_aws(request: PluginRequest) -> bool:
+def _is_aws_token_command(request: PluginRequest) -> bool:
     """Return whether it is a token command of AWS's own programs, found in `PATH`."""
     words = _AWS_COMMANDS.get(request.name, ())
     plain = [word for word in request.arguments if not word.startswith("-")]

@@ -181,17 +181,17 @@ def _files(target: ClusterTarget, variables: Mapping[str, str]) -> list[Path]:
     if target.kubeconfig is not None:
         return [target.kubeconfig.expanduser()]
     listed = [Path(part).expanduser() for part in variables.get("KUBECONFIG", "").split(os.pathsep) if part]
-    present = [path for path in listed if _says_anything(path)]
+    present = [path for path in listed if _has_content(path)]
     if listed and not present:
         raise ConfigError(
             f"$KUBECONFIG names {listed[0]}, which does not exist or is empty.",
             hint="Correct it, or give --kubeconfig.",
         )
     usual = Path(variables.get("HOME", "~")).expanduser() / ".kube" / "config"
-    return present or ([usual] if _says_anything(usual) else [])
+    return present or ([usual] if _has_content(usual) else [])
 
 
-def _says_anything(path: Path) -> bool:
+def _has_content(path: Path) -> bool:
     """Whether it is there and not empty, as what `touch` leaves: kubectl passes over both."""
     try:
         return path.stat().st_size > 0

@@ -18,12 +18,12 @@ _MOST_WATCHED = 30
 _FRESH_SECONDS = 30.0
 
 
-async def may_watch(session: KubeSession, group: str, resource: str, namespace: str = "") -> bool | None:
-    """Return whether a resource may be watched; see `may`."""
-    return await may(session, "watch", group, resource, namespace)
+async def can_watch(session: KubeSession, group: str, resource: str, namespace: str = "") -> bool | None:
+    """Return whether a resource may be watched; see `is_allowed`."""
+    return await is_allowed(session, "watch", group, resource, namespace)
 
 
-async def may(
+async def is_allowed(
     session: KubeSession, verb: str, group: str, resource: str, namespace: str = "", *, name: str = ""
 ) -> bool | None:
     """Ask whether the session's user has a right, in one namespace or (empty) in all, on one object or (empty) all.
@@ -62,7 +62,7 @@ async def known_namespaces(session: KubeSession) -> tuple[str, ...]:
     return (own, *(item.metadata.name for item in found if item.metadata.name != own))
 
 
-class Reach:
+class NamespaceAccess:
     """The namespaces that a user may look into, one who may not watch the whole cluster.
 
     A namespace counts where its pods may be watched. Those are asked for once for all who want to know at about the
@@ -95,7 +95,7 @@ class Reach:
         return await self._watchable(self._found, group, resource)
 
     async def _watchable(self, names: Sequence[str], group: str, resource: str) -> tuple[str, ...]:
-        found = [name for name in names if await may_watch(self._session, group, resource, name) is not False]
+        found = [name for name in names if await can_watch(self._session, group, resource, name) is not False]
         return tuple(found[:_MOST_WATCHED])
 
 

@@ -27,7 +27,7 @@ from actions.base.readonly import is_readonly
 from actions.base.untrusted import one_line
 from actions.cluster.auth.credentials import Credentials, TokenFactory, TokenSource
 from actions.cluster.auth.kubeconfig import ChosenContext, ClusterTarget, load_context
-from actions.cluster.auth.tls import show_certificate, tls_files, usual_tls
+from actions.cluster.auth.tls import default_tls_context, load_client_certificate, tls_files
 from actions.cluster.http.endpoint import Endpoint
 from actions.cluster.http.errors import ApiAccessError, ApiError
 from actions.cluster.http.transport import ByteStream, Transport
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-__all__ = ["ClusterIdentity", "ClusterTarget", "KubeSession", "Lane", "TokenFactory", "TokenSource"]
+__all__ = ["ClusterIdentity", "ClusterTarget", "KubeSession", "RequestClass", "TokenFactory", "TokenSource"]
 
 _EKS_ARN = re.compile(r"arn:aws[\w-]*:eks:(?P<region>[\w-]+):(?P<account>\d+):cluster/(?P<name>[\w-]+)")
 _EKS_HOST = re.compile(r"\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.eks\.amazonaws\.com")
@@ -50,7 +50,7 @@ _ALIVE = "/livez"
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)")
 
 
-class Lane(Enum):
+class RequestClass(Enum):
     """A class of call; each has its own limit of calls at once, so that none starves another."""
 
     CALLS = "calls"
@@ -60,7 +60,13 @@ class Lane(Enum):
     FORWARD = "forward"
 
 
-_LIMITS = {Lane.CALLS: 16, Lane.WATCH: 256, Lane.LOGS: 150, Lane.EXEC: 16, Lane.FORWARD: 150}
+_LIMITS = {
+    RequestClass.CALLS: 16,
+    RequestClass.WATCH: 256,
+    RequestClass.LOGS: 150,
+    RequestClass.EXEC: 16,
+    RequestClass.FORWARD: 150,
+}
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
@@ -109,7 +115,7 @@ class KubeSession:
         self.readonly = readonly
         self._transport = transport
         self._credentials = credentials
-        self._lanes = {lane: asyncio.Semaphore(limit) for lane, limit in _LIMITS.items()}
+        self._slots = {request_class: asyncio.Semaphore(limit) for request_class, limit in _LIMITS.items()}
 
     @classmethod
     async def connect(
@@ -142,7 +148,7 @@ class KubeSession:
             chosen,
             clock=clock or SystemClock(),
             token_factory=token_factory,
-            show_certificate=partial(show_certificate, chosen, endpoint.tls),
+            load_client_certificate=partial(load_client_certificate, chosen, endpoint.tls),
             is_vouched_for=is_vouched_for,
         )
         is_bound = readonly or is_readonly()
@@ -174,7 +180,7 @@ class KubeSession:
                 method, url, headers=authorized, body=body, deadline_seconds=deadline_seconds
             )
 
-        async with self._lanes[Lane.CALLS]:
+        async with self._slots[RequestClass.CALLS]:
             return await self._authorized(send, headers)
 
     async def get(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
@@ -193,7 +199,7 @@ class KubeSession:
         query: Mapping[str, str] | None = None,
         idle_seconds: float = 70.0,
         accept: str = "application/json",
-        lane: Lane = Lane.WATCH,
+        request_class: RequestClass = RequestClass.WATCH,
     ) -> AsyncIterator[ByteStream]:
         """Open an endless GET (watch, log). The connection is closed when the context is left, however it is left.
 
@@ -202,10 +208,10 @@ class KubeSession:
             query: Query parameters.
             idle_seconds: After so much silence the stream raises `SilenceError`.
             accept: Media types.
-            lane: Whose limit it counts against; waits while the lane is full.
+            request_class: Whose limit it counts against; waits while that many run.
         """
         url = _url(path, query)
-        async with self._lanes[lane], AsyncExitStack() as stack:
+        async with self._slots[request_class], AsyncExitStack() as stack:
 
             async def enter(authorized: dict[str, str]) -> ByteStream:
                 opening = self._transport.stream(url, headers=authorized, idle_seconds=idle_seconds)
@@ -220,7 +226,7 @@ class KubeSession:
         *,
         query: Sequence[tuple[str, str]] = (),
         protocols: Sequence[str] = (),
-        lane: Lane = Lane.EXEC,
+        request_class: RequestClass = RequestClass.EXEC,
     ) -> AsyncIterator[aiohttp.ClientWebSocketResponse]:
         """Open a websocket (exec, attach, port-forward).
 
@@ -230,7 +236,7 @@ class KubeSession:
         if self.readonly:
             raise self._readonly_error(path.rpartition("/")[2])
         url = _url(path, query)
-        async with self._lanes[lane], AsyncExitStack() as stack:
+        async with self._slots[request_class], AsyncExitStack() as stack:
 
             async def enter(authorized: dict[str, str]) -> aiohttp.ClientWebSocketResponse:
                 opening = self._transport.websocket(url, headers=authorized, protocols=protocols)
@@ -239,7 +245,7 @@ class KubeSession:
             yield await self._authorized(enter, {})
 
     async def ping(self, *, deadline_seconds: float) -> None:
-        """Ask for a sign of life, beside all limits of lanes and without credentials: any answer will do.
+        """Ask for a sign of life, outside all limits and without credentials: any answer will do.
 
         Raises:
             UnreachableError: There was none in time.
@@ -341,7 +347,7 @@ async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
 
 def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
     chosen = load_context(target)
-    tls = (usual_tls(chosen) or library_tls(chosen)) if chosen.server.startswith("https") else None
+    tls = (default_tls_context(chosen) or library_tls(chosen)) if chosen.server.startswith("https") else None
     return chosen, Endpoint(
         server=chosen.server,
         context=chosen.context,

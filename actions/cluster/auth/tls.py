@@ -31,7 +31,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
     key: str | None
 
 
-def usual_tls(chosen: ChosenContext) -> ssl.SSLContext | None:
+def default_tls_context(chosen: ChosenContext) -> ssl.SSLContext | None:
     """How to talk to the server; `None` where the case is not the usual one.
 
     With a certificate authority of its own the system's are not trusted (and not loaded, which takes 50 ms).
@@ -48,7 +48,7 @@ def usual_tls(chosen: ChosenContext) -> ssl.SSLContext | None:
     return tls
 
 
-def show_certificate(chosen: ChosenContext, tls: ssl.SSLContext | None, shown: ClientCertificate) -> None:
+def load_client_certificate(chosen: ChosenContext, tls: ssl.SSLContext | None, shown: ClientCertificate) -> None:
     """Show this certificate in every handshake from here on.
 
     Raises:

@@ -13,14 +13,14 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import AccessError, MissingError, RefusedError, UnreachableError
 from actions.base.executors import in_thread
 from actions.base.untrusted import redact
-from actions.cluster.auth.permissions import Reach
+from actions.cluster.auth.permissions import NamespaceAccess
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.diagnose.codes import Finding
 from actions.cluster.diagnose.engine import diagnose, diagnose_each
-from actions.cluster.diagnose.evidence import Case, Container, Log, Pod, cleaned
-from actions.cluster.diagnose.parse_input import case_of, log_text
-from actions.cluster.diagnose.select import Question, narrowed, without_the_dead
-from actions.cluster.logs.follow import LogLine, LogSource, read_log
+from actions.cluster.diagnose.evidence import Container, Evidence, Log, Pod, cleaned
+from actions.cluster.diagnose.parse_input import evidence_of, log_text
+from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
+from actions.cluster.logs.follow import ContainerLog, LogLine, read_log
 from actions.cluster.logs.lines import NANOSECONDS
 from actions.cluster.objects.client import Discovery, list_objects, read_item
 
@@ -45,7 +45,7 @@ _LOG_BYTES = 1 << 20
 _LOG_SECONDS = 10.0
 
 
-class _Wanted(msgspec.Struct, frozen=True):
+class _LogRequest(msgspec.Struct, frozen=True):
     """One container's log that is worth reading."""
 
     pod: Pod
@@ -53,46 +53,50 @@ class _Wanted(msgspec.Struct, frozen=True):
     is_previous: bool
 
 
-async def explain(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> list[Finding]:
+async def explain(
+    session: KubeSession, selector: ObjectSelector | None, *, clock: Clock | None = None
+) -> list[Finding]:
     """Why the object does not get on, or whatever is wrong in the whole cluster.
 
     Args:
         session: The session.
-        question: The object; `None` for all that can be seen.
+        selector: The object; `None` for all that can be seen.
         clock: Time.
 
     Raises:
         MissingError: There is no such object.
         AccessError: No right to list pods.
     """
-    evidence = await gather(session, question, clock=clock)
+    evidence = await collect_evidence(session, selector, clock=clock)
     # seconds, for long logs: not on the loop that paints
-    return await in_thread("diagnosis", diagnose_each if question is None else diagnose, evidence)
+    return await in_thread("diagnosis", diagnose_each if selector is None else diagnose, evidence)
 
 
-async def gather(session: KubeSession, question: Question | None, *, clock: Clock | None = None) -> Case:
+async def collect_evidence(
+    session: KubeSession, selector: ObjectSelector | None, *, clock: Clock | None = None
+) -> Evidence:
     """Everything about the object, with the logs of its containers that fail (at most 24, their last 300 lines).
 
     What may not be listed, or what the cluster does not know, is left out; only pods must be readable, somewhere.
     """
     clock = clock or SystemClock()
     now = clock.now().timestamp()
-    namespace = question.namespace if question is not None else ""
-    evidence = await in_thread("documents", case_of, await _seen(session, namespace, clock), taken_at=now)
-    evidence = without_the_dead(evidence)
-    if question is not None:
-        evidence = narrowed(evidence, question)
-    logs, newest_ns = await _logs(session, evidence, everything=question is not None)
-    age = now - newest_ns / NANOSECONDS if newest_ns and question is not None else None
+    namespace = selector.namespace if selector is not None else ""
+    evidence = await in_thread("documents", evidence_of, await _fetch(session, namespace, clock), taken_at=now)
+    evidence = drop_events_of_deleted_objects(evidence)
+    if selector is not None:
+        evidence = select_evidence(evidence, selector)
+    logs, newest_ns = await _logs(session, evidence, everything=selector is not None)
+    age = now - newest_ns / NANOSECONDS if newest_ns and selector is not None else None
     return replace(evidence, logs=logs, last_log_age_s=age)
 
 
-async def _seen(session: KubeSession, namespace: str, clock: Clock) -> list[Any]:
+async def _fetch(session: KubeSession, namespace: str, clock: Clock) -> list[Any]:
     """Of a namespace; of the whole cluster (empty), or of the namespaces that the user may look into."""
     try:
         return await _objects(session, namespace)
     except AccessError:
-        names = () if namespace else await Reach(session, clock=clock).namespaces("", "pods")
+        names = () if namespace else await NamespaceAccess(session, clock=clock).namespaces("", "pods")
         if not names:
             raise
     parts = [await _objects(session, name, is_first=name == names[0]) for name in names]
@@ -142,11 +146,13 @@ def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
     return document | {"metadata": kept, "spec": spec | {"containers": containers, "initContainers": []}}
 
 
-async def _logs(session: KubeSession, evidence: Case, *, everything: bool) -> tuple[tuple[Log, ...], int]:
+async def _logs(session: KubeSession, evidence: Evidence, *, everything: bool) -> tuple[tuple[Log, ...], int]:
     """Logs of containers that fail; of the ones that run too, if they are `everything` that was asked for."""
     wanted = list(_failing(evidence.pods))
     if everything:
-        wanted += [_Wanted(pod, one.name, False) for pod in evidence.pods for one in pod.containers if _is_running(one)]
+        wanted += [
+            _LogRequest(pod, one.name, False) for pod in evidence.pods for one in pod.containers if _is_running(one)
+        ]
     wanted = list({(one.pod.namespace, one.pod.name, one.container, one.is_previous): one for one in wanted}.values())
     wanted = wanted[:_MOST_LOGS]
     read = await asyncio.gather(*(_log(session, one) for one in wanted))
@@ -158,22 +164,22 @@ async def _logs(session: KubeSession, evidence: Case, *, everything: bool) -> tu
     return logs, max((lines[-1].at_ns for lines in read if lines), default=0)
 
 
-def _failing(pods: Iterable[Pod]) -> Iterable[_Wanted]:
+def _failing(pods: Iterable[Pod]) -> Iterable[_LogRequest]:
     for pod in pods:
         for container in () if pod.is_fine else pod.containers:
             has_ended = container.state.kind == "terminated"
             if (has_ended and container.state.exit_code != 0) or (_is_running(container) and container.restarts):
-                yield _Wanted(pod, container.name, False)
+                yield _LogRequest(pod, container.name, False)
             if container.restarts or container.state.reason == "CrashLoopBackOff":
-                yield _Wanted(pod, container.name, True)
+                yield _LogRequest(pod, container.name, True)
 
 
 def _is_running(container: Container) -> bool:
     return container.state.kind == "running" and not container.is_init
 
 
-async def _log(session: KubeSession, wanted: _Wanted) -> list[LogLine]:
-    source = LogSource(wanted.pod.namespace, wanted.pod.name, wanted.container)
+async def _log(session: KubeSession, wanted: _LogRequest) -> list[LogLine]:
+    source = ContainerLog(wanted.pod.namespace, wanted.pod.name, wanted.container)
     try:
         return await read_log(
             session,

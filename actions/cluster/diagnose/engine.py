@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 
 from actions.cluster.diagnose.codes import EXPLAINS, LAST_RESORTS, RANK, Code, Finding, Severity, finding
-from actions.cluster.diagnose.evidence import Case
+from actions.cluster.diagnose.evidence import Evidence
 from actions.cluster.diagnose.rules.accelerators import find_neuron_faults, find_nvidia_faults
 from actions.cluster.diagnose.rules.fabric import find_network_faults
 from actions.cluster.diagnose.rules.images import find_image_faults
@@ -17,9 +17,9 @@ from actions.cluster.diagnose.rules.provisioning import find_pool_limits, find_r
 from actions.cluster.diagnose.rules.queues import find_queued
 from actions.cluster.diagnose.rules.scheduling import find_unschedulable
 from actions.cluster.diagnose.rules.storage import find_storage_faults
-from actions.cluster.diagnose.select import scopes_of, without_the_past
+from actions.cluster.diagnose.select import drop_resolved_node_events, scopes_of
 
-_RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
+_RULES: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
     find_nvidia_faults,
     find_neuron_faults,
     find_node_faults,
@@ -37,7 +37,7 @@ _RULES: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 )
 
 
-def diagnose(evidence: Case) -> list[Finding]:
+def diagnose(evidence: Evidence) -> list[Finding]:
     """What is the matter with one trouble: causes before their symptoms, nothing for a case that is fine.
 
     All of the case is taken to belong together; see `diagnose_each` for a whole cluster.
@@ -45,9 +45,9 @@ def diagnose(evidence: Case) -> list[Finding]:
     return [] if evidence.has_succeeded else _ordered(found for rule in _RULES for found in rule(evidence))
 
 
-def diagnose_each(evidence: Case) -> list[Finding]:
+def diagnose_each(evidence: Evidence) -> list[Finding]:
     """What is the matter with every workload of a case, each looked at by itself: errors first, causes in front."""
-    found = [one for scope in scopes_of(without_the_past(evidence)) for one in diagnose(scope)]
+    found = [one for scope in scopes_of(drop_resolved_node_events(evidence)) for one in diagnose(scope)]
     once: dict[tuple[Code, str], Finding] = {}
     for one in found:
         once.setdefault((one.code, one.headline), one)

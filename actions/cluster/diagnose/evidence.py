@@ -24,7 +24,7 @@ class Condition(msgspec.Struct, frozen=True):
     since: float = 0.0
 
 
-class ContainerState(msgspec.Struct, frozen=True):
+class ObservedState(msgspec.Struct, frozen=True):
     """`kind` is waiting, running or terminated, or empty. `since`: it runs, or has ended; 0.0 if unknown."""
 
     kind: str = ""
@@ -39,14 +39,14 @@ class Container(msgspec.Struct, frozen=True):
 
     name: str
     image: str
-    state: ContainerState
-    last: ContainerState
+    state: ObservedState
+    last: ObservedState
     restarts: int = 0
     is_ready: bool = False
     is_init: bool = False
 
     @property
-    def endings(self) -> tuple[ContainerState, ...]:
+    def endings(self) -> tuple[ObservedState, ...]:
         """How it ended, the newest first."""
         return tuple(state for state in (self.state, self.last) if state.kind == "terminated")
 
@@ -146,7 +146,7 @@ class Event(msgspec.Struct, frozen=True):
         return self.reason.startswith(("FailedCreate", "FailedToCreate")) and self.kind != "Pod"
 
 
-class Thing(msgspec.Struct, frozen=True):
+class KubeObject(msgspec.Struct, frozen=True):
     """Any other object, with its conditions read. Kind and namespace are empty where the input does not say them."""
 
     kind: str
@@ -186,19 +186,19 @@ class GpuReading(msgspec.Struct, frozen=True):
     ecc_uncorrected: int | None = None
 
 
-class Case(msgspec.Struct, frozen=True):
+class Evidence(msgspec.Struct, frozen=True):
     """Everything that belongs to one trouble."""
 
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
     events: tuple[Event, ...] = ()
     logs: tuple[Log, ...] = ()
-    jobs: tuple[Thing, ...] = ()
-    node_claims: tuple[Thing, ...] = ()
-    volume_claims: tuple[Thing, ...] = ()
-    queued: tuple[Thing, ...] = ()
+    jobs: tuple[KubeObject, ...] = ()
+    node_claims: tuple[KubeObject, ...] = ()
+    volume_claims: tuple[KubeObject, ...] = ()
+    queued: tuple[KubeObject, ...] = ()
     """Kueue Workloads."""
-    gangs: tuple[Thing, ...] = ()
+    gangs: tuple[KubeObject, ...] = ()
     """Volcano PodGroups."""
     gpus: tuple[GpuReading, ...] = ()
     last_log_age_s: float | None = None
@@ -309,10 +309,10 @@ def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
     )
 
 
-def thing_of(document: Mapping[str, Any]) -> Thing:
+def object_of(document: Mapping[str, Any]) -> KubeObject:
     """Any object."""
     metadata, status = mapping(document.get("metadata")), mapping(document.get("status"))
-    return Thing(
+    return KubeObject(
         kind=text(document.get("kind")),
         namespace=text(metadata.get("namespace")),
         name=text(metadata.get("name")),
@@ -387,19 +387,19 @@ def _containers(status: Mapping[str, Any]) -> Iterator[Container]:
             )
 
 
-def _state(value: Any) -> ContainerState:
+def _state(value: Any) -> ObservedState:
     for kind in ("waiting", "terminated", "running"):
         details = mapping(value).get(kind)
         if isinstance(details, Mapping):
             code = number(details.get("exitCode"))
-            return ContainerState(
+            return ObservedState(
                 kind,
                 text(details.get("reason")),
                 text(details.get("message")),
                 None if code is None else int(code),
                 moment(details.get("finishedAt" if kind == "terminated" else "startedAt")),
             )
-    return ContainerState()
+    return ObservedState()
 
 
 def node_of(document: Mapping[str, Any]) -> Node:
@@ -450,7 +450,7 @@ def gpu_of(document: Mapping[str, Any]) -> GpuReading:
     )
 
 
-def failure_of(job: Thing) -> tuple[str, str]:
+def failure_of(job: KubeObject) -> tuple[str, str]:
     """Reason and message of a job that has failed; two empty texts of one that has not, or whose failure was undone."""
     if any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")):
         return "", ""
@@ -469,6 +469,6 @@ def failure_of(job: Thing) -> tuple[str, str]:
     return "", ""
 
 
-def is_failed(job: Thing) -> bool:
+def is_failed(job: KubeObject) -> bool:
     """Whether it has failed for good."""
     return any(failure_of(job))

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import InputError
 from actions.cluster.diagnose.evidence import (
-    Case,
+    Evidence,
     Log,
     cleaned,
     event_of,
@@ -21,9 +21,9 @@ from actions.cluster.diagnose.evidence import (
     mappings,
     node_of,
     number,
+    object_of,
     pod_of,
     text,
-    thing_of,
 )
 from actions.cluster.diagnose.select import JOB_KINDS
 
@@ -35,7 +35,7 @@ _LINE_LIMIT = 4000
 _LONG_LINE = re.compile(rf"[^\n]{{{_LINE_LIMIT + 1}}}")
 
 
-def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
+def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
     """Read what was captured.
 
     Args:
@@ -67,7 +67,7 @@ def read_case(data: bytes, *, source: str = "") -> tuple[Case, bool]:
             file=source,
             hint="Give it what kubectl get pods,nodes,events -o json prints.",
         )
-    evidence = case_of(objects)
+    evidence = evidence_of(objects)
     return replace(evidence, taken_at=evidence.now), False
 
 
@@ -87,22 +87,22 @@ def _several(data: bytes) -> list[Any]:
     return found
 
 
-def _sample(document: Mapping[str, Any]) -> Case:
+def _sample(document: Mapping[str, Any]) -> Evidence:
     jobs = [*mappings(document.get("job")), *mappings(document.get("jobs"))]
     claims = [*mappings(document.get("nodeclaim")), *mappings(document.get("nodeclaims"))]
     queued = [*mappings(document.get("workload")), *mappings(document.get("workloads"))]
     gpus = document.get("gpus")
     gangs = [*mappings(document.get("podgroup")), *mappings(document.get("podgroups"))]
-    return Case(
+    return Evidence(
         pods=tuple(map(pod_of, _entries(document.get("pods")))),
         nodes=tuple(map(node_of, _entries(document.get("nodes")))),
         events=tuple(map(event_of, _entries(document.get("events")))),
         logs=tuple(_logs(document.get("logs"))),
-        jobs=tuple(map(thing_of, jobs)),
-        node_claims=tuple(map(thing_of, claims)),
-        volume_claims=tuple(map(thing_of, _entries(document.get("pvcs")))),
-        queued=tuple(map(thing_of, queued)),
-        gangs=tuple(map(thing_of, gangs)),
+        jobs=tuple(map(object_of, jobs)),
+        node_claims=tuple(map(object_of, claims)),
+        volume_claims=tuple(map(object_of, _entries(document.get("pvcs")))),
+        queued=tuple(map(object_of, queued)),
+        gangs=tuple(map(object_of, gangs)),
         gpus=tuple(map(gpu_of, mappings(mapping(gpus).get("gpus", gpus)))),
         last_log_age_s=number(document.get("last_log_age_s")),
     )
@@ -144,21 +144,21 @@ def _objects(document: Any) -> Iterator[Mapping[str, Any]]:
             yield entry
 
 
-def case_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (), taken_at: float = 0.0) -> Case:
+def evidence_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (), taken_at: float = 0.0) -> Evidence:
     """A case of Kubernetes objects of any kinds, cleaned; kinds that no rule reads are left out."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for entry in objects:
         kinds.setdefault(text(entry.get("kind")), []).append(entry)
     workloads = kinds.get("Workload", [])
-    return Case(
+    return Evidence(
         pods=tuple(map(pod_of, kinds.get("Pod", ()))),
         nodes=tuple(map(node_of, kinds.get("Node", ()))),
         events=tuple(map(event_of, kinds.get("Event", ()))),
         logs=tuple(logs),
-        jobs=tuple(thing_of(entry) for kind in sorted(JOB_KINDS) for entry in kinds.get(kind, ())),
-        node_claims=tuple(map(thing_of, kinds.get("NodeClaim", ()))),
-        volume_claims=tuple(map(thing_of, kinds.get("PersistentVolumeClaim", ()))),
-        queued=tuple(map(thing_of, workloads)),
-        gangs=tuple(map(thing_of, kinds.get("PodGroup", ()))),
+        jobs=tuple(object_of(entry) for kind in sorted(JOB_KINDS) for entry in kinds.get(kind, ())),
+        node_claims=tuple(map(object_of, kinds.get("NodeClaim", ()))),
+        volume_claims=tuple(map(object_of, kinds.get("PersistentVolumeClaim", ()))),
+        queued=tuple(map(object_of, workloads)),
+        gangs=tuple(map(object_of, kinds.get("PodGroup", ()))),
         taken_at=taken_at,
     )

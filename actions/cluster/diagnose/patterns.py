@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, finding
-from actions.cluster.diagnose.evidence import Case
+from actions.cluster.diagnose.evidence import Evidence
 
 _BEFORE = 160
 _MOST_LINES = 3
@@ -25,7 +25,7 @@ class Hit(msgspec.Struct, frozen=True):
     pod: str = ""
 
 
-class Sign(msgspec.Struct, frozen=True):
+class LogPattern(msgspec.Struct, frozen=True):
     """One meaning.
 
     Args:
@@ -48,7 +48,7 @@ def pattern(*alternatives: str, ignore_case: bool = False) -> re.Pattern[str]:
     return re.compile("|".join(f"(?:{one})" for one in alternatives), re.IGNORECASE if ignore_case else 0)
 
 
-def spoken(evidence: Case) -> Iterator[tuple[str, str]]:
+def all_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     """Every text that somebody printed or wrote about the case, with the pod's name where it is known."""
     for log in evidence.logs:
         yield log.text, log.pod
@@ -69,7 +69,7 @@ def spoken(evidence: Case) -> Iterator[tuple[str, str]]:
         yield str(thing.status.get("message") or ""), ""
 
 
-def logged(evidence: Case) -> Iterator[tuple[str, str]]:
+def log_texts(evidence: Evidence) -> Iterator[tuple[str, str]]:
     """Only what the containers printed."""
     return ((log.text, log.pod) for log in evidence.logs)
 
@@ -78,7 +78,7 @@ _STEP = re.compile(r"[Ll]oss['\"]?[ :=]{1,4}\d")
 """In a line of training: quick, and good enough to tell that a program has gone on."""
 
 
-def still_said(evidence: Case) -> Iterator[tuple[str, str]]:
+def unresolved_log_text(evidence: Evidence) -> Iterator[tuple[str, str]]:
     """What containers printed, without what did not stop them: a pod that is fine has trained on after it."""
     for log in evidence.logs:
         theirs = [pod for pod in evidence.pods if log.pod in ("", pod.name)]
@@ -89,7 +89,7 @@ def still_said(evidence: Case) -> Iterator[tuple[str, str]]:
             yield log.text[steps[-1].end() if steps else 0 :], log.pod
 
 
-def hits(texts: Iterable[tuple[str, str]], expression: re.Pattern[str]) -> Iterator[Hit]:
+def find_hits(texts: Iterable[tuple[str, str]], expression: re.Pattern[str]) -> Iterator[Hit]:
     """Every line in which the expression is found, the first occurrence of a line only."""
     offset = found = 0
     for text, pod in texts:
@@ -115,21 +115,21 @@ def _clipped(text: str, start: int, end: int, match: re.Match[str]) -> str:
     return text[start:end].strip()
 
 
-def finding_of(sign: Sign, found: list[Hit], *, extra: Iterable[str] = ()) -> Finding:
+def finding_of_pattern(log_pattern: LogPattern, found: list[Hit], *, extra: Iterable[str] = ()) -> Finding:
     """What the sign says of its hits, which must not be none."""
-    headline = sign.headline if isinstance(sign.headline, str) else sign.headline(found[0])
+    headline = log_pattern.headline if isinstance(log_pattern.headline, str) else log_pattern.headline(found[0])
     quotes = [hit.line for hit in found[:_MOST_LINES]]
-    return finding(sign.code, headline, [*quotes, *extra], sign.next_step, severity=sign.severity)
+    return finding(log_pattern.code, headline, [*quotes, *extra], log_pattern.next_step, severity=log_pattern.severity)
 
 
-def read_signs(texts: Iterable[tuple[str, str]], signs: Iterable[Sign]) -> Iterator[Finding]:
+def match_patterns(texts: Iterable[tuple[str, str]], patterns: Iterable[LogPattern]) -> Iterator[Finding]:
     """One finding for every sign that is found."""
     known = list(texts)
-    for sign in signs:
-        if found := list(hits(known, sign.pattern)):
-            yield finding_of(sign, found)
+    for log_pattern in patterns:
+        if found := list(find_hits(known, log_pattern.pattern)):
+            yield finding_of_pattern(log_pattern, found)
 
 
-def of_pod(hit: Hit) -> str:
+def pod_suffix(hit: Hit) -> str:
     """` of train-0`, or nothing where nobody knows."""
     return f" of {hit.pod}" if hit.pod else ""

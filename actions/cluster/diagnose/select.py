@@ -12,38 +12,38 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.errors import MissingError
-from actions.cluster.diagnose.evidence import Case, Event, Pod, Thing
+from actions.cluster.diagnose.evidence import Event, Evidence, KubeObject, Pod
 
 _NAMED = re.compile(r"nodeclaim/([\w.-]+)")
 _KINDS = ("NodeClaim", "NodePool", "PersistentVolumeClaim")
 
 
-class Awaited(msgspec.Struct, frozen=True):
+class PendingDependencies(msgspec.Struct, frozen=True):
     """What some pods wait for. Where no claim was named to them, it may be any."""
 
-    is_homeless: bool
+    has_unscheduled_pods: bool
     node_claims: frozenset[str]
     volume_claims: frozenset[str]
 
-    def holds_claim(self, claim: Thing) -> bool:
+    def holds_claim(self, claim: KubeObject) -> bool:
         """Whether they may wait for that node claim."""
-        return self.is_homeless and (not self.node_claims or claim.name in self.node_claims)
+        return self.has_unscheduled_pods and (not self.node_claims or claim.name in self.node_claims)
 
     def holds_event(self, event: Event) -> bool:
         """Whether the event may be about what they wait for."""
-        if not self.is_homeless or event.kind not in _KINDS:
+        if not self.has_unscheduled_pods or event.kind not in _KINDS:
             return False
         if event.kind == "PersistentVolumeClaim":
             return event.name in self.volume_claims
         return event.kind == "NodePool" or not self.node_claims or event.name in self.node_claims
 
 
-def awaited_by(evidence: Case, pods: tuple[Pod, ...]) -> Awaited:
+def pending_dependencies(evidence: Evidence, pods: tuple[Pod, ...]) -> PendingDependencies:
     """What the pods wait for, as the case's events and their own volumes tell."""
     names = {pod.name for pod in pods}
     told = (event.message for event in evidence.events if event.kind == "Pod" and event.name in names)
-    return Awaited(
-        is_homeless=any(pod.is_unscheduled for pod in pods),
+    return PendingDependencies(
+        has_unscheduled_pods=any(pod.is_unscheduled for pod in pods),
         node_claims=frozenset(name for message in told for name in _NAMED.findall(message)),
         volume_claims=frozenset(name for pod in pods for name in pod.volume_claims),
     )
@@ -65,7 +65,7 @@ JOB_KINDS = frozenset({"Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster", "T
 _MEMBER = re.compile(r"-(?:worker|launcher|master|head|server|raycluster)(?:-.*)?$|-\d+$")
 
 
-def scopes_of(evidence: Case) -> Iterator[Case]:
+def scopes_of(evidence: Evidence) -> Iterator[Evidence]:
     """One case for every workload, then one for what belongs to none.
 
     A log that nobody is named for cannot be cut: then all is one case.
@@ -87,7 +87,7 @@ def scopes_of(evidence: Case) -> Iterator[Case]:
     yield _rest(evidence, taken)
 
 
-def _about_listed_pods(evidence: Case) -> Case:
+def _about_listed_pods(evidence: Evidence) -> Evidence:
     """Where pods are listed, without events about others: those are gone."""
     names = {pod.name for pod in evidence.pods}
     return replace(
@@ -104,7 +104,7 @@ def workload_of(pod: Pod) -> str:
     return owner or _MEMBER.sub("", pod.name)
 
 
-def root_of(evidence: Case, namespace: str, name: str) -> str:
+def root_of(evidence: Evidence, namespace: str, name: str) -> str:
     """The name of the job that a person made: of a RayCluster its RayJob, of a launcher's Job its MPIJob."""
     for _ in range(_MOST_LEVELS):
         above = next(
@@ -117,7 +117,7 @@ def root_of(evidence: Case, namespace: str, name: str) -> str:
     return name
 
 
-def without_the_dead(evidence: Case) -> Case:
+def drop_events_of_deleted_objects(evidence: Evidence) -> Evidence:
     """Without events about pods, jobs and gangs that are gone: they explain nothing that is there."""
     alive = {("Pod", pod.name) for pod in evidence.pods} | {(job.kind, job.name) for job in evidence.jobs}
     alive |= {("PodGroup", gang.name) for gang in evidence.gangs}
@@ -132,7 +132,7 @@ def without_the_dead(evidence: Case) -> Case:
     return replace(evidence, events=tuple(filter(is_alive, evidence.events)))
 
 
-def without_the_past(evidence: Case) -> Case:
+def drop_resolved_node_events(evidence: Evidence) -> Evidence:
     """Without events about nodes and claims for them that are gone, where nobody suffers from it any more."""
     if not evidence.pods or not all(pod.is_fine for pod in evidence.pods):
         return evidence
@@ -146,25 +146,27 @@ def without_the_past(evidence: Case) -> Case:
     return replace(evidence, events=tuple(filter(is_present, evidence.events)))
 
 
-def _scope(evidence: Case, key: tuple[str, str], pods: tuple[Pod, ...]) -> Case:
+def _scope(evidence: Evidence, key: tuple[str, str], pods: tuple[Pod, ...]) -> Evidence:
     names = {pod.name for pod in pods}
     hosts = {pod.node for pod in pods if pod.node}
-    awaited = awaited_by(evidence, pods)
+    dependencies = pending_dependencies(evidence, pods)
     jobs = tuple(job for job in evidence.jobs if (job.namespace, root_of(evidence, job.namespace, job.name)) == key)
     owned = names | {job.name for job in jobs} | {key[1]}
     return replace(
         evidence,
         pods=pods,
-        nodes=tuple(node for node in evidence.nodes if awaited.is_homeless or node.name in hosts),
+        nodes=tuple(node for node in evidence.nodes if dependencies.has_unscheduled_pods or node.name in hosts),
         events=tuple(
-            event for event in evidence.events if _is_about(event, key[0], owned, hosts) or awaited.holds_event(event)
+            event
+            for event in evidence.events
+            if _is_about(event, key[0], owned, hosts) or dependencies.holds_event(event)
         ),
         logs=tuple(log for log in evidence.logs if log.pod in names),
         jobs=jobs,
-        node_claims=tuple(filter(awaited.holds_claim, evidence.node_claims)),
+        node_claims=tuple(filter(dependencies.holds_claim, evidence.node_claims)),
         queued=tuple(one for one in evidence.queued if any(name in one.name for name in owned)),
         gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in owned)),
-        volume_claims=tuple(one for one in evidence.volume_claims if one.name in awaited.volume_claims),
+        volume_claims=tuple(one for one in evidence.volume_claims if one.name in dependencies.volume_claims),
     )
 
 
@@ -176,7 +178,7 @@ def _is_about(event: Event, namespace: str, owned: set[str], hosts: set[str]) ->
     return event.name in owned or (event.kind != "Pod" and any(name and name in event.name for name in owned))
 
 
-def _rest(evidence: Case, taken: set[int]) -> Case:
+def _rest(evidence: Evidence, taken: set[int]) -> Evidence:
     """What belongs to no workload: nodes and claims by themselves, events about controllers."""
     known = {pod.name for pod in evidence.pods}
     return replace(
@@ -196,7 +198,7 @@ def _rest(evidence: Case, taken: set[int]) -> Case:
     )
 
 
-class Question(msgspec.Struct, frozen=True):
+class ObjectSelector(msgspec.Struct, frozen=True):
     """What is asked about: an object by kind and name, or all that carries some labels.
 
     `namespace` is empty for objects outside namespaces, and where any namespace will do.
@@ -212,45 +214,47 @@ class Question(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-def narrowed(evidence: Case, question: Question) -> Case:
+def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
     """What of the case is about the object.
 
     Raises:
         MissingError: Nothing in the case is about it.
     """
-    jobs = tuple(job for job in evidence.jobs if _is_job(job, question))
-    pods = tuple(pod for pod in evidence.pods if _is_pod(pod, question, jobs))
-    names = {question.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
-    awaited = awaited_by(evidence, pods)
-    hosts = {pod.node for pod in pods if pod.node} | ({question.name} if question.kind == "Node" else set())
+    jobs = tuple(job for job in evidence.jobs if _is_job(job, selector))
+    pods = tuple(pod for pod in evidence.pods if _is_pod(pod, selector, jobs))
+    names = {selector.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
+    dependencies = pending_dependencies(evidence, pods)
+    hosts = {pod.node for pod in pods if pod.node} | ({selector.name} if selector.kind == "Node" else set())
     found = replace(
         evidence,
         pods=pods,
         jobs=jobs,
-        nodes=tuple(node for node in evidence.nodes if awaited.is_homeless or node.name in hosts),
-        events=tuple(one for one in evidence.events if _is_event(one, names, hosts) or awaited.holds_event(one)),
+        nodes=tuple(node for node in evidence.nodes if dependencies.has_unscheduled_pods or node.name in hosts),
+        events=tuple(one for one in evidence.events if _is_event(one, names, hosts) or dependencies.holds_event(one)),
         logs=tuple(log for log in evidence.logs if log.pod in names or not log.pod),
         node_claims=tuple(
-            one for one in evidence.node_claims if awaited.holds_claim(one) or _is_itself(one, "NodeClaim", question)
+            one
+            for one in evidence.node_claims
+            if dependencies.holds_claim(one) or _is_itself(one, "NodeClaim", selector)
         ),
-        volume_claims=tuple(one for one in evidence.volume_claims if one.name in names | awaited.volume_claims),
+        volume_claims=tuple(one for one in evidence.volume_claims if one.name in names | dependencies.volume_claims),
         queued=tuple(one for one in evidence.queued if any(name in one.name for name in names)),
         gangs=tuple(one for one in evidence.gangs if any(name in one.name for name in names)),
     )
-    if not _is_known(found, question):
-        raise MissingError(f"There is nothing about {question.describe()}.", hint="Check kind, name and namespace.")
+    if not _is_known(found, selector):
+        raise MissingError(f"There is nothing about {selector.describe()}.", hint="Check kind, name and namespace.")
     return found
 
 
-def _is_known(evidence: Case, question: Question) -> bool:
-    if question.kind == "Node":
-        return any(node.name == question.name for node in evidence.nodes)
-    if question.labels and evidence.jobs:
+def _is_known(evidence: Evidence, selector: ObjectSelector) -> bool:
+    if selector.kind == "Node":
+        return any(node.name == selector.name for node in evidence.nodes)
+    if selector.labels and evidence.jobs:
         return True
     things = (*evidence.jobs, *evidence.node_claims, *evidence.volume_claims, *evidence.queued, *evidence.gangs)
     named = (thing.name for thing in things)
     return (
-        bool(evidence.pods) or question.name in named or any(event.name == question.name for event in evidence.events)
+        bool(evidence.pods) or selector.name in named or any(event.name == selector.name for event in evidence.events)
     )
 
 
@@ -258,34 +262,34 @@ def _carries(labels: Mapping[str, str], wanted: Mapping[str, str]) -> bool:
     return bool(wanted) and all(labels.get(name) == value for name, value in wanted.items())
 
 
-def _is_here(namespace: str, question: Question) -> bool:
-    return not question.namespace or namespace in ("", question.namespace)
+def _is_here(namespace: str, selector: ObjectSelector) -> bool:
+    return not selector.namespace or namespace in ("", selector.namespace)
 
 
-def _is_job(job: Thing, question: Question) -> bool:
-    if question.labels:
-        return _carries(job.labels, question.labels)
-    is_kind = job.kind in ("", question.kind) or (question.kind == "RayJob" and job.kind in ("RayCluster", "Job"))
-    is_named = job.name == question.name or (
-        question.kind in ("RayJob", "MPIJob") and job.name.startswith(f"{question.name}-")
+def _is_job(job: KubeObject, selector: ObjectSelector) -> bool:
+    if selector.labels:
+        return _carries(job.labels, selector.labels)
+    is_kind = job.kind in ("", selector.kind) or (selector.kind == "RayJob" and job.kind in ("RayCluster", "Job"))
+    is_named = job.name == selector.name or (
+        selector.kind in ("RayJob", "MPIJob") and job.name.startswith(f"{selector.name}-")
     )
-    return is_kind and is_named and _is_here(job.namespace, question)
+    return is_kind and is_named and _is_here(job.namespace, selector)
 
 
-def _is_pod(pod: Pod, question: Question, jobs: tuple[Thing, ...]) -> bool:
-    if question.labels:
-        return _carries(pod.labels, question.labels)
-    if question.kind == "Node":
-        return pod.node == question.name
-    if not _is_here(pod.namespace, question):
+def _is_pod(pod: Pod, selector: ObjectSelector, jobs: tuple[KubeObject, ...]) -> bool:
+    if selector.labels:
+        return _carries(pod.labels, selector.labels)
+    if selector.kind == "Node":
+        return pod.node == selector.name
+    if not _is_here(pod.namespace, selector):
         return False
-    if question.kind == "Pod":
-        return pod.name == question.name
-    owners = {question.name, *(job.name for job in jobs)}
+    if selector.kind == "Pod":
+        return pod.name == selector.name
+    owners = {selector.name, *(job.name for job in jobs)}
     workload = workload_of(pod)
-    if question.kind == "Deployment":
-        return workload.rpartition("-")[0] == question.name
-    return workload in owners or pod.owner == (question.kind, question.name)
+    if selector.kind == "Deployment":
+        return workload.rpartition("-")[0] == selector.name
+    return workload in owners or pod.owner == (selector.kind, selector.name)
 
 
 def _is_event(event: Event, names: set[str], hosts: set[str]) -> bool:
@@ -294,5 +298,5 @@ def _is_event(event: Event, names: set[str], hosts: set[str]) -> bool:
     return event.name in names
 
 
-def _is_itself(thing: Thing, kind: str, question: Question) -> bool:
-    return question.kind == kind and thing.name == question.name
+def _is_itself(thing: KubeObject, kind: str, selector: ObjectSelector) -> bool:
+    return selector.kind == kind and thing.name == selector.name

@@ -32,7 +32,7 @@ class Endpoint(msgspec.Struct, frozen=True):
     """What every request says besides its own; a name may come several times."""
 
 
-def untrusted(endpoint: Endpoint, reason: object) -> UntrustedError:
+def tls_error(endpoint: Endpoint, reason: object) -> UntrustedError:
     """The sentence for a TLS connection that cannot be made."""
     said = one_line(str(reason), limit=_LONGEST_REASON)
     return UntrustedError(
@@ -41,7 +41,7 @@ def untrusted(endpoint: Endpoint, reason: object) -> UntrustedError:
     )
 
 
-def unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
+def connect_error(endpoint: Endpoint, error: OSError) -> UnreachableError:
     """The sentence for a connection that cannot be made."""
     reason = one_line(error.strerror or str(error), limit=_LONGEST_REASON)
     return UnreachableError(
@@ -49,7 +49,7 @@ def unreachable(endpoint: Endpoint, error: OSError) -> UnreachableError:
     )
 
 
-def proxy_fails(endpoint: Endpoint, reason: object) -> UnreachableError:
+def proxy_error(endpoint: Endpoint, reason: object) -> UnreachableError:
     """The sentence for a proxy that is not there or lets nobody through; its user and password are left out."""
     proxy = urlsplit(endpoint.proxy)
     said = one_line(str(reason), limit=_LONGEST_REASON)
@@ -60,7 +60,7 @@ def proxy_fails(endpoint: Endpoint, reason: object) -> UnreachableError:
     )
 
 
-def broken(endpoint: Endpoint, error: BaseException) -> UnreachableError:
+def connection_lost_error(endpoint: Endpoint, error: BaseException) -> UnreachableError:
     """The sentence for a connection that was made and broke."""
     reason = one_line(str(error) or type(error).__name__).rstrip(".")
     return UnreachableError(f"The connection to {endpoint.server} broke: {reason}.")

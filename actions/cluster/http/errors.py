@@ -10,7 +10,7 @@ import msgspec
 from actions.base.errors import AccessError, ConflictError, ConsoleError, MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.http.retry import capped_wait, read_retry_after
-from actions.cluster.limits import OBEYED_SECONDS
+from actions.cluster.limits import LONGEST_WAIT_SECONDS
 
 _THROTTLED = 429
 _UNAVAILABLE_FROM = 500
@@ -106,10 +106,10 @@ _TITLE = re.compile(r"<title>([^<]+)</title>", re.IGNORECASE)
 _status_decoder = msgspec.json.Decoder(_Status)
 
 
-def wished_seconds(error: ConsoleError) -> float:
-    """How long the server wants not to be asked again, at most `OBEYED_SECONDS`; 0 if it has not said."""
+def requested_wait_seconds(error: ConsoleError) -> float:
+    """How long the server wants not to be asked again, at most `LONGEST_WAIT_SECONDS`; 0 if it has not said."""
     wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
-    return min(max(wish or 0.0, 0.0), OBEYED_SECONDS)
+    return min(max(wish or 0.0, 0.0), LONGEST_WAIT_SECONDS)
 
 
 def status_of(body: bytes, *, code: int, headers: Mapping[str, str] | None = None) -> ApiStatus:

@@ -31,7 +31,7 @@ class PageCount:
         self._pages = self._short = self._stale = self._known = 0
         self._following = ""
 
-    async def turn(self, following: str, *, held: int, known: int) -> None:
+    async def next_page(self, following: str, *, held: int, known: int) -> None:
         """Call behind every page that another one follows; returns when that may be asked for.
 
         Args:

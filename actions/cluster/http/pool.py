@@ -18,10 +18,10 @@ from actions.cluster.http.endpoint import (
     CHECK_ADDRESS,
     CONNECT_SECONDS,
     Endpoint,
-    broken,
-    proxy_fails,
-    unreachable,
-    untrusted,
+    connect_error,
+    connection_lost_error,
+    proxy_error,
+    tls_error,
 )
 from actions.cluster.http.errors import ApiError, SilenceError, error_of, status_of
 from actions.cluster.limits import (
@@ -34,7 +34,7 @@ from actions.cluster.limits import (
     REFUSAL_BYTES,
     SHARED_BODY_BYTES,
     OversizeError,
-    shown,
+    size_text,
 )
 
 ACCEPT_ENCODING = "gzip"
@@ -48,7 +48,7 @@ class _Content(Protocol):
     def iter_any(self) -> AsyncIterator[bytes]: ...
 
 
-class Answer(Protocol):
+class RawResponse(Protocol):
     """The parts of an answer that are read: aiohttp's `ClientResponse`, not unpacked by it."""
 
     @property
@@ -57,13 +57,13 @@ class Answer(Protocol):
     def content(self) -> _Content: ...
 
 
-class Bodies:
+class BodyReader:
     """Reads the bodies of one server's answers. One that is long is read while no other long one is."""
 
     def __init__(self) -> None:
         self._long = asyncio.Lock()
 
-    async def whole(self, answer: Answer, *, asked: str, limit: int = BODY_BYTES) -> bytes:
+    async def whole(self, answer: RawResponse, *, asked: str, limit: int = BODY_BYTES) -> bytes:
         """The body, unpacked.
 
         Args:
@@ -84,18 +84,18 @@ class Bodies:
             raise
         return b"".join(parts)
 
-    async def _gather(self, parts: list[bytes], answer: Answer, asked: str, limit: int) -> None:
+    async def _gather(self, parts: list[bytes], answer: RawResponse, asked: str, limit: int) -> None:
         size = 0
         async with AsyncExitStack() as stack:
             async for part in _unpacked(answer, asked):
                 parts.append(part)
                 size += len(part)
                 if size > limit:
-                    raise OversizeError(f"The answer to {asked} has more than {shown(limit)}, which is the limit.")
+                    raise OversizeError(f"The answer to {asked} has more than {size_text(limit)}, which is the limit.")
                 if size > SHARED_BODY_BYTES >= size - len(part):
                     await stack.enter_async_context(self._long)
 
-    async def refusal(self, answer: Answer, *, asked: str) -> bytes:
+    async def refusal(self, answer: RawResponse, *, asked: str) -> bytes:
         """The beginning of a body that says why something was refused; what can be read of it."""
         parts: list[bytes] = []
         try:
@@ -108,7 +108,7 @@ class Bodies:
         return b"".join(parts)
 
 
-async def _unpacked(answer: Answer, asked: str) -> AsyncIterator[bytes]:
+async def _unpacked(answer: RawResponse, asked: str) -> AsyncIterator[bytes]:
     """The body in pieces; the loop is handed back between those of a megabyte."""
     encoding = answer.headers.get("Content-Encoding", "").strip().lower()
     if encoding in ("", "identity"):
@@ -269,7 +269,7 @@ class PooledTransport:
             auto_decompress=False,
             response_class=_PromptAnswer,
         )
-        self._bodies = Bodies()
+        self._bodies = BodyReader()
 
     async def close(self) -> None:
         """End every connection, also the open streams."""
@@ -384,14 +384,14 @@ class PooledTransport:
 def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
     """The sentence for a connection that could not be made or broke."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
-        return untrusted(endpoint, getattr(error, "certificate_error", None) or error.__cause__ or error)
+        return tls_error(endpoint, getattr(error, "certificate_error", None) or error.__cause__ or error)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
-        return proxy_fails(endpoint, error.os_error.strerror or error.os_error)
+        return proxy_error(endpoint, error.os_error.strerror or error.os_error)
     if isinstance(error, aiohttp.ClientHttpProxyError):
-        return proxy_fails(endpoint, f"{error.status} {error.message}")
+        return proxy_error(endpoint, f"{error.status} {error.message}")
     if isinstance(error, aiohttp.ClientConnectorError):
-        return unreachable(endpoint, error.os_error)
-    return broken(endpoint, error)
+        return connect_error(endpoint, error.os_error)
+    return connection_lost_error(endpoint, error)
 
 
 def _release(socket: aiohttp.ClientWebSocketResponse) -> None:

@@ -18,7 +18,14 @@ import msgspec
 from httptools import HttpParserError, HttpResponseParser
 
 from actions.base.errors import FormatError, UnreachableError
-from actions.cluster.http.endpoint import CHECK_ADDRESS, CONNECT_SECONDS, Endpoint, broken, unreachable, untrusted
+from actions.cluster.http.endpoint import (
+    CHECK_ADDRESS,
+    CONNECT_SECONDS,
+    Endpoint,
+    connect_error,
+    connection_lost_error,
+    tls_error,
+)
 from actions.cluster.http.errors import SilenceError, error_of, status_of
 from actions.cluster.limits import HEAD_BYTES, INFORMATIONAL_ANSWERS, REFUSAL_BYTES
 
@@ -120,7 +127,7 @@ def keep_alive(connection: socket.socket) -> None:
                 connection.setsockopt(socket.IPPROTO_TCP, option, amount)
 
 
-class Connection(asyncio.BufferedProtocol):
+class HttpConnection(asyncio.BufferedProtocol):
     """One connection, one question, one answer.
 
     What comes while nobody reads stays with the kernel: many small events cost one look when somebody does.
@@ -190,7 +197,7 @@ class Connection(asyncio.BufferedProtocol):
             return None
         if self._has_ended:
             reason = self._failure or EOFError("it was closed before the answer was complete")
-            raise broken(self._endpoint, reason) from self._failure
+            raise connection_lost_error(self._endpoint, reason) from self._failure
         return b""
 
     async def refusal(self, first: bytes) -> bytes:
@@ -260,7 +267,7 @@ def _is_literal(host: str | None) -> bool:
 class DirectStream:
     """The body of an endless answer, chunk by chunk as it arrives."""
 
-    def __init__(self, connection: Connection, head: ResponseHead, first: bytes) -> None:
+    def __init__(self, connection: HttpConnection, head: ResponseHead, first: bytes) -> None:
         self.content_type = head.content_type
         self._connection = connection
         self._first = first
@@ -286,7 +293,7 @@ class DirectStreams:
         self._endpoint = endpoint
         self._user_agent = user_agent
         self._buffer = memoryview(bytearray(_READ_BYTES))
-        self._open: set[Connection] = set()
+        self._open: set[HttpConnection] = set()
         self._is_closed = False
 
     def close(self) -> None:
@@ -321,13 +328,13 @@ class DirectStreams:
             self._open.discard(connection)
             connection.abort()
 
-    async def _connect(self, idle_seconds: float) -> Connection:
+    async def _connect(self, idle_seconds: float) -> HttpConnection:
         endpoint = self._endpoint
         address = urlsplit(endpoint.server)
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await asyncio.get_running_loop().create_connection(
-                    lambda: Connection(endpoint, self._buffer, idle_seconds),
+                    lambda: HttpConnection(endpoint, self._buffer, idle_seconds),
                     address.hostname or "",
                     address.port or _STANDARD_PORTS[address.scheme],
                     happy_eyeballs_delay=None if _is_literal(address.hostname) else _NEXT_ADDRESS_SECONDS,
@@ -337,12 +344,12 @@ class DirectStreams:
         except TimeoutError as error:
             raise SilenceError(f"{endpoint.server} did not begin to answer.", hint=CHECK_ADDRESS) from error
         except ssl.SSLError as error:
-            raise untrusted(endpoint, error) from error
+            raise tls_error(endpoint, error) from error
         except OSError as error:
-            raise unreachable(endpoint, error) from error
+            raise connect_error(endpoint, error) from error
         if self._is_closed:
             connection.abort()
-            raise broken(endpoint, EOFError("the session was closed"))
+            raise connection_lost_error(endpoint, EOFError("the session was closed"))
         self._open.add(connection)
         return connection
 

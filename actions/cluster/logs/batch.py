@@ -35,7 +35,7 @@ class LogBatch(Sequence[LogLine]):
     As a sequence it gives each line by itself, which costs far more than what is done to the batch as a whole.
 
     Args:
-        data: Whole lines: a stamp in the form of `logstamps`, a blank, cleaned text in UTF-8, a newline.
+        data: Whole lines: a stamp in the form of `lines.SHAPE`, a blank, cleaned text in UTF-8, a newline.
         is_marker: Whether they are remarks, of ours or of the server.
         lines: The same cut into lines, if somebody has them.
     """

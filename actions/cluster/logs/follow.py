@@ -21,8 +21,8 @@ from actions.base.clock import Clock, SystemClock, format_rfc3339, parse_rfc3339
 from actions.base.errors import ConsoleError, MissingError, UnreachableError
 from actions.base.names import segment
 from actions.base.untrusted import one_line
-from actions.cluster.auth.session import KubeSession, Lane
-from actions.cluster.http.errors import ApiMissingError, ApiRefusedError, wished_seconds
+from actions.cluster.auth.session import KubeSession, RequestClass
+from actions.cluster.http.errors import ApiMissingError, ApiRefusedError, requested_wait_seconds
 from actions.cluster.http.retry import Backoff
 from actions.cluster.http.transport import ByteStream
 from actions.cluster.logs.batch import LogBatch, batches_of, read_lines
@@ -32,7 +32,7 @@ REST_SECONDS = 0.1
 PLENTY_BYTES = 1 << 15
 
 
-class LogPace:
+class ReadCoalescer:
     """Waits after small pieces that follow each other closely: each costs as much as some fifty lines in it.
 
     A line after a silence is not kept waiting, nor is a log that sends faster than it is read.
@@ -45,7 +45,7 @@ class LogPace:
         self._clock = clock
         self._went_on_at = -math.inf
 
-    async def rest(self, size_bytes: int) -> None:
+    async def wait(self, size_bytes: int) -> None:
         """Come back when the next piece may be read.
 
         Args:
@@ -63,7 +63,7 @@ class ContainerEnd(msgspec.Struct, frozen=True):
     reason: str
 
 
-class ContainerLook(msgspec.Struct, frozen=True):
+class ContainerLifecycle(msgspec.Struct, frozen=True):
     """What the API says of the container at one moment. `end` is set when it will not run again."""
 
     has_started: bool
@@ -73,7 +73,7 @@ class ContainerLook(msgspec.Struct, frozen=True):
     end: ContainerEnd | None
 
 
-def look_at(pod: Mapping[str, Any], container: str) -> ContainerLook:
+def container_lifecycle(pod: Mapping[str, Any], container: str) -> ContainerLifecycle:
     """What a pod, as the API gives it, says of a container of that name."""
     status = pod.get("status") or {}
     entries = [
@@ -94,7 +94,7 @@ def look_at(pod: Mapping[str, Any], container: str) -> ContainerLook:
     started_at_ns = int(parse_rfc3339(began).timestamp()) * NANOSECONDS if began else 0
     restarts = int(entry.get("restartCount") or 0)
     has_started = restarts > 0 or "running" in state or "terminated" in state
-    return ContainerLook(has_started, restarts, started_at_ns, last_exit=last or ended, end=end)
+    return ContainerLifecycle(has_started, restarts, started_at_ns, last_exit=last or ended, end=end)
 
 
 def _stays_ended(pod: Mapping[str, Any], ended: ContainerEnd) -> bool:
@@ -109,7 +109,7 @@ def _end_of(terminated: Mapping[str, Any] | None) -> ContainerEnd | None:
     return ContainerEnd(int(code) if code is not None else None, one_line(str(terminated.get("reason") or "")))
 
 
-__all__ = ["ContainerEnd", "LogCursor", "LogFollower", "LogLine", "LogObserver", "LogSource", "follow", "read_log"]
+__all__ = ["ContainerEnd", "ContainerLog", "LogCursor", "LogFollower", "LogLine", "LogObserver", "follow", "read_log"]
 
 OnLines = Callable[[LogBatch], Awaitable[None] | None]
 
@@ -123,7 +123,7 @@ _MOST_COMPARED = 64
 _GAP_LOOK_SECONDS = 0.4
 
 
-class LogSource(msgspec.Struct, frozen=True):
+class ContainerLog(msgspec.Struct, frozen=True):
     """One container of one pod. With a `uid`, a later pod of the same name is another source."""
 
     namespace: str
@@ -167,7 +167,7 @@ class LogFollower:
     def __init__(
         self,
         session: KubeSession,
-        source: LogSource,
+        source: ContainerLog,
         *,
         on_lines: OnLines,
         since: LogCursor | None = None,
@@ -197,50 +197,50 @@ class LogFollower:
         """
         while True:
             try:
-                look = await self._look()
-                await self._catch_up(look)
+                lifecycle = await self._lifecycle()
+                await self._catch_up(lifecycle)
             except (MissingError, UnreachableError) as error:
                 if isinstance(error, MissingError) and not _is_of_a_proxy(error):
                     return ContainerEnd(None, "gone")
                 self._observer.failing(error)
-                await self._backoff.wait(wished_seconds(error))
+                await self._backoff.wait(requested_wait_seconds(error))
                 continue
             wish = 0.0
             try:
-                if look.end is not None:
+                if lifecycle.end is not None:
                     await self._read_to_end()
-                    return look.end
-                if look.has_started:
+                    return lifecycle.end
+                if lifecycle.has_started:
                     await self._read(follow=True)
                 else:
                     self._observer.reading()
             except (MissingError, ApiRefusedError) as error:
                 self._refusals += 1
-                if look.end is not None and self._refusals >= _MOST_REFUSALS:
+                if lifecycle.end is not None and self._refusals >= _MOST_REFUSALS:
                     await self._lose("the log is not available any more")
-                    return look.end
+                    return lifecycle.end
                 self._observer.failing(error)
             except UnreachableError as error:  # throttled, cut or silent: the next look at the pod decides
                 self._observer.failing(error)
-                wish = wished_seconds(error)
+                wish = requested_wait_seconds(error)
             await self._backoff.wait(wish)
 
-    async def _catch_up(self, look: ContainerLook) -> None:
+    async def _catch_up(self, lifecycle: ContainerLifecycle) -> None:
         """After a restart, take what the container before it still had to say, then mark the restart."""
         before = self._restarts
         if before is None:
-            is_behind = look.restarts > 0 and START.at_ns < self.cursor.at_ns < look.started_at_ns
-            before = look.restarts - is_behind
-        if look.restarts > before:
+            is_behind = lifecycle.restarts > 0 and START.at_ns < self.cursor.at_ns < lifecycle.started_at_ns
+            before = lifecycle.restarts - is_behind
+        if lifecycle.restarts > before:
             try:
                 await self._read_to_end(previous=True)
             except (ApiRefusedError, MissingError):
                 await self._lose("the log of the container before the restart is gone")
-            times = look.restarts - before
-            exited = f" (exit {look.last_exit.exit_code}, {look.last_exit.reason})" if look.last_exit else ""
+            times = lifecycle.restarts - before
+            exited = f" (exit {look.last_exit.exit_code}, {look.last_exit.reason})" if lifecycle.last_exit else ""
             await self._mark(f"container restarted{exited}" + (f", {times} times" if times > 1 else ""))
             self._has_place = False
-        self._restarts = look.restarts
+        self._restarts = lifecycle.restarts
 
     async def _read_to_end(self, *, previous: bool = False) -> None:
         """Read what an ended container has said, until it is asked for its end and there is nothing new.
@@ -289,20 +289,20 @@ class LogFollower:
         elif self._tail_lines is not None:
             query["tailLines"] = str(self._tail_lines)
         cutter, resume = LineCutter(), _Resume(self.cursor, has_place=self._has_place and not previous)
-        pace = LogPace(self._clock)
+        coalescer = ReadCoalescer(self._clock)
         async with self._open(query) as stream:
             self._observer.reading()
             self._refusals = 0
             async for chunk in stream:
                 await self._take(cutter.feed(chunk), resume)
-                await pace.rest(len(chunk))
+                await coalescer.wait(len(chunk))
         return resume, b"".join(cutter.finish())
 
     def _open(self, query: Mapping[str, str]) -> AbstractAsyncContextManager[ByteStream]:
         asked = {"container": self._source.container, "timestamps": "true", **query}
         idle = self._silence_seconds * (1.0 + random.random() / 2)
         return self._session.stream(
-            f"{self._source.path}/log", query=asked, idle_seconds=idle, accept="*/*", lane=Lane.LOGS
+            f"{self._source.path}/log", query=asked, idle_seconds=idle, accept="*/*", request_class=RequestClass.LOGS
         )
 
     async def _take(self, lines: list[bytes], resume: _Resume) -> None:
@@ -325,10 +325,10 @@ class LogFollower:
         """
         for _ in range(_GAP_LOOKS):
             try:
-                look = await self._look()
+                lifecycle = await self._lifecycle()
             except MissingError:
                 break
-            if self._restarts is not None and look.restarts > self._restarts:
+            if self._restarts is not None and lifecycle.restarts > self._restarts:
                 raise _RestartedError(f"{self._source.container} has been restarted.")
             await self._clock.sleep(_GAP_LOOK_SECONDS)
         missing = (resumed_at_ns - self.cursor.at_ns) / NANOSECONDS
@@ -347,17 +347,17 @@ class LogFollower:
         if inspect.isawaitable(result):
             await result
 
-    async def _look(self) -> ContainerLook:
+    async def _lifecycle(self) -> ContainerLifecycle:
         pod = await self._session.get(self._source.path)
         uid = (pod.get("metadata") or {}).get("uid", "")
         if self._source.uid and uid != self._source.uid:
             raise MissingError(f"The pod {self._source.namespace}/{self._source.pod} has been replaced.")
-        return look_at(pod, self._source.container)
+        return container_lifecycle(pod, self._source.container)
 
 
 async def follow(
     session: KubeSession,
-    source: LogSource,
+    source: ContainerLog,
     *,
     on_lines: OnLines,
     since: LogCursor | None = None,
@@ -371,7 +371,7 @@ async def follow(
 
 async def read_log(
     session: KubeSession,
-    source: LogSource,
+    source: ContainerLog,
     *,
     tail_lines: int | None = None,
     since: LogCursor | None = None,

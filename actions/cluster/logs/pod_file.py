@@ -23,7 +23,7 @@ _LOOK_SECONDS = 15.0
 _TRUNCATED = b"truncated"
 
 
-class Place(msgspec.Struct, frozen=True):
+class ContainerRef(msgspec.Struct, frozen=True):
     """A container."""
 
     namespace: str
@@ -41,7 +41,7 @@ class FileState(msgspec.Struct, frozen=True):
     """Seconds since the epoch, by the file system's clock."""
 
 
-async def find_file(session: KubeSession, place: Place, path: str) -> FileState | None:
+async def find_file(session: KubeSession, place: ContainerRef, path: str) -> FileState | None:
     """The file at a path; `None` if there is none yet.
 
     Args:
@@ -54,8 +54,8 @@ async def find_file(session: KubeSession, place: Place, path: str) -> FileState 
         RefusedError: The container does not run, or has no shell.
         UnreachableError: The connection broke.
     """
-    younger = "-newer /proc/1 " if is_choice(path) else ""
-    script = f"find {quoted(path)} -type f {younger}-exec stat -c '%Y %i %s %n' {{}} + 2>/dev/null"
+    younger = "-newer /proc/1 " if is_glob(path) else ""
+    script = f"find {quoted_glob(path)} -type f {younger}-exec stat -c '%Y %i %s %n' {{}} + 2>/dev/null"
     argv = ["sh", "-c", script]
     result = await run_in_pod(
         session, place.namespace, place.pod, place.container, argv, deadline_seconds=_LOOK_SECONDS
@@ -65,7 +65,7 @@ async def find_file(session: KubeSession, place: Place, path: str) -> FileState 
 
 
 async def read_file(
-    session: KubeSession, place: Place, path: str, *, offset: int, idle_seconds: float = IDLE_SECONDS
+    session: KubeSession, place: ContainerRef, path: str, *, offset: int, idle_seconds: float = IDLE_SECONDS
 ) -> AsyncIterator[bytes]:
     """What a file holds from `offset` on, then what is appended to it; ends when it has been silent for a while.
 
@@ -81,7 +81,7 @@ async def read_file(
 
 
 async def follow_output(
-    session: KubeSession, place: Place, argv: Sequence[str], *, idle_seconds: float = IDLE_SECONDS
+    session: KubeSession, place: ContainerRef, argv: Sequence[str], *, idle_seconds: float = IDLE_SECONDS
 ) -> AsyncIterator[bytes]:
     """What a program writes to stdout, until it ends or has been silent for a while.
 
@@ -107,12 +107,12 @@ async def follow_output(
                 return
 
 
-def is_choice(path: str) -> bool:
+def is_glob(path: str) -> bool:
     """Whether a path stands for the newest of several files."""
     return _GLOB.search(path) is not None
 
 
-def quoted(path: str) -> str:
+def quoted_glob(path: str) -> str:
     """A path for a shell that still expands its `*` and `?`."""
     return "".join(part if _GLOB.fullmatch(part) else shlex.quote(part) for part in _GLOB.split(path) if part)
 

@@ -125,7 +125,7 @@ async def _read_through(
         if not following:
             return found
         uids.update(str((item.get("metadata") or {}).get("uid")) for item in few)
-        await pages.turn(str(following), held=len(few), known=len(uids))
+        await pages.next_page(str(following), held=len(few), known=len(uids))
         asked["continue"] = str(following)
 
 
@@ -146,7 +146,7 @@ class ObjectRef(msgspec.Struct, frozen=True):
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
-class ResourceType(msgspec.Struct, frozen=True):
+class ApiResource(msgspec.Struct, frozen=True):
     """How the objects of one kind are addressed."""
 
     api_version: str
@@ -184,10 +184,10 @@ class Discovery:
     def __init__(self, session: KubeSession, *, clock: Clock | None = None) -> None:
         self._session = session
         self._clock = clock or SystemClock()
-        self._known: dict[str, tuple[float, dict[str, ResourceType]]] = {}
+        self._known: dict[str, tuple[float, dict[str, ApiResource]]] = {}
         self._lock = asyncio.Lock()
 
-    async def resolve(self, api_version: str, kind: str) -> ResourceType:
+    async def resolve(self, api_version: str, kind: str) -> ApiResource:
         """How objects of `kind` are addressed.
 
         Raises:
@@ -202,7 +202,7 @@ class Discovery:
             )
         return found
 
-    async def find(self, api_version: str, kind: str) -> ResourceType:
+    async def find(self, api_version: str, kind: str) -> ApiResource:
         """Like `resolve`, for reading: if the cluster has not that version, then another that can be read."""
         for version in (api_version, *other_versions(api_version, kind)):
             with suppress(MissingError):
@@ -213,9 +213,9 @@ class Discovery:
         """Ask the cluster again at the next call: kinds were added or removed."""
         self._known.clear()
 
-    async def _lookup(self, api_version: str, kind: str) -> ResourceType | None:
+    async def _lookup(self, api_version: str, kind: str) -> ApiResource | None:
         age = _CATALOGUE_SECONDS
-        kinds: dict[str, ResourceType] = {}
+        kinds: dict[str, ApiResource] = {}
         if api_version in self._known:
             at, kinds = self._known[api_version]
             age = self._clock.monotonic() - at
@@ -224,7 +224,7 @@ class Discovery:
             self._known[api_version] = (self._clock.monotonic(), kinds)
         return kinds.get(kind)
 
-    async def _fetch(self, api_version: str) -> dict[str, ResourceType]:
+    async def _fetch(self, api_version: str) -> dict[str, ApiResource]:
         root = f"/apis/{api_version}" if "/" in api_version else f"/api/{api_version}"
         try:
             body = await self._session.request("GET", root)
@@ -235,7 +235,7 @@ class Discovery:
         except msgspec.DecodeError as error:
             raise FormatError(f"{self._session.server}{root} did not answer with a list of kinds: {error}.") from error
         return {
-            entry.kind: ResourceType(api_version, entry.kind, entry.name, entry.namespaced)
+            entry.kind: ApiResource(api_version, entry.kind, entry.name, entry.namespaced)
             for entry in listed
             if "/" not in entry.name
         }
@@ -393,6 +393,6 @@ async def _path(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> s
     return kind.path(_namespace(session, kind, ref), ref.name)
 
 
-def _namespace(session: KubeSession, kind: ResourceType, ref: ObjectRef) -> str:
+def _namespace(session: KubeSession, kind: ApiResource, ref: ObjectRef) -> str:
     """The reference's namespace, or the session's where it names none for a kind that needs one."""
     return (ref.namespace or session.namespace) if kind.is_namespaced else ""

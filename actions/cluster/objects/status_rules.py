@@ -29,7 +29,7 @@ class WorkState(Enum):
     UNKNOWN = "unknown"
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class ObjectStatus(msgspec.Struct, frozen=True):
     """A state with the API's own reason and message, cleaned; both may be empty."""
 
     state: WorkState
@@ -42,7 +42,7 @@ class Verdict(msgspec.Struct, frozen=True):
         return self.state in (WorkState.FINISHED, WorkState.FAILED)
 
 
-Rule = Callable[[Object], Verdict]
+Rule = Callable[[Object], ObjectStatus]
 """Reads the objects of one kind."""
 Rules = Mapping[tuple[str, str], Rule]
 """By API group and kind."""
@@ -64,10 +64,10 @@ def spec_of(document: Object) -> Object:
     return document.get("spec") or {}
 
 
-def verdict(state: WorkState, source: Object | None = None, *, reason: str = "", message: str = "") -> Verdict:
+def status_from(state: WorkState, source: Object | None = None, *, reason: str = "", message: str = "") -> ObjectStatus:
     """A verdict with the reason and message of a condition or status; with these where it has none."""
     source = source or {}
-    return Verdict(
+    return ObjectStatus(
         state,
         one_line(str(source.get("reason") or reason)),
         one_line(str(source.get("message") or message), limit=1000),
@@ -81,12 +81,12 @@ def is_observed(document: Object) -> bool:
     return observed is None or generation is None or int(observed) >= int(generation)
 
 
-def first_true(document: Object, steps: Sequence[tuple[str, WorkState]]) -> Verdict | None:
+def first_true(document: Object, steps: Sequence[tuple[str, WorkState]]) -> ObjectStatus | None:
     """The verdict of the first condition that is true, in the order of `steps`; `None` if none is."""
     for kind, state in steps:
         condition = condition_of(document, kind)
         if condition is not None and condition.get("status") == "True":
-            return verdict(state, condition, reason=kind)
+            return status_from(state, condition, reason=kind)
     return None
 
 
@@ -105,20 +105,20 @@ _KUBEFLOW_STEPS = (
 )
 
 
-def _job(document: Object) -> Verdict:
+def _job(document: Object) -> ObjectStatus:
     found = first_true(document, _JOB_STEPS)
     if found is not None:
         return found
     status = status_of(document)
     if status.get("ready"):
-        return verdict(WorkState.RUNNING)
+        return status_from(WorkState.RUNNING)
     if status.get("active"):
-        return verdict(WorkState.WAITING, reason="PodsNotReady", message="Its pods have not become ready.")
-    return verdict(WorkState.WAITING, reason="NoPods", message="It has no pods.")
+        return status_from(WorkState.WAITING, reason="PodsNotReady", message="Its pods have not become ready.")
+    return status_from(WorkState.WAITING, reason="NoPods", message="It has no pods.")
 
 
-def _kubeflow_job(document: Object) -> Verdict:
-    return first_true(document, _KUBEFLOW_STEPS) or verdict(
+def _kubeflow_job(document: Object) -> ObjectStatus:
+    return first_true(document, _KUBEFLOW_STEPS) or status_from(
         WorkState.WAITING, reason="NotSeen", message="Its operator has not taken it up."
     )
 
@@ -133,7 +133,7 @@ _STEPS_OF_OTHERS = (
 )
 
 
-def _job_set(document: Object) -> Verdict:
+def _job_set(document: Object) -> ObjectStatus:
     """A JobSet or a TrainJob: no condition says that it runs, only the counts of its jobs."""
     found = first_true(document, _STEPS_OF_OTHERS)
     if found is not None:
@@ -141,7 +141,7 @@ def _job_set(document: Object) -> Verdict:
     status = status_of(document)
     jobs = [*(status.get("replicatedJobsStatus") or ()), *(status.get("jobsStatus") or ())]
     runs = any(entry.get("active") or entry.get("ready") for entry in jobs)
-    return verdict(WorkState.RUNNING if runs else WorkState.WAITING, reason="Active" if runs else "NoJobs")
+    return status_from(WorkState.RUNNING if runs else WorkState.WAITING, reason="Active" if runs else "NoJobs")
 
 
 _VOLCANO_PHASES = {
@@ -153,75 +153,75 @@ _VOLCANO_PHASES = {
 }
 
 
-def _volcano_job(document: Object) -> Verdict:
+def _volcano_job(document: Object) -> ObjectStatus:
     """Aborted is waiting: `vsuspend` does that, and it can be resumed."""
     state = status_of(document).get("state") or {}
     phase = str(state.get("phase") or "")
-    return verdict(_VOLCANO_PHASES.get(phase, WorkState.WAITING), state, reason=phase or "NotSeen")
+    return status_from(_VOLCANO_PHASES.get(phase, WorkState.WAITING), state, reason=phase or "NotSeen")
 
 
-def _pod_group(document: Object) -> Verdict:
+def _pod_group(document: Object) -> ObjectStatus:
     """The phase decides: an `Unschedulable` of an earlier wait stays true beside a gang that runs."""
     phase = str(status_of(document).get("phase") or "")
     if phase == "Completed":
-        return verdict(WorkState.FINISHED, reason=phase)
+        return status_from(WorkState.FINISHED, reason=phase)
     if phase == "Running":
-        return verdict(WorkState.RUNNING, reason=phase)
+        return status_from(WorkState.RUNNING, reason=phase)
     unschedulable = condition_of(document, "Unschedulable")
     is_told = unschedulable is not None and unschedulable.get("status") == "True"
-    return verdict(WorkState.WAITING, unschedulable if is_told else None, reason=phase or "NotSeen")
+    return status_from(WorkState.WAITING, unschedulable if is_told else None, reason=phase or "NotSeen")
 
 
-def _kueue_workload(document: Object) -> Verdict:
+def _kueue_workload(document: Object) -> ObjectStatus:
     finished = condition_of(document, "Finished")
     if finished is not None and finished.get("status") == "True":
         has_failed = "fail" in str(finished.get("reason") or "").lower()
-        return verdict(WorkState.FAILED if has_failed else WorkState.FINISHED, finished)
+        return status_from(WorkState.FAILED if has_failed else WorkState.FINISHED, finished)
     admitted = first_true(document, (("Admitted", WorkState.RUNNING),))
     if admitted is not None:
         return admitted
     reserved = condition_of(document, "QuotaReserved")
-    return verdict(WorkState.WAITING, reserved, reason="NotAdmitted")
+    return status_from(WorkState.WAITING, reserved, reason="NotAdmitted")
 
 
 _RAY_FAILED_RUNS = frozenset({"FAILED", "STOPPED"})
 
 
-def _ray_job(document: Object) -> Verdict:
+def _ray_job(document: Object) -> ObjectStatus:
     status = status_of(document)
     deployment, job = str(status.get("jobDeploymentStatus") or ""), str(status.get("jobStatus") or "")
     words = {"reason": job or deployment, "message": str(status.get("message") or "")}
     match deployment:
         case "Complete" if job == "SUCCEEDED":
-            return verdict(WorkState.FINISHED, status, **words)
+            return status_from(WorkState.FINISHED, status, **words)
         case "Complete" if job in _RAY_FAILED_RUNS:
-            return verdict(WorkState.FAILED, status, **words)
+            return status_from(WorkState.FAILED, status, **words)
         case "Failed" | "ValidationFailed":
-            return verdict(WorkState.FAILED, status, **words)
+            return status_from(WorkState.FAILED, status, **words)
         case "Running":
-            return verdict(WorkState.RUNNING, status, **words)
+            return status_from(WorkState.RUNNING, status, **words)
         case "Complete":
-            return verdict(WorkState.UNKNOWN, status, **words)
-    return verdict(WorkState.WAITING, status, reason=deployment or "NotSeen")
+            return status_from(WorkState.UNKNOWN, status, **words)
+    return status_from(WorkState.WAITING, status, reason=deployment or "NotSeen")
 
 
-def _ray_cluster(document: Object) -> Verdict:
+def _ray_cluster(document: Object) -> ObjectStatus:
     failed = first_true(document, (("ReplicaFailure", WorkState.FAILED),))
     if failed is not None:
         return failed
     status = status_of(document)
     state = str(status.get("state") or "")
     if state == "failed":
-        return verdict(WorkState.FAILED, reason="failed", message=str(status.get("reason") or ""))
+        return status_from(WorkState.FAILED, reason="failed", message=str(status.get("reason") or ""))
     head = condition_of(document, "HeadPodReady")
     if head is not None and head.get("status") != "True":
-        return verdict(WorkState.WAITING, head)
-    return verdict(WorkState.RUNNING if state == "ready" else WorkState.WAITING, reason=state or "NotSeen")
+        return status_from(WorkState.WAITING, head)
+    return status_from(WorkState.RUNNING if state == "ready" else WorkState.WAITING, reason=state or "NotSeen")
 
 
-def _volcano_queue(document: Object) -> Verdict:
+def _volcano_queue(document: Object) -> ObjectStatus:
     state = str(status_of(document).get("state") or "")
-    return verdict(WorkState.RUNNING if state == "Open" else WorkState.WAITING, reason=state or "NotSeen")
+    return status_from(WorkState.RUNNING if state == "Open" else WorkState.WAITING, reason=state or "NotSeen")
 
 
 JOB_RULES: Rules = {
@@ -239,75 +239,75 @@ JOB_RULES: Rules = {
 }
 
 
-def _deployment(document: Object) -> Verdict:
+def _deployment(document: Object) -> ObjectStatus:
     if not is_observed(document):
-        return verdict(WorkState.WAITING, reason="NotObserved")
+        return status_from(WorkState.WAITING, reason="NotObserved")
     spec, status = spec_of(document), status_of(document)
     progressing = condition_of(document, "Progressing")
     if progressing is not None and progressing.get("reason") == "ProgressDeadlineExceeded":
-        return verdict(WorkState.FAILED, progressing)
+        return status_from(WorkState.FAILED, progressing)
     if spec.get("paused"):
-        return verdict(WorkState.WAITING, reason="Paused")
+        return status_from(WorkState.WAITING, reason="Paused")
     wanted = int(spec.get("replicas", 1))
     updated, total = int(status.get("updatedReplicas") or 0), int(status.get("replicas") or 0)
     available = int(status.get("availableReplicas") or 0)
     is_ready = updated >= wanted and total <= updated and available >= wanted
     message = f"{available} of {wanted} replicas are available."
-    return verdict(WorkState.RUNNING if is_ready else WorkState.WAITING, reason="Available", message=message)
+    return status_from(WorkState.RUNNING if is_ready else WorkState.WAITING, reason="Available", message=message)
 
 
-def _stateful_set(document: Object) -> Verdict:
+def _stateful_set(document: Object) -> ObjectStatus:
     wanted, ready = int(spec_of(document).get("replicas", 1)), int(status_of(document).get("readyReplicas") or 0)
     is_ready = is_observed(document) and ready >= wanted
-    return verdict(
+    return status_from(
         WorkState.RUNNING if is_ready else WorkState.WAITING, message=f"{ready} of {wanted} replicas are ready."
     )
 
 
-def _daemon_set(document: Object) -> Verdict:
+def _daemon_set(document: Object) -> ObjectStatus:
     if not is_observed(document):
-        return verdict(WorkState.WAITING, reason="NotObserved")
+        return status_from(WorkState.WAITING, reason="NotObserved")
     status = status_of(document)
     wanted = int(status.get("desiredNumberScheduled") or 0)
     if wanted == 0:
-        return verdict(WorkState.RUNNING, reason="NoNodes", message="It runs on 0 nodes: no node matches.")
+        return status_from(WorkState.RUNNING, reason="NoNodes", message="It runs on 0 nodes: no node matches.")
     updated, available = int(status.get("updatedNumberScheduled") or 0), int(status.get("numberAvailable") or 0)
     is_ready = updated >= wanted and available >= wanted
     message = f"{available} of {wanted} nodes run it."
-    return verdict(WorkState.RUNNING if is_ready else WorkState.WAITING, reason="Available", message=message)
+    return status_from(WorkState.RUNNING if is_ready else WorkState.WAITING, reason="Available", message=message)
 
 
-def _claim(document: Object) -> Verdict:
+def _claim(document: Object) -> ObjectStatus:
     match str(status_of(document).get("phase") or ""):
         case "Bound":
-            return verdict(WorkState.RUNNING, reason="Bound")
+            return status_from(WorkState.RUNNING, reason="Bound")
         case "Lost":
-            return verdict(WorkState.FAILED, reason="Lost", message="Its volume is gone.")
-    return verdict(WorkState.WAITING, reason="Pending", message="It has no volume; some wait for their first pod.")
+            return status_from(WorkState.FAILED, reason="Lost", message="Its volume is gone.")
+    return status_from(WorkState.WAITING, reason="Pending", message="It has no volume; some wait for their first pod.")
 
 
 _SCHEDULED = "PodScheduled"
 
 
-def _pod(document: Object) -> Verdict:
+def _pod(document: Object) -> ObjectStatus:
     status = status_of(document)
     phase = str(status.get("phase") or "")
     if phase == "Succeeded":
-        return verdict(WorkState.FINISHED, reason="Completed")
+        return status_from(WorkState.FINISHED, reason="Completed")
     if phase == "Failed":
         ended = _container_state(status, "terminated")
-        return verdict(WorkState.FAILED, status if status.get("reason") else ended, reason="Failed")
+        return status_from(WorkState.FAILED, status if status.get("reason") else ended, reason="Failed")
     waiting = _container_state(status, "waiting")
     reason = str((waiting or {}).get("reason") or "")
     if reason.startswith("Err") or reason.endswith(("Error", "BackOff")):
-        return verdict(WorkState.FAILED, waiting)
+        return status_from(WorkState.FAILED, waiting)
     ready = condition_of(document, "Ready")
     if phase == "Running" and ready is not None and ready.get("status") == "True":
-        return verdict(WorkState.RUNNING)
+        return status_from(WorkState.RUNNING)
     scheduled = condition_of(document, _SCHEDULED)
     if scheduled is not None and scheduled.get("status") == "False":
-        return verdict(WorkState.WAITING, scheduled)
-    return verdict(WorkState.WAITING, waiting, reason=phase or "Pending")
+        return status_from(WorkState.WAITING, scheduled)
+    return status_from(WorkState.WAITING, waiting, reason=phase or "Pending")
 
 
 def _container_state(status: Object, name: str) -> Object | None:
@@ -319,34 +319,34 @@ def _container_state(status: Object, name: str) -> Object | None:
     return None
 
 
-def _ready_condition(document: Object) -> Verdict:
+def _ready_condition(document: Object) -> ObjectStatus:
     ready = condition_of(document, "Ready")
     if ready is not None and ready.get("status") == "True":
-        return verdict(WorkState.RUNNING, ready)
-    return verdict(WorkState.WAITING, ready, reason="NotReady")
+        return status_from(WorkState.RUNNING, ready)
+    return status_from(WorkState.WAITING, ready, reason="NotReady")
 
 
-def _node_claim(document: Object) -> Verdict:
+def _node_claim(document: Object) -> ObjectStatus:
     for kind in ("Launched", "Registered", "Initialized"):
         condition = condition_of(document, kind)
         if condition is not None and condition.get("status") == "False":
-            return verdict(WorkState.WAITING, condition, reason=f"Not{kind}")
+            return status_from(WorkState.WAITING, condition, reason=f"Not{kind}")
     return _ready_condition(document)
 
 
-def _definition(document: Object) -> Verdict:
+def _definition(document: Object) -> ObjectStatus:
     established = condition_of(document, "Established")
     if established is not None and established.get("status") == "True":
-        return verdict(WorkState.RUNNING, established)
+        return status_from(WorkState.RUNNING, established)
     refused = condition_of(document, "NamesAccepted")
     if refused is not None and refused.get("status") == "False":
-        return verdict(WorkState.FAILED, refused)
-    return verdict(WorkState.WAITING, established, reason="NotEstablished")
+        return status_from(WorkState.FAILED, refused)
+    return status_from(WorkState.WAITING, established, reason="NotEstablished")
 
 
-def _namespace(document: Object) -> Verdict:
+def _namespace(document: Object) -> ObjectStatus:
     is_active = status_of(document).get("phase") == "Active"
-    return verdict(
+    return status_from(
         WorkState.RUNNING if is_active else WorkState.WAITING, reason=str(status_of(document).get("phase", ""))
     )
 
@@ -366,25 +366,25 @@ READY_RULES: Rules = {
 }
 
 
-__all__ = ["Verdict", "WorkState", "verdict_of"]
+__all__ = ["ObjectStatus", "WorkState", "object_status"]
 
 
-def verdict_of(document: Object) -> Verdict:
+def object_status(document: Object) -> ObjectStatus:
     """The verdict on any object, by its `apiVersion` and `kind`; `UNKNOWN` for kinds without a rule."""
     kind = str(document.get("kind", ""))
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     rule = _RULES.get((group, kind))
     if rule is None:
-        return Verdict(WorkState.UNKNOWN, "NoRule", f"No rule for {one_line(kind)} of {one_line(group) or 'v1'}.")
+        return ObjectStatus(WorkState.UNKNOWN, "NoRule", f"No rule for {one_line(kind)} of {one_line(group) or 'v1'}.")
     if (document.get("metadata") or {}).get("deletionTimestamp"):
         status = rule(document)
-        return status if status.is_final else Verdict(WorkState.WAITING, "Terminating", "It is being deleted.")
+        return status if status.is_final else ObjectStatus(WorkState.WAITING, "Terminating", "It is being deleted.")
     return rule(document)
 
 
-def _present(_document: Object) -> Verdict:
+def _present(_document: Object) -> ObjectStatus:
     """For kinds that are data: that they exist is all there is to say."""
-    return Verdict(WorkState.RUNNING, "Present")
+    return ObjectStatus(WorkState.RUNNING, "Present")
 
 
 _DATA: Rules = dict.fromkeys(

@@ -35,7 +35,7 @@ _REASONS = {
 _HELP = "This port leads into a pod. Open it by its address with the token: `:forward` in the console shows it.\n"
 
 
-class Speech(Enum):
+class ClientProtocol(Enum):
     """The protocol that a connection turns out to speak."""
 
     UNDECIDED = "undecided"
@@ -43,14 +43,14 @@ class Speech(Enum):
     OTHER = "other"
 
 
-def speech_of(begun: bytes) -> Speech:
+def client_protocol(begun: bytes) -> ClientProtocol:
     """Tell the protocol of a connection by the first bytes of its client."""
     line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
     if end:
-        return Speech.HTTP if _REQUEST_LINE.fullmatch(line) else Speech.OTHER
+        return ClientProtocol.HTTP if _REQUEST_LINE.fullmatch(line) else ClientProtocol.OTHER
     if len(begun) < _LONGEST_HEAD and (not line or _BEGINS_LIKE_HTTP.fullmatch(line)):
-        return Speech.UNDECIDED
-    return Speech.OTHER
+        return ClientProtocol.UNDECIDED
+    return ClientProtocol.OTHER
 
 
 class GateClosed(Exception):

@@ -23,8 +23,8 @@ from actions.base.errors import ConsoleError, MissingError, RefusedError, Unreac
 from actions.base.linux import user_of_peer
 from actions.base.names import segment
 from actions.base.untrusted import one_line
-from actions.cluster.auth.session import KubeSession, Lane
-from actions.cluster.remote.forward_gate import Gate, GateClosed, GatedRequests, Speech, speech_of
+from actions.cluster.auth.session import KubeSession, RequestClass
+from actions.cluster.remote.forward_gate import ClientProtocol, Gate, GateClosed, GatedRequests, client_protocol
 
 if TYPE_CHECKING:
     import aiohttp
@@ -44,7 +44,7 @@ FindPod = Callable[[], Awaitable[str]]
 OnTrouble = Callable[[ConsoleError], None]
 
 
-class Forward(msgspec.Struct, frozen=True):
+class PortForward(msgspec.Struct, frozen=True):
     """A port that is open. `local_port` is on 127.0.0.1 only."""
 
     namespace: str
@@ -86,7 +86,7 @@ async def open_forward(
     local_port: int = 0,
     token: str = "",
     on_trouble: OnTrouble | None = None,
-) -> AsyncIterator[Forward]:
+) -> AsyncIterator[PortForward]:
     """Listen on 127.0.0.1 for as long as the context is open; its connections end with it.
 
     Connections of other users are refused.
@@ -127,7 +127,7 @@ async def open_forward(
         reason = one_line(error.strerror or str(error))
         raise RefusedError(f"Port {local_port} of this machine cannot be used: {reason}.") from error
     try:
-        yield Forward(namespace, remote_port, server.sockets[0].getsockname()[1])
+        yield PortForward(namespace, remote_port, server.sockets[0].getsockname()[1])
     finally:
         server.close()
         for task in tunnels:
@@ -166,7 +166,9 @@ class _Tunnel(msgspec.Struct, frozen=True):
             pod = await self.find_pod()
             path = f"/api/v1/namespaces/{segment(self.namespace)}/pods/{segment(pod)}/portforward"
             ports = [("ports", str(self.port))]
-            async with self.session.websocket(path, query=ports, protocols=PROTOCOLS, lane=Lane.FORWARD) as socket:
+            async with self.session.websocket(
+                path, query=ports, protocols=PROTOCOLS, request_class=RequestClass.FORWARD
+            ) as socket:
                 if socket.protocol not in PROTOCOLS:
                     raise RefusedError(f"{self.session.server} does not forward ports over websockets.")
                 await self._both_ways(socket, reader, writer)
@@ -239,28 +241,28 @@ async def _passing(reader: asyncio.StreamReader, requests: GatedRequests | None)
     Raises:
         GateClosed: No more may.
     """
-    begun, speech = b"", Speech.OTHER
+    begun, speech = b"", ClientProtocol.OTHER
     if requests is not None:
         begun, speech = await _begun(reader)
     while data := begun or await reader.read(_CHUNK):
         begun = b""
-        if requests is None or speech is Speech.OTHER:
+        if requests is None or speech is ClientProtocol.OTHER:
             yield data
         else:
             async for piece in requests.passing(data):
                 yield piece
 
 
-async def _begun(reader: asyncio.StreamReader) -> tuple[bytes, Speech]:
+async def _begun(reader: asyncio.StreamReader) -> tuple[bytes, ClientProtocol]:
     """The first bytes of our side, enough of them to tell what it speaks."""
     begun = b""
-    while (speech := speech_of(begun)) is Speech.UNDECIDED:
+    while (speech := client_protocol(begun)) is ClientProtocol.UNDECIDED:
         try:
             async with asyncio.timeout(_UNDECIDED_SECONDS if begun else None):
                 data = await reader.read(_CHUNK)
         except TimeoutError:
             data = b""
         if not data:
-            return begun, Speech.OTHER
+            return begun, ClientProtocol.OTHER
         begun += data
     return begun, speech

@@ -11,13 +11,13 @@ from typing import NoReturn, TypedDict, TypeVar
 import msgspec
 
 from actions.base.clock import Clock, SystemClock
-from actions.cluster.auth.permissions import Reach
+from actions.cluster.auth.permissions import NamespaceAccess
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state import pod_protobuf as protopod
 from actions.cluster.state.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.state.inventory import PodIndex
 from actions.cluster.state.namespaces import ResourcePath, ScopedReflector
-from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot, Pictures
+from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot, SnapshotBuilder
 from actions.cluster.state.store import (
     EventTable,
     FactTable,
@@ -30,7 +30,7 @@ from actions.cluster.state.store import (
     workload_key,
 )
 from actions.cluster.watch.health import Health, SourceHealth
-from actions.cluster.watch.liveness import Contact, check_contact
+from actions.cluster.watch.liveness import ServerLiveness, probe_liveness
 from actions.cluster.watch.reflector import Raw, Reflector, Sink
 from actions.fleet.facts import EventFacts, NodeFacts, PodFacts, WorkloadFacts
 
@@ -69,9 +69,9 @@ _NODES_PATH = "/api/v1/nodes"
 _CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
 
 
-class _Telling(TypedDict):
-    tell_health: Callable[[SourceHealth], None]
-    tell_replacing: Callable[[bool], None]
+class _Reports(TypedDict):
+    report_health: Callable[[SourceHealth], None]
+    report_replacing: Callable[[bool], None]
 
 
 class ClusterState:
@@ -85,19 +85,19 @@ class ClusterState:
         self.revision = 0
         self._session = session
         self._clock = clock or SystemClock()
-        self._reach = Reach(session, clock=self._clock)
+        self._namespace_access = NamespaceAccess(session, clock=self._clock)
         self._changed = asyncio.Event()
         self._log = ChangeLog()
         self._health: dict[str, SourceHealth] = {}
-        self._contact = Contact(self._clock, lambda: self._touch("health"))
+        self._liveness = ServerLiveness(self._clock, lambda: self._touch("health"))
         self._pod_index = PodIndex()
         self._snapshot = ClusterSnapshot(history=self._log)
-        self._copied: set[str] = set()
-        self._held: Counter[str] = Counter()
+        self._dirty: set[str] = set()
+        self._suspended: Counter[str] = Counter()
         self._nodes = self._table("nodes", node_key, self._node_changed)
         self._pods = self._table("pods", pod_key, self._pod_changed)
-        self._pod_pictures = Pictures(self._pods.facts)
-        self._events = EventTable(changed=self._event_changed, clock=self._clock, **self._telling("events"))
+        self._pod_snapshots = SnapshotBuilder(self._pods.facts)
+        self._events = EventTable(changed=self._event_changed, clock=self._clock, **self._reports("events"))
         self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
             source.kind: self._table(source.where.resource, workload_key, self._workload_changed, part="workloads")
@@ -108,7 +108,7 @@ class ClusterState:
         """Watch until cancelled; every connection is closed then."""
         async with asyncio.TaskGroup() as group:
             group.create_task(
-                check_contact(self._session, self._contact, clock=self._clock, is_wanted=self._is_live_anywhere)
+                probe_liveness(self._session, self._liveness, clock=self._clock, is_wanted=self._is_live_anywhere)
             )
             group.create_task(self._reflector(_NODES_PATH, self._nodes, decode_node).run())
             group.create_task(self._reflector(_CLAIMS_PATH, self._claims, decode_claim).run())
@@ -131,25 +131,25 @@ class ClusterState:
         if self._snapshot.revision == self.revision:
             return self._snapshot
         last, index = self._snapshot, self._pod_index
-        held = +self._held
-        stale = self._copied - held.keys()
+        held = +self._suspended
+        stale = self._dirty - held.keys()
         if "pods" in stale:
-            index.settle()
+            index.update_totals()
         self._snapshot = ClusterSnapshot(
             revision=self.revision,
             nodes=dict(self._nodes.facts) if "nodes" in stale else last.nodes,
-            pods=self._pod_pictures.take() if "pods" in stale else last.pods,
+            pods=self._pod_snapshots.take() if "pods" in stale else last.pods,
             usage=dict(index.usage) if "pods" in stale else last.usage,
             pods_by_node=dict(index.keys) if "pods" in stale else last.pods_by_node,
             workloads=self._all_workloads() if "workloads" in stale else last.workloads,
             claims=dict(self._claims.facts) if "nodeclaims" in stale else last.claims,
             events=self._events.newest() if "events" in stale else last.events,
-            health=self._told_health() if "health" in stale else last.health,
+            health=self._reported_health() if "health" in stale else last.health,
             is_complete=self._nodes.is_complete and self._pods.is_complete,
             history=self._log,
         )
         self._log.close(last.revision, self.revision, is_held=bool(held))
-        self._copied -= stale
+        self._dirty -= stale
         self._changed.clear()
         return self._snapshot
 
@@ -161,23 +161,23 @@ class ClusterState:
         *,
         part: str = "",
     ) -> FactTable[FactT]:
-        return FactTable(key=key, changed=changed, clock=self._clock, **self._telling(name, part))
+        return FactTable(key=key, changed=changed, clock=self._clock, **self._reports(name, part))
 
-    def _telling(self, name: str, part: str = "") -> _Telling:
+    def _reports(self, name: str, part: str = "") -> _Reports:
         """How the table of a source tells of its health, and of a list that is being taken."""
         part = part or name
 
-        def tell_health(health: SourceHealth) -> None:
+        def report_health(health: SourceHealth) -> None:
             if self._health.get(name) != health:
                 self._health[name] = health
                 self._touch("health")
 
-        def tell_replacing(is_replacing: bool) -> None:
-            self._held[part] += 1 if is_replacing else -1
-            if not self._held[part] and part in self._copied:
+        def report_replacing(is_replacing: bool) -> None:
+            self._suspended[part] += 1 if is_replacing else -1
+            if not self._suspended[part] and part in self._dirty:
                 self._touch(part)
 
-        return _Telling(tell_health=tell_health, tell_replacing=tell_replacing)
+        return _Reports(report_health=report_health, report_replacing=report_replacing)
 
     async def _follow(
         self,
@@ -196,7 +196,12 @@ class ClusterState:
             )
 
         scoped = ScopedReflector(
-            self._session, where, table=table, reflector=reflector, reach=self._reach, clock=self._clock
+            self._session,
+            where,
+            table=table,
+            reflector=reflector,
+            namespace_access=self._namespace_access,
+            clock=self._clock,
         )
         await scoped.run()
 
@@ -219,7 +224,7 @@ class ClusterState:
             sink=sink,
             clock=self._clock,
             rest_seconds=_REST_SECONDS,
-            contact=self._contact,
+            liveness=self._liveness,
             ends_when_forbidden=ends_when_forbidden,
             trim=trim,
         )
@@ -227,11 +232,11 @@ class ClusterState:
     def _is_live_anywhere(self) -> bool:
         return any(told.state is Health.LIVE for told in self._health.values())
 
-    def _told_health(self) -> dict[str, SourceHealth]:
+    def _reported_health(self) -> dict[str, SourceHealth]:
         """The health of every source; while the server gives no sign of life, none is live."""
-        if not self._contact.is_silent:
+        if not self._liveness.is_silent:
             return dict(self._health)
-        since = self._contact.heard_at
+        since = self._liveness.heard_at
         return {
             name: SourceHealth(Health.STALE, _NO_SIGN, since, told.skipped) if told.state is Health.LIVE else told
             for name, told in self._health.items()
@@ -239,8 +244,8 @@ class ClusterState:
 
     def _touch(self, part: str) -> None:
         """Something of this part changed; while a list is being taken, nobody is to see it yet."""
-        self._copied.add(part)
-        if self._held[part]:
+        self._dirty.add(part)
+        if self._suspended[part]:
             return
         self.revision += 1
         self._changed.set()
@@ -251,7 +256,7 @@ class ClusterState:
 
     def _pod_changed(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
         self._pod_index.change(key, before, after)
-        self._pod_pictures.changed(key, after)
+        self._pod_snapshots.changed(key, after)
         self._log.pod(key)
         if before is not None:
             self._log.node(before.node)

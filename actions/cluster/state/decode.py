@@ -15,12 +15,12 @@ import msgspec
 
 from actions.base.clock import parse_rfc3339
 from actions.base.untrusted import one_line, plain_text
-from actions.cluster.objects.status_rules import verdict_of
+from actions.cluster.objects.status_rules import object_status
 from actions.cluster.state.pod_requests import effective_requests, resources_of
 from actions.cluster.state.pod_status import (
     ContainerSpec,
     ContainerStatus,
-    Owner,
+    OwnerReference,
     PodMeta,
     PodSpec,
     PodStatus,
@@ -125,7 +125,7 @@ def decode_pod(raw: Raw) -> PodFacts:
     pod = _pods.decode(raw)
     meta, spec, status = pod.metadata, pod.spec or PodSpec(), pod.status or PodStatus()
     labels = meta.labels or {}
-    owner = next((owner for owner in meta.owner_references or () if owner.controller), Owner())
+    owner = next((owner for owner in meta.owner_references or () if owner.controller), OwnerReference())
     return facts_of_pod(
         meta,
         spec,
@@ -258,7 +258,7 @@ def decode_claim(raw: Raw) -> NodeClaimFacts:
     document = _documents.decode(raw) | {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim"}
     metadata, status = document["metadata"], document.get("status") or {}
     labels = metadata.get("labels") or {}
-    verdict = verdict_of(document)
+    verdict = object_status(document)
     return NodeClaimFacts(
         uid=safe(metadata["uid"]),
         name=safe(metadata["name"]),
@@ -277,7 +277,7 @@ def workload_of(document: dict[str, Any]) -> WorkloadFacts:
     """A Job, PyTorchJob, MPIJob, RayJob or RayCluster, judged by `actions.cluster.objects.status_rules`."""
     metadata = document["metadata"]
     labels = metadata.get("labels") or {}
-    verdict = verdict_of(document)
+    verdict = object_status(document)
     return WorkloadFacts(
         uid=safe(metadata["uid"]),
         kind=shared(str(document.get("kind", ""))),

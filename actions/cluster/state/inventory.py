@@ -13,7 +13,7 @@ from actions.cluster.http.paging import PageCount
 from actions.cluster.state import pod_protobuf as protopod
 from actions.cluster.state.decode import decode_node, decode_pod
 from actions.cluster.state.store import HasUid
-from actions.cluster.watch.decoder import Reading
+from actions.cluster.watch.decoder import ResponseDecoder
 from actions.cluster.watch.json_format import Raw
 from actions.fleet.facts import NOTHING, NodeFacts, NodeUsage, PodFacts, Resources
 
@@ -21,7 +21,7 @@ from actions.fleet.facts import NOTHING, NodeFacts, NodeUsage, PodFacts, Resourc
 class PodIndex:
     """Carries sums along, so that the work of a change does not depend on the size of the cluster.
 
-    `usage` and `keys` show all changes as of the last `settle`: structs are made once a picture, not once a change.
+    `usage` and `keys` show all changes as of the last `update_totals`: structs are made once a snapshot.
     """
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class PodIndex:
         """By node name; a node without pods that hold resources is not in it."""
         self.keys: dict[str, tuple[str, ...]] = {}
         """Of all pods of a node, ended ones included, as they came."""
-        self._sums: dict[str, _Sum] = {}
+        self._sums: dict[str, _NodeTotal] = {}
         self._members: dict[str, dict[str, None]] = {}
         self._counted: set[str] = set()
         self._moved: set[str] = set()
@@ -48,7 +48,7 @@ class PodIndex:
                 self._member_set(after.node)[key] = None
                 self._moved.add(after.node)
 
-    def settle(self) -> None:
+    def update_totals(self) -> None:
         """Bring `usage` and `keys` up to date for the nodes whose pods have changed."""
         for node in self._counted:
             total = self._sums[node]
@@ -71,7 +71,7 @@ class PodIndex:
             return
         total = self._sums.get(pod.node)
         if total is None:
-            total = self._sums[pod.node] = _Sum()
+            total = self._sums[pod.node] = _NodeTotal()
         total.add(pod.requests, sign)
         self._counted.add(pod.node)
 
@@ -82,7 +82,7 @@ class PodIndex:
         return members
 
 
-class _Sum:
+class _NodeTotal:
     """What the pods of one node ask for."""
 
     __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "pods")
@@ -116,14 +116,14 @@ FactT = TypeVar("FactT", bound=HasUid)
 PAGE = 500
 
 
-class Census(msgspec.Struct, frozen=True):
+class NodeInventory(msgspec.Struct, frozen=True):
     """The fleet at one moment; `usage` is by node name."""
 
     nodes: tuple[NodeFacts, ...]
     usage: Mapping[str, NodeUsage]
 
 
-async def take_census(session: KubeSession) -> Census:
+async def fetch_inventory(session: KubeSession) -> NodeInventory:
     """List nodes, and pods as protobuf where the server has it, page by page. What cannot be read is left out.
 
     Raises:
@@ -134,8 +134,8 @@ async def take_census(session: KubeSession) -> Census:
     async for pods in _pages(session, "/api/v1/pods", decode_pod, protopod.decode_pod):
         for pod in pods:
             index.change(pod.key, None, pod)
-    index.settle()
-    return Census(tuple(nodes), dict(index.usage))
+    index.update_totals()
+    return NodeInventory(tuple(nodes), dict(index.usage))
 
 
 async def _pages(
@@ -144,17 +144,17 @@ async def _pages(
     decode: Callable[[Raw], FactT],
     decode_protobuf: Callable[[Raw], FactT] | None = None,
 ) -> AsyncIterator[list[FactT]]:
-    reading = Reading(
+    decoder = ResponseDecoder(
         path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=SystemClock()
     )
     query = {"limit": str(PAGE)}
     pages, uids = PageCount(path, size=PAGE), set[str]()
     while True:
-        page = reading.page(await session.request("GET", path, query=query, accept=reading.accept, deadline_seconds=60))
-        few = [found for raw in page.items if (found := reading.decoded(raw)) is not None]
+        page = decoder.page(await session.request("GET", path, query=query, accept=decoder.accept, deadline_seconds=60))
+        few = [found for raw in page.items if (found := decoder.decoded(raw)) is not None]
         yield few
         if not page.following:
             return
         uids.update(found.uid for found in few)
-        await pages.turn(page.following, held=len(page.items), known=len(uids))
+        await pages.next_page(page.following, held=len(page.items), known=len(uids))
         query["continue"] = page.following

@@ -12,7 +12,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.names import segment
 from actions.base.wording import listed
-from actions.cluster.auth.permissions import Reach, may_watch
+from actions.cluster.auth.permissions import NamespaceAccess, can_watch
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiAccessError
 from actions.cluster.state.store import FactTable, HasNamespace
@@ -49,7 +49,7 @@ class ScopedReflector(Generic[FactT]):
         where: The resource.
         table: Gets what is seen.
         reflector: Makes the reflector of one path, for a sink, which ends when it is forbidden or goes on trying.
-        reach: Tells which namespaces may be watched.
+        namespace_access: Tells which namespaces may be watched.
         clock: For waits.
     """
 
@@ -60,14 +60,14 @@ class ScopedReflector(Generic[FactT]):
         *,
         table: FactTable[FactT],
         reflector: Callable[[str, Sink[FactT], bool], Reflector[FactT]],
-        reach: Reach,
+        namespace_access: NamespaceAccess,
         clock: Clock,
     ) -> None:
         self._session = session
         self._where = where
         self._table = table
         self._reflector = reflector
-        self._reach = reach
+        self._namespace_access = namespace_access
         self._clock = clock
         self._parts: dict[str, _NamespacePart[FactT]] = {}
 
@@ -102,30 +102,30 @@ class ScopedReflector(Generic[FactT]):
             self._parts.clear()
 
     async def _adjust(self, tasks: dict[str, asyncio.Task[NoReturn]], refusal: ApiAccessError) -> None:
-        names = await self._reach.namespaces(self._where.group, self._where.resource)
+        names = await self._namespace_access.namespaces(self._where.group, self._where.resource)
         for name in set(tasks) - set(names):
             tasks.pop(name).cancel()
             del self._parts[name]
         self._table.keep_within(names)
         for name in names:
             if name not in tasks:
-                self._parts[name] = part = _NamespacePart(name, self._table, self._tell)
+                self._parts[name] = part = _NamespacePart(name, self._table, self._report)
                 tasks[name] = asyncio.create_task(self._reflector(self._where.under(name), part, False).run())
         if not names:
             self._table.health(SourceHealth(Health.FORBIDDEN, refusal.message, self._clock.monotonic()))
-        self._tell()
+        self._report()
 
     async def _may_see_all(self) -> bool:
         try:
-            return await may_watch(self._session, self._where.group, self._where.resource) is True
+            return await can_watch(self._session, self._where.group, self._where.resource) is True
         except ConsoleError:
             return False
 
-    def _tell(self) -> None:
+    def _report(self) -> None:
         """The health of all namespaces together is that of the worst, and says which part of the cluster it is."""
         healths = {name: part.told for name, part in self._parts.items() if part.told is not None}
         if healths:
-            self._table.health(_together(healths))
+            self._table.health(_combined(healths))
         self._table.is_complete = bool(self._parts) and all(part.is_complete for part in self._parts.values())
 
 
@@ -155,7 +155,7 @@ class _NamespacePart(Generic[FactT]):
         self._changed()
 
 
-def _together(healths: Mapping[str, SourceHealth]) -> SourceHealth:
+def _combined(healths: Mapping[str, SourceHealth]) -> SourceHealth:
     name, worst = next(((name, told) for name, told in healths.items() if told.state is not Health.LIVE), ("", None))
     skipped = sum(told.skipped for told in healths.values())
     if worst is not None:

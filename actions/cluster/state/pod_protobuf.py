@@ -15,10 +15,10 @@ from actions.cluster.protobuf_schema import Message, reader
 from actions.cluster.state.decode import RUN_LABEL, STAGE_LABEL, facts_of_pod, names, safe, shared
 from actions.cluster.state.pod_requests import effective_requests, resources_of
 from actions.cluster.state.pod_status import (
-    Condition,
     ContainerSpec,
     ContainerState,
     ContainerStatus,
+    PodCondition,
     PodMeta,
     PodSpec,
     PodStatus,
@@ -105,7 +105,7 @@ def _any(pod: Message, *, run: str, stage: str) -> PodFacts:
             status.phase,
             status.reason,
             status.message,
-            [Condition(entry.type, entry.status, entry.reason, entry.message) for entry in status.conditions],
+            [PodCondition(entry.type, entry.status, entry.reason, entry.message) for entry in status.conditions],
             [_status(entry) for entry in status.containers],
             [_status(entry) for entry in status.init],
         ),

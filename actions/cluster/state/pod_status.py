@@ -8,7 +8,7 @@ from __future__ import annotations
 import msgspec
 
 
-class Owner(msgspec.Struct, gc=False):
+class OwnerReference(msgspec.Struct, gc=False):
     """One owner reference."""
 
     kind: str = ""
@@ -25,7 +25,7 @@ class PodMeta(msgspec.Struct, rename="camel", gc=False):
     labels: dict[str, str] | None = None
     creation_timestamp: str | None = None
     deletion_timestamp: str | None = None
-    owner_references: list[Owner] | None = None
+    owner_references: list[OwnerReference] | None = None
 
 
 class Requests(msgspec.Struct, gc=False):
@@ -79,7 +79,7 @@ class ContainerStatus(msgspec.Struct, rename="camel", gc=False):
     state: ContainerState | None = None
 
 
-class Condition(msgspec.Struct, gc=False):
+class PodCondition(msgspec.Struct, gc=False):
     """One condition of a pod."""
 
     type: str = ""
@@ -94,7 +94,7 @@ class PodStatus(msgspec.Struct, rename="camel", gc=False):
     phase: str | None = None
     reason: str | None = None
     message: str | None = None
-    conditions: list[Condition] | None = None
+    conditions: list[PodCondition] | None = None
     container_statuses: list[ContainerStatus] | None = None
     init_container_statuses: list[ContainerStatus] | None = None
 

@@ -18,7 +18,7 @@ _MOST_STEPS = 64
 _MOST_KEYS = 10_000
 
 
-class Changes(msgspec.Struct, frozen=True):
+class SnapshotChanges(msgspec.Struct, frozen=True):
     """What has changed, come or gone. A node counts as changed too when the requests on it have."""
 
     nodes: frozenset[str]
@@ -30,7 +30,7 @@ class Changes(msgspec.Struct, frozen=True):
 class _Step(msgspec.Struct, frozen=True):
     before: int
     after: int
-    changes: Changes | None
+    changes: SnapshotChanges | None
 
 
 class ChangeLog:
@@ -62,16 +62,16 @@ class ChangeLog:
             is_held: The new one does not show all that changed; what changed so far belongs to the next step too.
         """
         is_small = len(self._nodes) + len(self._pods) <= _MOST_KEYS
-        changes = Changes(frozenset(self._nodes), frozenset(self._pods)) if is_small else None
+        changes = SnapshotChanges(frozenset(self._nodes), frozenset(self._pods)) if is_small else None
         self._steps.append(_Step(before, after, changes))
         if not is_held:
             self._nodes, self._pods = set(), set()
 
-    def between(self, before: int, after: int) -> Changes | None:
+    def between(self, before: int, after: int) -> SnapshotChanges | None:
         """What differs between two pictures; `None` if that is not known any more."""
         steps = [step for step in self._steps if before < step.after <= after]
         if before == after:
-            return Changes(frozenset(), frozenset())
+            return SnapshotChanges(frozenset(), frozenset())
         if not steps or steps[0].before > before:
             return None
         known = [step.changes for step in steps if step.changes is not None]
@@ -79,7 +79,7 @@ class ChangeLog:
             return None
         if len(known) == 1:
             return known[0]
-        return Changes(
+        return SnapshotChanges(
             frozenset().union(*(changes.nodes for changes in known)),
             frozenset().union(*(changes.pods for changes in known)),
         )
@@ -114,7 +114,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
     is_complete: bool = False
     history: ChangeLog = msgspec.field(default_factory=ChangeLog)
 
-    def changes_since(self, older: ClusterSnapshot | None) -> Changes | None:
+    def changes_since(self, older: ClusterSnapshot | None) -> SnapshotChanges | None:
         """Which nodes and pods differ from an older picture.
 
         Returns:
@@ -132,7 +132,7 @@ _SHARE = 20
 """A picture over more than this part of the mapping is as dear to read as a copy is to make."""
 
 
-class Layered(Mapping[str, T]):
+class OverlayMapping(Mapping[str, T]):
     """A large mapping with a few changes laid over it. Neither changes while this is alive."""
 
     __slots__ = ("_base", "_changes", "_length")
@@ -174,13 +174,13 @@ class Layered(Mapping[str, T]):
 
 
 class _Values(ValuesView[T]):
-    _mapping: Layered[T]
+    _mapping: OverlayMapping[T]
 
     def __iter__(self) -> Iterator[T]:
         return (value for _, value in self._mapping.pairs())
 
 
-class Pictures(Generic[T]):
+class SnapshotBuilder(Generic[T]):
     """Takes pictures of a mapping that somebody else changes.
 
     Args:
@@ -202,4 +202,4 @@ class Pictures(Generic[T]):
             self._base, self._changes = dict(self._live), {}
         if not self._changes:
             return self._base
-        return Layered(self._base, dict(self._changes), len(self._live))
+        return OverlayMapping(self._base, dict(self._changes), len(self._live))

@@ -46,8 +46,8 @@ class FactTable(Generic[FactT]):
     Args:
         key: Names an object as people do; another uid under the same key is another object, which takes its place.
         changed: Told of every difference: the key, the fact before and the fact after, `None` for none.
-        tell_health: Told of the source's health.
-        tell_replacing: Told when a complete list begins and ends to be taken: between, the facts are neither the old
+        report_health: Told of the source's health.
+        report_replacing: Told when a complete list begins and ends to be taken: between, the facts are neither the old
             list nor the new.
         clock: For handing the loop back during `replace`.
     """
@@ -57,23 +57,23 @@ class FactTable(Generic[FactT]):
         *,
         key: Callable[[FactT], str],
         changed: Callable[[str, FactT | None, FactT | None], None],
-        tell_health: Callable[[SourceHealth], None],
+        report_health: Callable[[SourceHealth], None],
         clock: Clock,
-        tell_replacing: Callable[[bool], None] = lambda _: None,
+        report_replacing: Callable[[bool], None] = lambda _: None,
     ) -> None:
         self.facts: dict[str, FactT] = {}
         self.is_complete = False
         self._key = key
         self._changed = changed
-        self._tell_health = tell_health
-        self._tell_replacing = tell_replacing
+        self._report_health = report_health
+        self._report_replacing = report_replacing
         self._clock = clock
-        self._told: SourceHealth | None = None
+        self._last_health: SourceHealth | None = None
         self._left_out = 0
 
     async def replace(self, items: Sequence[FactT]) -> None:
         """A complete list: put what is new or different, drop what is not in it."""
-        self._tell_replacing(True)
+        self._report_replacing(True)
         try:
             await self._upsert_all(items)
             if len(self.facts) > len(items):
@@ -81,7 +81,7 @@ class FactTable(Generic[FactT]):
             self.is_complete = True
             self._left_out = 0
         finally:
-            self._tell_replacing(False)
+            self._report_replacing(False)
 
     async def replace_within(self: FactTable[PlacedT], namespace: str, items: Sequence[PlacedT]) -> None:
         """A list complete for one namespace; whether the table is complete is for others to know."""
@@ -134,14 +134,14 @@ class FactTable(Generic[FactT]):
 
     def health(self, health: SourceHealth) -> None:
         """The source is doing better or worse."""
-        self._told = health
-        self._tell_health(replace(health, skipped=health.skipped + self._left_out) if self._left_out else health)
+        self._last_health = health
+        self._report_health(replace(health, skipped=health.skipped + self._left_out) if self._left_out else health)
 
     def _leave_out(self) -> None:
         """Count an object for which there is no room; the first one is told at once."""
         self._left_out += 1
-        if self._left_out == 1 and self._told is not None:
-            self.health(self._told)
+        if self._left_out == 1 and self._last_health is not None:
+            self.health(self._last_health)
 
 
 def node_key(node: NodeFacts) -> str:
@@ -192,8 +192,8 @@ class EventTable(FactTable[EventFacts]):
 
     Args:
         changed: Told of every difference, as by `FactTable`.
-        tell_health: Told of the source's health.
-        tell_replacing: Told when a complete list begins and ends to be taken.
+        report_health: Told of the source's health.
+        report_replacing: Told when a complete list begins and ends to be taken.
         clock: For handing the loop back.
         most: How many are kept.
     """
@@ -202,15 +202,19 @@ class EventTable(FactTable[EventFacts]):
         self,
         *,
         changed: Callable[[str, EventFacts | None, EventFacts | None], None],
-        tell_health: Callable[[SourceHealth], None],
+        report_health: Callable[[SourceHealth], None],
         clock: Clock,
-        tell_replacing: Callable[[bool], None] = lambda _: None,
+        report_replacing: Callable[[bool], None] = lambda _: None,
         most: int = MOST_EVENTS,
     ) -> None:
         super().__init__(
-            key=event_key, changed=self._note, tell_health=tell_health, clock=clock, tell_replacing=tell_replacing
+            key=event_key,
+            changed=self._note,
+            report_health=report_health,
+            clock=clock,
+            report_replacing=report_replacing,
         )
-        self._tell = changed
+        self._event_changed = changed
         self._most = most
         self._order: list[_Place] = []
 
@@ -222,13 +226,13 @@ class EventTable(FactTable[EventFacts]):
     async def replace(self, items: Sequence[EventFacts]) -> None:
         """A complete list: keep the newest of it. What is gone makes room first."""
         newest = newest_of(items, self._most)
-        self._tell_replacing(True)
+        self._report_replacing(True)
         try:
             self._drop_others(self.facts.items(), newest)
             await self._upsert_all(newest)
             self.is_complete = True
         finally:
-            self._tell_replacing(False)
+            self._report_replacing(False)
 
     def _put(self, key: str, before: EventFacts | None, item: EventFacts) -> None:
         """One event as it is now; nothing, if it is older than all of a full table."""
@@ -243,7 +247,7 @@ class EventTable(FactTable[EventFacts]):
             del self._order[bisect_left(self._order, _place(before))]
         if after is not None:
             insort(self._order, _place(after))
-        self._tell(key, before, after)
+        self._event_changed(key, before, after)
 
 
 def event_key(event: EventFacts) -> str:

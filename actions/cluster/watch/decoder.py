@@ -18,7 +18,7 @@ from actions.cluster.http.errors import error_of
 from actions.cluster.limits import FACTS, OversizeError
 from actions.cluster.watch import json_format as wire
 from actions.cluster.watch import protobuf_format as protowire
-from actions.cluster.watch.json_format import UNREADABLE, Event, Page, Raw, Wire, ends_initial_events
+from actions.cluster.watch.json_format import UNREADABLE, Page, Raw, WatchEvent, WireFormat, ends_initial_events
 
 RawT = TypeVar("RawT", bound=Raw)
 
@@ -28,7 +28,7 @@ _HANDLING_BYTES = 2048
 """What an object costs at least, as bytes to be read."""
 
 
-async def sliced(things: Sequence[RawT], clock: Clock) -> AsyncIterator[Sequence[RawT]]:
+async def cooperative_chunks(things: Sequence[RawT], clock: Clock) -> AsyncIterator[Sequence[RawT]]:
     """A few at a time; between, the loop is handed back once a slice of time is used up."""
     until = clock.monotonic() + SLICE_SECONDS
     for few in _portions(things):
@@ -55,7 +55,7 @@ _NOT_IN_THIS_FORM = frozenset({406, 415})
 _DECODE_ERRORS = (msgspec.MsgspecError, FormatError, ValueError, TypeError, KeyError)
 
 
-class Reading(Generic[T]):
+class ResponseDecoder(Generic[T]):
     """Lists, events and objects of one resource.
 
     Args:
@@ -82,9 +82,9 @@ class Reading(Generic[T]):
         self._clock = clock
         self._decode = self._decode_json = decode
         self._decode_protobuf = decode_protobuf
-        self._wire: Wire = wire
+        self._wire: WireFormat = wire
 
-    def turn_to(self, content_type: str) -> None:
+    def select_format(self, content_type: str) -> None:
         """Read from here on what the server has answered with."""
         self._choose(is_protobuf=content_type == protowire.CONTENT_TYPE)
 
@@ -111,15 +111,15 @@ class Reading(Generic[T]):
         """Whole events, still bytes."""
         return self._wire.frames_of(chunks)
 
-    async def events_in(self, frames: Sequence[bytes]) -> AsyncIterator[list[Event]]:
+    async def events_in(self, frames: Sequence[bytes]) -> AsyncIterator[list[WatchEvent]]:
         """Events, a slice at a time, the loop handed back between slices.
 
         Raises:
             ApiError: The server sent an error event.
             UnreachableError: Something is no event.
         """
-        async for few in sliced(frames, self._clock):
-            events: list[Event] = []
+        async for few in cooperative_chunks(frames, self._clock):
+            events: list[WatchEvent] = []
             try:
                 for frame in few:
                     events.append(self._wire.read_event(frame))
@@ -131,7 +131,7 @@ class Reading(Generic[T]):
                 _, raw = events.pop()
                 if events:
                     yield events
-                status = self._wire.trouble_of(raw)
+                status = self._wire.error_status(raw)
                 raise error_of(status, asked=f"watch {self._path}", context=self._context)
             yield events
 
@@ -160,18 +160,18 @@ class Reading(Generic[T]):
             self._wire, self._decode = wire, self._decode_json
 
 
-class Initial(Generic[T]):
+class InitialList(Generic[T]):
     """Objects by uid, how many could not be read, and the list's version once it is whole.
 
     Args:
         path: The resource's list path, for the sentence.
-        reading: Decodes objects.
+        decoder: Decodes objects.
         identify: The uid of a decoded object.
         trim: Drops objects that would not be kept anyway, so that the list need not fit into memory.
     """
 
     def __init__(
-        self, path: str, reading: Reading[T], identify: Callable[[T], str], trim: Callable[[dict[str, T]], None]
+        self, path: str, decoder: ResponseDecoder[T], identify: Callable[[T], str], trim: Callable[[dict[str, T]], None]
     ) -> None:
         self.found: dict[str, T] = {}
         self.known = 0
@@ -179,11 +179,11 @@ class Initial(Generic[T]):
         self.skipped = 0
         self.version = ""
         self._path = path
-        self._reading = reading
+        self._decoder = decoder
         self._identify = identify
         self._trim = trim
 
-    def take(self, events: list[Event]) -> list[Event]:
+    def take(self, events: list[WatchEvent]) -> list[WatchEvent]:
         """Take what has come. Returns what is behind the end of the list.
 
         Raises:
@@ -191,11 +191,11 @@ class Initial(Generic[T]):
         """
         for place, (kind, raw) in enumerate(events):
             if kind == "BOOKMARK":
-                self.version = self._reading.end_of_list(raw)
+                self.version = self._decoder.end_of_list(raw)
                 if self.version:
                     return events[place + 1 :]
                 continue
-            item = self._reading.decoded(raw)
+            item = self._decoder.decoded(raw)
             if item is None:
                 self.skipped += 1
             elif kind == "DELETED":

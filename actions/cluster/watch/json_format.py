@@ -9,7 +9,7 @@ import msgspec
 
 from actions.base.errors import FormatError
 from actions.cluster.http.errors import ApiStatus, status_of
-from actions.cluster.limits import EVENT_BYTES, OversizeError, shown
+from actions.cluster.limits import EVENT_BYTES, OversizeError, size_text
 
 _INITIAL_END = "k8s.io/initial-events-end"
 _HEADS = tuple((f'{{"type":"{kind}","object":'.encode(), kind) for kind in ("MODIFIED", "ADDED", "DELETED"))
@@ -17,7 +17,7 @@ _HEADS = tuple((f'{{"type":"{kind}","object":'.encode(), kind) for kind in ("MOD
 Raw = bytes | memoryview | msgspec.Raw
 """One object, not decoded yet."""
 
-Event = tuple[str, Raw]
+WatchEvent = tuple[str, Raw]
 """The type of a watch event and its object."""
 
 UNREADABLE = (msgspec.MsgspecError, FormatError)
@@ -39,7 +39,7 @@ class Page(msgspec.Struct, frozen=True):
     following: str
 
 
-class Wire(Protocol):
+class WireFormat(Protocol):
     """The form of lists and events: this module for JSON, `actions.cluster.watch.protobuf_format` for protobuf."""
 
     def frames_of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
@@ -58,7 +58,7 @@ class Wire(Protocol):
         """The metadata of an object. Raises `UNREADABLE` for what is no object."""
         ...
 
-    def trouble_of(self, raw: Raw) -> ApiStatus:
+    def error_status(self, raw: Raw) -> ApiStatus:
         """What the object of an ERROR event says."""
         ...
 
@@ -121,7 +121,7 @@ def meta_of(raw: Raw) -> Meta:
     return _objects.decode(raw).metadata or Meta()
 
 
-def trouble_of(raw: Raw) -> ApiStatus:
+def error_status(raw: Raw) -> ApiStatus:
     """What the object of an ERROR event says."""
     return status_of(bytes(raw), code=0)
 
@@ -147,7 +147,7 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
         if end < 0:
             if have > EVENT_BYTES:
                 parts.clear()  # before the error and its traceback keep them
-                raise OversizeError(f"The stream holds an event of more than {shown(EVENT_BYTES)}.")
+                raise OversizeError(f"The stream holds an event of more than {size_text(EVENT_BYTES)}.")
             parts.append(chunk)
             continue
         have = len(chunk) - end - 1

@@ -21,7 +21,7 @@ ANSWER_SECONDS: Final = 4.0
 """So long its answer may take. With `QUIET_SECONDS` less than the ten seconds that *live* may last without a sign."""
 
 
-class Contact:
+class ServerLiveness:
     """When a server last gave a sign of life. Used on one loop.
 
     Args:
@@ -36,33 +36,33 @@ class Contact:
         self._clock = clock
         self._changed = changed
 
-    def heard(self) -> None:
+    def mark_alive(self) -> None:
         """There was a sign of life."""
         self.heard_at = self._clock.monotonic()
         if self.is_silent:
             self.is_silent = False
             self._changed()
 
-    def missed(self) -> None:
+    def mark_silent(self) -> None:
         """It was asked for a sign of life, and gave none."""
         if not self.is_silent:
             self.is_silent = True
             self._changed()
 
 
-async def check_contact(
-    session: KubeSession, contact: Contact, *, clock: Clock, is_wanted: Callable[[], bool]
+async def probe_liveness(
+    session: KubeSession, liveness: ServerLiveness, *, clock: Clock, is_wanted: Callable[[], bool]
 ) -> NoReturn:
     """Ask for a sign of life whenever there was none for a while, until cancelled.
 
     Args:
         session: With the server.
-        contact: Learns of the answers.
+        liveness: Learns of the answers.
         clock: For waits.
         is_wanted: Whether anybody is shown as live; a server that is known to be away is left to its sources.
     """
     while True:
-        silent_seconds = clock.monotonic() - contact.heard_at
+        silent_seconds = clock.monotonic() - liveness.heard_at
         if silent_seconds < QUIET_SECONDS:
             await clock.sleep(QUIET_SECONDS - silent_seconds)
             continue
@@ -70,8 +70,8 @@ async def check_contact(
             try:
                 await session.ping(deadline_seconds=ANSWER_SECONDS)
             except ConsoleError:
-                contact.missed()
+                liveness.mark_silent()
             else:
-                contact.heard()
+                liveness.mark_alive()
                 continue
         await clock.sleep(QUIET_SECONDS)

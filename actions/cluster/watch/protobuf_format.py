@@ -14,7 +14,7 @@ from google.protobuf.message import DecodeError
 
 from actions.base.errors import FormatError
 from actions.cluster.http.errors import ENVELOPE, ApiStatus, status_of
-from actions.cluster.limits import EVENT_BYTES, OversizeError, shown
+from actions.cluster.limits import EVENT_BYTES, OversizeError, size_text
 from actions.cluster.protobuf_schema import reader
 from actions.cluster.watch.json_format import Meta, Page, Raw
 
@@ -121,7 +121,7 @@ def meta_of(raw: Raw) -> Meta:
     return Meta(found.resource_version, {entry.key: entry.value for entry in found.annotations})
 
 
-def trouble_of(raw: Raw) -> ApiStatus:
+def error_status(raw: Raw) -> ApiStatus:
     """What the object of an ERROR event says."""
     return status_of(bytes(raw), code=0)
 
@@ -145,7 +145,7 @@ async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
         while have - at >= _LENGTH:
             end = at + _LENGTH + int.from_bytes(data[at : at + _LENGTH], "big")
             if end - at > EVENT_BYTES:
-                raise OversizeError(f"The stream holds an event of more than {shown(EVENT_BYTES)}.")
+                raise OversizeError(f"The stream holds an event of more than {size_text(EVENT_BYTES)}.")
             if end > have:
                 needed = end - at
                 break

@@ -23,10 +23,10 @@ from actions.cluster.http.paging import PageCount
 from actions.cluster.http.retry import Backoff
 from actions.cluster.kinds import other_paths
 from actions.cluster.limits import OversizeError
-from actions.cluster.watch.decoder import Initial, Reading, sliced
+from actions.cluster.watch.decoder import InitialList, ResponseDecoder, cooperative_chunks
 from actions.cluster.watch.health import Health, SourceHealth
-from actions.cluster.watch.json_format import Event, Raw
-from actions.cluster.watch.liveness import Contact
+from actions.cluster.watch.json_format import Raw, WatchEvent
+from actions.cluster.watch.liveness import ServerLiveness
 
 if TYPE_CHECKING:
     from actions.cluster.http.transport import ByteStream
@@ -88,7 +88,7 @@ class Reflector(Generic[T]):
         rest_seconds: Once the list is complete, the stream is left alone for so long after each batch of events: what
             changes meanwhile is taken together, at the cost of one. The first change after a quiet time waits for
             nothing.
-        contact: Learns of what comes, and knows of signs of life beside this resource's stream.
+        liveness: Learns of what comes, and knows of signs of life beside this resource's stream.
         ends_when_forbidden: Let a 403 end `run`, for a caller who knows of a narrower path.
         trim: Drops from a list that is coming in, by uid, what the sink would not keep.
     """
@@ -111,7 +111,7 @@ class Reflector(Generic[T]):
         watch_seconds: float = 300.0,
         prefers_watch_list: bool = True,
         rest_seconds: float = 0.0,
-        contact: Contact | None = None,
+        liveness: ServerLiveness | None = None,
         ends_when_forbidden: bool = False,
         trim: Callable[[dict[str, T]], None] = lambda _: None,
     ) -> None:
@@ -125,11 +125,11 @@ class Reflector(Generic[T]):
         selectors = {"labelSelector": label_selector, "fieldSelector": field_selector}
         self._selectors = {name: value for name, value in selectors.items() if value}
         self._clock = clock or SystemClock()
-        self._reading = Reading(
+        self._decoder = ResponseDecoder(
             path, context=session.context, decode=decode, decode_protobuf=decode_protobuf, clock=self._clock
         )
         self._backoff = backoff or Backoff(self._clock)
-        self._contact = contact or Contact(self._clock)
+        self._liveness = liveness or ServerLiveness(self._clock)
         self._page_size = page_size
         self._idle_seconds = idle_seconds
         self._watch_seconds = watch_seconds
@@ -154,7 +154,7 @@ class Reflector(Generic[T]):
         while True:
             try:
                 if self._is_missing:
-                    await self._look_for_it()
+                    await self._wait_until_served()
                 if self._version:
                     await self._watch()
                 elif self._tries_watch_list and self._cuts < _CUTS_BEFORE_LIST:
@@ -167,36 +167,36 @@ class Reflector(Generic[T]):
             else:
                 continue
             was_live = self._health.state is Health.LIVE
-            if was_live and (self._contact.is_silent or not isinstance(trouble, SilenceError)):
-                self._current_at = max(self._current_at, self._contact.heard_at)  # until now the stream stood
+            if was_live and (self._liveness.is_silent or not isinstance(trouble, SilenceError)):
+                self._current_at = max(self._current_at, self._liveness.heard_at)  # until now the stream stood
             await self._recover(trouble)
 
-    async def _look_for_it(self) -> None:
+    async def _wait_until_served(self) -> None:
         """Ask whether the resource is there by now, over a connection that stands: a stream would make a new one.
 
         Raises:
             MissingError: It is not.
         """
         await self._session.request(
-            "GET", self._path, query=self._selectors | {"limit": "1"}, accept=self._reading.accept, deadline_seconds=60
+            "GET", self._path, query=self._selectors | {"limit": "1"}, accept=self._decoder.accept, deadline_seconds=60
         )
         self._is_missing = False
 
     async def _list(self) -> None:
         """Read the list in pages and publish it whole."""
-        listed = Initial[T](self._path, self._reading, self._identify, self._trim)
+        listed = InitialList[T](self._path, self._decoder, self._identify, self._trim)
         pages = PageCount(self._path, size=self._page_size, clock=self._clock)
         query = {"limit": str(self._page_size)}
         while True:
             body = await self._session.request(
-                "GET", self._path, query=self._selectors | query, accept=self._reading.accept, deadline_seconds=60
+                "GET", self._path, query=self._selectors | query, accept=self._decoder.accept, deadline_seconds=60
             )
-            page = self._reading.page(body)
-            async for few in sliced(page.items, self._clock):
+            page = self._decoder.page(body)
+            async for few in cooperative_chunks(page.items, self._clock):
                 listed.take([("ADDED", raw) for raw in few])
             if not page.following:
                 break
-            await pages.turn(page.following, held=len(page.items), known=listed.known)
+            await pages.next_page(page.following, held=len(page.items), known=listed.known)
             query["continue"] = page.following
         listed.version = page.resource_version
         await self._publish(listed)
@@ -204,7 +204,7 @@ class Reflector(Generic[T]):
     async def _watch_list(self) -> None:
         """Read the list as a stream, publish it at its end mark, then go on with the same stream."""
         query = self._watch_query() | {"sendInitialEvents": "true", "resourceVersionMatch": "NotOlderThan"}
-        initial = Initial[T](self._path, self._reading, self._identify, self._trim)
+        initial = InitialList[T](self._path, self._decoder, self._identify, self._trim)
         try:
             async with (
                 self._stream(query) as stream,
@@ -236,47 +236,47 @@ class Reflector(Generic[T]):
         query = self._watch_query() | {"resourceVersion": self._resume_version()}
         count = 0
         async with self._stream(query) as stream:
-            self._live()
+            self._report_live()
             async for events in self._events(aiter(stream)):
                 self._apply(events)
                 count += len(events)
         if self._clock.monotonic() - began_at < _SHORT_WATCH_SECONDS:
-            self._show(Health.RECONNECTING, "the server ends watches at once")
+            self._report_state(Health.RECONNECTING, "the server ends watches at once")
             if not count:
                 self._version = ""
             await self._backoff.wait()
 
     @asynccontextmanager
     async def _stream(self, query: dict[str, str]) -> AsyncIterator[ByteStream]:
-        accept = self._reading.accept
+        accept = self._decoder.accept
         opening = self._session.stream(self._path, query=query, idle_seconds=self._idle_seconds, accept=accept)
         async with opening as stream:
-            self._reading.turn_to(stream.content_type)
+            self._decoder.select_format(stream.content_type)
             yield stream
 
-    async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[Event]]:
+    async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[WatchEvent]]:
         """Events of a stream, a slice at a time, with rests between batches.
 
         Raises:
             ApiError: The server sent an error event.
             OversizeError: An event is larger than any can be.
         """
-        async for frames in self._reading.frames_of(chunks):
-            self._heard()
-            async for events in self._reading.events_in(frames):
+        async for frames in self._decoder.frames_of(chunks):
+            self._mark_current()
+            async for events in self._decoder.events_in(frames):
                 yield events
             if self._version and self._rest_seconds:
                 await self._clock.sleep(self._rest_seconds)
 
-    def _apply(self, events: Sequence[Event]) -> None:
+    def _apply(self, events: Sequence[WatchEvent]) -> None:
         for kind, raw in events:
             self._latest = raw
             if kind == "BOOKMARK":
                 continue
-            item = self._reading.decoded(raw)
+            item = self._decoder.decoded(raw)
             if item is None:
                 self._skipped += 1
-                self._show(self._health.state, self._health.detail)
+                self._report_state(self._health.state, self._health.detail)
             elif kind == "DELETED":
                 self._sink.remove(item)
             else:
@@ -285,7 +285,7 @@ class Reflector(Generic[T]):
     def _resume_version(self) -> str:
         """The version of the last event; read only here, because most events are not the last one."""
         if self._latest is not None:
-            self._version = self._reading.version_of(self._latest) or self._version  # upserts may come twice
+            self._version = self._decoder.version_of(self._latest) or self._version  # upserts may come twice
             self._latest = None
         return self._version
 
@@ -293,27 +293,27 @@ class Reflector(Generic[T]):
         lasts = int(self._watch_seconds * (1.0 + random.random()))
         return self._selectors | {"watch": "true", "allowWatchBookmarks": "true", "timeoutSeconds": str(lasts)}
 
-    async def _publish(self, initial: Initial[T]) -> None:
+    async def _publish(self, initial: InitialList[T]) -> None:
         await self._sink.replace(list(initial.found.values()))
         initial.found.clear()
         self._version, self._latest = initial.version, None
         self._skipped, self._cuts = initial.skipped, 0
-        self._live()
+        self._report_live()
 
     async def _recover(self, error: ConsoleError) -> None:
         """Decide what a failure means: where to go on, what to show, how long to wait."""
         status = error.status if isinstance(error, ApiError) else None
         wished = status.retry_after_seconds if status else None
-        if isinstance(error, _WatchListIgnoredError) or (status and self._reading.falls_back(status.code)):
+        if isinstance(error, _WatchListIgnoredError) or (status and self._decoder.falls_back(status.code)):
             return
         if status and status.code == 403 and self._ends_when_forbidden:
             raise error
         if isinstance(error, SilenceError) and self._version:
-            self._show(Health.RECONNECTING, error.message)
+            self._report_state(Health.RECONNECTING, error.message)
             return
         if status and (status.is_expired or status.is_too_large):
             self._version = ""
-            self._show(Health.RECONNECTING, "listing again")
+            self._report_state(Health.RECONNECTING, "listing again")
             last, self._expired_at = self._expired_at, self._clock.monotonic()
             if self._expired_at - last > _EXPIRY_SECONDS:
                 return
@@ -321,20 +321,22 @@ class Reflector(Generic[T]):
             is_too_long = isinstance(error, OversizeError)  # from the same version the same event would come again
             self._cuts += is_too_long or (not self._version and status is None)
             self._version = "" if is_too_long or (status and not status.code) else self._version
-            self._show(_unreachable_health(error), error.message)
+            self._report_state(_unreachable_health(error), error.message)
         elif isinstance(error, MissingError):
             self._version = ""
             await self._sink.replace(())
             self._is_missing, self._path = True, next(self._paths)
-            self._show(Health.MISSING, error.message)
+            self._report_state(Health.MISSING, error.message)
             await self._clock.sleep(_MISSING_SECONDS)
             return
         elif isinstance(error, AccessError | ConfigError):
-            self._show(Health.FORBIDDEN if status and status.code == 403 else Health.UNAUTHORIZED, error.message)
+            self._report_state(
+                Health.FORBIDDEN if status and status.code == 403 else Health.UNAUTHORIZED, error.message
+            )
         elif self._falls_back_to_list():
             return
         else:
-            self._show(Health.RECONNECTING, error.message)
+            self._report_state(Health.RECONNECTING, error.message)
         await self._backoff.wait(wished)
 
     def _falls_back_to_list(self) -> bool:
@@ -344,24 +346,24 @@ class Reflector(Generic[T]):
         self._tries_watch_list = self._tries_watch_list and not was_refused
         return was_refused
 
-    def _heard(self) -> None:
-        self._contact.heard()
-        self._current_at = self._contact.heard_at
+    def _mark_current(self) -> None:
+        self._liveness.mark_alive()
+        self._current_at = self._liveness.heard_at
 
-    def _live(self) -> None:
-        self._heard()
+    def _report_live(self) -> None:
+        self._mark_current()
         if self._health.state is not Health.LIVE or self._health.skipped != self._skipped:
-            self._tell(SourceHealth(Health.LIVE, "", self._current_at, self._skipped))
+            self._report(SourceHealth(Health.LIVE, "", self._current_at, self._skipped))
 
-    def _show(self, state: Health, detail: str) -> None:
+    def _report_state(self, state: Health, detail: str) -> None:
         if state is Health.LIVE:
-            self._tell(SourceHealth(state, detail, self._health.since, self._skipped))
+            self._report(SourceHealth(state, detail, self._health.since, self._skipped))
             return
         if state is Health.RECONNECTING and self._clock.monotonic() - self._current_at > _STALE_SECONDS:
             state = Health.STALE
-        self._tell(SourceHealth(state, one_line(detail), self._current_at, self._skipped))
+        self._report(SourceHealth(state, one_line(detail), self._current_at, self._skipped))
 
-    def _tell(self, health: SourceHealth) -> None:
+    def _report(self, health: SourceHealth) -> None:
         self._health = health
         self._sink.health(health)
 

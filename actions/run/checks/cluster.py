@@ -11,7 +11,7 @@ from typing import Any
 from actions.base.errors import ConsoleError
 from actions.blueprint.checks import NodesCheck, PodsCheck, VersionCheck
 from actions.cluster.objects.client import ObjectRef
-from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.state.pod_requests import parse_quantity
 from actions.run.checks.observation import Seen, failed, passed, unknown
 from actions.run.context.access import Connection
@@ -31,7 +31,7 @@ Manifest = Mapping[str, Any]
 async def see_pods(connection: Connection, check: PodsCheck) -> Seen:
     """Whether enough pods match, and all that match are healthy."""
     pods = await connection.pods(namespace=check.namespace, label_selector=check.selector)
-    verdicts = [(pod["metadata"]["name"], verdict_of(pod)) for pod in pods]
+    verdicts = [(pod["metadata"]["name"], object_status(pod)) for pod in pods]
     healthy = [name for name, verdict in verdicts if verdict.state in (WorkState.RUNNING, WorkState.FINISHED)]
     for name, verdict in verdicts:
         if name not in healthy:
@@ -46,7 +46,7 @@ async def see_object(connection: Connection, ref: ObjectRef) -> Seen:
     found = await connection.find(ref)
     if found is None:
         return failed(f"{ref.describe()} is not there.")
-    verdict = verdict_of(found)
+    verdict = object_status(found)
     words = verdict.message or verdict.reason
     if verdict.state in (WorkState.RUNNING, WorkState.FINISHED):
         return passed(words)
@@ -69,7 +69,7 @@ async def see_nodes(connection: Connection, check: NodesCheck, *, selector: str,
 
 def nodes_seen(nodes: list[dict[str, Any]], *, resource: str, at_least: int, amount: str) -> Seen:
     """The verdict on a list of nodes; says of the first that do not fit what they have."""
-    ready = [node for node in nodes if verdict_of(node).state is WorkState.RUNNING]
+    ready = [node for node in nodes if object_status(node).state is WorkState.RUNNING]
     fitting = [node for node in ready if _offered(node, resource) >= parse_quantity(amount)] if resource else ready
     if len(fitting) >= at_least:
         each = f", each with {amount} {resource} or more" if resource else ""

@@ -11,7 +11,7 @@ import msgspec
 from actions.base.clock import Clock, time_of_day
 from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.cluster.http.endpoint import UntrustedError
-from actions.cluster.http.errors import ApiError, wished_seconds
+from actions.cluster.http.errors import ApiError, requested_wait_seconds
 
 T = TypeVar("T")
 
@@ -86,7 +86,7 @@ async def patiently(
         try:
             return await call()
         except ConsoleError as error:
-            wait, left = max(pause, wished_seconds(error)), deadline - clock.monotonic()
+            wait, left = max(pause, requested_wait_seconds(error)), deadline - clock.monotonic()
             if not patience.bears(error) or left <= 0:
                 raise
             note(f"Waiting since {time_of_day(began.timestamp())} UTC, asking again: {error.message}")
@@ -155,5 +155,5 @@ class Pace:
         """Wait until the next look, after one that failed: longer each time, not shorter than the server asks."""
         grown = self._first_seconds * 2.0 ** min(self._failures, 16)
         self._failures += 1
-        wish = wished_seconds(error) if error is not None else 0.0
+        wish = requested_wait_seconds(error) if error is not None else 0.0
         await self._clock.sleep(max(min(grown, self._longest_seconds), wish))

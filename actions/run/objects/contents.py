@@ -10,7 +10,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import FormatError
 from actions.base.wording import listed
-from actions.cluster.objects.client import ResourceType
+from actions.cluster.objects.client import ApiResource
 from actions.run.context.access import Connection
 from actions.run.context.retry import TEARDOWN, patiently
 from actions.run.context.stage_context import StageWork
@@ -139,7 +139,7 @@ class Judge:
         return [f"it holds {listed(names, _NAMED)}, which is not undone"] if names else []
 
 
-def kind_of_definition(definition: Mapping[str, Any]) -> ResourceType:
+def kind_of_definition(definition: Mapping[str, Any]) -> ApiResource:
     """How the objects of a CustomResourceDefinition are addressed, in a version that is served.
 
     Raises:
@@ -151,7 +151,7 @@ def kind_of_definition(definition: Mapping[str, Any]) -> ResourceType:
         raise FormatError(f"This is no CustomResourceDefinition: {error}.") from error
     served = sorted((one for one in spec.versions if one.served), key=lambda one: not one.storage)
     version = (served or spec.versions)[0].name
-    return ResourceType(f"{spec.group}/{version}", spec.names.kind, spec.names.plural, spec.scope == "Namespaced")
+    return ApiResource(f"{spec.group}/{version}", spec.names.kind, spec.names.plural, spec.scope == "Namespaced")
 
 
 def _named(one: Judged, run_id: str) -> str:

@@ -12,7 +12,7 @@ from actions.base.errors import FormatError, MissingError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingError
 from actions.cluster.limits import OversizeError
-from actions.cluster.objects.client import METADATA_LIST, WHOLE, ObjectRef, ResourceType, get_metadata, list_pages
+from actions.cluster.objects.client import METADATA_LIST, WHOLE, ApiResource, ObjectRef, get_metadata, list_pages
 from actions.run.context.access import Connection
 from actions.run.objects.ownership import Entry, Inventory, Owner, entry_of, group_of
 
@@ -59,7 +59,7 @@ class Seen(msgspec.Struct, frozen=True):
 class Kinds(msgspec.Struct, frozen=True):
     """The kinds of a cluster whose objects can be listed or deleted."""
 
-    kinds: tuple[ResourceType, ...] = ()
+    kinds: tuple[ApiResource, ...] = ()
     unasked: tuple[Unasked, ...] = ()
 
 
@@ -72,7 +72,7 @@ async def fetch_kinds(connection: Connection) -> Kinds:
     groups = [group for group in await _groups(connection) if group[0] not in _MEASUREMENTS]
     versions = [version for _, served in groups for version in served]
     answers = await asyncio.gather(*(_kinds_of(connection, version) for version in versions))
-    kinds: dict[tuple[str, str], ResourceType] = {}
+    kinds: dict[tuple[str, str], ApiResource] = {}
     for answer in answers:
         for kind in answer.kinds:
             kinds.setdefault((group_of(kind.api_version), kind.plural), kind)
@@ -80,7 +80,7 @@ async def fetch_kinds(connection: Connection) -> Kinds:
 
 
 async def survey(
-    connection: Connection, kinds: Iterable[ResourceType], *, namespace: str = "", selector: str = ""
+    connection: Connection, kinds: Iterable[ApiResource], *, namespace: str = "", selector: str = ""
 ) -> Seen:
     """The metadata of all objects of some kinds.
 
@@ -97,7 +97,7 @@ async def survey(
     return _merged(answers)
 
 
-async def survey_path(connection: Connection, kind: ResourceType) -> Seen:
+async def survey_path(connection: Connection, kind: ApiResource) -> Seen:
     """The same of one kind whose address is known without asking which kinds there are."""
     return await _list(connection, kind, "", "")
 
@@ -150,13 +150,13 @@ async def with_owners(connection: Connection, entries: Sequence[Entry], inventor
     return Seen(tuple(found), tuple(unasked))
 
 
-def resource_name(kind: ResourceType) -> str:
+def resource_name(kind: ApiResource) -> str:
     """As RBAC's messages name it: `pods`, `jobs.batch`."""
     group = group_of(kind.api_version)
     return f"{kind.plural}.{group}" if group else kind.plural
 
 
-def is_contents(kind: ResourceType) -> bool:
+def is_contents(kind: ApiResource) -> bool:
     """Return whether a namespace's end ends such objects: those that nobody can delete, it does not delete either.
 
     Source: k8s.io/kubernetes `pkg/controller/namespace/deletion/namespaced_resources_deleter.go`.
@@ -182,7 +182,7 @@ async def _groups(connection: Connection) -> list[tuple[str, list[str]]]:
 async def _kinds_of(connection: Connection, version: str) -> Kinds:
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
 
-    async def fetch() -> tuple[ResourceType, ...]:
+    async def fetch() -> tuple[ApiResource, ...]:
         try:
             listed = await connection.session.get(root)
         except ApiMissingError:
@@ -192,7 +192,7 @@ async def _kinds_of(connection: Connection, version: str) -> Kinds:
         except msgspec.ValidationError as error:
             raise FormatError(f"{root} did not answer with a list of kinds: {error}.") from error
         return tuple(
-            ResourceType(version, one.kind, one.name, one.namespaced)
+            ApiResource(version, one.kind, one.name, one.namespaced)
             for one in resources
             if "/" not in one.name and "delete" in (one.verbs or ())
         )
@@ -201,7 +201,7 @@ async def _kinds_of(connection: Connection, version: str) -> Kinds:
     return Kinds(unasked=(found,)) if isinstance(found, Unasked) else Kinds(found)
 
 
-async def _list(connection: Connection, kind: ResourceType, namespace: str, selector: str) -> Seen:
+async def _list(connection: Connection, kind: ApiResource, namespace: str, selector: str) -> Seen:
     group = group_of(kind.api_version)
     accept = WHOLE if (group, kind.kind) == _LEASE else METADATA_LIST  # a lease's holder is none of its metadata
 
@@ -219,7 +219,7 @@ async def _list(connection: Connection, kind: ResourceType, namespace: str, sele
     return Seen(unasked=(found,)) if isinstance(found, Unasked) else Seen(found)
 
 
-async def _is_served(connection: Connection, kind: ResourceType) -> bool:
+async def _is_served(connection: Connection, kind: ApiResource) -> bool:
     served = await _kinds_of(connection, kind.api_version)
     return bool(served.unasked) or kind in served.kinds
 

@@ -8,8 +8,8 @@ from msgspec.structs import replace
 
 from actions.base.errors import ConsoleError, FormatError
 from actions.base.wording import counted
-from actions.cluster.auth.permissions import may
-from actions.cluster.objects.client import ResourceType
+from actions.cluster.auth.permissions import is_allowed
+from actions.cluster.objects.client import ApiResource
 from actions.run.context.access import Connection
 from actions.run.context.protocols import StageFailedError
 from actions.run.context.retry import TEARDOWN, patiently
@@ -163,9 +163,9 @@ class StageUndo:
             kind = await self._connection.discovery.find(item.api_version, item.kind)
             space = item.name if item.kind == "Namespace" else item.namespace  # as the API server asks its authorizer
 
-            async def ask(kind: ResourceType = kind, space: str = space, name: str = item.name) -> bool | None:
+            async def ask(kind: ApiResource = kind, space: str = space, name: str = item.name) -> bool | None:
                 group = group_of(kind.api_version)
-                return await may(self._connection.session, "delete", group, kind.plural, space, name=name)
+                return await is_allowed(self._connection.session, "delete", group, kind.plural, space, name=name)
 
             if await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=TEARDOWN) is False:
                 missing[Unasked("delete", resource_name(kind), item.namespace).clause()] = None

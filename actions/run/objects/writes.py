@@ -12,7 +12,7 @@ from actions.base.clock import Clock
 from actions.base.errors import AccessError, ConflictError, ConsoleError
 from actions.base.untrusted import one_line
 from actions.cluster.objects.client import ObjectRef, ref_of
-from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.run.context.access import Connection
 from actions.run.context.protocols import StageFailedError
 from actions.run.context.retry import patiently, wait_until
@@ -279,7 +279,7 @@ async def _unready(connection: Connection, ref: ObjectRef) -> str:
     found = await connection.find(ref)
     if found is None:
         return f"{ref.describe()} is not there."
-    verdict = verdict_of(found)
+    verdict = object_status(found)
     if verdict.state is WorkState.FAILED:
         raise StageFailedError(f"{ref.describe()} failed: {verdict.reason} {verdict.message}")
     if verdict.state in (WorkState.RUNNING, WorkState.FINISHED) or verdict.reason == "NoRule":

@@ -11,7 +11,7 @@ from actions.base.errors import AccessError, ConsoleError, UnreachableError
 from actions.base.untrusted import clean_text
 from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import FileProgress, LoadTool, LogWatch, StageWatch
-from actions.cluster.logs.follow import LogSource
+from actions.cluster.logs.follow import ContainerLog
 from actions.cluster.remote.exec import run_in_pod
 from actions.run.context.access import Connection
 from actions.run.context.retry import ONCE, Pace
@@ -284,7 +284,7 @@ class Watcher:
     def _follow(self, pod: Pod) -> None:
         metadata = pod["metadata"]
         name = self._logs.container or pod["spec"]["containers"][0]["name"]
-        place = LogSource(metadata["namespace"], metadata["name"], name, metadata["uid"])
+        place = ContainerLog(metadata["namespace"], metadata["name"], name, metadata["uid"])
         if (place.uid, name) in self._followers:
             return
         source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(metadata))

@@ -14,16 +14,16 @@ from actions.base.errors import AccessError, ConsoleError, MissingError, Refused
 from actions.blueprint.references import UID
 from actions.cluster.http.errors import ApiError
 from actions.cluster.logs.batch import LogBatch
-from actions.cluster.logs.follow import ContainerEnd, LogFollower, LogObserver, LogSource
+from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, LogObserver
 from actions.cluster.logs.lines import FileCutter, FileLine, LogLine
 from actions.cluster.logs.pod_file import (
     CHOICE_SECONDS,
     IDLE_SECONDS,
+    ContainerRef,
     FileState,
-    Place,
     find_file,
     follow_output,
-    is_choice,
+    is_glob,
     read_file,
 )
 from actions.run.context.access import Connection
@@ -100,7 +100,7 @@ class PodFollower(LogObserver):
     """
 
     def __init__(
-        self, work: StageWork, writer: SpoolWriter, troubles: Troubles, place: LogSource, source: SpooledSource
+        self, work: StageWork, writer: SpoolWriter, troubles: Troubles, place: ContainerLog, source: SpooledSource
     ) -> None:
         self._work = work
         self._writer = writer
@@ -281,7 +281,7 @@ class FileWatch:
         """Read in one pod until the connection breaks, the file is silent, or another one has taken its place."""
         if not self._path and UID not in self._pattern:
             self._path = self._work.text(self._pattern)
-        place = Place(pod["metadata"]["namespace"], pod["metadata"]["name"], container)
+        place = ContainerRef(pod["metadata"]["namespace"], pod["metadata"]["name"], container)
         if self._argv:
             await self._follow_program(connection, place, str(pod["metadata"]["uid"]))
             self.is_read = self._is_last
@@ -293,18 +293,18 @@ class FileWatch:
             return
         await self._follow_file(connection, place, pod, state)
 
-    async def _follow_file(self, connection: Connection, place: Place, pod: Pod, state: FileState) -> None:
+    async def _follow_file(self, connection: Connection, place: ContainerRef, pod: Pod, state: FileState) -> None:
         source = self._taken_up(place, state.path, f"{state.path}#{state.inode}{_owner_of(pod, place, state.path)}")
         if state.size_bytes < source.offset:
             self._writer.write_file_lines(source, [(self._marker("the file was cut short: reading it anew"), 0)])
         if state.size_bytes == source.offset and self._is_last:
             self.is_read = True
             return
-        idle = CHOICE_SECONDS if is_choice(self._path) or UID in self._pattern else IDLE_SECONDS
+        idle = CHOICE_SECONDS if is_glob(self._path) or UID in self._pattern else IDLE_SECONDS
         chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
         await self._spool(chunks, FileCutter(source.offset), end=state.size_bytes)
 
-    async def _follow_program(self, connection: Connection, place: Place, pod_uid: str) -> None:
+    async def _follow_program(self, connection: Connection, place: ContainerRef, pod_uid: str) -> None:
         source = self._taken_up(place, self._argv[0], f"{' '.join(self._argv)}#{pod_uid}")
         chunks = _behind(follow_output(connection.session, place, self._argv), source.offset)
         await self._spool(chunks, FileCutter(source.offset), end=None)
@@ -340,7 +340,7 @@ class FileWatch:
             now = int(self._work.clock.now().timestamp() * 1e9)
             self._writer.write_file_lines(self._source, [(LogLine(now, line.text), line.end) for line in lines])
 
-    def _taken_up(self, place: Place, shown: str, uid: str) -> SpooledSource:
+    def _taken_up(self, place: ContainerRef, shown: str, uid: str) -> SpooledSource:
         self._source = self._writer.source(place.namespace, place.pod, shown, uid)
         return self._source
 
@@ -374,7 +374,7 @@ async def _behind(chunks: AsyncIterator[bytes], offset: int) -> AsyncIterator[by
             yield chunk[skipped:]
 
 
-def _owner_of(pod: Pod, place: Place, path: str) -> str:
+def _owner_of(pod: Pod, place: ContainerRef, path: str) -> str:
     """The pod's uid for a file of its own; empty for one on a claim, which is the same file in every pod."""
     claims = {entry["name"] for entry in pod["spec"].get("volumes") or () if (entry.get("persistentVolumeClaim") or {})}
     for container in pod["spec"]["containers"]:

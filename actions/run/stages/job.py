@@ -9,7 +9,7 @@ from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
 from actions.cluster.objects.client import ObjectRef
-from actions.cluster.objects.status_rules import Verdict, WorkState, verdict_of
+from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
 from actions.run.context.access import Connection
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import ALIVE, ANSWERED, STAGE, TEARDOWN, Pace, patiently
@@ -37,7 +37,7 @@ class JobHandler:
             raise TypeError(f"{work.stage.id} is no job stage")
         self._stage = stage
         self._target = ref_of_name(stage.target, work.namespace)
-        self._last: Verdict | None = None
+        self._last: ObjectStatus | None = None
 
     def describe(self) -> list[str]:
         applies = [f"kubectl apply --server-side -f {file}" for file in self._stage.files]
@@ -81,7 +81,7 @@ class JobHandler:
             elif entry.run:
                 said += f", of the run {entry.run}"
             raise StageFailedError(f"{said}.", hint="Delete it, or use another namespace.")
-        state = verdict_of(found).state
+        state = object_status(found).state
         if state is WorkState.FAILED or (state is WorkState.FINISHED and self._stage.verdict is not None):
             await delete_objects(self._work, connection)
 
@@ -94,7 +94,7 @@ class JobHandler:
             found = await self._fetch(connection)
             if found is None or uid_of(found) != self._made_uid():
                 return await self._gone(connection)
-            self._last = verdict = verdict_of(found)
+            self._last = verdict = object_status(found)
             if verdict.state is WorkState.FINISHED:
                 said = verdict.message or f"{self._target.describe()} finished."
                 return await judged(self._work, connection, self._stage, said)
@@ -152,10 +152,10 @@ class JobHandler:
         except (AccessError, MissingError):
             return set()
 
-    async def _failure(self, connection: Connection, verdict: Verdict) -> str:
+    async def _failure(self, connection: Connection, verdict: ObjectStatus) -> str:
         said = f"{self._target.describe()} failed: {verdict.reason} {verdict.message}".strip()
         for pod in await self._pods(connection):
-            ended = verdict_of(pod)
+            ended = object_status(pod)
             if ended.state is WorkState.FAILED:
                 name = pod["metadata"]["name"]
                 return one_line(f"{said} Pod {name}: {ended.reason} {ended.message} {_exit_of(pod)}")
@@ -173,12 +173,12 @@ async def _reasons_of(connection: Connection, ref: ObjectRef, uid: str) -> set[s
     }
 
 
-def _progress_of(verdict: Verdict, pods: list[dict[str, Any]]) -> str:
+def _progress_of(verdict: ObjectStatus, pods: list[dict[str, Any]]) -> str:
     running = sum((pod.get("status") or {}).get("phase") == "Running" for pod in pods)
     counted = f"{running} of {len(pods)} pods run." if pods else ""
     if verdict.state is WorkState.RUNNING and running == len(pods):
         return counted
-    waiting = [verdict_of(pod) for pod in pods]
+    waiting = [object_status(pod) for pod in pods]
     reason = next((item for item in waiting if item.state in (WorkState.WAITING, WorkState.FAILED)), verdict)
     return f"{counted} {reason.message or reason.reason}".strip()
 

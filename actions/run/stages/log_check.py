@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from actions.base.errors import AccessError, JournalError, MissingError, RefusedError
 from actions.blueprint.checks import AdapterLogCheck, AnyLogCheck, BandwidthLogCheck
 from actions.blueprint.stages import JobStage
-from actions.cluster.logs.follow import LogSource, read_log
+from actions.cluster.logs.follow import ContainerLog, read_log
 from actions.run.context.access import Connection
 from actions.run.context.protocols import Performed, StageFailedError
 from actions.run.context.retry import ANSWERED, patiently
@@ -83,7 +83,7 @@ async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> s
         newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
         metadata = newest["metadata"]
         name = container or newest["spec"]["containers"][0]["name"]
-        source = LogSource(metadata["namespace"], metadata["name"], name, metadata["uid"])
+        source = ContainerLog(metadata["namespace"], metadata["name"], name, metadata["uid"])
         return "\n".join(line.text for line in await read_log(connection.session, source))
 
     try:

@@ -6,7 +6,7 @@ from typing import Any
 
 from actions.base.errors import ConflictError, MissingError
 from actions.cluster.objects.client import ObjectRef
-from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.run.context.access import Connection
 from actions.run.context.protocols import StageFailedError
 from actions.run.context.retry import TEARDOWN, wait_until
@@ -119,7 +119,7 @@ class _Drain:
             return set()
         pods = await self._connection.list_objects("v1", "Pod", field_selector=f"spec.nodeName={node}")
         working = [
-            pod for pod in pods if not _is_of_every_node(pod) and verdict_of(pod).state is not WorkState.FINISHED
+            pod for pod in pods if not _is_of_every_node(pod) and object_status(pod).state is not WorkState.FINISHED
         ]
         contents = await self._judge.judged(Seen(tuple(entry_of(pod, "", "Pod") for pod in working)))
         if contents.unasked:

@@ -14,7 +14,7 @@ from actions.base.names import segment
 from actions.base.untrusted import one_line
 from actions.blueprint.render import RUN_LABEL, labels_of
 from actions.cluster.objects.client import Document, ObjectRef
-from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.remote.exec import run_in_pod
 from actions.run.context.access import Connection
 from actions.run.volume.helper_job import LOOK_PREFIX, Errand, Ledger, Volume, has_ended, made, pods_of, volume_job
@@ -125,7 +125,7 @@ async def _ended(connection: Connection, ref: ObjectRef, clock: Clock) -> WorkSt
     while clock.monotonic() < end:
         job = await connection.fetch(ref)
         if has_ended(job):
-            return verdict_of(job).state
+            return object_status(job).state
         await clock.sleep(_LOOK_SECONDS)
     return WorkState.FAILED
 
@@ -137,7 +137,7 @@ async def _log_of(connection: Connection, ref: ObjectRef) -> str:
         try:
             body = await connection.session.request("GET", path, query={"limitBytes": str(_LOG_LIMIT_BYTES)})
         except ConsoleError:
-            verdict = verdict_of(pod)
+            verdict = object_status(pod)
             return f"{verdict.reason} {verdict.message}"
         return body.decode("utf-8", "replace")
     return "it has no pod any more"

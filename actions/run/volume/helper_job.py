@@ -18,7 +18,7 @@ from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
 from actions.cluster.objects.client import Document, ObjectRef, ref_of
-from actions.cluster.objects.status_rules import WorkState, verdict_of
+from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.run.context.access import Connection
 from actions.run.context.retry import Patience
 from actions.run.context.stage_context import StageWork
@@ -186,7 +186,7 @@ async def pods_of(connection: Connection, job: ObjectRef) -> list[Document]:
 
 def has_ended(job: Mapping[str, Any]) -> bool:
     """Whether the Job will not go on, well or badly."""
-    return verdict_of(job).state in (WorkState.FINISHED, WorkState.FAILED)
+    return object_status(job).state in (WorkState.FINISHED, WorkState.FAILED)
 
 
 async def remove_errands(work: StageWork, patience: Patience) -> None:

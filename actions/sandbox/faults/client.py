@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from actions.base.errors import InputError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
-from actions.cluster.auth.tls import usual_tls
+from actions.cluster.auth.tls import default_tls_context
 from actions.sandbox.faults.fault import SCENARIOS, Fault
 from actions.sandbox.faults.routes import PATH
 
@@ -89,7 +89,7 @@ def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -
     chosen = load_context(ClusterTarget(kubeconfig))
     place = urlsplit(chosen.server)
     connection = http.client.HTTPSConnection(
-        place.hostname or "", place.port, timeout=_TIMEOUT_SECONDS, context=usual_tls(chosen)
+        place.hostname or "", place.port, timeout=_TIMEOUT_SECONDS, context=default_tls_context(chosen)
     )
     try:
         connection.request(method, path, body=body, headers={"Authorization": f"Bearer {chosen.token}"})

@@ -25,7 +25,7 @@ class Mirror:
         self.uids: dict[str, str] = {}
         self.states: list[SourceHealth] = []
         self.replaced: list[list[str]] = []
-        self._told = asyncio.Event()
+        self._last_health = asyncio.Event()
 
     async def replace(self, items: Sequence[dict[str, Any]]) -> None:
         self.values.clear()
@@ -33,28 +33,28 @@ class Mirror:
         self.replaced.append([item["metadata"]["name"] for item in items])
         for item in items:
             self.upsert(item)
-        self._told.set()
+        self._last_health.set()
 
     def upsert(self, item: dict[str, Any]) -> None:
         self.values[item["metadata"]["name"]] = item["value"]
         self.uids[item["metadata"]["name"]] = item["metadata"]["uid"]
-        self._told.set()
+        self._last_health.set()
 
     def remove(self, item: dict[str, Any]) -> None:
         if self.uids.get(item["metadata"]["name"]) == item["metadata"]["uid"]:
             del self.values[item["metadata"]["name"]]
             del self.uids[item["metadata"]["name"]]
-        self._told.set()
+        self._last_health.set()
 
     def health(self, health: SourceHealth) -> None:
         self.states.append(health)
-        self._told.set()
+        self._last_health.set()
 
     async def until(self, predicate: Callable[[], object]) -> None:
         async with asyncio.timeout(60):
             while not predicate():
-                self._told.clear()
-                await self._told.wait()
+                self._last_health.clear()
+                await self._last_health.wait()
 
     def saw(self, state: Health) -> bool:
         return any(entry.state is state for entry in self.states)

@@ -8,7 +8,7 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import UnreachableError
-from actions.cluster.state.inventory import take_census
+from actions.cluster.state.inventory import fetch_inventory
 from actions.cluster.watch.protobuf_format import CONTENT_TYPE
 from actions.fleet.facts import NodeUsage
 from tests.unit.cluster import protobytes
@@ -39,7 +39,7 @@ class Fleet:
 
 async def _usage(folder: Path, fleet: Fleet) -> dict[str, NodeUsage]:
     async with session_to(fleet, folder) as session:
-        return dict((await take_census(session)).usage)
+        return dict((await fetch_inventory(session)).usage)
 
 
 @pytest.mark.parametrize("speaks_protobuf", [False, True])
@@ -60,7 +60,7 @@ async def test_what_cannot_be_read_is_left_out(tmp_path: Path) -> None:
         return web.json_response({"metadata": {}, "items": items})
 
     async with session_to(odd, tmp_path) as session:
-        census = await take_census(session)
+        census = await fetch_inventory(session)
     assert [node.name for node in census.nodes] == [NODE["metadata"]["name"]]
     assert [use.pods for use in census.usage.values()] == [1]
 
@@ -72,4 +72,4 @@ async def test_what_is_no_list_is_said_to_be_none(tmp_path: Path) -> None:
 
     async with session_to(empty, tmp_path) as session:
         with pytest.raises(UnreachableError, match="/api/v1/nodes did not answer with a list"):
-            await take_census(session)
+            await fetch_inventory(session)

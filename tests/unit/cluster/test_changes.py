@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from actions.cluster.state.snapshot import ChangeLog, Changes, ClusterSnapshot
+from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot, SnapshotChanges
 
 
 def _log(*steps: tuple[int, int, str]) -> ChangeLog:
@@ -16,9 +16,9 @@ def _log(*steps: tuple[int, int, str]) -> ChangeLog:
 
 def test_steps_between_two_pictures_add_up() -> None:
     log = _log((0, 3, "a"), (3, 4, "b"), (4, 9, "c"))
-    assert log.between(3, 9) == Changes(frozenset({"node of b", "node of c"}), frozenset("bc"))
-    assert log.between(3, 4) == Changes(frozenset({"node of b"}), frozenset("b"))
-    assert log.between(9, 9) == Changes(frozenset(), frozenset())
+    assert log.between(3, 9) == SnapshotChanges(frozenset({"node of b", "node of c"}), frozenset("bc"))
+    assert log.between(3, 4) == SnapshotChanges(frozenset({"node of b"}), frozenset("b"))
+    assert log.between(9, 9) == SnapshotChanges(frozenset(), frozenset())
 
 
 def test_a_picture_older_than_what_is_remembered_is_not_known() -> None:
@@ -35,7 +35,7 @@ def test_a_step_that_changed_most_of_the_cluster_is_not_remembered() -> None:
     log.pod("one")
     log.close(20_000, 20_001)
     assert log.between(0, 20_001) is None
-    assert log.between(20_000, 20_001) == Changes(frozenset(), frozenset({"one"}))
+    assert log.between(20_000, 20_001) == SnapshotChanges(frozenset(), frozenset({"one"}))
 
 
 def test_pictures_of_two_sources_are_not_compared() -> None:
@@ -53,5 +53,5 @@ def test_what_is_not_shown_yet_belongs_to_the_next_step_too() -> None:
     log.pod("rest")
     log.close(1, 2)
     log.close(2, 3)
-    assert log.between(1, 2) == Changes(frozenset(), frozenset({"half", "rest"}))
-    assert log.between(2, 3) == Changes(frozenset(), frozenset())
+    assert log.between(1, 2) == SnapshotChanges(frozenset(), frozenset({"half", "rest"}))
+    assert log.between(2, 3) == SnapshotChanges(frozenset(), frozenset())

@@ -12,7 +12,7 @@ from aiohttp import web
 from actions.base.errors import UnreachableError
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.logs.follow import LogFollower, LogSource
+from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.state.cluster_state import ClusterState
 from tests.support.polling import until
 from tests.unit.cluster.faults import bookmark, stream
@@ -58,7 +58,7 @@ async def test_closing_leaves_no_socket(tmp_path: Path, tasks_end_first: bool) -
         before = _sockets()
         session = await KubeSession.connect(ClusterTarget(kubeconfig=write_kubeconfig(tmp_path, address)))
         followers = [
-            LogFollower(session, LogSource("work", "p", "main", "u1"), on_lines=lambda _: None)
+            LogFollower(session, ContainerLog("work", "p", "main", "u1"), on_lines=lambda _: None)
             for _ in range(_FOLLOWERS)
         ]
         tasks = [

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from actions.cluster.objects.status_rules import Verdict, WorkState, verdict_of
+from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
 from tests.unit.cluster.samples import POD, a_container, a_pod, with_conditions
 
 
 def _state(document: dict[str, Any]) -> WorkState:
-    return verdict_of(document).state
+    return object_status(document).state
 
 
 @pytest.mark.parametrize(
@@ -41,7 +41,7 @@ def test_conditions_decide(kind: str, api_version: str, conditions: dict[str, st
 
 def test_a_job_runs_when_a_pod_is_ready() -> None:
     job: dict[str, Any] = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}, "status": {"active": 1, "ready": 0}}
-    assert verdict_of(job) == Verdict(WorkState.WAITING, "PodsNotReady", "Its pods have not become ready.")
+    assert object_status(job) == ObjectStatus(WorkState.WAITING, "PodsNotReady", "Its pods have not become ready.")
     job["status"]["ready"] = 1
     assert _state(job) is WorkState.RUNNING
 
@@ -81,12 +81,12 @@ def test_a_deployment_is_ready_when_the_new_generation_is_available() -> None:
     assert _state(_deployment(**(ready | {"observedGeneration": 1}))) is WorkState.WAITING
     assert _state(_deployment(**(ready | {"replicas": 3}))) is WorkState.WAITING
     stuck = {"type": "Progressing", "status": "False", "reason": "ProgressDeadlineExceeded", "message": "timed out"}
-    assert verdict_of(_deployment(observedGeneration=2, conditions=[stuck])).state is WorkState.FAILED
+    assert object_status(_deployment(observedGeneration=2, conditions=[stuck])).state is WorkState.FAILED
 
 
 def test_a_daemon_set_without_nodes_says_so() -> None:
     document = {"apiVersion": "apps/v1", "kind": "DaemonSet", "metadata": {}, "status": {"desiredNumberScheduled": 0}}
-    assert verdict_of(document).message == "It runs on 0 nodes: no node matches."
+    assert object_status(document).message == "It runs on 0 nodes: no node matches."
 
 
 def test_claims() -> None:
@@ -101,22 +101,22 @@ def test_pods() -> None:
     assert _state(POD) is WorkState.RUNNING
     assert _state(a_pod(phase="Succeeded")) is WorkState.FINISHED
     backoff = a_container("waiting", reason="ImagePullBackOff", message="no such image")
-    assert verdict_of(a_pod(phase="Pending", conditions=[], containerStatuses=[backoff])) == Verdict(
+    assert object_status(a_pod(phase="Pending", conditions=[], containerStatuses=[backoff])) == ObjectStatus(
         WorkState.FAILED, "ImagePullBackOff", "no such image"
     )
     unscheduled = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": "0/2 nodes"}
     pending = a_pod(phase="Pending", conditions=[unscheduled], containerStatuses=[], initContainerStatuses=[])
-    assert verdict_of(pending) == Verdict(WorkState.WAITING, "Unschedulable", "0/2 nodes")
+    assert object_status(pending) == ObjectStatus(WorkState.WAITING, "Unschedulable", "0/2 nodes")
     killed = a_container("terminated", exitCode=137, reason="OOMKilled")
-    assert verdict_of(a_pod(phase="Failed", containerStatuses=[killed])).reason == "OOMKilled"
+    assert object_status(a_pod(phase="Failed", containerStatuses=[killed])).reason == "OOMKilled"
 
 
 def test_what_is_being_deleted_is_not_running() -> None:
     document = with_conditions("PyTorchJob", "kubeflow.org/v1", Running="True")
     document["metadata"]["deletionTimestamp"] = "2026-11-21T11:00:00Z"
-    assert verdict_of(document).reason == "Terminating"
+    assert object_status(document).reason == "Terminating"
     document["status"]["conditions"].append({"type": "Succeeded", "status": "True"})
-    assert verdict_of(document).state is WorkState.FINISHED
+    assert object_status(document).state is WorkState.FINISHED
 
 
 def test_objects_without_a_status_are_survived() -> None:
@@ -145,7 +145,7 @@ def test_the_phase_of_a_gang_counts_more_than_an_old_condition(phase: str, state
     old = _condition("Unschedulable", reason="NotEnoughResources", message="4/4 tasks in gang unschedulable")
     gang = _with_status("PodGroup", "scheduling.volcano.sh/v1beta1", phase=phase, conditions=[old])
     assert _state(gang) is state
-    assert ("gang" in verdict_of(gang).message) == (state is WorkState.WAITING)
+    assert ("gang" in object_status(gang).message) == (state is WorkState.WAITING)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 
 from actions.base.errors import UnreachableError
 from actions.cluster.http.endpoint import Endpoint
-from actions.cluster.http.stream import Connection
+from actions.cluster.http.stream import HttpConnection
 
 _HEAD = b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n"
 
@@ -36,7 +36,7 @@ class _Line:
 
     def __init__(self) -> None:
         endpoint = Endpoint(server="http://here", context="here", server_name="", proxy="", tls=None)
-        self.connection = Connection(endpoint, memoryview(bytearray(1 << 12)), idle_seconds=30.0)
+        self.connection = HttpConnection(endpoint, memoryview(bytearray(1 << 12)), idle_seconds=30.0)
         self.socket = _Socket()
         self.connection.connection_made(self.socket)
 

@@ -20,7 +20,7 @@ def an_event(number: int, at: float) -> EventFacts:
 
 
 def a_table(most: int = MOST) -> EventTable:
-    return EventTable(changed=lambda *_: None, tell_health=lambda _: None, clock=SystemClock(), most=most)
+    return EventTable(changed=lambda *_: None, report_health=lambda _: None, clock=SystemClock(), most=most)
 
 
 EVENTS = st.lists(st.builds(an_event, st.integers(0, 9), st.integers(0, 9).map(float)), max_size=12)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from actions.cluster.logs.lines import BAR_BYTES, MAX_LINE_BYTES, FileCutter, FileLine
-from actions.cluster.logs.pod_file import quoted
+from actions.cluster.logs.pod_file import quoted_glob
 
 BAR = b"".join(b"\rEpoch 0:  %d%%" % percent for percent in range(100)) * 12
 TEXTS = st.lists(st.sampled_from([b"a line\n", b"\n", b"caf\xc3\xa9\n", b"x\r\n", BAR, b"tail", b"\x1b[31mred\n"]))
@@ -52,5 +52,5 @@ def test_a_line_without_end_is_cut() -> None:
 
 
 def test_a_path_keeps_its_wildcards_and_nothing_else_for_the_shell() -> None:
-    assert quoted("/shared/*/0/log") == "/shared/*/0/log"
-    assert quoted("/a b/$(x)*") == "'/a b/$(x)'*"
+    assert quoted_glob("/shared/*/0/log") == "/shared/*/0/log"
+    assert quoted_glob("/a b/$(x)*") == "'/a b/$(x)'*"

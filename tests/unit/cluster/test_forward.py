@@ -12,7 +12,7 @@ from aiohttp import WSMsgType, web
 
 from actions.base.errors import ConsoleError, MissingError, RefusedError
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.remote.port_forward import Forward, open_forward, pod_of
+from actions.cluster.remote.port_forward import PortForward, open_forward, pod_of
 from tests.support.pods import pod_named
 from tests.support.polling import until
 from tests.unit.cluster.faults import refusal
@@ -76,7 +76,7 @@ class Troubles:
 
 
 @asynccontextmanager
-async def forwarding(kubelet: Kubelet, folder: Path, *, pod: str = "") -> AsyncIterator[tuple[Forward, Troubles]]:
+async def forwarding(kubelet: Kubelet, folder: Path, *, pod: str = "") -> AsyncIterator[tuple[PortForward, Troubles]]:
     troubles = Troubles()
     async with session_to(kubelet, folder) as session:
         find = pod_named(pod) if pod else pod_of(session, "work", "app=web")

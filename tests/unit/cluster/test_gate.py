@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from actions.cluster.remote.forward_gate import Gate, GateClosed, GatedRequests, Speech, speech_of
+from actions.cluster.remote.forward_gate import ClientProtocol, Gate, GateClosed, GatedRequests, client_protocol
 
 PORT, TOKEN = 40_123, "the-token-of-the-session"
 GATE = Gate(PORT, TOKEN)
@@ -147,12 +147,12 @@ async def test_after_an_upgrade_everything_passes_if_the_pod_agrees() -> None:
 @pytest.mark.parametrize(
     ("begun", "speech"),
     [
-        (b"", Speech.UNDECIDED), (b"G", Speech.UNDECIDED), (b"GET /", Speech.UNDECIDED), (b"hello", Speech.UNDECIDED),
-        (b"GET / HTTP/1.1\r", Speech.UNDECIDED), (b"GET / HTTP/1.1\r\n", Speech.HTTP),
-        (b"\r\nx /y HTTP/1.0\n", Speech.HTTP), (b"SSH-2.0-OpenSSH_9.2\r\n", Speech.OTHER),
-        (b"\x16\x03\x01\x02", Speech.OTHER), (b"EHLO me\r\n", Speech.OTHER), (b"PRI * HTTP/2.0\r\n", Speech.OTHER),
-        (b"*1\r\n$4\r\n", Speech.OTHER), (b"a" * 70_000, Speech.OTHER),
+        (b"", ClientProtocol.UNDECIDED), (b"G", ClientProtocol.UNDECIDED), (b"GET /", ClientProtocol.UNDECIDED), (b"hello", ClientProtocol.UNDECIDED),
+        (b"GET / HTTP/1.1\r", ClientProtocol.UNDECIDED), (b"GET / HTTP/1.1\r\n", ClientProtocol.HTTP),
+        (b"\r\nx /y HTTP/1.0\n", ClientProtocol.HTTP), (b"SSH-2.0-OpenSSH_9.2\r\n", ClientProtocol.OTHER),
+        (b"\x16\x03\x01\x02", ClientProtocol.OTHER), (b"EHLO me\r\n", ClientProtocol.OTHER), (b"PRI * HTTP/2.0\r\n", ClientProtocol.OTHER),
+        (b"*1\r\n$4\r\n", ClientProtocol.OTHER), (b"a" * 70_000, ClientProtocol.OTHER),
     ],
 )  # fmt: skip
-def test_what_a_client_speaks_is_told_by_its_first_line(begun: bytes, speech: Speech) -> None:
-    assert speech_of(begun) is speech
+def test_what_a_client_speaks_is_told_by_its_first_line(begun: bytes, speech: ClientProtocol) -> None:
+    assert client_protocol(begun) is speech

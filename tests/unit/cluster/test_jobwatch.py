@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from actions.base.errors import MissingError, RefusedError
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.job_pods import JobRef, Member
-from actions.cluster.jobs import JobEnd, JobWatch
+from actions.cluster.job_pods import JobPod, JobRef
+from actions.cluster.jobs import JobOutcome, JobWatch
 from actions.cluster.logs.lines import LogLine
 from actions.cluster.state.snapshot import ClusterSnapshot
 from actions.fleet.facts import PodFacts, WorkloadFacts
@@ -75,7 +75,7 @@ class Picture:
 
 
 def a_watch(session: KubeSession, picture: Picture, got: list[tuple[str, str]], job: JobRef = JOB) -> JobWatch:
-    def take(member: Member, container: str, lines: Sequence[LogLine]) -> None:
+    def take(member: JobPod, container: str, lines: Sequence[LogLine]) -> None:
         got.extend((member.pod.name, line.text) for line in lines)
 
     return JobWatch(
@@ -96,7 +96,7 @@ async def test_the_logs_of_all_pods_come_and_the_watch_ends_with_the_job(tmp_pat
         running = asyncio.create_task(watch.run())
         await until(lambda: sum("has ended" in text for _, text in got) == 2, "the end of both containers")
         picture.state = "finished"
-        assert await running == JobEnd("finished", "m")
+        assert await running == JobOutcome("finished", "m")
     assert [text for name, text in got if name == "train-worker-0"][:2] == ["a", "b"]
     assert [member.pod.name for member in watch.members] == ["train-worker-0", "train-worker-1"]
     assert ("train-worker-1", "main has ended: Completed, exit code 0") in got
@@ -123,7 +123,7 @@ async def test_a_pod_that_takes_the_place_of_another_is_followed_too(tmp_path: P
         picture.uid = "u2"
         await until(lambda: "second" in [text for _, text in got], "a line of the second pod")
         picture.state = "failed"
-        assert await running == JobEnd("failed", "m")
+        assert await running == JobOutcome("failed", "m")
 
 
 async def test_what_cannot_be_watched_is_told_at_once(tmp_path: Path) -> None:

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 
 import pytest
 
-from actions.cluster.state.snapshot import Pictures
+from actions.cluster.state.snapshot import SnapshotBuilder
 
 
 def test_every_picture_stays_equal_to_the_mapping_of_its_moment() -> None:
     dice = random.Random(11)
     live: dict[str, int] = {}
-    pictures = Pictures(live)
+    pictures = SnapshotBuilder(live)
     kept: list[tuple[Mapping[str, int], dict[str, int]]] = []
     for step in range(30_000):
         key = f"k{dice.randrange(8_000)}"
@@ -34,7 +34,7 @@ def test_every_picture_stays_equal_to_the_mapping_of_its_moment() -> None:
 
 def test_a_key_that_is_gone_is_not_there() -> None:
     live = {str(number): number for number in range(5_000)}
-    pictures = Pictures(live)
+    pictures = SnapshotBuilder(live)
     for key, value in live.items():
         pictures.changed(key, value)
     whole = pictures.take()
@@ -50,7 +50,7 @@ def test_a_key_that_is_gone_is_not_there() -> None:
 
 def test_a_picture_of_few_changes_shares_the_rest() -> None:
     live = {str(number): number for number in range(50_000)}
-    pictures = Pictures(live)
+    pictures = SnapshotBuilder(live)
     for key, value in live.items():
         pictures.changed(key, value)
     pictures.take()

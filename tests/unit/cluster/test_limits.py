@@ -94,7 +94,7 @@ async def _chunks(*parts: bytes) -> AsyncIterator[bytes]:
 
 
 @pytest.mark.parametrize("of", [wire, protowire])
-async def test_an_event_without_an_end_is_cut_off(of: wire.Wire) -> None:
+async def test_an_event_without_an_end_is_cut_off(of: wire.WireFormat) -> None:
     async def endless() -> AsyncIterator[bytes]:
         yield (EVENT_BYTES * 2).to_bytes(4, "big")
         while True:
@@ -228,36 +228,36 @@ async def test_a_websocket_message_is_no_larger_than_allowed(tmp_path: Path) -> 
 
 async def test_pages_that_repeat_themselves_end() -> None:
     pages = PageCount("/x", size=500, clock=HastyClock())
-    await pages.turn("a", held=500, known=500)
+    await pages.next_page("a", held=500, known=500)
     with pytest.raises(OversizeError, match="repeat themselves"):
-        await pages.turn("a", held=500, known=1000)
+        await pages.next_page("a", held=500, known=1000)
     pages = PageCount("/x", size=500, clock=HastyClock())
-    await pages.turn("a", held=500, known=500)
-    await pages.turn("b", held=500, known=500)
-    await pages.turn("c", held=500, known=500)
+    await pages.next_page("a", held=500, known=500)
+    await pages.next_page("b", held=500, known=500)
+    await pages.next_page("c", held=500, known=500)
     with pytest.raises(OversizeError, match="repeat themselves"):
-        await pages.turn("d", held=500, known=500)
+        await pages.next_page("d", held=500, known=500)
 
 
 async def test_full_pages_are_not_slowed_down_and_short_ones_are() -> None:
     clock = HastyClock()
     pages = PageCount("/x", size=500, clock=clock)
     for number in range(300):
-        await pages.turn(str(number), held=500, known=500 * (number + 1))
+        await pages.next_page(str(number), held=500, known=500 * (number + 1))
     assert clock.slept == []
     for number in range(12):
-        await pages.turn(f"s{number}", held=1, known=150_001 + number)
+        await pages.next_page(f"s{number}", held=1, known=150_001 + number)
     assert clock.slept == [SHORT_PAGE_SECONDS] * 2
 
 
 async def test_there_are_only_so_many_pages_and_objects() -> None:
     pages = PageCount("/x", size=1, most=10**9, clock=HastyClock())
     for number in range(PAGES - 1):
-        await pages.turn(str(number), held=1, known=number + 1)
+        await pages.next_page(str(number), held=1, known=number + 1)
     with pytest.raises(OversizeError, match="does not end"):
-        await pages.turn("last", held=1, known=PAGES)
+        await pages.next_page("last", held=1, known=PAGES)
     with pytest.raises(OversizeError, match="does not end"):
-        await PageCount("/x", size=500, most=499, clock=HastyClock()).turn("a", held=500, known=500)
+        await PageCount("/x", size=500, most=499, clock=HastyClock()).next_page("a", held=500, known=500)
 
 
 async def test_a_list_of_objects_that_does_not_end_is_an_error(tmp_path: Path) -> None:

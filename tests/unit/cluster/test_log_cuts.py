@@ -10,7 +10,7 @@ from pathlib import Path
 
 from aiohttp import web
 
-from actions.cluster.logs.follow import LogFollower, LogLine, LogSource
+from actions.cluster.logs.follow import ContainerLog, LogFollower, LogLine
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to
@@ -51,7 +51,7 @@ async def test_a_thousand_cuts_over_forty_logs_lose_double_and_reorder_nothing(t
     got: dict[str, list[LogLine]] = {name: [] for name in pods.servers}
     async with session_to(pods, tmp_path) as session, asyncio.timeout(120):
         followers = [
-            LogFollower(session, LogSource("work", name, "main", "u1"), on_lines=lines.extend, clock=HastyClock())
+            LogFollower(session, ContainerLog("work", name, "main", "u1"), on_lines=lines.extend, clock=HastyClock())
             for name, lines in got.items()
         ]
         ends = await asyncio.gather(*(follower.run() for follower in followers))

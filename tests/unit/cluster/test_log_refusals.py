@@ -10,13 +10,13 @@ import pytest
 from aiohttp import web
 
 from actions.base.errors import ConsoleError
-from actions.cluster.logs.follow import ContainerEnd, LogFollower, LogObserver, LogSource
+from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, LogObserver
 from actions.cluster.logs.lines import LogLine
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to
 
-SOURCE = LogSource("work", "p", "main", "u1")
+SOURCE = ContainerLog("work", "p", "main", "u1")
 LINES = [stamped(index, f"step {index}") for index in range(10)]
 NOT_FOUND = {"kind": "Status", "code": 404, "reason": "NotFound", "message": "the server could not find it"}
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from actions.cluster.logs.follow import PLENTY_BYTES, REST_SECONDS, LogPace
+from actions.cluster.logs.follow import PLENTY_BYTES, REST_SECONDS, ReadCoalescer
 
 
 class _Clock:
@@ -26,11 +26,11 @@ class _Clock:
 async def _rested(pieces: list[tuple[float, int]]) -> list[float]:
     """How long is waited after each piece, given the silence before it and its size."""
     clock, waits = _Clock(), list[float]()
-    pace = LogPace(clock)
+    coalescer = ReadCoalescer(clock)
     for silence, size in pieces:
         clock.seconds += silence
         before = clock.seconds
-        await pace.rest(size)
+        await coalescer.wait(size)
         waits.append(round(clock.seconds - before, 6))
     return waits
 

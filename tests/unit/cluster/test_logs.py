@@ -12,14 +12,14 @@ from aiohttp import web
 
 from actions.base.errors import AccessError
 from actions.cluster.logs.batch import read_lines
-from actions.cluster.logs.follow import ContainerEnd, LogFollower, LogSource, follow, read_log
+from actions.cluster.logs.follow import ContainerEnd, ContainerLog, LogFollower, follow, read_log
 from actions.cluster.logs.lines import MAX_LINE_BYTES, START, LineCutter, LogCursor, LogLine
 from tests.support.polling import until
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.logserver import LogServer, stamped
 from tests.unit.cluster.servers import session_to
 
-SOURCE = LogSource("work", "p", "main", "u1")
+SOURCE = ContainerLog("work", "p", "main", "u1")
 
 
 def _lines(count: int, *, first: int = 0) -> list[bytes]:

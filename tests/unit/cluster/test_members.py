@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.cluster.job_pods import JobRef, job_named, job_of, members_of
+from actions.cluster.job_pods import JobRef, job_named, job_of, pods_of_job
 from actions.fleet.facts import PodFacts, WorkloadFacts
 
 
@@ -82,7 +82,7 @@ WORKLOADS = {
     ids=lambda value: value.kind if isinstance(value, JobRef) else "",
 )
 def test_the_pod_that_tells_of_all_comes_first(job: JobRef, members: list[tuple[str, str]]) -> None:
-    found = members_of(job, BY_KEY)
+    found = pods_of_job(job, BY_KEY)
     assert [(member.pod.name, member.role) for member in found] == members
     assert [member.rank for member in found] == list(range(len(found)))
 

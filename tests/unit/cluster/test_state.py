@@ -33,7 +33,7 @@ class Counted:
         self.index = PodIndex()
         self.changes = 0
         self.table: FactTable[PodFacts] = FactTable(
-            key=pod_key, changed=self._changed, tell_health=lambda _: None, clock=SystemClock()
+            key=pod_key, changed=self._changed, report_health=lambda _: None, clock=SystemClock()
         )
 
     def _changed(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
@@ -53,7 +53,7 @@ class Counted:
         return usage, {node: tuple(sorted(found)) for node, found in keys.items()}
 
     def actual(self) -> tuple[dict[str, NodeUsage], dict[str, tuple[str, ...]]]:
-        self.index.settle()
+        self.index.update_totals()
         return self.index.usage, {node: tuple(sorted(keys)) for node, keys in self.index.keys.items()}
 
 

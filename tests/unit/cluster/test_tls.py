@@ -17,7 +17,7 @@ from aiohttp import web
 from actions.base.errors import ConfigError, UnreachableError
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
 from actions.cluster.auth.session import KubeSession, library_tls
-from actions.cluster.auth.tls import usual_tls
+from actions.cluster.auth.tls import default_tls_context
 from tests.unit.cluster.servers import serving
 
 TLS = Path(__file__).parents[2] / "fixtures" / "tls"
@@ -220,7 +220,7 @@ def test_the_usual_settings_are_those_of_the_library(
     tmp_path: Path, cluster: dict[str, object], user: dict[str, object]
 ) -> None:
     chosen = load_context(_context(tmp_path, cluster, user))
-    ours, theirs = usual_tls(chosen), library_tls(chosen)
+    ours, theirs = default_tls_context(chosen), library_tls(chosen)
     assert ours is not None
     for said in ("verify_mode", "verify_flags", "check_hostname", "options", "minimum_version", "security_level"):
         assert getattr(ours, said) == getattr(theirs, said)
@@ -230,7 +230,7 @@ def test_the_usual_settings_are_those_of_the_library(
 @pytest.mark.parametrize("cluster", [{}, {"insecure-skip-tls-verify": True}])
 def test_what_is_not_usual_is_the_librarys(tmp_path: Path, cluster: dict[str, object]) -> None:
     chosen = load_context(_context(tmp_path, cluster, {}))
-    assert usual_tls(chosen) is None
+    assert default_tls_context(chosen) is None
     assert (library_tls(chosen).verify_mode is ssl.CERT_NONE) is bool(cluster)
 
 

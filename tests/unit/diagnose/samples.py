@@ -8,7 +8,7 @@ from typing import Any
 
 from actions.cluster.diagnose.codes import Finding
 from actions.cluster.diagnose.engine import diagnose
-from actions.cluster.diagnose.parse_input import read_case
+from actions.cluster.diagnose.parse_input import parse_evidence
 
 _CORPUS = Path(__file__).resolve().parents[2] / "fixtures" / "corpus"
 LOGS = _CORPUS / "logs"
@@ -34,7 +34,7 @@ def expected_of(path: Path) -> Document:
 
 def why(document: object) -> list[Finding]:
     """The findings of a sample."""
-    case, _ = read_case(json.dumps(document).encode())
+    case, _ = parse_evidence(json.dumps(document).encode())
     return diagnose(case)
 
 

@@ -10,9 +10,9 @@ from msgspec.structs import replace
 
 from actions.base.errors import AccessError, MissingError
 from actions.cluster.diagnose.collect import explain
-from actions.cluster.diagnose.evidence import Case, Event, Thing
-from actions.cluster.diagnose.parse_input import case_of
-from actions.cluster.diagnose.select import Question, narrowed, without_the_dead
+from actions.cluster.diagnose.evidence import Event, Evidence, KubeObject
+from actions.cluster.diagnose.parse_input import evidence_of
+from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
 from tests.unit.cluster.servers import Handler, session_to
 from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event
 
@@ -55,7 +55,7 @@ class _Cluster:
         return web.json_response({"kind": "Status", "code": 404, "reason": "NotFound"}, status=404)
 
 
-async def _codes(handler: Handler, folder: Path, question: Question | None) -> list[str]:
+async def _codes(handler: Handler, folder: Path, question: ObjectSelector | None) -> list[str]:
     async with session_to(handler, folder, readonly=True) as session:
         return [f"{one.code}: {one.headline}" for one in await explain(session, question)]
 
@@ -73,13 +73,13 @@ async def test_the_log_of_a_crash_is_read_and_what_is_gone_is_not_blamed(tmp_pat
 @pytest.mark.parametrize(
     "question",
     [
-        Question("Pod", "esm-worker-1", "ml"),
-        Question("PyTorchJob", "esm", "ml"),
-        Question("Stage", "t", labels={"eksml.dev/run": "r1", "eksml.dev/stage": "t"}),
+        ObjectSelector("Pod", "esm-worker-1", "ml"),
+        ObjectSelector("PyTorchJob", "esm", "ml"),
+        ObjectSelector("Stage", "t", labels={"eksml.dev/run": "r1", "eksml.dev/stage": "t"}),
     ],
     ids=lambda question: question.kind,
 )
-async def test_a_pod_its_job_and_its_stage_have_one_answer(question: Question, tmp_path: Path) -> None:
+async def test_a_pod_its_job_and_its_stage_have_one_answer(question: ObjectSelector, tmp_path: Path) -> None:
     told = await _codes(_Cluster().answer, tmp_path, question)
     assert [line.split(":")[0] for line in told] == ["CRASH_LOOP"]
 
@@ -124,23 +124,23 @@ async def test_who_may_not_list_all_pods_is_told_of_the_namespaces_that_he_may_l
 
 async def test_an_object_that_is_not_there_is_missing(tmp_path: Path) -> None:
     with pytest.raises(MissingError, match="There is nothing about Pod ml/other"):
-        await _codes(_Cluster().answer, tmp_path, Question("Pod", "other", "ml"))
+        await _codes(_Cluster().answer, tmp_path, ObjectSelector("Pod", "other", "ml"))
 
 
 def test_a_job_of_a_stage_whose_pods_are_gone_is_still_known() -> None:
     labels = {"eksml.dev/run": "r1", "eksml.dev/stage": "train"}
-    job = Thing("MPIJob", "default", "llama", labels=labels)
-    other = Thing("MPIJob", "default", "other")
-    question = Question("Stage", "train", labels=labels)
-    assert narrowed(Case(taken_at=0.0, jobs=(job, other)), question).jobs == (job,)
+    job = KubeObject("MPIJob", "default", "llama", labels=labels)
+    other = KubeObject("MPIJob", "default", "other")
+    question = ObjectSelector("Stage", "train", labels=labels)
+    assert select_evidence(Evidence(taken_at=0.0, jobs=(job, other)), question).jobs == (job,)
     with pytest.raises(MissingError):
-        narrowed(Case(taken_at=0.0, jobs=(other,)), question)
+        select_evidence(Evidence(taken_at=0.0, jobs=(other,)), question)
 
 
 def test_what_a_job_repeats_of_a_pod_that_is_gone_explains_nothing() -> None:
     said = "Error pod esm-worker-0 condition message: 0/3 nodes are available: 3 Insufficient nvidia.com/gpu."
     repeated = Event("Unschedulable", said, kind="PyTorchJob", namespace="default", name="esm")
-    case = Case(events=(repeated,), jobs=(Thing("PyTorchJob", "default", "esm"),))
-    assert without_the_dead(case).events == ()
-    waiting = case_of([a_pod("esm-worker-0", phase="Pending")])
-    assert without_the_dead(replace(case, pods=waiting.pods)).events == (repeated,)
+    case = Evidence(events=(repeated,), jobs=(KubeObject("PyTorchJob", "default", "esm"),))
+    assert drop_events_of_deleted_objects(case).events == ()
+    waiting = evidence_of([a_pod("esm-worker-0", phase="Pending")])
+    assert drop_events_of_deleted_objects(replace(case, pods=waiting.pods)).events == (repeated,)

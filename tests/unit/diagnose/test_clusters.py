@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.diagnose.engine import diagnose, diagnose_each
-from actions.cluster.diagnose.parse_input import read_case
+from actions.cluster.diagnose.parse_input import parse_evidence
 from tests.unit.diagnose.samples import Document, is_quoted
 
 _FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "clusters.jsonl"
@@ -18,7 +18,7 @@ CLUSTERS: list[Document] = [json.loads(line) for line in _FILE.read_text(encodin
 @pytest.mark.parametrize("cluster", CLUSTERS, ids=[cluster["name"] for cluster in CLUSTERS])
 def test_the_cause_comes_first_and_nothing_misleads(cluster: Document) -> None:
     document = cluster["document"]
-    case, is_one = read_case(json.dumps(document).encode())
+    case, is_one = parse_evidence(json.dumps(document).encode())
     found = diagnose(case) if is_one else diagnose_each(case)
     codes = [one.code.value for one in found]
     first = codes[0] if codes else "none"

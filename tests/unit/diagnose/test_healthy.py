@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.diagnose.engine import diagnose_each
-from actions.cluster.diagnose.parse_input import read_case
+from actions.cluster.diagnose.parse_input import parse_evidence
 from tests.unit.diagnose.samples import Document, why
 
 _FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "healthy.jsonl"
@@ -21,7 +21,7 @@ HEALTHY: dict[str, Document] = {
 def test_nothing_is_said_of_what_is_well(name: str) -> None:
     document = HEALTHY[name]
     if "items" in document:
-        case, _ = read_case(json.dumps(document).encode())
+        case, _ = parse_evidence(json.dumps(document).encode())
         assert diagnose_each(case) == []
     else:
         assert why(document) == []

@@ -10,9 +10,9 @@ import pytest
 from actions.cluster.diagnose.codes import Code, Finding, Severity
 from actions.cluster.diagnose.engine import diagnose_each
 from actions.cluster.diagnose.evidence import cleaned
-from actions.cluster.diagnose.parse_input import case_of
-from actions.cluster.diagnose.select import without_the_dead
-from actions.cluster.objects.status_rules import Verdict, WorkState, verdict_of
+from actions.cluster.diagnose.parse_input import evidence_of
+from actions.cluster.diagnose.select import drop_events_of_deleted_objects
+from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
 from tests.unit.diagnose.recordings import World, moments, recordings
 from tests.unit.diagnose.samples import is_quoted
 
@@ -22,7 +22,7 @@ _ENDS = {"Succeeded": WorkState.FINISHED, "Failed": WorkState.FAILED}
 
 
 def _told(world: World) -> list[Finding]:
-    return diagnose_each(without_the_dead(case_of(cleaned(world.documents()))))
+    return diagnose_each(drop_events_of_deleted_objects(evidence_of(cleaned(world.documents()))))
 
 
 def _is_true(document: dict[str, Any], kind: str) -> bool:
@@ -30,7 +30,7 @@ def _is_true(document: dict[str, Any], kind: str) -> bool:
     return any(one["type"] == kind and one["status"] == "True" for one in conditions)
 
 
-def _check_verdict(document: dict[str, Any], verdict: Verdict) -> None:
+def _check_verdict(document: dict[str, Any], verdict: ObjectStatus) -> None:
     """An end is told exactly when the operator has recorded it."""
     if document["kind"] in _OPERATORS:
         ended = next((state for kind, state in _ENDS.items() if _is_true(document, kind)), None)
@@ -42,7 +42,7 @@ def _check_verdict(document: dict[str, Any], verdict: Verdict) -> None:
         assert verdict.is_final == (deployment in ("Complete", "Failed"))
 
 
-def _check_findings(world: World, verdicts: dict[tuple[str, str], Verdict], told: list[Finding]) -> None:
+def _check_findings(world: World, verdicts: dict[tuple[str, str], ObjectStatus], told: list[Finding]) -> None:
     roots = [verdict.state for (kind, _), verdict in verdicts.items() if kind in _ROOTS]
     pods = [document for (kind, _), document in world.objects.items() if kind == "Pod"]
     is_fine = all(document["status"].get("phase") in ("Running", "Succeeded") for document in pods)
@@ -63,7 +63,7 @@ def _has_restarts(pods: list[dict[str, Any]]) -> bool:
 @pytest.mark.parametrize("path", recordings(), ids=lambda path: f"{path.parent.name}-{path.stem}")
 def test_no_moment_of_a_recording_is_misread(path: Path) -> None:
     for world in moments(path):
-        verdicts = {key: verdict_of(document) for key, document in world.objects.items()}
+        verdicts = {key: object_status(document) for key, document in world.objects.items()}
         for key, verdict in verdicts.items():
             _check_verdict(world.objects[key], verdict)
         _check_findings(world, verdicts, _told(world))
@@ -73,7 +73,7 @@ def test_a_job_that_has_failed_is_always_told() -> None:
     silent = []
     for path in recordings():
         last = list(moments(path))[-1]  # the same world, after the last change
-        verdicts = {key: verdict_of(document) for key, document in last.objects.items()}
+        verdicts = {key: object_status(document) for key, document in last.objects.items()}
         if any(v.state is WorkState.FAILED for (kind, _), v in verdicts.items() if kind in _ROOTS) and not _told(last):
             silent.append(path.stem)
     assert silent == []

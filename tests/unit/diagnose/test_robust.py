@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from actions.cluster.diagnose.codes import Code
 from actions.cluster.diagnose.engine import diagnose, diagnose_each
-from actions.cluster.diagnose.parse_input import read_case
+from actions.cluster.diagnose.parse_input import parse_evidence
 from tests.unit.diagnose.samples import LOGS, Document, codes, expected_of, is_quoted, load, samples, why
 
 _SAMPLES = samples()
@@ -105,7 +105,7 @@ def test_a_damaged_document_is_survived(path: Path, seed: int, junk: Any) -> Non
     for key in above:
         target = target[key]
     target[last] = junk
-    case, _ = read_case(json.dumps(document).encode())
+    case, _ = parse_evidence(json.dumps(document).encode())
     assert all(one.headline and one.next_step for one in (*diagnose(case), *diagnose_each(case)))
 
 
@@ -133,7 +133,7 @@ def _list(*kinds: str) -> Document:
 
 
 def test_a_cluster_full_of_troubles_tells_each() -> None:
-    case, is_one = read_case(json.dumps(_list("Pod", "Event")).encode())
+    case, is_one = parse_evidence(json.dumps(_list("Pod", "Event")).encode())
     assert not is_one
     told = {one.code.value for one in diagnose_each(case)}
     assert {"NO_POD_IP", "OOM_KILLED", "TAINT", "NODEPOOL_LIMIT", "PVC_UNBOUND", "IMAGE_ARCH", "VOLUME_MOUNT"} <= told

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from actions.cluster.diagnose.engine import diagnose
-from actions.cluster.diagnose.parse_input import read_case
+from actions.cluster.diagnose.parse_input import parse_evidence
 from tests.unit.diagnose.samples import Document, is_quoted, why
 
 _FILE = Path(__file__).parents[2] / "fixtures" / "diagnose" / "wordings.jsonl"
@@ -41,13 +41,13 @@ LISTS = [(code, printed) for code, document in WORDINGS if (printed := _as_kubec
 
 @pytest.mark.parametrize(("code", "printed"), LISTS)
 def test_what_kubectl_prints_of_it_has_the_same_code(code: str, printed: Document) -> None:
-    case, _ = read_case(json.dumps(printed).encode())
+    case, _ = parse_evidence(json.dumps(printed).encode())
     assert [one.code.value for one in diagnose(case)][:1] == [code]
 
 
 @pytest.mark.parametrize(("code", "printed"), [(code, one) for code, one in LISTS if len(one["items"]) == 1])
 def test_a_single_object_has_the_same_code(code: str, printed: Document) -> None:
-    case, _ = read_case(json.dumps(printed["items"][0]).encode())
+    case, _ = parse_evidence(json.dumps(printed["items"][0]).encode())
     assert [one.code.value for one in diagnose(case)][:1] == [code]
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.cluster.job_pods import JobRef, Member
+from actions.cluster.job_pods import JobPod, JobRef
 from actions.cluster.logs.batch import LogBatch, batches_of, line_in, number_in, records_of, tag_in
 from actions.cluster.logs.lines import LogLine
 from tests.support.builders import StillClock, a_pod
@@ -44,7 +44,7 @@ def taken(feed: JobFeed) -> list[tuple[str, int]]:
 def test_lines_of_many_pods_stand_in_the_order_of_time_and_make_one_curve() -> None:
     clock = Clock()
     feed = a_feed(clock)
-    first, second = (Member(a_pod(f"train-worker-{rank}"), "worker", rank) for rank in (0, 1))
+    first, second = (JobPod(a_pod(f"train-worker-{rank}"), "worker", rank) for rank in (0, 1))
     feed._take_lines(second, "main", a_batch(LogLine(2 * SECOND, BAR.format(1, "9.5"))))
     feed._take_lines(first, "main", a_batch(LogLine(1 * SECOND, BAR.format(1, "9.0")), LogLine(3 * SECOND, "done")))
     assert taken(feed) == [("train-worker-0", 1)]

@@ -11,13 +11,13 @@ from aiohttp import web
 
 from actions.base.errors import RefusedError
 from actions.cluster.limits import OversizeError
-from actions.cluster.objects.client import Discovery, ObjectRef, ResourceType, list_pages
+from actions.cluster.objects.client import ApiResource, Discovery, ObjectRef, list_pages
 from actions.run.context.access import Connection
 from actions.run.objects.ownership import Entry, Inventory, Owner
 from actions.run.objects.survey import Unasked, fetch_kinds, look, survey, with_owners
 from tests.unit.cluster.servers import session_to
 
-SECRETS = ResourceType("v1", "Secret", "secrets", is_namespaced=True)
+SECRETS = ApiResource("v1", "Secret", "secrets", is_namespaced=True)
 Answer = Callable[[web.Request], web.Response]
 
 

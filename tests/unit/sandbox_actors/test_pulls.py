@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.diagnose.engine import diagnose
-from actions.cluster.diagnose.parse_input import case_of
+from actions.cluster.diagnose.parse_input import evidence_of
 from actions.sandbox.account import refusal_of
 from actions.sandbox.clientkit.kinds import EVENTS, PODS, Document
 from tests.unit.sandbox_actors.server import until, whole_cluster
@@ -36,6 +36,8 @@ async def test_a_tag_that_is_not_there_is_never_pulled_and_the_diagnosis_names_i
         found = await until(client, PODS, "default/p", _is_backing_off)
         events = (await client.session.get(EVENTS.path(namespace="default")))["items"]
         assert {event["reason"] for event in events if event["type"] == "Warning"} == {"Failed"}
-        (finding,) = diagnose(case_of([{"kind": "Pod", **found}, *({"kind": "Event", **event} for event in events)]))
+        (finding,) = diagnose(
+            evidence_of([{"kind": "Pod", **found}, *({"kind": "Event", **event} for event in events)])
+        )
         assert finding.code.value == "IMAGE_NOT_FOUND"
         assert _IMAGE in finding.headline

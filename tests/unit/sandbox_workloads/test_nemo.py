@@ -16,7 +16,7 @@ from actions.blueprint.parameters import bind
 from actions.blueprint.parts import Scalar
 from actions.blueprint.render import manifests_of
 from actions.cluster.diagnose.engine import diagnose
-from actions.cluster.diagnose.evidence import Case, Log
+from actions.cluster.diagnose.evidence import Evidence, Log
 from actions.cluster.diagnose.rules.programs import last_error
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.programs.files import FileView, Volume
@@ -105,7 +105,7 @@ def a_look(step: str, last: int, volume: Volume) -> Container:
 
 def code_of(outcome: Outcome) -> str:
     """What the diagnosis makes of an output."""
-    findings = diagnose(Case(logs=(Log(text=outcome.text),)))
+    findings = diagnose(Evidence(logs=(Log(text=outcome.text),)))
     return findings[0].code.value if findings else ""
 
 
@@ -298,7 +298,7 @@ def test_a_download_that_is_refused_is_noticed_before_anything_is_extracted() ->
     step = run(program_of(inside(a_process("/x/pile_dataprep/download.py", *words, volume=volume))))
     look = run(program_of(inside(a_look("download", 1, volume))))
     assert (step.exit_code, look.exit_code) == (0, 1)
-    assert last_error(Case(logs=(Log(text=step.text + look.text),))).startswith("curl: (22) The requested URL")
+    assert last_error(Evidence(logs=(Log(text=step.text + look.text),))).startswith("curl: (22) The requested URL")
 
 
 def test_finished_downloads_are_taken_up() -> None:

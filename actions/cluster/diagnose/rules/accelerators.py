@@ -13,8 +13,16 @@ from collections.abc import Iterator
 import msgspec
 
 from actions.cluster.diagnose.codes import Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Case
-from actions.cluster.diagnose.patterns import Hit, Sign, hits, of_pod, pattern, read_signs, spoken
+from actions.cluster.diagnose.evidence import Evidence
+from actions.cluster.diagnose.patterns import (
+    Hit,
+    LogPattern,
+    all_messages,
+    find_hits,
+    match_patterns,
+    pattern,
+    pod_suffix,
+)
 
 
 class _Class(msgspec.Struct, frozen=True):
@@ -64,13 +72,13 @@ _XID = re.compile(r"NVRM: Xid \((?P<where>[^)\n]{1,60})\):? (?P<number>\d{1,4})\
 _AFTER_EFFECTS = frozenset({45})
 
 _NVIDIA_PATTERNS = (
-    Sign(
+    LogPattern(
         Code.NVLINK,
         pattern(r"SXid \([^)\n]{1,60}\): \d{1,6}", r"NvidiaNV(?:Switch|Link)Error"),
         "An NVSwitch reports an error",
         "Drain the node and replace the instance: the NVSwitch is at fault.",
     ),
-    Sign(
+    LogPattern(
         Code.GPU_LOST,
         pattern(
             r"GPU is lost",
@@ -80,13 +88,13 @@ _NVIDIA_PATTERNS = (
         "A GPU is lost to its driver",
         _REPLACE,
     ),
-    Sign(
+    LogPattern(
         Code.GPU_REBOOT,
         pattern(r"NV_ERR_RESET_REQUIRED"),
         "The driver asks for a reset of a GPU",
         "Drain the node, then reset its GPUs, reboot or replace it.",
     ),
-    Sign(
+    LogPattern(
         Code.GPU_ECC,
         pattern(
             r"uncorrectable (?:NVLink|ECC) error",
@@ -97,7 +105,7 @@ _NVIDIA_PATTERNS = (
         "A GPU has an uncorrectable memory error",
         _RESET,
     ),
-    Sign(
+    LogPattern(
         Code.GPU_APP_FAULT,
         pattern(
             r"CUDA error: an illegal (?:memory access|instruction)",
@@ -111,13 +119,13 @@ _NVIDIA_PATTERNS = (
 )
 
 
-def find_nvidia_faults(evidence: Case) -> Iterator[Finding]:
+def find_nvidia_faults(evidence: Evidence) -> Iterator[Finding]:
     """The driver's reports, each class once, what came first in front; then other words for the same."""
     said: set[Code] = set()
-    for finding_ in _xids(list(hits(spoken(evidence), _XID))):
+    for finding_ in _xids(list(find_hits(all_messages(evidence), _XID))):
         said.add(finding_.code)
         yield finding_
-    yield from (one for one in read_signs(spoken(evidence), _NVIDIA_PATTERNS) if one.code not in said)
+    yield from (one for one in match_patterns(all_messages(evidence), _NVIDIA_PATTERNS) if one.code not in said)
     if Code.GPU_ECC not in said and (counts := [gpu.ecc_uncorrected for gpu in evidence.gpus if gpu.ecc_uncorrected]):
         headline = (
             f"{len(counts)} of {len(evidence.gpus)} GPUs have uncorrectable memory errors ({max(counts)} on the worst)"
@@ -149,11 +157,13 @@ def _class_of(number: int) -> _Class:
 
 def _busy(hit: Hit) -> str:
     asked = hit.match.groupdict().get("asked")
-    return f"The NeuronCores{f' {asked}' if asked else ''} that the program{of_pod(hit)} asks for are taken by another"
+    return (
+        f"The NeuronCores{f' {asked}' if asked else ''} that the program{pod_suffix(hit)} asks for are taken by another"
+    )
 
 
 _NEURON_PATTERNS = (
-    Sign(
+    LogPattern(
         Code.NEURON_HW,
         pattern(
             r"NRT_EXEC_HW_ERR_(?!COLLECTIVES)\w+",
@@ -166,10 +176,10 @@ _NEURON_PATTERNS = (
             r"(?:SRAM|HBM|DRAM) (?:uncorrectable|parity) (?:ECC )?error",
             r"(?:Neuron|NC|ND)\b[^\n]{0,80}\b(?:DMA (?:abort|error)|hardware error)",
         ),
-        lambda hit: f"A Neuron device{of_pod(hit)} has a hardware error: the instance must be replaced",
+        lambda hit: f"A Neuron device{pod_suffix(hit)} has a hardware error: the instance must be replaced",
         "Terminate the instance and resume from the last checkpoint on another.",
     ),
-    Sign(
+    LogPattern(
         Code.NEURON_COLLECTIVE_HANG,
         pattern(
             r"[Ss]uspected hang",
@@ -180,10 +190,10 @@ _NEURON_PATTERNS = (
             r"NRT_NETWORK_PROXY_FAILURE",
             r"\bnrt_\w+ status=(?:1200|1206)\b",
         ),
-        lambda hit: f"A Neuron collective{of_pod(hit)} hangs, probably because another worker has a hardware error",
+        lambda hit: f"A Neuron collective{pod_suffix(hit)} hangs, probably because another worker has a hardware error",
         "Search the other workers' logs for SRAM, HBM or DMA errors and replace that instance.",
     ),
-    Sign(
+    LogPattern(
         Code.NEURON_CORES_BUSY,
         pattern(
             r"(?:Logical )?Neuron ?Core\(s\) not available(?: - Requested:(?P<asked>\S+))?",
@@ -195,7 +205,7 @@ _NEURON_PATTERNS = (
         _busy,
         "Stop the other process (neuron-ls shows its PID), or correct NEURON_RT_VISIBLE_CORES.",
     ),
-    Sign(
+    LogPattern(
         Code.NEURON_DRIVER,
         pattern(
             r"Unable to determine Neuron Driver version",
@@ -210,15 +220,15 @@ _NEURON_PATTERNS = (
         "The Neuron driver of this node is not loaded, or too old for the runtime",
         "Use the Neuron AMI, or load a driver (aws-neuronx-dkms) that fits the image's runtime.",
     ),
-    Sign(
+    LogPattern(
         Code.NEURON_NQ_OVERFLOW,
         pattern(r"NRT_EXEC_SW_NQ_OVERFLOW", r"[Nn]otification queue overflow", r"\bnrt_\w+ status=1204\b"),
-        lambda hit: f"The Neuron notification queue{of_pod(hit)} has overflowed",
+        lambda hit: f"The Neuron notification queue{pod_suffix(hit)} has overflowed",
         "Set NEURON_RT_ENABLE_DGE_NOTIFICATIONS=0 in the job.",
     ),
 )
 
 
-def find_neuron_faults(evidence: Case) -> Iterator[Finding]:
+def find_neuron_faults(evidence: Evidence) -> Iterator[Finding]:
     """The runtime's reports."""
-    return read_signs(spoken(evidence), _NEURON_PATTERNS)
+    return match_patterns(all_messages(evidence), _NEURON_PATTERNS)

@@ -9,22 +9,22 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
-from actions.cluster.diagnose.evidence import Case
+from actions.cluster.diagnose.evidence import Evidence
 from actions.cluster.diagnose.patterns import (
     Hit,
-    Sign,
-    finding_of,
-    hits,
-    logged,
-    of_pod,
+    LogPattern,
+    find_hits,
+    finding_of_pattern,
+    log_texts,
+    match_patterns,
     pattern,
-    read_signs,
-    still_said,
+    pod_suffix,
+    unresolved_log_text,
 )
 from actions.cluster.diagnose.rules.resources import EFA
 
-_SIGNS = (
-    Sign(
+_PATTERNS = (
+    LogPattern(
         Code.NCCL_DUPLICATE_GPU,
         pattern(r"Duplicate GPU detected(?: : rank (?P<one>\d+) and rank (?P<two>\d+))?"),
         lambda hit: (
@@ -34,7 +34,7 @@ _SIGNS = (
         ),
         "Give every rank its own GPU: set the device from LOCAL_RANK, and start one process per GPU.",
     ),
-    Sign(
+    LogPattern(
         Code.EFA_MEMORY,
         pattern(
             r"NET/OFI [Uu]nable to register memory",
@@ -55,7 +55,7 @@ _SIGNS = (
         lambda hit: (
             "This EFA device has no RDMA read, yet FI_EFA_USE_DEVICE_RDMA=1 demands it"
             if "rdma-read" in hit.line
-            else f"EFA cannot register the memory{of_pod(hit)} that the ranks exchange"
+            else f"EFA cannot register the memory{pod_suffix(hit)} that the ranks exchange"
         ),
         "Raise the locked-memory limit and the hugepages of the pod; with an efa-installer before 1.29.1 and NCCL 2.19"
         " or later set FI_EFA_SET_CUDA_SYNC_MEMOPS=0 or upgrade it; where fork() fails set FI_EFA_USE_HUGE_PAGE=0;"
@@ -64,10 +64,10 @@ _SIGNS = (
 )
 
 
-def find_network_faults(evidence: Case) -> Iterator[Finding]:
+def find_network_faults(evidence: Evidence) -> Iterator[Finding]:
     """What the ranks print of their network."""
-    texts = list(logged(evidence)) + [(event.message, "") for event in evidence.troubles()]
-    yield from read_signs(texts, _SIGNS)
+    texts = list(log_texts(evidence)) + [(event.message, "") for event in evidence.troubles()]
+    yield from match_patterns(texts, _PATTERNS)
     yield from _collectives(evidence)
     yield from _rendezvous(evidence)
     yield from _sockets(evidence)
@@ -100,16 +100,16 @@ _COMPLETED = re.compile(r"last completed (?:NCCL )?work: (-?\d+)")
 _RAN = re.compile(r"ran for (\d+) milliseconds|Timeout\(ms\)=(\d+)")
 
 
-def _collectives(evidence: Case) -> Iterator[Finding]:
+def _collectives(evidence: Evidence) -> Iterator[Finding]:
     """A timeout or a lost peer, whichever came first: the other is its echo."""
-    texts = list(logged(evidence))
-    timeouts, peers = list(hits(texts, _TIMEOUT)), list(hits(texts, _PEER))
+    texts = list(log_texts(evidence))
+    timeouts, peers = list(find_hits(texts, _TIMEOUT)), list(find_hits(texts, _PEER))
     if timeouts and (not peers or timeouts[0].position <= peers[0].position):
-        yield _timeout(timeouts, list(hits(texts, _TIMEOUT_DETAIL)))
+        yield _timeout(timeouts, list(find_hits(texts, _TIMEOUT_DETAIL)))
     elif peers:
         yield finding(
             Code.NCCL_PEER_DIED,
-            f"Another rank went away; this one{of_pod(peers[0])} only reports the broken connection",
+            f"Another rank went away; this one{pod_suffix(peers[0])} only reports the broken connection",
             [hit.line for hit in peers[:4]],
             "Find the first error in time over all ranks; this one is an echo of it.",
         )
@@ -153,8 +153,8 @@ _JOINED = re.compile(
 _STRAGGLERS = 4
 
 
-def _rendezvous(evidence: Case) -> Iterator[Finding]:
-    found = list(hits(still_said(evidence), _RENDEZVOUS))
+def _rendezvous(evidence: Evidence) -> Iterator[Finding]:
+    found = list(find_hits(unresolved_log_text(evidence), _RENDEZVOUS))
     if not found:
         return
     running = sum(pod.phase in ("Running", "Succeeded") for pod in evidence.pods)
@@ -193,25 +193,25 @@ _SOCKETS = pattern(r"Using network Socket", r"NET/Socket : Using ", r"\bvia NET/
 _EFA_MEANT = pattern(r"FI_PROVIDER[= ]+\"?efa", r"FI_EFA_\w+", r"NET/OFI", r"aws-ofi-nccl")
 
 
-def _sockets(evidence: Case) -> Iterator[Finding]:
+def _sockets(evidence: Evidence) -> Iterator[Finding]:
     """TCP where EFA was meant: asked for by a pod, named in the log, or nothing is known of the pods."""
-    texts = list(logged(evidence))
-    if next(hits(texts, _USES_EFA), None) is not None:
+    texts = list(log_texts(evidence))
+    if next(find_hits(texts, _USES_EFA), None) is not None:
         return
-    sockets, failed = list(hits(texts, _SOCKETS)), list(hits(texts, _OFI_FAILED))
+    sockets, failed = list(find_hits(texts, _SOCKETS)), list(find_hits(texts, _OFI_FAILED))
     was_asked = any(pod.requests.get(EFA) for pod in evidence.pods)
-    is_named = next(hits(texts, _EFA_MEANT), None) is not None
+    is_named = next(find_hits(texts, _EFA_MEANT), None) is not None
     known = any(pod.requests for pod in evidence.pods)
     if not (sockets or failed) or not (was_asked or is_named or not known):
         return
-    sign = Sign(
+    log_pattern = LogPattern(
         Code.EFA_NOT_USED,
         _SOCKETS,
         lambda hit: (
-            f"NCCL{of_pod(hit)} runs over TCP sockets, not over EFA: expect a tenth of the bandwidth"
+            f"NCCL{pod_suffix(hit)} runs over TCP sockets, not over EFA: expect a tenth of the bandwidth"
             if sockets
             else f"EFA cannot be used{f' in {hit.pod}' if hit.pod else ''}: NCCL would fall back to TCP sockets"
         ),
         "Request vpc.amazonaws.com/efa in the pod, have aws-ofi-nccl on LD_LIBRARY_PATH, and set FI_PROVIDER=efa.",
     )
-    yield finding_of(sign, [*sockets[:2], *failed[:2]])
+    yield finding_of_pattern(log_pattern, [*sockets[:2], *failed[:2]])

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
-from actions.cluster.diagnose.evidence import Case, Pod
+from actions.cluster.diagnose.evidence import Evidence, Pod
 from actions.cluster.diagnose.patterns import pattern
 
 _PULL_REASONS = frozenset(
@@ -114,7 +114,7 @@ _VERDICTS = (
 """In the order in which they are tried: the last holds for any pull that fails."""
 
 
-def find_image_faults(evidence: Case) -> Iterator[Finding]:
+def find_image_faults(evidence: Evidence) -> Iterator[Finding]:
     """Why images are not there."""
     yield from _formats(evidence)
     told = list(_told(evidence))
@@ -128,7 +128,7 @@ def find_image_faults(evidence: Case) -> Iterator[Finding]:
     yield from _pulling(evidence)
 
 
-def _without_names(evidence: Case, pod: str, message: str) -> str:
+def _without_names(evidence: Evidence, pod: str, message: str) -> str:
     """What was answered, without addresses and names of images: a tag may well be called 403."""
     names = {found[1] for found in _IMAGE.finditer(message)}
     names |= {one.image for known in evidence.pods if known.name == pod for one in known.containers if ":" in one.image}
@@ -137,14 +137,14 @@ def _without_names(evidence: Case, pod: str, message: str) -> str:
     return _URL.sub("", message)
 
 
-def _image_of(evidence: Case, told: list[tuple[str, str]]) -> str:
+def _image_of(evidence: Evidence, told: list[tuple[str, str]]) -> str:
     """The image that the messages name, or that the pod asks for."""
     named = next((found[1] for _, message in told if (found := _IMAGE.search(message))), "")
     asked = (one.image for pod in evidence.pods if pod.name == told[0][0] for one in pod.containers)
     return named or next((image for image in asked if image), "")
 
 
-def _formats(evidence: Case) -> Iterator[Finding]:
+def _formats(evidence: Evidence) -> Iterator[Finding]:
     """A program of another architecture, which only shows when it is started."""
     sources = [log.text for log in evidence.logs]
     for pod in evidence.pods:
@@ -161,7 +161,7 @@ def _formats(evidence: Case) -> Iterator[Finding]:
         )
 
 
-def _told(evidence: Case) -> Iterator[tuple[str, str]]:
+def _told(evidence: Evidence) -> Iterator[tuple[str, str]]:
     """What was said of pulls that failed, by pod."""
     for pod in evidence.pods:
         for container in pod.containers:
@@ -185,7 +185,7 @@ def _is_waiting(pod: Pod) -> bool:
 _PULL_ENDED = ("Pulled", "Failed", "Created", "Started", "BackOff")
 
 
-def _pulling(evidence: Case) -> Iterator[Finding]:
+def _pulling(evidence: Evidence) -> Iterator[Finding]:
     """A pull that was begun and has not ended."""
     for event in evidence.troubles():
         pod = evidence.pod(event.namespace, event.name)

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Case, Container, GpuReading, Pod, Thing, failure_of
-from actions.cluster.diagnose.patterns import hits, pattern
+from actions.cluster.diagnose.evidence import Container, Evidence, GpuReading, KubeObject, Pod, failure_of
+from actions.cluster.diagnose.patterns import find_hits, pattern
 from actions.cluster.diagnose.rules.programs import last_error
 
 _DEADLINE = re.compile(
@@ -16,7 +16,7 @@ _DEADLINE = re.compile(
 _MOST_LIMIT = re.compile(r"[Aa]ctiveDeadlineSeconds[:= (]{1,4}(\d+)")
 
 
-def find_failed_jobs(evidence: Case) -> Iterator[Finding]:
+def find_failed_jobs(evidence: Evidence) -> Iterator[Finding]:
     """What became of jobs."""
     yield from _launcher(evidence)
     for job in sorted(
@@ -29,7 +29,7 @@ def find_failed_jobs(evidence: Case) -> Iterator[Finding]:
     yield from _hang(evidence)
 
 
-def _job(evidence: Case, job: Thing) -> Iterator[Finding]:
+def _job(evidence: Evidence, job: KubeObject) -> Iterator[Finding]:
     reason, message = failure_of(job)
     if not reason and not message:
         return
@@ -58,7 +58,7 @@ _REFUSED = re.compile(r"^(?:Error creating|Failed to create[^:\n]*): (?P<why>.+)
 _ALREADY = "already exists"
 
 
-def _refused_pods(evidence: Case) -> Iterator[Finding]:
+def _refused_pods(evidence: Evidence) -> Iterator[Finding]:
     """An owner that may not make its pods, for whatever reason no rule knows."""
     refused = [event for event in evidence.troubles() if event.is_refusal and _ALREADY not in event.message]
     for event in sorted(refused, key=lambda one: -one.last_seen_at)[:1]:
@@ -74,7 +74,7 @@ def _refused_pods(evidence: Case) -> Iterator[Finding]:
 _REFUSAL_OF_A_JOB = re.compile(r"FailedValidation|ValidationError|^Invalid\w*(?:Spec|Metadata)$")
 
 
-def _refused_jobs(evidence: Case) -> Iterator[Finding]:
+def _refused_jobs(evidence: Evidence) -> Iterator[Finding]:
     """A job that its operator does not take up, because of what stands in it."""
     idle = {(job.kind, job.name): job for job in evidence.jobs if not job.conditions and not job.status}
     for event in evidence.events:
@@ -88,7 +88,7 @@ def _refused_jobs(evidence: Case) -> Iterator[Finding]:
             return
 
 
-def _deadline_pods(evidence: Case) -> Iterator[Finding]:
+def _deadline_pods(evidence: Evidence) -> Iterator[Finding]:
     """A pod with a deadline of its own, where no job is known that says so."""
     if any(_DEADLINE.search(" ".join(failure_of(job))) for job in evidence.jobs):
         return
@@ -130,14 +130,14 @@ _MOST_RESTARTS = 5
 """With back-offs, more than two minutes."""
 
 
-def _launcher(evidence: Case) -> Iterator[Finding]:
+def _launcher(evidence: Evidence) -> Iterator[Finding]:
     """A launcher that fails while its workers are not up: it is tried again, and that is how it works."""
     for pod in evidence.pods:
         if not _is_role(pod, "launcher") or pod.is_fine:
             continue
         workers = [other for other in evidence.pods if _is_role(other, "worker")]
         missing = [worker for worker in workers if worker.phase not in ("Running", "Succeeded")]
-        lines = [hit.line for hit in hits(((log.text, "") for log in evidence.logs_of(pod)), _UNREACHED)]
+        lines = [hit.line for hit in find_hits(((log.text, "") for log in evidence.logs_of(pod)), _UNREACHED)]
         failed = [one for one in pod.containers if _has_failed(one)]
         restarts = max((one.restarts for one in failed), default=0)
         is_early = restarts <= _USUAL_RESTARTS and not last_error(evidence, pod)
@@ -177,7 +177,7 @@ _LOW_SHARE = 0.3
 _SILENT_SECONDS = 300.0
 
 
-def _hang(evidence: Case) -> Iterator[Finding]:
+def _hang(evidence: Evidence) -> Iterator[Finding]:
     """A spinning collective: GPUs that are busy all the time, take little power, and a log that has stopped."""
     spinning = [gpu for gpu in evidence.gpus if _spins(gpu)]
     if not spinning or evidence.last_log_age_s is None or evidence.last_log_age_s < _SILENT_SECONDS:

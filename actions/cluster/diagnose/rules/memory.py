@@ -6,8 +6,18 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Case, Container, Pod
-from actions.cluster.diagnose.patterns import Hit, Sign, hits, logged, of_pod, pattern, read_signs, spoken, still_said
+from actions.cluster.diagnose.evidence import Container, Evidence, Pod
+from actions.cluster.diagnose.patterns import (
+    Hit,
+    LogPattern,
+    all_messages,
+    find_hits,
+    log_texts,
+    match_patterns,
+    pattern,
+    pod_suffix,
+    unresolved_log_text,
+)
 
 _GPU_AMOUNTS = (
     ("asked", re.compile(r"[Tt]ried to allocate ([\d.]+ ?[KMGT]i?B)")),
@@ -21,11 +31,11 @@ def _gpu_headline(hit: Hit) -> str:
     for name, expression in _GPU_AMOUNTS:
         if found := expression.search(hit.line):
             amounts.append(f"{name} {next(group for group in found.groups() if group)}")
-    return f"A GPU{of_pod(hit)} is out of memory" + (f": {', '.join(amounts)}" if amounts else "")
+    return f"A GPU{pod_suffix(hit)} is out of memory" + (f": {', '.join(amounts)}" if amounts else "")
 
 
-_SIGNS = (
-    Sign(
+_PATTERNS = (
+    LogPattern(
         Code.SHM_TOO_SMALL,
         pattern(
             r"insufficient shared memory",
@@ -40,10 +50,10 @@ _SIGNS = (
             r"posix_fallocate failed",
             r"^Bus error \(core dumped\)|\n[^\n]{0,80}Bus error \(core dumped\)",
         ),
-        lambda hit: f"The shared memory{of_pod(hit)} (/dev/shm, 64 MiB by default) is too small for its processes",
+        lambda hit: f"The shared memory{pod_suffix(hit)} (/dev/shm, 64 MiB by default) is too small for its processes",
         "Mount an emptyDir with medium Memory at /dev/shm, and count it in limits.memory.",
     ),
-    Sign(
+    LogPattern(
         Code.GPU_OOM,
         pattern(
             r"CUDA out of memory",
@@ -61,18 +71,18 @@ _SIGNS = (
 )
 
 _LIMIT_STEP = "Raise limits.memory, lower the number of data-loader workers or their prefetch, or stream the data."
-_AT_THE_START = Sign(
+_AT_THE_START = LogPattern(
     Code.OOM_KILLED,
     pattern(r"container init was OOM-killed[^\n]{0,80}"),
-    lambda hit: f"A container{of_pod(hit)} was killed for memory before its program could start",
+    lambda hit: f"A container{pod_suffix(hit)} was killed for memory before its program could start",
     "Raise limits.memory: it is less than the container runtime itself needs.",
 )
 
 
-def find_memory_faults(evidence: Case) -> Iterator[Finding]:
+def find_memory_faults(evidence: Evidence) -> Iterator[Finding]:
     """Whatever ran out of memory."""
-    yield from read_signs(still_said(evidence), _SIGNS)
-    yield from read_signs(spoken(evidence), (_AT_THE_START,))
+    yield from match_patterns(unresolved_log_text(evidence), _PATTERNS)
+    yield from match_patterns(all_messages(evidence), (_AT_THE_START,))
     for pod in evidence.pods:
         yield from _container_kills(evidence, pod)
     for pod, message in _evictions(evidence):
@@ -83,7 +93,7 @@ def find_memory_faults(evidence: Case) -> Iterator[Finding]:
 _PAST_SECONDS = 3600.0
 
 
-def _container_kills(evidence: Case, pod: Pod) -> Iterator[Finding]:
+def _container_kills(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     for container in pod.containers:
         killed = next((ending for ending in container.endings if ending.reason == "OOMKilled"), None)
         if killed is None or (pod.is_fine and (pod.phase == "Succeeded" or _is_past(evidence, container))):
@@ -99,7 +109,7 @@ def _container_kills(evidence: Case, pod: Pod) -> Iterator[Finding]:
         )
 
 
-def _is_past(evidence: Case, container: Container) -> bool:
+def _is_past(evidence: Evidence, container: Container) -> bool:
     """Whether it has run so long again that its end does not matter any more."""
     state = container.state
     return bool(state.kind == "running" and state.since and evidence.now and evidence.now - state.since > _PAST_SECONDS)
@@ -123,12 +133,12 @@ _CHILD = pattern(
 _SYSTEM = pattern(r"System OOM encountered", r"OOM encountered, victim process")
 
 
-def _child_kills(evidence: Case) -> Iterator[Finding]:
-    lines = [hit.line for hit in hits(logged(evidence), _CHILD)]
+def _child_kills(evidence: Evidence) -> Iterator[Finding]:
+    lines = [hit.line for hit in find_hits(log_texts(evidence), _CHILD)]
     events = [
         event.message for event in evidence.events if event.reason in ("SystemOOM", "OOMKilling") and event.message
     ]
-    events += [hit.line for hit in hits(((event.message, "") for event in evidence.events), _SYSTEM)]
+    events += [hit.line for hit in find_hits(((event.message, "") for event in evidence.events), _SYSTEM)]
     if lines or events:
         yield finding(
             Code.OOM_CHILD_KILLED,
@@ -145,7 +155,7 @@ _DISK_WORDS = ("ephemeral", "storage", "inodes", "nodefs", "imagefs", "DiskPress
 _EMPTY_DIR = re.compile(r'EmptyDir volume "(?P<name>[^"]+)" exceeds')
 
 
-def _evictions(evidence: Case) -> Iterator[tuple[Pod, str]]:
+def _evictions(evidence: Evidence) -> Iterator[tuple[Pod, str]]:
     """Pods that the kubelet evicted, with what it said; Karpenter's moving of pods is no eviction of that kind."""
     for pod in evidence.pods:
         told = [event.message for event in evidence.events if event.name == pod.name and event.reason == "Evicted"]

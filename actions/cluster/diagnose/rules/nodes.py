@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Case, Node
-from actions.cluster.diagnose.patterns import hits, logged, pattern
+from actions.cluster.diagnose.evidence import Evidence, Node
+from actions.cluster.diagnose.patterns import find_hits, log_texts, pattern
 
 _SPOT_REASONS = frozenset({"SpotInterrupted", "SpotInterruption", "SpotITN"})
 _SPOT_TEXT = pattern(
@@ -33,7 +33,7 @@ _LOST_REASONS = frozenset({"NodeNotReady", "NodeLost", "KubeletDown"})
 _LOST_TEXT = pattern(r"Kubelet stopped posting node status", r"stopped posting node status")
 
 
-def find_node_faults(evidence: Case) -> Iterator[Finding]:
+def find_node_faults(evidence: Evidence) -> Iterator[Finding]:
     """What nodes do to their pods."""
     yield from _spot(evidence)
     yield from _lost(evidence)
@@ -41,7 +41,7 @@ def find_node_faults(evidence: Case) -> Iterator[Finding]:
     yield from _addresses(evidence)
 
 
-def _spot(evidence: Case) -> Iterator[Finding]:
+def _spot(evidence: Evidence) -> Iterator[Finding]:
     for event in evidence.events:
         if event.reason in _SPOT_REASONS or _SPOT_TEXT.search(event.message):
             yield finding(
@@ -53,7 +53,7 @@ def _spot(evidence: Case) -> Iterator[Finding]:
             return
 
 
-def _lost(evidence: Case) -> Iterator[Finding]:
+def _lost(evidence: Evidence) -> Iterator[Finding]:
     for node in evidence.nodes:
         ready = node.condition("Ready")
         if ready is None or ready.status == "True" or not _carries(evidence, node) or _is_starting(evidence, node):
@@ -80,25 +80,25 @@ def _lost(evidence: Case) -> Iterator[Finding]:
 _START_SECONDS = 600.0
 
 
-def _is_starting(evidence: Case, node: Node) -> bool:
+def _is_starting(evidence: Evidence, node: Node) -> bool:
     """Whether it is so young that it cannot be ready yet; one that fell silent was ready before."""
     ready = node.condition("Ready")
     is_silent = ready is not None and ready.status == "Unknown"
     return bool(not is_silent and node.created_at and evidence.now and evidence.now - node.created_at < _START_SECONDS)
 
 
-def _carries(evidence: Case, node: Node) -> bool:
+def _carries(evidence: Evidence, node: Node) -> bool:
     """Whether the node matters here: pods are on it, or no pod is on any node that is known."""
     carriers = {pod.node for pod in evidence.pods if pod.node}
     return node.name in carriers or not carriers.intersection(one.name for one in evidence.nodes)
 
 
-def _pods_on(evidence: Case, node: Node) -> str:
+def _pods_on(evidence: Evidence, node: Node) -> str:
     names = [pod.name for pod in evidence.pods if pod.node == node.name]
     return f"; {names[0]} is on it" if len(names) == 1 else f"; {len(names)} pods are on it" if names else ""
 
 
-def _lost_by_event(evidence: Case) -> Iterator[Finding]:
+def _lost_by_event(evidence: Evidence) -> Iterator[Finding]:
     known = {node.name for node in evidence.nodes}
     lost = [
         event
@@ -129,7 +129,7 @@ def _lost_by_event(evidence: Case) -> Iterator[Finding]:
     )
 
 
-def _full(evidence: Case) -> Iterator[Finding]:
+def _full(evidence: Evidence) -> Iterator[Finding]:
     quotes: list[str] = []
     where = ""
     for node in evidence.nodes:
@@ -143,7 +143,7 @@ def _full(evidence: Case) -> Iterator[Finding]:
         if event.reason in _FULL_REASONS or (event.reason == "EvictionThresholdMet" and "ephemeral" in event.message):
             where = where or (event.name if event.kind == "Node" else "")
             quotes += [event.message, event.reason]
-    lines = [hit.line for hit in hits(logged(evidence), _FULL_TEXT) if not _SHARED_MEMORY.search(hit.line)]
+    lines = [hit.line for hit in find_hits(log_texts(evidence), _FULL_TEXT) if not _SHARED_MEMORY.search(hit.line)]
     if quotes or lines:
         says = f"The disk of node {where} is full" if where else "The node's disk is full"
         yield finding(
@@ -154,7 +154,7 @@ def _full(evidence: Case) -> Iterator[Finding]:
         )
 
 
-def _addresses(evidence: Case) -> Iterator[Finding]:
+def _addresses(evidence: Evidence) -> Iterator[Finding]:
     events = [
         event
         for event in evidence.troubles()

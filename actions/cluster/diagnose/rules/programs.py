@@ -7,8 +7,8 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import QUOTE_LIMIT, Code, Finding, Severity, field_quote, finding
-from actions.cluster.diagnose.evidence import Case, Container, ContainerState, Log, Pod, is_failed
-from actions.cluster.diagnose.patterns import Hit, Sign, of_pod, pattern, read_signs, spoken
+from actions.cluster.diagnose.evidence import Container, Evidence, Log, ObservedState, Pod, is_failed
+from actions.cluster.diagnose.patterns import Hit, LogPattern, all_messages, match_patterns, pattern, pod_suffix
 from actions.telemetry.curves import Curves, Divergence, divergence_of
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
@@ -19,11 +19,11 @@ _MODEL = re.compile(r"huggingface\.co/(?:api/models/)?([\w.-]+/[\w.-]+)|(?:model
 def _gated(hit: Hit) -> str:
     found = _MODEL.search(hit.match.string)
     name = (found[1] or found[2]).rstrip(".") if found else ""
-    return f"The Hugging Face token{of_pod(hit)} has no access to {name or 'the model'}: it is gated"
+    return f"The Hugging Face token{pod_suffix(hit)} has no access to {name or 'the model'}: it is gated"
 
 
-_SIGNS = (
-    Sign(
+_PATTERNS = (
+    LogPattern(
         Code.HF_GATED,
         pattern(
             r"[Cc]annot access gated repo",
@@ -36,7 +36,7 @@ _SIGNS = (
         _gated,
         "Accept the licence on the model's page with the account of this token, or use a token of one that has.",
     ),
-    Sign(
+    LogPattern(
         Code.GPU_RUNTIME,
         pattern(
             r"nvidia-container-cli: [^\n]+",
@@ -68,9 +68,9 @@ _SIGNS = (
 )
 
 
-def find_failed_programs(evidence: Case) -> Iterator[Finding]:
+def find_failed_programs(evidence: Evidence) -> Iterator[Finding]:
     """Why programs end."""
-    yield from read_signs(spoken(evidence), _SIGNS)
+    yield from match_patterns(all_messages(evidence), _PATTERNS)
     for pod in evidence.pods:
         for container in pod.containers:
             yield from _ending(evidence, pod, container)
@@ -88,9 +88,9 @@ _START_ERRORS = (
 )
 
 
-def _ending(evidence: Case, pod: Pod, container: Container) -> Iterator[Finding]:
+def _ending(evidence: Evidence, pod: Pod, container: Container) -> Iterator[Finding]:
     """One finding for a container that failed, the most telling."""
-    waiting = container.state if container.state.kind == "waiting" else ContainerState()
+    waiting = container.state if container.state.kind == "waiting" else ObservedState()
     if waiting.reason in _PULLING or pod.is_fine or pod.reason == "Evicted":
         return
     failed = next((ending for ending in container.endings if ending.exit_code not in (0, None)), None)
@@ -113,7 +113,7 @@ _KILLERS = re.compile(
 )
 
 
-def _sigkill(evidence: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+def _sigkill(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
     told = [event.message for event in evidence.events if event.name == pod.name and _KILLERS.search(event.message)]
     by = "its liveness probe failed" if any("iveness" in message for message in told) else "not by the memory limit"
     return finding(
@@ -128,7 +128,7 @@ _CHILD_KILLED = re.compile(r"exited on signal 9\b|Signal 9 \(SIGKILL\) received|
 """What launchers say of a rank that somebody has killed."""
 
 
-def _crash(evidence: Case, pod: Pod, container: Container, failed: ContainerState | None) -> Finding:
+def _crash(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState | None) -> Finding:
     waiting = container.state
     told = failed.message.strip().splitlines() if failed is not None else []
     error = last_error(evidence, pod) or (told[-1] if told else _detail(waiting))
@@ -155,7 +155,7 @@ _NO_DEVICES = re.compile(
 )
 
 
-def _rejection(evidence: Case, pod: Pod) -> Iterator[Finding]:
+def _rejection(evidence: Evidence, pod: Pod) -> Iterator[Finding]:
     """A pod that its node ended, or never let start: the reason is its own, not a container's."""
     endings = (ending for one in pod.containers for ending in one.endings)
     if (
@@ -185,12 +185,12 @@ def _rejection(evidence: Case, pod: Pod) -> Iterator[Finding]:
     )
 
 
-def _detail(waiting: ContainerState) -> str:
+def _detail(waiting: ObservedState) -> str:
     """What a waiting state says, if it is more than how long it will be."""
     return "" if waiting.message.startswith("back-off") else waiting.message[:QUOTE_LIMIT]
 
 
-def _failure(evidence: Case, pod: Pod, container: Container, failed: ContainerState) -> Finding:
+def _failure(evidence: Evidence, pod: Pod, container: Container, failed: ObservedState) -> Finding:
     """A container that has ended for good; while its job is known to go on, that is no failure of the job."""
     error = last_error(evidence, pod) or (failed.message or pod.message).strip()[:QUOTE_LIMIT]
     goes_on = any(not is_failed(job) for job in evidence.jobs) and not any(is_failed(job) for job in evidence.jobs)
@@ -225,7 +225,7 @@ _SECOND_HAND = (
 _TAIL_LINES = 400
 
 
-def last_error(evidence: Case, pod: Pod | None = None) -> str:
+def last_error(evidence: Evidence, pod: Pod | None = None) -> str:
     """The line with which a program explained its end; empty if it printed nothing.
 
     An exception of Python counts more than other complaints, those more than the last line; of equals the last one,
@@ -245,7 +245,7 @@ def last_error(evidence: Case, pod: Pod | None = None) -> str:
 WAY_OUT = "Stop it, and go on from a checkpoint before that, with a lower learning rate or a higher precision."
 
 
-def find_diverged_training(evidence: Case) -> Iterator[Finding]:
+def find_diverged_training(evidence: Evidence) -> Iterator[Finding]:
     """The first log whose loss is no number; the other ranks say the same."""
     for log in evidence.logs:
         reader, curves = LogReader(), Curves()

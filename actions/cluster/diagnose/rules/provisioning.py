@@ -13,10 +13,10 @@ from collections.abc import Iterator
 import msgspec
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
-from actions.cluster.diagnose.evidence import Case, Condition, Thing
-from actions.cluster.diagnose.patterns import Hit, hits, pattern, spoken
+from actions.cluster.diagnose.evidence import Condition, Evidence, KubeObject
+from actions.cluster.diagnose.patterns import Hit, all_messages, find_hits, pattern
 from actions.cluster.diagnose.rules.resources import ACCELERATORS, EFA, is_accelerator
-from actions.cluster.diagnose.rules.scheduler_messages import Refusal, pod_names, quotes_of, refusals
+from actions.cluster.diagnose.rules.scheduler_messages import SchedulingRefusal, pod_names, quotes_of, refusals
 
 
 class _Refused(msgspec.Struct, frozen=True):
@@ -98,16 +98,16 @@ _REFUSALS = (
 )
 
 
-def find_refused_capacity(evidence: Case) -> Iterator[Finding]:
+def find_refused_capacity(evidence: Evidence) -> Iterator[Finding]:
     """What AWS refused, and instances that were given but never became nodes."""
     texts = [
-        *spoken(evidence),
+        *all_messages(evidence),
         *((event.message, event.name) for event in evidence.events),
         *((refused.message, claim.name) for claim, refused in _not_launched(evidence)),
     ]
     said = False
     for refusal in _REFUSALS:
-        if found := list(hits(texts, refusal.pattern)):
+        if found := list(find_hits(texts, refusal.pattern)):
             said = True
             yield _refused(refusal, found)
     if not said:
@@ -129,7 +129,7 @@ def _refused(refusal: _Refused, found: list[Hit]) -> Finding:
     return finding(refusal.code, refusal.says + (f" ({shown})" if shown else ""), quotes, refusal.next_step)
 
 
-def _unspecified(evidence: Case) -> Iterator[Finding]:
+def _unspecified(evidence: Evidence) -> Iterator[Finding]:
     """Karpenter's own word where no code of EC2 is told."""
     for event in evidence.events:
         if event.reason == "InsufficientCapacityError":
@@ -151,7 +151,7 @@ def _unspecified(evidence: Case) -> Iterator[Finding]:
             return
 
 
-def _not_launched(evidence: Case) -> Iterator[tuple[Thing, Condition]]:
+def _not_launched(evidence: Evidence) -> Iterator[tuple[KubeObject, Condition]]:
     """NodeClaims for which no instance was given, with the condition that says why."""
     for claim in evidence.node_claims:
         launched = claim.condition("Launched")
@@ -163,7 +163,7 @@ _LAUNCH_REASONS = ("LaunchFailed", "NodeClassNotReady")
 _BRIEF = 240
 
 
-def _launch_failed(evidence: Case) -> Iterator[Finding]:
+def _launch_failed(evidence: Evidence) -> Iterator[Finding]:
     """Instances that were refused for another reason than the capacity: rights, a launch template, an AMI."""
     for claim, refused in _not_launched(evidence):
         if refused.reason in _LAUNCH_REASONS:
@@ -181,7 +181,7 @@ _NEVER_JOINED = re.compile(
 )
 
 
-def _not_joining(evidence: Case) -> Iterator[Finding]:
+def _not_joining(evidence: Evidence) -> Iterator[Finding]:
     for claim in evidence.node_claims:
         if not claim.has("Launched") or claim.has("Registered") or claim.has("Ready") or _is_young(evidence, claim):
             continue
@@ -203,7 +203,7 @@ def _not_joining(evidence: Case) -> Iterator[Finding]:
             )
 
 
-def _is_young(evidence: Case, claim: Thing) -> bool:
+def _is_young(evidence: Evidence, claim: KubeObject) -> bool:
     """Whether it is known to have been launched a short while ago: joining takes minutes."""
     launched = claim.condition("Launched")
     since = (launched.since if launched else 0.0) or claim.created_at
@@ -243,7 +243,7 @@ _MISFITS = (
 )
 
 
-def find_pool_limits(evidence: Case) -> Iterator[Finding]:
+def find_pool_limits(evidence: Evidence) -> Iterator[Finding]:
     """Why no node is added, or none of those there fits."""
     refused = list(refusals(evidence))
     yield from _limits(refused)
@@ -252,7 +252,7 @@ def find_pool_limits(evidence: Case) -> Iterator[Finding]:
     yield from _misfits(refused)
 
 
-def _limits(refused: list[Refusal]) -> Iterator[Finding]:
+def _limits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     full = [one for one in refused if _LIMIT.search(one.message)]
     if full:
         found = _LIMIT_POOL.search(full[0].message) or _POOL.search(full[0].message)
@@ -265,7 +265,7 @@ def _limits(refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
-def _taints(refused: list[Refusal]) -> Iterator[Finding]:
+def _taints(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     """A taint that is the only objection, or one that stands before an accelerator."""
     for one in refused:
         keys = _TAINT.findall(one.message)
@@ -282,7 +282,7 @@ def _taints(refused: list[Refusal]) -> Iterator[Finding]:
             return
 
 
-def _mismatches(refused: list[Refusal]) -> Iterator[Finding]:
+def _mismatches(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     unfit = [one for one in refused if _MISMATCH.search(one.message)]
     if unfit:
         found = _POOL.search(unfit[0].message)
@@ -296,12 +296,12 @@ def _mismatches(refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
-def _is_special(refusal: Refusal) -> bool:
+def _is_special(refusal: SchedulingRefusal) -> bool:
     """Whether it is accelerators, or what goes with them, that nodes have too little of."""
     return any(name == EFA or is_accelerator(name) for name in refusal.short_of())
 
 
-def _misfits(refused: list[Refusal]) -> Iterator[Finding]:
+def _misfits(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     """Labels, processors or memory that no node that is there has."""
     unfit = [one for one in refused if one.has(*_MISFITS) and (one.is_misfit or not _is_special(one))]
     if unfit:

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Case, Thing
-from actions.cluster.diagnose.patterns import hits, pattern, spoken
+from actions.cluster.diagnose.evidence import Evidence, KubeObject
+from actions.cluster.diagnose.patterns import all_messages, find_hits, pattern
 from actions.cluster.diagnose.rules.scheduler_messages import refusals
 
 _GANG = re.compile(
@@ -36,7 +36,7 @@ _NAMESPACE = pattern(
 _QUOTA_NAME = re.compile(r"exceeded quota: (?P<name>[^,\s]+)(?:, requested: (?P<asked>[^,\s]+))?")
 
 
-def find_queued(evidence: Case) -> Iterator[Finding]:
+def find_queued(evidence: Evidence) -> Iterator[Finding]:
     """Who waits for whom."""
     yield from _namespace_quota(evidence)
     yield from _kueue(evidence)
@@ -44,8 +44,8 @@ def find_queued(evidence: Case) -> Iterator[Finding]:
     yield from _gang(evidence)
 
 
-def _namespace_quota(evidence: Case) -> Iterator[Finding]:
-    found = list(hits(spoken(evidence), _NAMESPACE))
+def _namespace_quota(evidence: Evidence) -> Iterator[Finding]:
+    found = list(find_hits(all_messages(evidence), _NAMESPACE))
     if not found:
         return
     named = _QUOTA_NAME.search(found[0].line)
@@ -61,7 +61,7 @@ def _namespace_quota(evidence: Case) -> Iterator[Finding]:
     )
 
 
-def _kueue(evidence: Case) -> Iterator[Finding]:
+def _kueue(evidence: Evidence) -> Iterator[Finding]:
     for workload in evidence.queued:
         reserved, admitted = workload.condition("QuotaReserved"), workload.condition("Admitted")
         if workload.has("Admitted") or workload.has("Finished"):
@@ -95,7 +95,7 @@ def _brief(message: str) -> str:
     return message.split(". ", maxsplit=1)[0].rstrip(".")[:160]
 
 
-def _volcano_queue(evidence: Case) -> Iterator[Finding]:
+def _volcano_queue(evidence: Evidence) -> Iterator[Finding]:
     if (
         evidence.pods
         and not any(pod.is_unscheduled for pod in evidence.pods)
@@ -105,7 +105,7 @@ def _volcano_queue(evidence: Case) -> Iterator[Finding]:
     running = {gang.name for gang in evidence.gangs if not _is_waiting(gang)}
     texts = [(event.message, event.name) for event in evidence.events if event.name not in running]
     texts += [(one.message, one.pod) for one in refusals(evidence)]
-    found = list(hits(texts, _QUEUE_FULL)) if not evidence.queued else []
+    found = list(find_hits(texts, _QUEUE_FULL)) if not evidence.queued else []
     if found:
         yield finding(
             Code.QUEUE_WAITING,
@@ -125,11 +125,11 @@ def _volcano_queue(evidence: Case) -> Iterator[Finding]:
             )
 
 
-def _is_waiting(gang: Thing) -> bool:
+def _is_waiting(gang: KubeObject) -> bool:
     return gang.status.get("phase") in ("Pending", "Inqueue", "Unknown", None)
 
 
-def _gang(evidence: Case) -> Iterator[Finding]:
+def _gang(evidence: Evidence) -> Iterator[Finding]:
     lines = [one.message for one in refusals(evidence) if _GANG.search(one.message)]
     names = [gang.name for gang in evidence.gangs if _is_waiting(gang)]
     for gang in evidence.gangs:
@@ -157,7 +157,7 @@ def _gang(evidence: Case) -> Iterator[Finding]:
     )
 
 
-def _unseen_by_karpenter(evidence: Case) -> str:
+def _unseen_by_karpenter(evidence: Evidence) -> str:
     """A sentence on pods that wait for a node which nobody will start: Karpenter acts on `Unschedulable` only."""
     waiting = [pod for pod in evidence.pods if pod.is_unscheduled and pod.scheduler == "volcano"]
     unseen = [

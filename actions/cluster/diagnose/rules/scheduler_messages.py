@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from actions.cluster.diagnose.evidence import Case, Event, Pod
+from actions.cluster.diagnose.evidence import Event, Evidence, Pod
 
 _FIT = re.compile(r"(\d+)/(\d+) nodes are (?:un)?available: (.*)", re.DOTALL)
 _PREEMPTION = re.compile(r"\.? preemption: |\. no new claims to deallocate")
@@ -22,7 +22,7 @@ _TAINT = re.compile(r"(?:untolerated|had) taint(?:\(s\)| \{([^:}]+))")
 NO_ROOM_REASONS = ("FailedScheduling", "Unschedulable")
 
 
-class Refusal(msgspec.Struct, frozen=True):
+class SchedulingRefusal(msgspec.Struct, frozen=True):
     """Why no node took a pod. `reasons` counts nodes by reason; one node may be under several."""
 
     message: str
@@ -57,24 +57,24 @@ class Refusal(msgspec.Struct, frozen=True):
         return any(word in reason for reason in self.reasons or (self.message,) for word in words)
 
 
-def refusal_of(message: str, pod: str) -> Refusal:
+def refusal_of(message: str, pod: str) -> SchedulingRefusal:
     """Take a sentence apart; one of another form has no reasons."""
     fit = _FIT.search(message)
     old = _PREDICATES.search(message) if fit is None else None
     if old:
         counts = {reason.strip(" ,"): int(count) for reason, count in _PREDICATE.findall(old[1].replace(", ", "\n"))}
-        return Refusal(message, pod, max(counts.values(), default=0), counts)
+        return SchedulingRefusal(message, pod, max(counts.values(), default=0), counts)
     if fit is None:
-        return Refusal(message, pod)
+        return SchedulingRefusal(message, pod)
     told = _PREEMPTION.split(fit[3])[0].rstrip(". \n")
     reasons: dict[str, int] = {}
     for match in _REASON.finditer(told):
         reason = match[2].strip()
         reasons[reason] = reasons.get(reason, 0) + int(match[1] or 0)
-    return Refusal(message, pod, int(fit[2]), reasons)
+    return SchedulingRefusal(message, pod, int(fit[2]), reasons)
 
 
-def refusals(evidence: Case) -> Iterator[Refusal]:
+def refusals(evidence: Evidence) -> Iterator[SchedulingRefusal]:
     """What was said of every pod that still has no node, each sentence once for each pod."""
     seen: set[tuple[str, str]] = set()
     for message, name in _messages(evidence):
@@ -83,7 +83,7 @@ def refusals(evidence: Case) -> Iterator[Refusal]:
             yield refusal_of(message, name)
 
 
-def _messages(evidence: Case) -> Iterator[tuple[str, str]]:
+def _messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
     for pod in evidence.pods:
         scheduled = pod.condition("PodScheduled")
         if scheduled is not None and scheduled.status == "False":
@@ -92,12 +92,12 @@ def _messages(evidence: Case) -> Iterator[tuple[str, str]]:
         yield event.message, event.name
 
 
-def scheduling_events(evidence: Case) -> Iterator[Event]:
+def scheduling_events(evidence: Evidence) -> Iterator[Event]:
     """Complaints of a scheduler about pods that still have no node."""
     return (event for event in evidence.events if event.reason in NO_ROOM_REASONS and is_unscheduled(evidence, event))
 
 
-def is_unscheduled(evidence: Case, event: Event) -> bool:
+def is_unscheduled(evidence: Evidence, event: Event) -> bool:
     """Whether the event's object, as far as is known, still has no node."""
     pod = evidence.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
     return pod is None or _has_no_node(pod)
@@ -108,7 +108,7 @@ def _has_no_node(pod: Pod) -> bool:
     return pod.is_unscheduled and (scheduled is None or scheduled.status != "True")
 
 
-def pod_names(refused: Iterable[Refusal]) -> str:
+def pod_names(refused: Iterable[SchedulingRefusal]) -> str:
     """For sentences: `train-0`, `train-0 and another pod`, or `train-0 and 7 more pods`."""
     known = list(dict.fromkeys(one.pod for one in refused if one.pod))
     if not known:
@@ -117,13 +117,13 @@ def pod_names(refused: Iterable[Refusal]) -> str:
     return known[0] if not more else f"{known[0]} and {'another pod' if more == 1 else f'{more} more pods'}"
 
 
-def names_ask(refused: Iterable[Refusal]) -> str:
+def names_ask(refused: Iterable[SchedulingRefusal]) -> str:
     """With the verb: `train-0 asks for`, `train-0 and 7 more pods ask for`."""
     known = list(refused)
     several = len({one.pod for one in known if one.pod}) > 1
     return f"{pod_names(known)} {'ask' if several else 'asks'} for"
 
 
-def quotes_of(refused: Iterable[Refusal]) -> list[str]:
+def quotes_of(refused: Iterable[SchedulingRefusal]) -> list[str]:
     """What was said, each sentence once."""
     return list(dict.fromkeys(one.message for one in refused))[:3]

@@ -6,8 +6,8 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, finding
-from actions.cluster.diagnose.evidence import Case, Node, number
-from actions.cluster.diagnose.patterns import Sign, of_pod, pattern, read_signs, still_said
+from actions.cluster.diagnose.evidence import Evidence, Node, number
+from actions.cluster.diagnose.patterns import LogPattern, match_patterns, pattern, pod_suffix, unresolved_log_text
 from actions.cluster.diagnose.rules.resources import (
     ACCELERATORS,
     EFA,
@@ -18,7 +18,7 @@ from actions.cluster.diagnose.rules.resources import (
     is_accelerator,
 )
 from actions.cluster.diagnose.rules.scheduler_messages import (
-    Refusal,
+    SchedulingRefusal,
     is_unscheduled,
     names_ask,
     pod_names,
@@ -40,7 +40,7 @@ _PASSING = re.compile(
 """Taints that others set and take away: to tolerate them would be wrong."""
 
 
-def find_unschedulable(evidence: Case) -> Iterator[Finding]:
+def find_unschedulable(evidence: Evidence) -> Iterator[Finding]:
     """Why pods have no node."""
     refused = list(refusals(evidence))
     yield from _device_plugins(evidence, refused)
@@ -49,27 +49,27 @@ def find_unschedulable(evidence: Case) -> Iterator[Finding]:
     yield from _taints(evidence, refused)
     yield from _claims(refused)
     yield from _accelerators(refused)
-    yield from read_signs(still_said(evidence), _RAYS_OWN)
+    yield from match_patterns(unresolved_log_text(evidence), _RAYS_OWN)
     yield from _nominations(evidence, refused)
 
 
 _RAYS_OWN = (
-    Sign(
+    LogPattern(
         Code.GPU_SHORTAGE,
         pattern(r"No available node types can fulfill resource request[^\n]{0,80}'(?:GPU|neuron_cores)'"),
-        lambda hit: f"No worker group of the Ray cluster{of_pod(hit)} has the accelerators that a task asks for",
+        lambda hit: f"No worker group of the Ray cluster{pod_suffix(hit)} has the accelerators that a task asks for",
         "Give a worker group that many GPUs (or neuron_cores), or have the task ask for fewer.",
     ),
-    Sign(
+    LogPattern(
         Code.NODEPOOL_MISMATCH,
         pattern(r"No available node types can fulfill resource request(?![^\n]{0,80}'(?:GPU|neuron_cores)')"),
-        lambda hit: f"No worker group of the Ray cluster{of_pod(hit)} fits what a task asks for",
+        lambda hit: f"No worker group of the Ray cluster{pod_suffix(hit)} fits what a task asks for",
         "Give a worker group these resources, or have the task ask for fewer.",
     ),
 )
 
 
-def _device_plugins(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
+def _device_plugins(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     """Accelerator instances that are Ready, not brand-new, and offer none."""
     for resource, plugin in _PLUGINS.items():
         bare = [node for node in evidence.nodes if _is_bare(evidence, node, resource)]
@@ -91,7 +91,7 @@ _INCONSISTENT = re.compile(r'expected resource "([\w./-]+)" didn\'t register on 
 _UNREGISTERED = re.compile(r'[Rr]esource "?([\w./-]+)"? was requested but not registered')
 
 
-def _unregistered(evidence: Case) -> Iterator[Finding]:
+def _unregistered(evidence: Evidence) -> Iterator[Finding]:
     """Nodes of Karpenter that wait for a device plugin."""
     for event in evidence.events:
         missing = _INCONSISTENT.search(event.message) if event.reason == "FailedConsistencyCheck" else None
@@ -117,7 +117,7 @@ def _unregistered(evidence: Case) -> Iterator[Finding]:
             )
 
 
-def _is_bare(evidence: Case, node: Node, resource: str) -> bool:
+def _is_bare(evidence: Evidence, node: Node, resource: str) -> bool:
     if accelerator_of(node.instance_type) != resource or not (node.is_ready or node.condition("Ready") is None):
         return False
     if any((number(node.allocatable.get(name)) or 0) > 0 for name in family_of(resource)):
@@ -127,7 +127,7 @@ def _is_bare(evidence: Case, node: Node, resource: str) -> bool:
     return not (since and evidence.now and evidence.now - since < _PLUGIN_GRACE_SECONDS)
 
 
-def _adapters(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
+def _adapters(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     """Too few EFA adapters on nodes that have enough of all else."""
     short = [one for one in refused if _is_about_adapters(one)]
     if not short:
@@ -152,18 +152,18 @@ def _adapters(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
     )
 
 
-def _is_about_adapters(refusal: Refusal) -> bool:
+def _is_about_adapters(refusal: SchedulingRefusal) -> bool:
     """Whether adapters are what is missing: more nodes lack them than lack accelerators."""
     short = refusal.short_of()
     return not refusal.is_misfit and short.get(EFA, 0) > max((short.get(name, 0) for name in ACCELERATORS), default=0)
 
 
-def _lacks_accelerators(refusal: Refusal) -> bool:
+def _lacks_accelerators(refusal: SchedulingRefusal) -> bool:
     return not refusal.is_misfit and any(map(is_accelerator, refusal.short_of()))
 
 
-def _taints(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
-    keys: dict[str, list[Refusal]] = {}
+def _taints(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
+    keys: dict[str, list[SchedulingRefusal]] = {}
     for one in refused:
         for key in one.taints():
             keys.setdefault(key or _only_taint(evidence), []).append(one)
@@ -195,13 +195,13 @@ def _taints(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
-def _only_taint(evidence: Case) -> str:
+def _only_taint(evidence: Evidence) -> str:
     """Which taint a scheduler means that names none (1.34), where nodes have no others than those of lost ones."""
     known = {key for node in evidence.nodes for key in node.taints}
     return min(known) if known and known <= set(_LOST_TAINTS) else ""
 
 
-def _explains(evidence: Case, key: str, refused: list[Refusal]) -> bool:
+def _explains(evidence: Evidence, key: str, refused: list[SchedulingRefusal]) -> bool:
     """Whether the taint, and no lack on other nodes, is why the pod waits.
 
     Nodes without any accelerator are also `Insufficient` of it: a taint that stands before the accelerators explains
@@ -217,13 +217,13 @@ def _explains(evidence: Case, key: str, refused: list[Refusal]) -> bool:
     return any(not one.short_of() for one in refused)
 
 
-def _tainted_accelerators(evidence: Case) -> list[str]:
+def _tainted_accelerators(evidence: Evidence) -> list[str]:
     """Keys of taints before the accelerators, if there is one before every accelerator."""
     equipped = [node for node in evidence.nodes if any(map(is_accelerator, node.allocatable))]
     return [key for node in equipped for key in node.taints] if all(node.taints for node in equipped) else []
 
 
-def _taint(evidence: Case, blamed: list[str], keys: dict[str, list[Refusal]], lost: list[str]) -> Finding:
+def _taint(evidence: Evidence, blamed: list[str], keys: dict[str, list[SchedulingRefusal]], lost: list[str]) -> Finding:
     key = min(blamed, key=lambda one: one not in ACCELERATORS)
     refused = keys[key]
     nodes = max(one.taints().get(key, 0) for one in refused)
@@ -240,7 +240,7 @@ def _taint(evidence: Case, blamed: list[str], keys: dict[str, list[Refusal]], lo
     )
 
 
-def _claims(refused: list[Refusal]) -> Iterator[Finding]:
+def _claims(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     unbound = [
         one
         for one in refused
@@ -268,7 +268,7 @@ def _claims(refused: list[Refusal]) -> Iterator[Finding]:
         )
 
 
-def _accelerators(refused: list[Refusal]) -> Iterator[Finding]:
+def _accelerators(refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     claimed = [one for one in refused if one.has("cannot allocate all claims")]
     if claimed:
         yield finding(
@@ -294,7 +294,7 @@ _MANY_CLAIMS = 3
 _NOMINATED = re.compile(r"should schedule on: (.+)|pod triggered scale-up: (.+)")
 
 
-def _nominations(evidence: Case, refused: list[Refusal]) -> Iterator[Finding]:
+def _nominations(evidence: Evidence, refused: list[SchedulingRefusal]) -> Iterator[Finding]:
     """Somebody is making a node."""
     made: dict[str, dict[str, str]] = {}
     for event in evidence.events:

@@ -9,7 +9,7 @@ import re
 from collections.abc import Iterator
 
 from actions.cluster.diagnose.codes import Code, Finding, field_quote, finding
-from actions.cluster.diagnose.evidence import Case
+from actions.cluster.diagnose.evidence import Evidence
 from actions.cluster.diagnose.patterns import pattern
 
 _MISSING = re.compile(
@@ -28,7 +28,7 @@ _VOLUME = re.compile(r'volume "([^"]+)"')
 _CLAIM_REASONS = frozenset({"ProvisioningFailed", "FailedBinding", "ClaimLost", "ClaimMisbound", "VolumeMismatch"})
 
 
-def find_storage_faults(evidence: Case) -> Iterator[Finding]:
+def find_storage_faults(evidence: Evidence) -> Iterator[Finding]:
     """Configuration first: a missing Secret also shows as a failed mount."""
     missing = [(name, message) for name, message in _told(evidence) if _MISSING.search(message)]
     if missing:
@@ -43,7 +43,7 @@ def find_storage_faults(evidence: Case) -> Iterator[Finding]:
     yield from _claims(evidence)
 
 
-def _told(evidence: Case) -> Iterator[tuple[str, str]]:
+def _told(evidence: Evidence) -> Iterator[tuple[str, str]]:
     for pod in evidence.pods:
         for container in pod.containers:
             if container.state.kind == "waiting" and container.state.reason in _CONFIG_REASONS:
@@ -108,7 +108,7 @@ def _reason_of(text: str) -> tuple[str, str]:
     return "", "kubectl describe pod and pvc; check the CSI driver's logs, security groups and the volume's zone."
 
 
-def _claims(evidence: Case) -> Iterator[Finding]:
+def _claims(evidence: Evidence) -> Iterator[Finding]:
     """Claims without a volume: lost ones, and those whose provisioning failed."""
     lost = {claim.name for claim in evidence.volume_claims if claim.status.get("phase") == "Lost"}
     for name in sorted(lost):
