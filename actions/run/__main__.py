@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from actions.run.engine.backend import Site
+from actions.run.engine.backend import LiveBackend
 from actions.run.engine.process import main
 from actions.run.engine.systemd import ENVIRONMENT_OPTION, read_environment
 
@@ -19,12 +19,12 @@ def run(arguments: list[str]) -> int:
     """Carry the run out. Returns the exit code."""
     folder, *rest = arguments
     if len(rest) != 2 or rest[0] != ENVIRONMENT_OPTION:
-        return main(Path(folder), Site)
+        return main(Path(folder), LiveBackend)
     file = Path(rest[1])
     variables = read_environment(file)
     os.environ.clear()
     os.environ.update(variables)
-    code = main(Path(folder), Site)
+    code = main(Path(folder), LiveBackend)
     file.unlink(missing_ok=True)
     return code
 

@@ -31,7 +31,7 @@ from actions.run.journal.folder import (
 from actions.run.journal.lease import grant_lease, may_start_now
 from actions.run.journal.reader import RunReader, RunSummary, list_runs, load_run
 from actions.run.journal.store import append_record, with_reserve
-from actions.run.state.records import Wish, WishKind
+from actions.run.state.records import RequestKind, RunRequest
 from actions.run.state.view import Goal, NoticeKind, RunState, RunView, StageState
 
 __all__ = [
@@ -41,10 +41,10 @@ __all__ = [
     "list_runs",
     "load_run",
     "resume_interrupted",
+    "send_request",
     "stalled_runner",
     "start_runner",
     "take_over",
-    "wish",
 ]
 
 RUNNER_MODULE = "actions.run"
@@ -209,9 +209,9 @@ def _takes_writes(folder: Path) -> bool:
     return os.access(journal_path(folder), os.W_OK) and not is_read_only(folder) and has_room(folder)
 
 
-def wish(
+def send_request(
     folder: Path,
-    kind: WishKind,
+    kind: RequestKind,
     *,
     plan_hash: str = "",
     delete_data: bool = False,
@@ -241,7 +241,7 @@ def wish(
     deed = f"{kind.value} of {folder.name}"
     refuse_if_readonly(deed)
     refuse_unfit(load_run(folder), kind, plan_hash=plan_hash)
-    append_record(folder, Wish(kind, plan_hash=plan_hash, delete_data=delete_data), deed=deed, clock=clock)
+    append_record(folder, RunRequest(kind, plan_hash=plan_hash, delete_data=delete_data), deed=deed, clock=clock)
     if start:
         start_runner(folder, environment=environment)
     stalled = stalled_runner(folder)
@@ -253,13 +253,13 @@ def wish(
     )
 
 
-def refuse_unfit(view: RunView, kind: WishKind, *, plan_hash: str = "") -> None:
+def refuse_unfit(view: RunView, kind: RequestKind, *, plan_hash: str = "") -> None:
     """Refuse a wish that the run cannot follow.
 
     Raises:
         RefusedError: With the reason.
     """
-    reason = _unfit_approval(view, plan_hash) if kind is WishKind.APPROVE else _unfit_wish(view, kind)
+    reason = _unfit_approval(view, plan_hash) if kind is RequestKind.APPROVE else _unfit_request(view, kind)
     if reason:
         raise RefusedError(f"Run {view.id} cannot be asked to {kind.value}: {reason}.")
 
@@ -272,13 +272,13 @@ def _unfit_approval(view: RunView, plan_hash: str) -> str:
     return "" if plan_hash in offered else "the plan has changed since it was shown; look at it again"
 
 
-def _unfit_wish(view: RunView, kind: WishKind) -> str:
+def _unfit_request(view: RunView, kind: RequestKind) -> str:
     is_over = f"it is {view.state.value}"
     match kind:
-        case WishKind.CANCEL | WishKind.PAUSE | WishKind.UNPAUSE:
+        case RequestKind.CANCEL | RequestKind.PAUSE | RequestKind.UNPAUSE:
             return is_over if view.goal is not Goal.FORWARD or view.state is RunState.SUCCEEDED else ""
-        case WishKind.PARK:
+        case RequestKind.PARK:
             return is_over if view.goal is Goal.TEARDOWN else ""
-        case WishKind.RETRY:
+        case RequestKind.RETRY:
             return "" if view.goal is not Goal.FORWARD or view.state is RunState.FAILED else "nothing has failed"
     return ""

@@ -20,26 +20,26 @@ from actions.cluster.logs.batch import LogBatch
 from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.objects.client import Document, ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
-from actions.run.context.access import Connection
+from actions.run.context.access import ClusterConnection
 from actions.run.context.retry import ONCE
-from actions.run.context.stage_context import StageWork
-from actions.run.engine.backend import Site
+from actions.run.context.stage_context import StageContext
+from actions.run.engine.backend import LiveBackend
 from actions.run.journal.reader import load_run
-from actions.run.objects.inventory import is_runs
+from actions.run.objects.inventory import is_of_run
 from actions.run.objects.ownership import entry_of, group_of
 from actions.run.volume.commands import below, run_on_volume
 from actions.run.volume.helper_job import (
     API_VERSION,
     EXPORT_PREFIX,
-    Errand,
-    FolderLedger,
-    Ledger,
-    Made,
-    Volume,
+    CreatedJob,
+    HelperJob,
+    JobRecorder,
+    JournalJobRecorder,
+    RunVolume,
+    create_job,
+    delete_job,
     has_ended,
-    make,
     pods_of,
-    unmake,
     volume_job,
 )
 
@@ -84,14 +84,14 @@ class OpenResults:
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._site = Site(folder, clock)
+        self._site = LiveBackend(folder, clock)
         view = load_run(folder)
-        self.work: StageWork = self._site.looking(view)
-        results = self.work.blueprint.results
+        self.context: StageContext = self._site.read_only_context(view)
+        results = self.context.blueprint.results
         if results is None:
             raise MissingError(f"{view.blueprint_id} does not say where its results lie.")
-        self.place = self.work.text(results.folder)
-        self.volume = Volume(self.work.namespace, results.claim, results.mount)
+        self.place = self.context.text(results.folder)
+        self.volume = RunVolume(self.context.namespace, results.claim, results.mount)
 
     async def __aenter__(self) -> OpenResults:
         return self
@@ -119,9 +119,11 @@ async def list_results(folder: Path, clock: Clock) -> Listing:
             mounts.append(mount)
             return _listing_script(below(place, volume.mount, mount))
 
-        connection = await opened.work.connect(ONCE)
-        ledger = FolderLedger(folder, clock)
-        text = await run_on_volume(connection, volume, script, run_id=opened.work.view.id, clock=clock, ledger=ledger)
+        connection = await opened.context.connect(ONCE)
+        recorder = JournalJobRecorder(folder, clock)
+        text = await run_on_volume(
+            connection, volume, script, run_id=opened.context.view.id, clock=clock, recorder=recorder
+        )
     seen_from = below(place, volume.mount, mounts[-1])
     files = [file for line in text.splitlines() if (file := _file_of(line, seen_from)) is not None]
     files.sort(key=lambda file: file.path)
@@ -187,7 +189,7 @@ _KEPT_SECONDS = 600
 _RETRIES = 2
 
 
-def copying(source: str, target: str, *, region: str, service_account: str = "") -> Errand:
+def copying(source: str, target: str, *, region: str, service_account: str = "") -> HelperJob:
     """Copy a folder. What is in S3 already, of the same size and age, is not copied again.
 
     Args:
@@ -196,7 +198,7 @@ def copying(source: str, target: str, *, region: str, service_account: str = "")
         region: AWS region.
         service_account: Empty for the namespace's default.
     """
-    return Errand(
+    return HelperJob(
         container=CONTAINER,
         image=IMAGE,
         command=("aws", "s3", "sync", source, target, "--no-progress", "--region", region),
@@ -269,11 +271,13 @@ async def export_results(
     if _TARGET.match(target) is None:
         raise ConfigError(f"{target!r} is no address in S3.", hint="Write s3://BUCKET/PREFIX.")
     async with await in_thread("results", OpenResults, folder, clock) as opened:
-        connection, labels = await opened.work.connect(ONCE), labels_of(opened.work.view.id, EXPORT_STAGE)
-        errand = copying(opened.place, target, region=opened.work.view.cluster.region, service_account=service_account)
-        job = volume_job(_name_of(opened.work.view.id, target), opened.volume, errand, labels)
-        ledger = FolderLedger(folder, clock)
-        copy = await _begun(opened.work, connection, job, ledger)
+        connection, labels = await opened.context.connect(ONCE), labels_of(opened.context.view.id, EXPORT_STAGE)
+        helper_job = copying(
+            opened.place, target, region=opened.context.view.cluster.region, service_account=service_account
+        )
+        job = volume_job(_name_of(opened.context.view.id, target), opened.volume, helper_job, labels)
+        recorder = JournalJobRecorder(folder, clock)
+        copy = await _begun(opened.context, connection, job, recorder)
         if on_begin is not None:
             on_begin(copy, copy.sentence(opened.place, target))
         if is_detached:
@@ -281,9 +285,9 @@ async def export_results(
         try:
             told = await _followed(connection, copy, target, clock, on_line)
         except RefusedError:
-            await unmake(connection, Made(copy.ref, copy.uid), ledger, clock)
+            await delete_job(connection, CreatedJob(copy.ref, copy.uid), recorder, clock)
             raise
-        await unmake(connection, Made(copy.ref, copy.uid), ledger, clock)
+        await delete_job(connection, CreatedJob(copy.ref, copy.uid), recorder, clock)
         return told
 
 
@@ -293,7 +297,7 @@ def _name_of(run_id: str, target: str) -> str:
     return f"{EXPORT_PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
 
 
-async def _begun(work: StageWork, connection: Connection, job: Document, ledger: Ledger) -> Copy:
+async def _begun(context: StageContext, connection: ClusterConnection, job: Document, recorder: JobRecorder) -> Copy:
     """The copy that is under way already, else a new one.
 
     Raises:
@@ -302,21 +306,21 @@ async def _begun(work: StageWork, connection: Connection, job: Document, ledger:
     ref = ref_of(job)
     found = await connection.find(ref)
     if found is None:
-        return Copy(ref, (await make(connection, job, ledger)).uid, was_there=False)
+        return Copy(ref, (await create_job(connection, job, recorder)).uid, was_there=False)
     entry = entry_of(found, group_of(API_VERSION), "Job")
-    if not is_runs(work, entry, ref):
+    if not is_of_run(context, entry, ref):
         raise ConflictError(
             f"{ref.describe()} is there, and the run never recorded making it.",
             hint="Look what it does; a copy removes itself some minutes after its end.",
         )
     if not has_ended(found):
         return Copy(ref, entry.uid, was_there=True)
-    await unmake(connection, Made(ref, entry.uid), ledger, work.clock)
-    return Copy(ref, (await make(connection, job, ledger)).uid, was_there=False)
+    await delete_job(connection, CreatedJob(ref, entry.uid), recorder, context.clock)
+    return Copy(ref, (await create_job(connection, job, recorder)).uid, was_there=False)
 
 
 async def _followed(
-    connection: Connection, copy: Copy, target: str, clock: Clock, on_line: Callable[[str], None]
+    connection: ClusterConnection, copy: Copy, target: str, clock: Clock, on_line: Callable[[str], None]
 ) -> str:
     place, ref = await _started(connection, copy, clock), copy.ref
 
@@ -342,7 +346,7 @@ async def _followed(
         await clock.sleep(_LOOK_SECONDS)
 
 
-async def _started(connection: Connection, copy: Copy, clock: Clock) -> ContainerLog:
+async def _started(connection: ClusterConnection, copy: Copy, clock: Clock) -> ContainerLog:
     """The container of the Job's pod, once it has one that has begun."""
     ref, end = copy.ref, clock.monotonic() + _START_SECONDS
     words = "it has no pod"

@@ -19,13 +19,19 @@ from actions.run.journal.store import append_record
 from actions.run.state.records import Resolution, Resolved
 from actions.run.state.view import PendingChange, RunView, StageView
 from actions.terraform.detached import DetachedOperation
-from actions.terraform.working_directory import LOCK_FILE, UNSAVED_STATE, WAIVED_STATE, Workspace, locked_providers
+from actions.terraform.working_directory import (
+    LOCK_FILE,
+    UNSAVED_STATE,
+    WAIVED_STATE,
+    WorkingDirectory,
+    locked_providers,
+)
 
 _OPERATIONS = ("plan", "apply", "destroy")
 _UNKNOWN = "unknown"
 
 
-class TerraformStage(msgspec.Struct, frozen=True):
+class TerraformStageReport(msgspec.Struct, frozen=True):
     """One Terraform stage as it lies on disk."""
 
     stage: str
@@ -51,7 +57,7 @@ class TerraformStage(msgspec.Struct, frozen=True):
         return (*unsaved, *(item.address for item in self.pending if item.is_open))
 
 
-def terraform_report(folder: Path, view: RunView) -> list[TerraformStage]:
+def terraform_report(folder: Path, view: RunView) -> list[TerraformStageReport]:
     """Look at every Terraform stage that was begun.
 
     Args:
@@ -62,14 +68,14 @@ def terraform_report(folder: Path, view: RunView) -> list[TerraformStage]:
     return [_looked_at(terraform_path(folder, stage.id), stage) for stage in begun if stage.attempt]
 
 
-def terraform_table(report: Sequence[TerraformStage], run_id: str) -> str:
+def terraform_table(report: Sequence[TerraformStageReport], run_id: str) -> str:
     """As text: each stage, what it waits for, and what to type."""
     if not report:
         return "No Terraform stage of this run was begun.\n"
     return "\n".join(_text_of(stage, run_id) for stage in report)
 
 
-def terraform_json(report: Sequence[TerraformStage]) -> str:
+def terraform_json(report: Sequence[TerraformStageReport]) -> str:
     """A list of objects, one for each stage."""
     fields = [
         {
@@ -82,43 +88,43 @@ def terraform_json(report: Sequence[TerraformStage]) -> str:
     return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
 
 
-def _looked_at(folder: Path, stage: StageView) -> TerraformStage:
-    workspace = Workspace(folder, folder)
+def _looked_at(folder: Path, stage: StageView) -> TerraformStageReport:
+    directory = WorkingDirectory(folder, folder)
     running = {
         name: identity
         for name in _OPERATIONS
         if (identity := DetachedOperation(folder, name, clock=SystemClock()).identity()) is not None
     }
     name, identity = next(iter(running.items()), ("", None))
-    return TerraformStage(
+    return TerraformStageReport(
         stage=stage.id,
         folder=str(folder),
         running=name,
         pid=identity.pid if identity else None,
         is_interrupted=any(item.process == identity for item in stage.terraform.interrupts),
-        resources=_count(workspace),
-        unsaved=_unsaved(workspace),
+        resources=_count(directory),
+        unsaved=_unsaved(directory),
         pending=stage.terraform.pending,
         providers=locked_providers(folder / LOCK_FILE),
     )
 
 
-def _count(workspace: Workspace) -> int | None:
+def _count(directory: WorkingDirectory) -> int | None:
     try:
-        return None if workspace.has_remote_state else len(workspace.local_state().addresses)
+        return None if directory.has_remote_state else len(directory.local_state().addresses)
     except (FormatError, OSError):
         return None
 
 
-def _unsaved(workspace: Workspace) -> tuple[str, ...] | None:
+def _unsaved(directory: WorkingDirectory) -> tuple[str, ...] | None:
     try:
-        unsaved = workspace.unsaved_state()
+        unsaved = directory.unsaved_state()
     except (FormatError, OSError):
         return (_UNKNOWN,)
     return None if unsaved is None else unsaved.addresses
 
 
-def _text_of(stage: TerraformStage, run_id: str) -> str:
+def _text_of(stage: TerraformStageReport, run_id: str) -> str:
     held = f"{_UNKNOWN if stage.resources is None else stage.resources} resources in its state"
     lines = [f"{stage.stage}: {held}"]
     if stage.running:
@@ -137,9 +143,9 @@ def _text_of(stage: TerraformStage, run_id: str) -> str:
     return "".join(f"{line}\n" for line in lines)
 
 
-def wish_import(
+def request_import(
     folder: Path, address: str, resource_id: str, *, stage: str = "", clock: Clock | None = None
-) -> TerraformStage:
+) -> TerraformStageReport:
     """Say by which id a pending resource is to be imported; the next step of its stage does it.
 
     Args:
@@ -166,7 +172,9 @@ def wish_import(
     return found
 
 
-def waive(folder: Path, address: str, *, confirm: str, stage: str = "", clock: Clock | None = None) -> TerraformStage:
+def waive(
+    folder: Path, address: str, *, confirm: str, stage: str = "", clock: Clock | None = None
+) -> TerraformStageReport:
     """Say that a pending resource is not there, or not the run's; or that `errored.tfstate` is not needed.
 
     Args:
@@ -195,11 +203,11 @@ def waive(folder: Path, address: str, *, confirm: str, stage: str = "", clock: C
         raise RefusedError(f"terraform {found.running} is running there.", hint="Wait for its end.")
     _append(folder, found.stage, Resolved(address, Resolution.WAIVED), clock)
     if address == UNSAVED_STATE:
-        Workspace(Path(found.folder), Path(found.folder)).put_unsaved_state_aside(WAIVED_STATE)
+        WorkingDirectory(Path(found.folder), Path(found.folder)).put_unsaved_state_aside(WAIVED_STATE)
     return found
 
 
-def _blocked(folder: Path, address: str, stage: str) -> TerraformStage:
+def _blocked(folder: Path, address: str, stage: str) -> TerraformStageReport:
     report = terraform_report(folder, load_run(folder))
     found = [item for item in report if address in item.blocks and stage in ("", item.stage)]
     if len(found) == 1:

@@ -15,7 +15,7 @@ from pathlib import Path
 from actions.base.clock import Clock
 from actions.base.errors import FormatError
 from actions.base.process import ProcessIdentity, is_alive, spawn_detached
-from actions.terraform.events import Progress, read_events
+from actions.terraform.events import OperationProgress, read_events
 
 POLL_SECONDS = 0.1
 LINE_LIMIT_BYTES = 16 << 20
@@ -61,9 +61,9 @@ class DetachedOperation:
         """Forget who ran it last. Its output stays, for people."""
         self._identity_file.unlink(missing_ok=True)
 
-    def progress(self) -> Progress:
+    def progress(self) -> OperationProgress:
         """How far it has come, by what it has written until now."""
-        progress = Progress(self.name)
+        progress = OperationProgress(self.name)
         for line in self._lines_so_far():
             try:
                 for event in read_events(line):

@@ -17,7 +17,7 @@ from actions.base.process import ProcessIdentity, has_pending_signal, is_stopped
 from actions.base.readonly import refuse_if_readonly
 from actions.terraform import arguments
 from actions.terraform.detached import DetachedOperation
-from actions.terraform.events import Change, Progress, TerraformEvent, read_events
+from actions.terraform.events import ChangeProgress, OperationProgress, TerraformEvent, read_events
 from actions.terraform.failure import UnknownEndError, failure_of
 from actions.terraform.protocol import Ended, OnEvent, PlanSummary, RunningOperation, Terraform, Variables, read_plan
 from actions.terraform.simulation.terraform import STATE_FILE, SimulatedTerraform
@@ -26,7 +26,7 @@ from actions.terraform.working_directory import (
     LOCK_FILE,
     PUSHED_STATE,
     UNSAVED_STATE,
-    Workspace,
+    WorkingDirectory,
     locked_providers,
 )
 
@@ -65,7 +65,7 @@ class TerraformDriver:
         clock: Clock | None = None,
     ) -> None:
         clock = clock or SystemClock()
-        self._workspace = Workspace(root, work)
+        self._directory = WorkingDirectory(root, work)
         self._program = program
         self._environment = {**environment, **CLI_ENVIRONMENT}
         self._operations = {name: DetachedOperation(work, name, clock=clock) for name in _OPERATIONS}
@@ -86,12 +86,12 @@ class TerraformDriver:
         """
         if self.running():
             return ""
-        self._workspace.require_saved_state()
-        self._workspace.prepare()
-        is_locked = self._workspace.has_lock_file
+        self._directory.require_saved_state()
+        self._directory.prepare()
+        is_locked = self._directory.has_lock_file
         argv = arguments.init_arguments(self._program, has_lock_file=is_locked)
         await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
-        recorded = {} if is_locked else locked_providers(self._workspace.folder / LOCK_FILE)
+        recorded = {} if is_locked else locked_providers(self._directory.folder / LOCK_FILE)
         named = ", ".join(f"{name} {version}" for name, version in recorded.items())
         return f"The root pins no providers. Recorded for this run: {named}." if named else ""
 
@@ -106,13 +106,13 @@ class TerraformDriver:
         async for _ in self._operations["plan"].lines():  # one of an earlier runner: it changes nothing, let it end
             pass
         self._require_idle()
-        self._workspace.require_saved_state()
-        self._workspace.forget_plan()
-        self._workspace.write_variables(variables)
+        self._directory.require_saved_state()
+        self._directory.forget_plan()
+        self._directory.write_variables(variables)
         await self._run("plan", arguments.plan_arguments(self._program), on_event)
         shown = await self._query(arguments.show_plan_arguments(self._program))
         summary = read_plan(shown)
-        self._workspace.record_plan(summary.plan_hash)
+        self._directory.record_plan(summary.plan_hash)
         return summary
 
     async def apply(self, plan_hash: str = "", *, on_event: OnEvent | None = None) -> dict[str, str]:
@@ -130,10 +130,10 @@ class TerraformDriver:
         refuse_if_readonly("terraform apply")
         if self.running() != "apply":
             self._require_idle()
-            self._workspace.require_saved_state()
-            self._workspace.require_plan(plan_hash)
+            self._directory.require_saved_state()
+            self._directory.require_plan(plan_hash)
         await self._run("apply", arguments.apply_arguments(self._program), on_event)
-        self._workspace.forget_plan()
+        self._directory.forget_plan()
         return await self.outputs()
 
     async def destroy(self, variables: Variables, *, on_event: OnEvent | None = None) -> None:
@@ -147,8 +147,8 @@ class TerraformDriver:
         refuse_if_readonly("terraform destroy")
         if self.running() != "destroy":
             self._require_idle()
-            self._workspace.require_saved_state()
-            self._workspace.write_variables(variables)
+            self._directory.require_saved_state()
+            self._directory.write_variables(variables)
         await self._run("destroy", arguments.destroy_arguments(self._program), on_event)
 
     async def outputs(self) -> dict[str, str]:
@@ -166,7 +166,7 @@ class TerraformDriver:
 
     async def state_list(self) -> tuple[str, ...]:
         """Addresses of everything in the state."""
-        if not self._workspace.has_state:
+        if not self._directory.has_state:
             return ()
         listed = await self._query(arguments.state_list_arguments(self._program))
         return tuple(line for line in listed.decode(errors="replace").splitlines() if line)
@@ -199,7 +199,7 @@ class TerraformDriver:
             return self._operations[running.operation].interrupt()
         return True
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[ChangeProgress, ...]:
         """The changes of the newest apply or destroy so far."""
         name = self._newest_change()
         return self._operations[name].progress().changes if name else ()
@@ -233,28 +233,28 @@ class TerraformDriver:
         Raises:
             FormatError: There is one that cannot be read.
         """
-        unsaved = self._workspace.unsaved_state()
+        unsaved = self._directory.unsaved_state()
         return None if unsaved is None else unsaved.addresses
 
     async def save_state(self) -> str:
         """Push `errored.tfstate` if it is the same state, only newer, or there is no state at all."""
-        if not (self._workspace.folder / UNSAVED_STATE).exists() or self.running():
+        if not (self._directory.folder / UNSAVED_STATE).exists() or self.running():
             return ""
         try:
-            unsaved = self._workspace.unsaved_state() or EMPTY_STATE
+            unsaved = self._directory.unsaved_state() or EMPTY_STATE
         except FormatError as error:
-            raise self._workspace.unsaved_error(error.message) from error
+            raise self._directory.unsaved_error(error.message) from error
         known = await self._state()
         if known == unsaved:
-            self._workspace.put_unsaved_state_aside(PUSHED_STATE)
+            self._directory.put_unsaved_state_aside(PUSHED_STATE)
             return f"{UNSAVED_STATE} is what the state is already: put aside as {PUSHED_STATE}."
         is_newer = known.lineage == unsaved.lineage and unsaved.serial > known.serial
         if not is_newer and (known.lineage or known.addresses):
             why = "It is no newer than the state." if known.lineage == unsaved.lineage else "The state is another one."
-            raise self._workspace.unsaved_error(why)
+            raise self._directory.unsaved_error(why)
         refuse_if_readonly("terraform state push")
         await self._query(arguments.state_push_arguments(self._program, UNSAVED_STATE))
-        self._workspace.put_unsaved_state_aside(PUSHED_STATE)
+        self._directory.put_unsaved_state_aside(PUSHED_STATE)
         count = len(unsaved.addresses)
         return f"Pushed {UNSAVED_STATE}, which an earlier operation could not save: {count} resources."
 
@@ -272,7 +272,7 @@ class TerraformDriver:
         self._require_idle()
         if address in await self.tracked():
             return
-        self._workspace.write_variables(variables)
+        self._directory.write_variables(variables)
         argv = arguments.import_arguments(self._program, address, resource_id)
         await self._query(argv, deadline_seconds=INIT_DEADLINE_SECONDS)
 
@@ -285,12 +285,12 @@ class TerraformDriver:
         return True
 
     async def _state(self) -> StateFile:
-        if self._workspace.has_remote_state:
+        if self._directory.has_remote_state:
             return read_state(await self._query(arguments.state_pull_arguments(self._program)))
-        return self._workspace.local_state()
+        return self._directory.local_state()
 
     def _dead_holders(self) -> list[DeadHolder]:
-        found = self._workspace.dead_holders()
+        found = self._directory.dead_holders()
         for name, item in self._operations.items():
             progress = item.progress()
             if item.recorded() is None or progress.ended_by_itself or item.identity() is not None:
@@ -307,7 +307,7 @@ class TerraformDriver:
         if operation.identity() is None:
             self._start(operation, argv)
         recent: deque[TerraformEvent] = deque(maxlen=_REMEMBERED_EVENTS)
-        progress, refused = Progress(name), ""
+        progress, refused = OperationProgress(name), ""
         async for line in operation.lines():
             if refused:
                 continue  # until its end: nothing is left behind that nobody waits for
@@ -329,7 +329,7 @@ class TerraformDriver:
         raise failure_of(argv, list(recent), exit_code=exit_code, interrupted=progress.has_heard, progress=progress)
 
     def _start(self, operation: DetachedOperation, argv: Sequence[str]) -> None:
-        self._workspace.record_dead_holders(self._dead_holders())
+        self._directory.record_dead_holders(self._dead_holders())
         if operation.name in _CHANGING:  # at most one of them is the newest, whatever the clocks say
             for name in _CHANGING:
                 self._operations[name].forget()
@@ -345,7 +345,7 @@ class TerraformDriver:
             return await run_tool(
                 argv,
                 deadline_seconds=deadline_seconds,
-                directory=self._workspace.folder,
+                directory=self._directory.folder,
                 extra_environment=self._environment,
             )
         except UnreachableError as error:

@@ -188,7 +188,7 @@ _STATE_ONLY = frozenset({"terraform_data", "null_resource"})
 """With the prefixes above: types whose objects exist in the state alone, unless a provisioner ran for them."""
 
 
-class Step(StrEnum):
+class ChangeState(StrEnum):
     """How far a change has come."""
 
     PLANNED = "planned"
@@ -197,13 +197,13 @@ class Step(StrEnum):
     FAILED = "failed"
 
 
-class Change(msgspec.Struct):
+class ChangeProgress(msgspec.Struct):
     """One change of one resource."""
 
     address: str
     action: str
     """`create`, `update`, `delete`, `replace`, `read`."""
-    step: Step
+    step: ChangeState
     resource_type: str = ""
     resource_id: str = ""
     has_provisioner: bool = False
@@ -221,7 +221,7 @@ class PendingOperation(msgspec.Struct, frozen=True):
     """The provider's id of it, if it was told: enough to import it."""
 
 
-class Progress:
+class OperationProgress:
     """The state of one operation, event by event.
 
     Args:
@@ -240,11 +240,11 @@ class Progress:
         self.errors: list[TerraformEvent] = []
         self.began_at: float | None = None
         self.worked_at: float | None = None
-        self._planned: dict[str, Change] = {}
-        self._begun: dict[tuple[str, str], Change] = {}
+        self._planned: dict[str, ChangeProgress] = {}
+        self._begun: dict[tuple[str, str], ChangeProgress] = {}
 
     @classmethod
-    def of(cls, operation: str, events: Iterable[TerraformEvent]) -> Progress:
+    def of(cls, operation: str, events: Iterable[TerraformEvent]) -> OperationProgress:
         """The progress after all of these events."""
         progress = cls(operation)
         for event in events:
@@ -267,16 +267,16 @@ class Progress:
                 self._take_change(event)
 
     @property
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[ChangeProgress, ...]:
         """Those that were begun, in order, then those that were only planned. A replacement is begun twice."""
         begun = {address for address, _ in self._begun}
         waiting = (change for address, change in self._planned.items() if address not in begun)
         return (*self._begun.values(), *waiting)
 
     @property
-    def under_way(self) -> tuple[Change, ...]:
+    def under_way(self) -> tuple[ChangeProgress, ...]:
         """Those that were begun and whose end was not told."""
-        return tuple(change for change in self._begun.values() if change.step is Step.STARTED)
+        return tuple(change for change in self._begun.values() if change.step is ChangeState.STARTED)
 
     @property
     def ended_by_itself(self) -> bool:
@@ -307,13 +307,13 @@ class Progress:
     def _take_change(self, event: TerraformEvent) -> None:
         match event.kind:
             case EventKind.PLANNED_CHANGE:
-                self._planned[event.address] = _change_of(event, Step.PLANNED)
+                self._planned[event.address] = _change_of(event, ChangeState.PLANNED)
             case EventKind.APPLY_START:
-                self._begun[event.address, event.action] = _change_of(event, Step.STARTED)
+                self._begun[event.address, event.action] = _change_of(event, ChangeState.STARTED)
             case EventKind.APPLY_COMPLETE:
-                self._finish(event, Step.DONE)
+                self._finish(event, ChangeState.DONE)
             case EventKind.APPLY_ERRORED:
-                self._finish(event, Step.FAILED)
+                self._finish(event, ChangeState.FAILED)
             case EventKind.PROVISION_START:
                 for change in self._begun.values():
                     change.has_provisioner = change.has_provisioner or change.address == event.address
@@ -324,17 +324,17 @@ class Progress:
         self.is_working = self.is_working or event.kind is not EventKind.PLANNED_CHANGE
         self.worked_at = self.worked_at or event.at
 
-    def _finish(self, event: TerraformEvent, step: Step) -> None:
+    def _finish(self, event: TerraformEvent, step: ChangeState) -> None:
         change = self._begun.setdefault((event.address, event.action), _change_of(event, step))
         change.step = step
         change.resource_id = event.resource_id or change.resource_id
 
 
-def _change_of(event: TerraformEvent, step: Step) -> Change:
-    return Change(event.address, event.action, step, event.resource_type, event.resource_id)
+def _change_of(event: TerraformEvent, step: ChangeState) -> ChangeProgress:
+    return ChangeProgress(event.address, event.action, step, event.resource_type, event.resource_id)
 
 
-def _may_be_lost(change: Change) -> bool:
+def _may_be_lost(change: ChangeProgress) -> bool:
     if change.action != "create":
         return False
     is_state_only = change.resource_type in _STATE_ONLY or change.resource_type.startswith(_STATE_ONLY_PREFIXES)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from actions.base.errors import ConflictError, ConsoleError, RefusedError, ToolError, UnreachableError
 from actions.base.wording import listed
-from actions.terraform.events import EventKind, Progress, TerraformEvent
+from actions.terraform.events import EventKind, OperationProgress, TerraformEvent
 from actions.terraform.state import StateLock, read_lock
 
 _HEADLINE = re.compile(r"^[│ ]*Error: (.+)$", re.M)
@@ -77,7 +77,7 @@ def failure_of(
     *,
     exit_code: int | None,
     interrupted: bool,
-    progress: Progress | None = None,
+    progress: OperationProgress | None = None,
 ) -> ConsoleError:
     """The error for an operation that did not reach its end.
 
@@ -95,7 +95,7 @@ def failure_of(
     known = _known(text)
     if known is not None:
         return known
-    progress = progress or Progress.of("", events)
+    progress = progress or OperationProgress.of("", events)
     if interrupted and not progress.has_heard_twice and (exit_code is None or exit_code >= 0):
         return StoppedError(
             "Terraform was asked to stop, and stopped.",
@@ -135,7 +135,7 @@ def _cause(problems: Sequence[TerraformEvent]) -> TerraformEvent:
     return ([event for event in own if event.address] or own)[-1]
 
 
-def _silent(text: str, exit_code: int | None, progress: Progress) -> str:
+def _silent(text: str, exit_code: int | None, progress: OperationProgress) -> str:
     """The cause when no event is an error: what ended it, and what was under way."""
     headlines = _HEADLINE.findall(text)
     if headlines:

@@ -11,7 +11,7 @@ import msgspec
 from actions.base.errors import FormatError
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
-from actions.terraform.events import Change, PendingOperation, TerraformEvent
+from actions.terraform.events import ChangeProgress, PendingOperation, TerraformEvent
 from actions.terraform.state import StateLock
 
 OnEvent = Callable[[TerraformEvent], None]
@@ -117,7 +117,7 @@ class Terraform(Protocol):
         """
         ...
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[ChangeProgress, ...]:
         """The changes of the newest apply or destroy so far."""
         ...
 
@@ -164,13 +164,13 @@ class _Change(msgspec.Struct):
     after_unknown: Any = None
 
 
-class _Resource(msgspec.Struct):
+class _PlannedResource(msgspec.Struct):
     address: str
     change: _Change
 
 
 class _Plan(msgspec.Struct):
-    resource_changes: list[_Resource] = []
+    resource_changes: list[_PlannedResource] = []
     output_changes: dict[str, _Change] = {}
     errored: bool = False
 
@@ -209,7 +209,7 @@ def summary_of(changes: Sequence[ResourceChange], *, plan_hash: str) -> PlanSumm
     )
 
 
-def _change_of(resource: _Resource) -> ResourceChange:
+def _change_of(resource: _PlannedResource) -> ResourceChange:
     actions = resource.change.actions
     single = actions[0] if len(actions) == 1 and actions[0] in _SINGLE else "noop"
     word = "replace" if set(actions) in _REPLACED else single

@@ -25,7 +25,7 @@ class _Instance(msgspec.Struct):
     deposed: str = ""
 
 
-class _Resource(msgspec.Struct):
+class _StateResource(msgspec.Struct):
     mode: str
     type: str
     name: str
@@ -33,11 +33,11 @@ class _Resource(msgspec.Struct):
     instances: list[_Instance] = []
 
 
-class _State(msgspec.Struct):
+class _StateDocument(msgspec.Struct):
     version: int
     serial: int
     lineage: str
-    resources: list[_Resource] = []
+    resources: list[_StateResource] = []
 
 
 class StateFile(msgspec.Struct, frozen=True):
@@ -61,7 +61,7 @@ def read_state(data: bytes) -> StateFile:
     if not data.strip():
         return EMPTY_STATE
     try:
-        state = msgspec.json.decode(data, type=_State)
+        state = msgspec.json.decode(data, type=_StateDocument)
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise FormatError("The Terraform state cannot be read.", hint="Use Terraform 1.5 to 1.14.") from error
     if state.version != _VERSION:
@@ -75,7 +75,7 @@ def read_state(data: bytes) -> StateFile:
     return StateFile(one_line(state.lineage), state.serial, tuple(found))
 
 
-def _address(resource: _Resource, instance: _Instance) -> str:
+def _address(resource: _StateResource, instance: _Instance) -> str:
     """As Terraform writes it: `module.eks.aws_subnet.this["a"]`."""
     mode = "data." if resource.mode == "data" else ""
     module = f"{resource.module}." if resource.module else ""

@@ -42,7 +42,7 @@ class PlanRecord(msgspec.Struct, frozen=True):
     file_sha256: str
 
 
-class Workspace:
+class WorkingDirectory:
     """A folder that only this user can read, with everything one root needs.
 
     Args:

@@ -18,9 +18,9 @@ from actions.base.process import ProcessIdentity, is_alive
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.client import RunReader, load_run, start_runner, wish
+from actions.run.client import RunReader, load_run, send_request, start_runner
 from actions.run.launch import create_run
-from actions.run.state.records import Owned, Record, WishKind
+from actions.run.state.records import JournalRecord, Owned, RequestKind
 from actions.run.state.view import RunView
 from actions.sandbox.locate import RunningSandbox, find_or_start
 from tests.support.polling import wait
@@ -67,7 +67,7 @@ def begin(folder: Path) -> ProcessIdentity | None:
 
 def tear_down(folder: Path) -> None:
     """Wish for a teardown with the data."""
-    wish(folder, WishKind.TEARDOWN, delete_data=True, environment=CREDENTIALS)
+    send_request(folder, RequestKind.TEARDOWN, delete_data=True, environment=CREDENTIALS)
 
 
 def kill(process: ProcessIdentity, number: signal.Signals = signal.SIGKILL) -> None:
@@ -118,7 +118,7 @@ def run_with_kills(
     return killed
 
 
-def records_of(folder: Path) -> tuple[Record, ...]:
+def records_of(folder: Path) -> tuple[JournalRecord, ...]:
     """The journal."""
     reader = RunReader(folder)
     reader.poll()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from actions.cluster.objects.client import ObjectRef
-from actions.run.client import wish
+from actions.run.client import send_request
 from actions.run.report import run_table
-from actions.run.state.records import Outcome, Owned, WishKind, decode_body
+from actions.run.state.records import Outcome, Owned, RequestKind, decode_body
 from actions.run.state.view import RunState, RunView
 from actions.sandbox.locate import RunningSandbox
 from actions.script.conditions import _audit
@@ -63,10 +63,10 @@ async def test_d01_a_namespace_in_which_secrets_may_not_be_listed_stays(
         assert "assets/rbac.yaml" in said(view)
         assert await somebody.get(foreign) is not None
         assert await somebody.get(ObjectRef("v1", "ConfigMap", space, "ours")) is not None, "half done"
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     assert "Secret foreign-secret, not the run's" in said(await carry_out(folder))
     await somebody.remove(foreign)
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     view = await carry_out(folder)
     assert view.state is RunState.TORN_DOWN
     assert view.audit is not None
@@ -113,7 +113,7 @@ async def test_d01_a_definition_whose_objects_may_not_be_listed_stays(
         assert "may not list dolls.tests.eksml.dev" in said(await torn_down(folder))
     assert await somebody.get(doll) is not None
     await somebody.remove(doll)
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
 
 
@@ -150,7 +150,7 @@ async def test_d01_an_audit_that_may_not_list_a_kind_is_unknown_wherever_it_is_s
     report = run_report(view)
     assert report.unknown == view.audit.unknown
     assert exit_code_of((), report) == 3
-    wish(folder, WishKind.TEARDOWN, start=False)
+    send_request(folder, RequestKind.TEARDOWN, start=False)
     again = await carry_out(folder)
     assert again.audit is not None
     assert again.audit.unknown == ()

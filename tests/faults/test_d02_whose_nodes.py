@@ -13,12 +13,12 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.client import Discovery, ObjectRef
 from actions.run.client import load_run
-from actions.run.context.access import Connection
-from actions.run.engine.backend import Site
+from actions.run.context.access import ClusterConnection
+from actions.run.engine.backend import LiveBackend
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal
 from actions.run.objects.inventory import inventory_of
-from actions.run.objects.node_claims import ClaimLedger
+from actions.run.objects.node_claims import NodeClaimRecorder
 from actions.run.state.records import Owned, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, TerraformMemory
 from actions.run.teardown.drain import drain_nodes
@@ -69,7 +69,7 @@ class World:
     def __init__(self, folder: Path, somebody: Somebody, session: KubeSession) -> None:
         self.folder = folder
         self.somebody = somebody
-        self.connection = Connection(session, Discovery(session))
+        self.connection = ClusterConnection(session, Discovery(session))
 
     @property
     def view(self) -> RunView:
@@ -99,9 +99,9 @@ class World:
         return uid
 
     async def drained(self) -> tuple[str, Notebook]:
-        site, notebook = Site(self.folder, CLOCK), Notebook()
+        site, notebook = LiveBackend(self.folder, CLOCK), Notebook()
         try:
-            work = site.work(self.view, self.view.stages[0], notebook)
+            work = site.context(self.view, self.view.stages[0], notebook)
             return await drain_nodes(work, is_own_cluster=False), notebook
         finally:
             await site.aclose()
@@ -154,12 +154,12 @@ async def test_d02_only_nodes_of_the_runs_own_pods_are_recorded(world: World) ->
     label = {"labels": {"eksml.dev/run": world.view.id}}
     await world.node("theirs", copied=label)
     await world.node("ours", mine={"ownerReferences": [world.mine], **label})
-    site, notebook = Site(world.folder, CLOCK), Notebook()
+    site, notebook = LiveBackend(world.folder, CLOCK), Notebook()
     try:
-        work = site.work(world.view, world.view.stages[0], notebook)
+        work = site.context(world.view, world.view.stages[0], notebook)
         pods = await world.connection.pods(namespace="default", label_selector=f"eksml.dev/run={world.view.id}")
         assert len(pods) == 2
-        await ClaimLedger(work).take(world.connection, pods)
+        await NodeClaimRecorder(work).take(world.connection, pods)
         assert [item.name for item in notebook.made] == ["ours"]
         assert notebook.made[0].uid in inventory_of(work).uids
     finally:

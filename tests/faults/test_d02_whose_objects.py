@@ -13,11 +13,11 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import FIELD_MANAGER, apply
 from actions.cluster.objects.client import Discovery, ObjectRef
-from actions.run.client import load_run, wish
-from actions.run.context.access import Connection
+from actions.run.client import load_run, send_request
+from actions.run.context.access import ClusterConnection
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal
-from actions.run.state.records import Owned, WishKind
+from actions.run.state.records import Owned, RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import WORK, a_run
@@ -107,7 +107,7 @@ async def test_d02_a_copied_label_makes_nothing_the_runs(
     assert await somebody.get(ObjectRef("v1", "ConfigMap", space, "somebody-elses")) is not None
     assert await somebody.get(ObjectRef("apps/v1", "Deployment", space, "program")) is not None, "half done"
     await somebody.remove(ObjectRef("v1", "ConfigMap", space, "somebody-elses"))
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     view = await carry_out(folder)
     assert view.state is RunState.TORN_DOWN
     assert await somebody.get(ObjectRef("v1", "Namespace", "", space)) is None
@@ -224,7 +224,7 @@ async def test_d02_two_runs_in_one_namespace_leave_each_others_objects(
     assert f"ConfigMap of-two (of the run {second.name}), not the run's" in said(view)
     assert (await torn_down(second)).state is RunState.TORN_DOWN
     assert await somebody.get(ObjectRef("v1", "ConfigMap", space, "of-one")) is not None
-    wish(first, WishKind.RETRY, start=False)
+    send_request(first, RequestKind.RETRY, start=False)
     assert (await carry_out(first)).state is RunState.TORN_DOWN
     assert await somebody.get(ObjectRef("v1", "Namespace", "", space)) is None
 
@@ -236,15 +236,15 @@ async def test_d02_an_object_that_is_replaced_between_look_and_delete_stays(
     ref = ObjectRef("v1", "ConfigMap", "default", name)
     folder = a_run(tmp_path, sandbox)
     run = await carry_out(folder)
-    really_delete = Connection.delete
+    really_delete = ClusterConnection.delete
 
-    async def too_late(self: Connection, which: ObjectRef, *, uid: str, version: str) -> bool:
+    async def too_late(self: ClusterConnection, which: ObjectRef, *, uid: str, version: str) -> bool:
         if which == ref:
             await somebody.remove(ref)
             await somebody.put(config_map(name, labels={"eksml.dev/run": run.id}))
         return await really_delete(self, which, uid=uid, version=version)
 
-    monkeypatch.setattr(Connection, "delete", too_late)
+    monkeypatch.setattr(ClusterConnection, "delete", too_late)
     await torn_down(folder)
     left = await somebody.get(ref)
     assert left is not None
@@ -257,16 +257,16 @@ async def test_d02_an_object_that_is_changed_between_look_and_delete_is_looked_a
     ref = ObjectRef("v1", "ConfigMap", "default", own_name(tmp_path))
     folder = a_run(tmp_path, sandbox)
     await carry_out(folder)
-    really_delete = Connection.delete
+    really_delete = ClusterConnection.delete
     versions: list[str] = []
 
-    async def after_a_change(self: Connection, which: ObjectRef, *, uid: str, version: str) -> bool:
+    async def after_a_change(self: ClusterConnection, which: ObjectRef, *, uid: str, version: str) -> bool:
         if which == ref and not versions:
             await somebody.put(config_map(ref.name))
         versions.append(version)
         return await really_delete(self, which, uid=uid, version=version)
 
-    monkeypatch.setattr(Connection, "delete", after_a_change)
+    monkeypatch.setattr(ClusterConnection, "delete", after_a_change)
     assert (await torn_down(folder)).state is RunState.TORN_DOWN
     assert len(set(versions)) == 2
     assert await somebody.get(ref) is None
@@ -278,14 +278,14 @@ async def test_d02_something_put_into_a_namespace_during_its_teardown_is_kept(
     space = own_name(tmp_path)
     folder = a_run(tmp_path, sandbox, objects=NAMESPACE + INSIDE)
     await carry_out(folder)
-    really_delete = Connection.delete
+    really_delete = ClusterConnection.delete
 
-    async def just_before(self: Connection, which: ObjectRef, *, uid: str, version: str) -> bool:
+    async def just_before(self: ClusterConnection, which: ObjectRef, *, uid: str, version: str) -> bool:
         if which.kind == "Service":
             await somebody.put(config_map("late", space))
         return await really_delete(self, which, uid=uid, version=version)
 
-    monkeypatch.setattr(Connection, "delete", just_before)
+    monkeypatch.setattr(ClusterConnection, "delete", just_before)
     view = await torn_down(folder)
     assert f"Namespace {space} was not removed: it holds ConfigMap late, not the run's" in said(view)
     assert await somebody.get(ObjectRef("v1", "ConfigMap", space, "late")) is not None
@@ -329,14 +329,14 @@ async def test_d02_an_object_that_appears_while_ours_is_applied_is_not_ours(
 ) -> None:
     ref = ObjectRef("v1", "ConfigMap", "default", own_name(tmp_path))
     folder = a_run(tmp_path, sandbox)
-    really_apply = Connection.apply
+    really_apply = ClusterConnection.apply
 
-    async def second(self: Connection, manifest: dict[str, Any]) -> dict[str, Any]:
+    async def second(self: ClusterConnection, manifest: dict[str, Any]) -> dict[str, Any]:
         if manifest["metadata"]["name"] == ref.name:
             await somebody.put(config_map(ref.name))
         return await really_apply(self, manifest)
 
-    monkeypatch.setattr(Connection, "apply", second)
+    monkeypatch.setattr(ClusterConnection, "apply", second)
     await carry_out(folder)
     view = await torn_down(folder)
     assert await somebody.get(ref) is not None

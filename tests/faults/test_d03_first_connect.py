@@ -11,8 +11,8 @@ import pytest
 
 from actions.base.process import is_alive
 from actions.cluster.auth.kubeconfig import ClusterTarget, load_context
-from actions.run.client import load_run, resume_interrupted, wish
-from actions.run.state.records import WishKind
+from actions.run.client import load_run, resume_interrupted, send_request
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
@@ -137,7 +137,7 @@ async def test_d03_a_teardown_waits_and_says_so(tmp_path: Path, sandbox: Running
     assert begin(folder) is not None
     has_succeeded(folder)
     with fault(sandbox, "kind=unauthorized"):
-        wish(folder, WishKind.TEARDOWN)
+        send_request(folder, RequestKind.TEARDOWN)
 
         def waits() -> bool:
             view = load_run(folder)
@@ -157,7 +157,7 @@ async def test_d03_a_wish_interrupts_the_waiting(tmp_path: Path, sandbox: Runnin
     with fault(sandbox, "kind=broken"):
         resumed_after_a_kill(folder, runner)
         wait_for_note(folder, "Waiting since ")
-        wish(folder, WishKind.CANCEL)
+        send_request(folder, RequestKind.CANCEL)
         wait_for_run(folder, lambda view: view.stage("work").state is StageState.CANCELLED, "the end of the waiting")
     wait_for_run(folder, lambda view: view.state is RunState.CANCELLED, "the cancellation")
     taken_down(folder)

@@ -12,13 +12,13 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.process import is_alive
-from actions.run.client import load_run, start_runner, wish
-from actions.run.engine.recorder import Desk, StageDesk
+from actions.run.client import load_run, send_request, start_runner
+from actions.run.engine.recorder import RunnerJournal, StageRecorder
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path, release_reserve
 from actions.run.journal.lease import take_lease
 from actions.run.journal.store import DiskFullError, Journal
-from actions.run.state.records import Action, Outcome, Result, WishKind
+from actions.run.state.records import Action, Outcome, RequestKind, Result
 from actions.run.state.view import NoticeKind, OwnedObject, RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.disks import fill, small_disk, takes_nothing
@@ -45,12 +45,12 @@ async def test_what_a_handler_owns_waits_for_room_before_the_world_is_touched(tm
         folder = make_run(disk, CLOCK)
         lease = take_lease(journal_path(folder), CLOCK)
         journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
-        desk = Desk(journal, lease, CLOCK)
+        desk = RunnerJournal(journal, lease, CLOCK)
         await desk.view()
         filling = fill(disk)
         use_all_room(journal, folder)
 
-        owning = asyncio.create_task(StageDesk(desk, "provision", 1).own(AN_OBJECT))
+        owning = asyncio.create_task(StageRecorder(desk, "provision", 1).own(AN_OBJECT))
 
         def is_told() -> bool:
             told = [notice for notice in load_run(folder).notices if notice.kind is NoticeKind.DISK_FULL]
@@ -73,8 +73,8 @@ async def test_no_stage_begins_on_a_full_disk_and_what_ends_the_run_does(tmp_pat
         (folder / "hold-provision").touch()
         lease = take_lease(journal_path(folder), CLOCK)
         journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
-        desk = Desk(journal, lease, CLOCK)
-        desk.tend()
+        desk = RunnerJournal(journal, lease, CLOCK)
+        desk.keep_alive()
         runner = asyncio.create_task(Runner(desk, FakeWorkshop(folder, CLOCK), CLOCK, lambda line: None).run())
         await until(lambda: load_run(folder).stage("provision").message == "waiting to be let go", "the first stage")
         fill(disk)
@@ -84,7 +84,7 @@ async def test_no_stage_begins_on_a_full_disk_and_what_ends_the_run_does(tmp_pat
         assert load_run(folder).stage("operators").attempt == 0
         assert World(folder).names() == ["provision"]
 
-        wish(folder, WishKind.TEARDOWN, start=False)
+        send_request(folder, RequestKind.TEARDOWN, start=False)
         assert (await asyncio.wait_for(runner, 60)).state is RunState.TORN_DOWN
         assert World(folder).names() == []
         journal.close()
@@ -95,10 +95,10 @@ async def test_the_reserve_lets_a_teardown_go_on_when_even_the_log_is_full(tmp_p
         folder = make_run(disk, CLOCK)
         lease = take_lease(journal_path(folder), CLOCK)
         journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
-        desk = Desk(journal, lease, CLOCK)
+        desk = RunnerJournal(journal, lease, CLOCK)
         fill(disk)
         use_all_room(journal, folder)
-        wish(folder, WishKind.TEARDOWN, start=False)
+        send_request(folder, RequestKind.TEARDOWN, start=False)
         view = await asyncio.wait_for(Runner(desk, FakeWorkshop(folder, CLOCK), CLOCK, lambda line: None).run(), 60)
         assert view.state is RunState.TORN_DOWN
         assert not release_reserve(folder)

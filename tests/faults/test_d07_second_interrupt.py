@@ -15,10 +15,10 @@ import pytest
 
 from actions.base.errors import RefusedError
 from actions.base.process import ProcessIdentity, is_alive
-from actions.run.client import load_run, start_runner, wish
+from actions.run.client import load_run, send_request, start_runner
 from actions.run.stages import terraform_reconcile as reconcile
 from actions.run.stages.terraform_reconcile import UNHEARD_SECONDS, may_interrupt
-from actions.run.state.records import Interrupted, WishKind
+from actions.run.state.records import Interrupted, RequestKind
 from actions.run.state.view import Interruption, RunState, TerraformMemory
 from actions.terraform.protocol import RunningOperation
 from tests.faults import roots
@@ -57,11 +57,11 @@ def is_waiting(folder: Path) -> bool:
 
 def test_a_teardown_after_a_killed_cancel_does_not_ask_a_second_time(folder: Path) -> None:
     runner = at_work(folder)
-    wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
+    send_request(folder, RequestKind.CANCEL, environment=roots.CREDENTIALS)
     wait(lambda: signals(folder), "the interrupt")
     roots.kill(runner)
 
-    wish(folder, WishKind.TEARDOWN, environment=roots.CREDENTIALS)
+    send_request(folder, RequestKind.TEARDOWN, environment=roots.CREDENTIALS)
     wait(lambda: is_waiting(folder), "the teardown to wait for Terraform")
     assert len(signals(folder)) == 1
     finish(folder)
@@ -74,11 +74,11 @@ def test_a_teardown_after_a_killed_cancel_does_not_ask_a_second_time(folder: Pat
 
 def test_cancelled_twice_it_is_asked_once(folder: Path) -> None:
     runner = at_work(folder)
-    wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
+    send_request(folder, RequestKind.CANCEL, environment=roots.CREDENTIALS)
     with pytest.raises(RefusedError):
-        wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
+        send_request(folder, RequestKind.CANCEL, environment=roots.CREDENTIALS)
     wait(lambda: signals(folder), "the interrupt")
-    wish(folder, WishKind.TEARDOWN, environment=roots.CREDENTIALS)  # the same runner, which is still waiting
+    send_request(folder, RequestKind.TEARDOWN, environment=roots.CREDENTIALS)  # the same runner, which is still waiting
     roots.kill(runner)
     for _ in range(2):
         again = start_runner(folder, environment=roots.CREDENTIALS)
@@ -93,7 +93,7 @@ def test_cancelled_twice_it_is_asked_once(folder: Path) -> None:
 
 def test_a_cancel_after_the_runner_died_stops_the_apply_that_outlived_it(folder: Path) -> None:
     roots.kill(at_work(folder))
-    wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
+    send_request(folder, RequestKind.CANCEL, environment=roots.CREDENTIALS)
     wait(lambda: signals(folder), "the interrupt")
     finish(folder)
     wait_for_run(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
@@ -109,7 +109,7 @@ def is_sent(folder: Path) -> list[bool]:
 def crash_around_the_interrupt(folder: Path, monkeypatch: pytest.MonkeyPatch, *, record: int, side: str) -> None:
     """Cancel with a runner that is killed around the first or second of its records of the interrupt."""
     roots.kill(at_work(folder))
-    wish(folder, WishKind.CANCEL, start=False)
+    send_request(folder, RequestKind.CANCEL, start=False)
     seq = load_run(folder).last_seq + 1 + record  # behind the intent of the next runner
     with monkeypatch.context() as crashing:
         crashing.setenv("EKSML_CRASH_AT", f"{seq}:{side}")
@@ -157,7 +157,7 @@ def test_an_interrupt_that_a_halted_terraform_has_not_taken_yet_counts(folder: P
     assert process is not None
     os.kill(process.pid, signal.SIGSTOP)
     try:
-        wish(folder, WishKind.CANCEL, environment=roots.CREDENTIALS)
+        send_request(folder, RequestKind.CANCEL, environment=roots.CREDENTIALS)
         wait(lambda: is_sent(folder), "the record")
         wait(lambda: is_waiting(folder), "the runner to wait")
         roots.kill(runner)

@@ -12,12 +12,12 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import ConfigError, MissingError, RefusedError
-from actions.run.client import load_run, wish
+from actions.run.client import load_run, send_request
 from actions.run.report import run_table
 from actions.run.spool.reader import SpoolReader
-from actions.run.state.records import CheckResult, Resolution, WishKind
+from actions.run.state.records import CheckResult, RequestKind, Resolution
 from actions.run.state.view import RunState, RunView, StageState
-from actions.run.terraform_changes import terraform_report, terraform_table, waive, wish_import
+from actions.run.terraform_changes import request_import, terraform_report, terraform_table, waive
 from tests.faults import roots
 from tests.support.account import an_account
 from tests.support.polling import until, wait
@@ -113,7 +113,7 @@ async def killed_at_work(folder: Path, root: Root) -> RunView:
 
 
 async def again(folder: Path) -> RunView:
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     return await carry_out(folder)
 
 
@@ -144,10 +144,10 @@ async def test_an_imported_resource_is_destroyed_with_the_others(make: Callable[
     folder = make()
     await killed_at_work(folder, root)
     with pytest.raises(MissingError, match=r"no terraform_data.a open.*|Open: terraform_data.b"):
-        wish_import(folder, A, "an-id")
+        request_import(folder, A, "an-id")
     with pytest.raises(RefusedError, match="no id"):
-        wish_import(folder, B, "-lock=false")
-    assert wish_import(folder, B, "an-id").stage == "net"
+        request_import(folder, B, "-lock=false")
+    assert request_import(folder, B, "an-id").stage == "net"
     assert (await torn_down(folder)).state is RunState.TORN_DOWN
     assert root.told() == ["a", "b", "gone b", "gone a"]
     view = load_run(folder)
@@ -160,7 +160,7 @@ async def test_an_imported_resource_is_destroyed_with_the_others(make: Callable[
 async def test_a_retry_after_an_import_does_not_make_it_a_second_time(make: Callable[..., Path], root: Root) -> None:
     folder = make()
     await killed_at_work(folder, root)
-    wish_import(folder, B, "an-id")
+    request_import(folder, B, "an-id")
     root.go_on.touch()
     assert (await again(folder)).state is RunState.SUCCEEDED
     assert root.told() == ["a", "b"]
@@ -219,7 +219,7 @@ async def test_a_killed_destroy_needs_no_answer(make: Callable[..., Path], root:
     source = roots.work_folder(folder) / "main.tf"
     held = source.read_text().replace("echo gone b >>", "sleep 60; echo gone b >>")
     (folder / "blueprint" / "terraform" / "net" / "main.tf").write_text(held)
-    wish(folder, WishKind.TEARDOWN, start=False)
+    send_request(folder, RequestKind.TEARDOWN, start=False)
     carrying = asyncio.create_task(carry_out(folder))
     await until(lambda: roots.running(folder, "destroy"), "the destroy")
     stream = roots.work_folder(folder) / "destroy.jsonl"
@@ -332,7 +332,7 @@ async def test_what_was_made_and_not_yet_written_to_the_backend_is_imported_by_t
     assert (await again(folder)).state is RunState.FAILED
     assert backend.addresses() == [A]
     assert "terraform_data.b: it may exist outside the state." in load_run(folder).stage("net").message
-    wish_import(folder, B, "an-id")
+    request_import(folder, B, "an-id")
     assert (await torn_down(folder)).state is RunState.TORN_DOWN
     assert root.told() == ["a", "b", "gone b", "gone a"]
 
@@ -366,10 +366,10 @@ async def test_a_plan_that_is_out_of_date_is_made_and_approved_again(make: Calla
     first = offered()
     state = roots.work_folder(folder) / "terraform.tfstate"
     state.write_text(roots.a_state("a", serial=7))
-    wish(folder, WishKind.APPROVE, plan_hash=first, start=False)
+    send_request(folder, RequestKind.APPROVE, plan_hash=first, start=False)
     await until(lambda: offered() != first, "another plan")
     assert root.told() == []
     root.go_on.touch()
-    wish(folder, WishKind.APPROVE, plan_hash=offered(), start=False)
+    send_request(folder, RequestKind.APPROVE, plan_hash=offered(), start=False)
     assert (await carrying).state is RunState.SUCCEEDED
     assert root.told() == ["b"]

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from actions.base.clock import SystemClock
 from actions.base.errors import JournalError
 from actions.base.process import is_alive
-from actions.run.client import RunReader, list_runs, load_run, wish
+from actions.run.client import RunReader, list_runs, load_run, send_request
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_lease
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import Journal
-from actions.run.state.records import Action, Intent, Outcome, Result, Wish, WishKind
+from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result, RunRequest
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.disks import as_an_ordinary_user, read_only
 from tests.faults.longruns import a_long_run, runner_of
@@ -64,7 +64,7 @@ def test_listing_and_showing_change_nothing(
 
 def test_a_run_on_a_read_only_file_system_is_shown_and_says_so(program: Program) -> None:
     folder = make_run(program.state, CLOCK)
-    wish(folder, WishKind.PAUSE, start=False)
+    send_request(folder, RequestKind.PAUSE, start=False)
     with read_only(program.state):
         for verb in ("list", "show", "logs"):
             done = program.run("runs", verb, *([] if verb == "list" else ["latest"]))
@@ -82,7 +82,7 @@ def test_a_run_whose_files_may_only_be_read_is_shown(program: Program, with_log:
     folder = make_run(program.state, CLOCK)
     open_journal = Journal(journal_path(folder), CLOCK) if with_log else None
     if open_journal is not None:
-        open_journal.append(Wish(WishKind.PAUSE))
+        open_journal.append(RunRequest(RequestKind.PAUSE))
     closed = [folder, *folder.rglob("*")]
     for path in closed:
         path.chmod(0o500 if path.is_dir() else 0o400)
@@ -104,7 +104,7 @@ def test_reading_drops_no_lock_that_this_process_holds_by_sqlite(tmp_path: Path)
     """Closing any descriptor of the file would: another process could then take the log away under ours."""
     folder = make_run(tmp_path, CLOCK)
     journal = Journal(journal_path(folder), CLOCK)
-    journal.append(Wish(WishKind.PAUSE))
+    journal.append(RunRequest(RequestKind.PAUSE))
     held = Path("/proc/locks").read_text().count(str(journal_path(folder).stat().st_ino))
     assert held > 0
     for _ in range(3):

@@ -14,10 +14,10 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.process import is_alive
-from actions.run.client import RunReader, load_run, start_runner, wish
+from actions.run.client import RunReader, load_run, send_request, start_runner
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal, JournalLockedError
-from actions.run.state.records import Wish, WishKind
+from actions.run.state.records import RequestKind, RunRequest
 from actions.run.state.view import NoticeKind, RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, until_view
@@ -98,7 +98,7 @@ def test_a_runner_that_starts_while_the_journal_is_locked_waits_too(
         wait(lambda: is_told_to_be_locked(folder), "the lock to be told")
         assert is_alive(started)
     wait(lambda: not is_told_to_be_locked(folder), "the lock to be gone")
-    wish(folder, WishKind.CANCEL)
+    send_request(folder, RequestKind.CANCEL)
     until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
 
 
@@ -109,4 +109,4 @@ def test_reading_waits_for_no_lock(tmp_path: Path) -> None:
         assert reader.poll() is not None
         assert load_run(folder).state is RunState.WAITING
         with pytest.raises(JournalLockedError, match="is locked by process"):
-            Journal(journal_path(folder), CLOCK, lock_seconds=0.1).append(Wish(WishKind.PAUSE))
+            Journal(journal_path(folder), CLOCK, lock_seconds=0.1).append(RunRequest(RequestKind.PAUSE))

@@ -13,25 +13,25 @@ from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive, own_identity
-from actions.run.client import load_run, resume_interrupted, wish
+from actions.run.client import load_run, resume_interrupted, send_request
 from actions.run.engine.process import CRASH_VARIABLE
 from actions.run.journal.folder import BLOCK_BYTES, heartbeat_path, journal_path, read_block, write_block
 from actions.run.journal.lease import (
     MOST_STARTS,
     STALLED_SECONDS,
     START_SECONDS,
-    Beat,
     Heartbeat,
+    HeartbeatState,
     announce,
     forget_starts,
     has_crashed_too_often,
     may_start_now,
     note_start,
-    read_beat,
+    read_heartbeat,
     take_lease,
 )
 from actions.run.journal.store import Journal
-from actions.run.state.records import Action, Intent, WishKind
+from actions.run.state.records import Action, Intent, RequestKind
 from actions.run.state.view import NoticeKind, RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.disks import read_only
@@ -93,7 +93,7 @@ def test_a_runner_that_wakes_up_is_stalled_no_more_and_follows(
     runner = runner_of(program, folder)
     os.kill(runner.pid, signal.SIGSTOP)
     until_view(folder, lambda view: view.state is RunState.STALLED, "the runner to be called stalled")
-    assert "gives no sign of life" in wish(folder, WishKind.CANCEL)
+    assert "gives no sign of life" in send_request(folder, RequestKind.CANCEL)
     os.kill(runner.pid, signal.SIGCONT)
     view = until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
     assert view.notices == ()
@@ -202,7 +202,7 @@ def test_a_runner_that_dies_again_and_again_is_left_and_said(
     assert "died five times in ten minutes" in program.run("runs", "show", "latest").stdout
     monkeypatch.delenv(CRASH_VARIABLE)
     assert "goes on as process" in program.run("runs", "resume", "latest").stdout  # by hand it always is
-    wish(folder, WishKind.CANCEL)
+    send_request(folder, RequestKind.CANCEL)
     until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
     wait(lambda: not has_crashed_too_often(folder, CLOCK), "the deaths to be forgotten")
 
@@ -224,14 +224,14 @@ def test_silence_is_counted_by_a_clock_that_nobody_sets(tmp_path: Path) -> None:
     folder = make_run(tmp_path, CLOCK)
     heartbeat = Heartbeat(folder, holder, clock)
     heartbeat.beat()
-    beat = read_beat(folder, holder)
+    beat = read_heartbeat(folder, holder)
     assert beat is not None
     assert not beat.is_stalled(clock.seconds + STALLED_SECONDS)
     assert beat.is_stalled(clock.seconds + STALLED_SECONDS + 0.1)
     assert STALLED_SECONDS + 2.0 < 10.0
-    assert read_beat(folder, replace(holder, pid=1)) is None
+    assert read_heartbeat(folder, replace(holder, pid=1)) is None
     announce(folder, holder, clock)
-    first = read_beat(folder, holder)
+    first = read_heartbeat(folder, holder)
     assert first is not None
     assert not first.is_stalled(clock.seconds + START_SECONDS)
     assert first.is_stalled(clock.seconds + START_SECONDS + 1)
@@ -253,8 +253,8 @@ def test_notes_that_are_too_long_are_cut_and_the_sign_of_life_is_left(tmp_path: 
     for number in range(90):
         heartbeat.note(f"stage-{number}", "x" * 390)
     heartbeat.waits_for(NoticeKind.LOCKED)
-    beat = read_beat(folder, own_identity())
-    assert isinstance(beat, Beat)
+    beat = read_heartbeat(folder, own_identity())
+    assert isinstance(beat, HeartbeatState)
     assert len(beat.notes) == 90
     assert list(beat.waits) == ["locked"]
 

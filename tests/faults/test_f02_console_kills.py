@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.run.client import load_run, start_runner, wish
-from actions.run.state.records import WishKind
+from actions.run.client import load_run, send_request, start_runner
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from tests.faults.test_runner_kills import HISTORY, ROOT
 from tests.support.polling import wait
@@ -69,10 +69,10 @@ def a_console_does(folder: Path, deed: str, point: str) -> int:
 def the_next_console_does(folder: Path, deed: str) -> None:
     """What an operator does who finds it undone."""
     view = load_run(folder)
-    if deed == "approve" and WishKind.APPROVE not in {item.kind for item in view.wishes}:
-        wish(folder, WishKind.APPROVE, plan_hash="hash-1", start=False)
-    if deed == "teardown" and WishKind.TEARDOWN not in {item.kind for item in view.wishes}:
-        wish(folder, WishKind.TEARDOWN, start=False)
+    if deed == "approve" and RequestKind.APPROVE not in {item.kind for item in view.requests}:
+        send_request(folder, RequestKind.APPROVE, plan_hash="hash-1", start=False)
+    if deed == "teardown" and RequestKind.TEARDOWN not in {item.kind for item in view.requests}:
+        send_request(folder, RequestKind.TEARDOWN, start=False)
     start_runner(folder, module=RUNNER)
 
 

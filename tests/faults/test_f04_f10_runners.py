@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from actions.base.process import ProcessIdentity, is_alive
-from actions.run.client import load_run, start_runner, wish
-from actions.run.state.records import WishKind
+from actions.run.client import load_run, send_request, start_runner
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, until_view
@@ -54,8 +54,8 @@ def test_f10_of_two_operators_one_starts_the_runner_and_both_are_heard(
     for operator in operators:
         operator.join()
     assert len([one for one in started if one is not None]) == 1
-    for kind in (WishKind.PAUSE, WishKind.CANCEL):
-        wish(folder, kind)
+    for kind in (RequestKind.PAUSE, RequestKind.CANCEL):
+        send_request(folder, kind)
     view = until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
-    assert [one.kind for one in view.wishes] == [WishKind.PAUSE, WishKind.CANCEL]
+    assert [one.kind for one in view.requests] == [RequestKind.PAUSE, RequestKind.CANCEL]
     assert all(len(uids) == 1 for uids in uids_by_object(folder).values())

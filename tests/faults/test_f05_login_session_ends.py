@@ -12,10 +12,10 @@ from pathlib import Path
 import pytest
 
 from actions.base.process import is_alive
-from actions.run.client import load_run, wish
+from actions.run.client import load_run, send_request
 from actions.run.engine import systemd as service
 from actions.run.engine.systemd import logout_warning
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
@@ -108,7 +108,7 @@ def test_a_runner_is_a_service_that_is_started_again_and_gets_its_secrets_by_a_f
     wait(lambda: not is_alive(runner), "the end of the runner")
     wait(lambda: started_last(folder) is not None, "the service to be started again")
     until_view(folder, lambda view: view.state is RunState.RUNNING and not view.notices, "the run to go on")
-    wish(folder, WishKind.CANCEL)
+    send_request(folder, RequestKind.CANCEL)
     until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
     wait(lambda: not handed_over.exists(), "the secrets to be removed")
     assert all(len(uids) == 1 for uids in uids_by_object(folder).values())

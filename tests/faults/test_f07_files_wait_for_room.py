@@ -10,14 +10,14 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.run.client import load_run, wish
+from actions.run.client import load_run, send_request
 from actions.run.context.protocols import Performed, StageHandler, StageJournal
-from actions.run.engine.recorder import Desk
+from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_lease
 from actions.run.journal.store import Journal
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageView
 from tests.support.polling import until
 from tests.unit.run.world import FakeStage, FakeWorkshop, World, make_run
@@ -51,7 +51,7 @@ async def carry_out(folder: Path) -> RunView:
     journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
     workshop = CrampedWorkshop(folder, CLOCK)
     try:
-        return await Runner(Desk(journal, lease, CLOCK), workshop, CLOCK, lambda line: None).run()
+        return await Runner(RunnerJournal(journal, lease, CLOCK), workshop, CLOCK, lambda line: None).run()
     finally:
         journal.close()
 
@@ -73,7 +73,7 @@ async def test_f07_a_stage_and_its_undoing_wait_for_room(tmp_path: Path, monkeyp
         if reached is RunState.SUCCEEDED:
             assert World(folder).names() == ["operators", "provision", "train"]
             assert {stage.attempt for stage in load_run(folder).stages} == {1}
-            wish(folder, WishKind.TEARDOWN, start=False)
+            send_request(folder, RequestKind.TEARDOWN, start=False)
     assert World(folder).names() == []
 
 
@@ -82,5 +82,5 @@ async def test_f07_a_wish_interrupts_the_waiting(tmp_path: Path) -> None:
     (folder / "full").touch()
     runner = asyncio.create_task(carry_out(folder))
     await until(lambda: waits(folder), "the words")
-    wish(folder, WishKind.CANCEL, start=False)
+    send_request(folder, RequestKind.CANCEL, start=False)
     assert (await runner).state is RunState.CANCELLED

@@ -13,7 +13,7 @@ from actions.base.clock import SystemClock
 from actions.base.errors import AccessError
 from actions.cloud.aws_session import error_of
 from actions.run.client import RunReader
-from actions.run.engine.recorder import Desk
+from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_lease
@@ -39,8 +39,8 @@ async def test_a_run_under_a_clock_that_jumps_is_carried_out_and_told_without_ne
     folder = make_run(tmp_path, clock)
     lease = take_lease(journal_path(folder), clock)
     journal = Journal(journal_path(folder), clock, fence=lease.token)
-    desk = Desk(journal, lease, clock)
-    desk.tend()
+    desk = RunnerJournal(journal, lease, clock)
+    desk.keep_alive()
     reader = RunReader(folder, clock=clock)
     view = await Runner(desk, FakeWorkshop(folder, clock), clock, lambda line: None).run()
     journal.close()

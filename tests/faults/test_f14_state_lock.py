@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from actions.run.client import load_run, wish
+from actions.run.client import load_run, send_request
 from actions.run.spool.reader import SpoolReader
 from actions.run.stages import terraform as stage_module
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView
 from actions.run.terraform_changes import waive
 from actions.terraform import arguments
@@ -88,7 +88,7 @@ def is_locked() -> bool:
 
 
 async def again(folder: Path) -> RunView:
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     return await carry_out(folder)
 
 

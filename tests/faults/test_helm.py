@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.cluster.objects.client import ObjectRef
-from actions.run.client import wish
-from actions.run.state.records import WishKind
+from actions.run.client import send_request
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import BLUEPRINT, a_run
@@ -118,12 +118,12 @@ async def test_d02_a_namespace_with_foreign_objects_is_judged_before_anything_is
     assert "Nothing was removed. Namespace helm-tests: it holds ConfigMap theirs, not the run's" in said
     assert "uninstall" not in log.read_text()
     await somebody.remove(theirs)
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     said = next(step.message for step in (await carry_out(folder)).teardown if step.id == "chart")
     assert "it holds ConfigMap of-the-chart" in said, "the script has left it, and Helm no more says whose it is"
     assert "uninstall" in log.read_text()
     await somebody.remove(ObjectRef("v1", "ConfigMap", "helm-tests", "of-the-chart"))
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
 
 
@@ -146,7 +146,7 @@ async def test_d02_a_release_that_somebody_has_installed_anew_is_theirs(
     assert "uninstall" not in log.read_text()
     assert await somebody.get(RELEASE) is not None
     await somebody.remove(RELEASE)
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run
-from actions.run.engine.backend import Site
+from actions.run.engine.backend import LiveBackend
 from actions.run.journal.folder import logs_path
 from actions.run.spool.reader import SpoolReader
 from actions.run.state.view import RunState
@@ -35,7 +35,7 @@ async def test_a_runner_that_finds_its_stage_done_still_keeps_the_log(tmp_path: 
 
     shutil.rmtree(logs_path(folder, "work"))  # as if its runner had died with the first line
     view = load_run(folder)
-    site = Site(folder, SystemClock())
+    site = LiveBackend(folder, SystemClock())
     async with site.watching(view, view.stage("work"), Unheard()):
         pass
     await site.aclose()

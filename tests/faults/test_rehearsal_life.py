@@ -13,12 +13,12 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, identity_of
-from actions.run.client import wish
+from actions.run.client import send_request
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import read_lease
 from actions.run.journal.store import Journal
 from actions.run.spool.reader import SpoolReader
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from tests.faults.rehearsal import CREDENTIALS, a_rehearsal, a_sandbox, begin, tear_down, wait_for_run
 from tests.support.polling import wait
@@ -67,7 +67,7 @@ def approve_all(folder: Path) -> None:
         plan = wait_for_run(folder, partial(offered, stage=stage), f"{stage}'s plan").stage(stage).plan
         assert plan is not None
         assert plan.add > 0
-        wish(folder, WishKind.APPROVE, plan_hash=plan.plan_hash, environment=CREDENTIALS)
+        send_request(folder, RequestKind.APPROVE, plan_hash=plan.plan_hash, environment=CREDENTIALS)
 
 
 def is_training(view: RunView) -> bool:
@@ -86,16 +86,16 @@ def test_a_run_outlives_its_console_and_keeps_data_until_told_otherwise(
         assert os.getsid(runner_of(folder).pid) != os.getsid(0)
         assert begin(folder) is None
 
-        wish(folder, WishKind.PARK, environment=CREDENTIALS)
+        send_request(folder, RequestKind.PARK, environment=CREDENTIALS)
         parked = wait_for_run(folder, lambda view: view.state is RunState.PARKED, "the park")
         assert parked.stage("operators").state is StageState.SUCCEEDED
         assert parked.stage("train").state is StageState.UNDONE
 
-        wish(folder, WishKind.RETRY, environment=CREDENTIALS)
+        send_request(folder, RequestKind.RETRY, environment=CREDENTIALS)
         wait_for_run(folder, is_training, "the training again")
         wait(lambda: SpoolReader(folder, "train").accelerators(), "a sample of an accelerator")
 
-        wish(folder, WishKind.TEARDOWN, environment=CREDENTIALS)
+        send_request(folder, RequestKind.TEARDOWN, environment=CREDENTIALS)
         torn = wait_for_run(folder, lambda view: view.state is RunState.TORN_DOWN, "the teardown")
         assert torn.audit is not None
         assert torn.audit.leftovers == ()

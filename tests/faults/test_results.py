@@ -99,7 +99,7 @@ async def test_results_are_counted_listed_and_exported(
 
     await one_copy_goes_on_and_is_taken_up(folder)
     with monkeypatch.context() as killed:  # whoever made the Job does not live to delete it
-        killed.setattr("actions.run.volume.helper_job.unmake", AsyncMock())
+        killed.setattr("actions.run.volume.helper_job.delete_job", AsyncMock())
         await list_results(folder, CLOCK)
     view = await torn_down(folder)
     assert view.state is RunState.TORN_DOWN

@@ -11,11 +11,11 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.run.client import load_run, wish
+from actions.run.client import load_run, send_request
 from actions.run.engine.process import CRASH_VARIABLE
 from actions.run.journal.folder import journal_path
 from actions.run.journal.snapshot import WalIndex
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, StageState
 from tests.unit.run.world import World, make_run
 
@@ -56,7 +56,7 @@ def whole_life(home: Path, crash_at: str = "") -> tuple[Path, int]:
     killed = run_to_its_end(folder, crash_at)
     assert load_run(folder).state is RunState.SUCCEEDED
     assert World(folder).names() == ["operators", "provision", "train"]
-    wish(folder, WishKind.TEARDOWN, start=False)
+    send_request(folder, RequestKind.TEARDOWN, start=False)
     killed += run_to_its_end(folder, "" if killed else crash_at)
     return folder, killed
 
@@ -73,7 +73,7 @@ def test_the_whole_life_without_a_crash(tmp_path: Path) -> None:
 def test_a_killed_runner_is_resumed_to_the_same_world(tmp_path: Path, seq: int, side: str) -> None:
     folder, killed = whole_life(tmp_path, f"{seq}:{side}")
     view = load_run(folder)
-    wished_from_outside = next(item.seq for item in view.wishes)
+    wished_from_outside = next(item.seq for item in view.requests)
     assert killed == 1 or (killed == 0 and seq == wished_from_outside)
     assert World(folder).history() == HISTORY
     assert view.state is RunState.TORN_DOWN

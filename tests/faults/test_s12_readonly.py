@@ -14,9 +14,9 @@ from actions.base.readonly import promise_readonly
 from actions.cloud.aws_session import AwsSession
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import REVIEWS, KubeSession
-from actions.run.client import start_runner, wish
+from actions.run.client import send_request, start_runner
 from actions.run.journal.folder import journal_path
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.sandbox.locate import RunningSandbox
 from actions.terraform.driver import TerraformDriver
 from actions.terraform.simulation.terraform import SimulatedTerraform
@@ -79,9 +79,9 @@ def test_s12_no_wish_is_written_and_no_runner_started(tmp_path: Path, sandbox: R
     folder = a_run(tmp_path, sandbox)
     before = journal_path(folder).read_bytes()
     promise_readonly()
-    for kind in WishKind:
+    for kind in RequestKind:
         with pytest.raises(RefusedError, match="read-only"):
-            wish(folder, kind)
+            send_request(folder, kind)
     with pytest.raises(RefusedError, match="read-only"):
         start_runner(folder)
     with pytest.raises(RefusedError, match="the launch of small"):

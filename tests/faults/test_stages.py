@@ -8,10 +8,10 @@ from typing import Any
 
 from actions.base.clock import SystemClock
 from actions.cluster.objects.client import ObjectRef
-from actions.run.client import load_run, wish
+from actions.run.client import load_run, send_request
 from actions.run.journal.folder import journal_path
 from actions.run.journal.store import Journal
-from actions.run.state.records import Output, WishKind
+from actions.run.state.records import Output, RequestKind
 from actions.run.state.view import RunState, StageState
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import LOGGED, WORK, a_run
@@ -94,7 +94,7 @@ async def test_a_namespace_that_others_use_is_kept_until_they_have_left(
     assert view.state is RunState.FAILED
     assert "ConfigMap precious, not the run's" in next(step.message for step in view.teardown if step.id == "objects")
     await somebody.remove(ObjectRef("v1", "ConfigMap", "shared-by-tests", "precious"))
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
     assert await somebody.get(ObjectRef("v1", "Namespace", "", "shared-by-tests")) is None
 
@@ -112,7 +112,7 @@ async def test_a_definition_with_instances_of_others_is_kept(
     assert view.state is RunState.FAILED
     assert await somebody.get(toy) is not None
     await somebody.remove(toy)
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.TORN_DOWN
 
 
@@ -153,7 +153,7 @@ async def test_a_failed_job_says_which_pod_and_how_and_a_retry_begins_it_again(
     assert view.stage("work").state is StageState.FAILED
     assert "ended with 3" in view.stage("work").message
     first = next(item.uid for item in view.owned if item.kind == "Job")
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     again = await carry_out(folder)
     assert again.stage("work").attempt == 2
     assert next(item.uid for item in again.owned if item.kind == "Job") != first

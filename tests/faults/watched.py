@@ -7,9 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from actions.base.process import ProcessIdentity
-from actions.run.client import load_run, wish
+from actions.run.client import load_run, send_request
 from actions.run.spool.reader import SpooledLine, SpoolReader
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState, StageView
 from actions.sandbox.faults.client import ask
 from actions.sandbox.locate import RunningSandbox
@@ -105,7 +105,7 @@ def has_succeeded(folder: Path) -> RunView:
 
 def taken_down(folder: Path) -> RunView:
     """Tear the run down, by whichever runner there is."""
-    wish(folder, WishKind.TEARDOWN)
+    send_request(folder, RequestKind.TEARDOWN)
     return wait_for_run(folder, lambda view: view.state is RunState.TORN_DOWN, "the teardown")
 
 

@@ -22,8 +22,8 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.objects.apply import apply
 from actions.cluster.objects.client import Discovery, ObjectRef, delete, fetch
-from actions.run.client import wish
-from actions.run.state.records import WishKind
+from actions.run.client import send_request
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView
 from tests.faults.rehearsal import a_sandbox
 from tests.realcluster.running import KINDS, real_cluster
@@ -198,7 +198,7 @@ def name_of(tmp_path: Path) -> str:
 
 async def cleared(folder: Path) -> None:
     """Torn down by the administrator."""
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     view = await carry_out(folder)
     if view.state is not RunState.TORN_DOWN:
         raise AssertionError([step.message for step in view.teardown])
@@ -236,7 +236,7 @@ async def test_s11_without_one_of_its_verbs_nothing_foreign_is_deleted(
                 assert await place.is_there(ref), ref
             for ref in foreign:
                 await delete(place.session, place.discovery, ref)
-            wish(folder, WishKind.RETRY, start=False)
+            send_request(folder, RequestKind.RETRY, start=False)
             view = await carry_out(folder)
             is_clean = view.state is RunState.TORN_DOWN and view.audit is not None and view.audit.is_clean
             assert is_clean is not (number in NEEDED)

@@ -12,9 +12,9 @@ from actions.base.clock import SystemClock
 from actions.base.errors import ConsoleError
 from actions.base.process import ProcessIdentity, is_alive
 from actions.blueprint.render import RUN_LABEL
-from actions.run.client import wish
+from actions.run.client import send_request
 from actions.run.journal.folder import terraform_path
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.sandbox.clientkit.kinds import CONFIG_MAPS, NODES, SECRETS, Document, Kind
 from actions.terraform.detached import DetachedOperation
 from tests.schedules.blueprint import NAMESPACE
@@ -142,7 +142,7 @@ class Injector:
 
     def unpause(self) -> None:
         """As the console does."""
-        wish(self._folder, WishKind.UNPAUSE, environment=self._machine.environment)
+        send_request(self._folder, RequestKind.UNPAUSE, environment=self._machine.environment)
 
     def _signal(self, process: ProcessIdentity | None, number: signal.Signals) -> str:
         if process is None or not is_alive(process):
@@ -175,7 +175,7 @@ class Injector:
 
     def _pause(self) -> str:
         try:
-            wish(self._folder, WishKind.PAUSE, environment=self._machine.environment)
+            send_request(self._folder, RequestKind.PAUSE, environment=self._machine.environment)
         except ConsoleError as error:
             return error.sentence()
         return "asked"

@@ -14,7 +14,7 @@ from actions.blueprint.render import RUN_LABEL
 from actions.run.journal.folder import runner_log_path
 from actions.run.journal.store import OPERATOR
 from actions.run.spool.reader import SpoolReader
-from actions.run.state.records import Action, Deleted, Intent, Outcome, Owned, Record, Result
+from actions.run.state.records import Action, Deleted, Intent, JournalRecord, Outcome, Owned, Result
 from actions.run.state.view import RunState
 from actions.telemetry.log_reader import LogReader
 from actions.telemetry.points import Point
@@ -191,7 +191,7 @@ def _terraform(machine: Machine) -> Iterator[Violation]:
 
 
 def _failures(story: Story, machine: Machine) -> Iterator[Violation]:
-    begun: dict[tuple[Action, str], Record] = {}
+    begun: dict[tuple[Action, str], JournalRecord] = {}
     for record in story.records:
         if isinstance(record.body, Intent):
             begun[(record.body.action, record.stage)] = record
@@ -231,7 +231,7 @@ def _begun(story: Story) -> Iterator[FaultKind]:
     return (item.fault.kind for item in story.injected if item.begun_at)
 
 
-def _writers(records: tuple[Record, ...]) -> Iterator[Violation]:
+def _writers(records: tuple[JournalRecord, ...]) -> Iterator[Violation]:
     over: set[str] = set()
     newest = ""
     for record in records:

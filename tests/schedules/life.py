@@ -12,8 +12,8 @@ import msgspec
 from actions.base.errors import JournalError
 from actions.run.client import RunReader
 from actions.run.spool.format import lines_file
-from actions.run.state.planner import Finish, next_move
-from actions.run.state.records import Record
+from actions.run.state.planner import Finish, next_step
+from actions.run.state.records import JournalRecord
 from actions.run.state.view import Goal, RunState, RunView, StageState
 from tests.schedules.inject import Foreign, Injector
 from tests.schedules.machine import Machine
@@ -50,7 +50,7 @@ class Story(msgspec.Struct):
     schedule: Schedule
     folder: Path
     view: RunView | None
-    records: tuple[Record, ...]
+    records: tuple[JournalRecord, ...]
     injected: list[Injected]
     foreign: list[Foreign]
     steps: list[str]
@@ -190,7 +190,7 @@ class Life:
             return None
         if view.state in _TO_RECOVER or (view.state is RunState.TORN_DOWN and is_something_left(view)):
             return None if any(injected.is_open for injected in self._injected) else self._recover
-        return None if isinstance(next_move(view), Finish) and view.last_seq > 1 else lambda: self._command("resume")
+        return None if isinstance(next_step(view), Finish) and view.last_seq > 1 else lambda: self._command("resume")
 
     def _is_terraform_fresh_dead(self) -> bool:
         """It was killed so lately that what it had started may still be making something."""

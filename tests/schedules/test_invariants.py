@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from actions.run.spool.format import lines_file, points_file
-from actions.run.state.records import Action, Deleted, Outcome, Owned, Record, Result
+from actions.run.state.records import Action, Deleted, JournalRecord, Outcome, Owned, Result
 from actions.sandbox.clientkit.kinds import CONFIG_MAPS
 from tests.schedules.blueprint import NAMESPACE
 from tests.schedules.history import Seen
@@ -145,7 +145,7 @@ def test_a_failure_that_nothing_explains_is_told(played: Played) -> None:
 def test_two_runners_at_a_time_are_told(played: Played) -> None:
     story, machine = played
     writers = [record.writer for record in story.records if record.writer != "operator"]
-    late = Record(99, time.time(), writers[0], "train", 1, Owned("v1", "train", "Job", NAMESPACE, "x"))
+    late = JournalRecord(99, time.time(), writers[0], "train", 1, Owned("v1", "train", "Job", NAMESPACE, "x"))
     records = (*story.records, replace(late, writer="another"), late)
     assert Broken.WRITERS in broken((replace(story, records=records), machine))
 

@@ -9,15 +9,15 @@ from actions.base.clock import SystemClock
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.run.client import wish
-from actions.run.engine.backend import Site
-from actions.run.engine.recorder import Desk
+from actions.run.client import send_request
+from actions.run.engine.backend import LiveBackend
+from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_lease
 from actions.run.journal.store import Journal
 from actions.run.launch import create_run
-from actions.run.state.records import TerraformBody, WishKind
+from actions.run.state.records import RequestKind, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, TerraformMemory
 
 _CLOCK = SystemClock()
@@ -95,9 +95,9 @@ async def carry_out(folder: Path) -> RunView:
     """Work until the run waits or is over."""
     lease = take_lease(journal_path(folder), _CLOCK)
     journal = Journal(journal_path(folder), _CLOCK, fence=lease.token)
-    site = Site(folder, _CLOCK)
+    site = LiveBackend(folder, _CLOCK)
     try:
-        return await Runner(Desk(journal, lease, _CLOCK), site, _CLOCK, lambda line: None).run()
+        return await Runner(RunnerJournal(journal, lease, _CLOCK), site, _CLOCK, lambda line: None).run()
     finally:
         await site.aclose()
         journal.close()
@@ -105,5 +105,5 @@ async def carry_out(folder: Path) -> RunView:
 
 async def torn_down(folder: Path) -> RunView:
     """Wish for the teardown, and carry it out."""
-    wish(folder, WishKind.TEARDOWN, start=False)
+    send_request(folder, RequestKind.TEARDOWN, start=False)
     return await carry_out(folder)

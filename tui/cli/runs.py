@@ -18,10 +18,10 @@ from actions.run.client import (
     list_runs,
     load_run,
     resume_interrupted,
+    send_request,
     stalled_runner,
     start_runner,
     take_over,
-    wish,
 )
 from actions.run.engine.backend import runbook
 from actions.run.journal.folder import load_environment
@@ -30,9 +30,9 @@ from actions.run.repair import repair_json, repair_run, repair_text
 from actions.run.report import run_json, run_table, runs_json, runs_table
 from actions.run.results import Copy, export_results, list_results, results_json, results_table
 from actions.run.spool.reader import SpooledLine, SpoolReader
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
-from actions.run.terraform_changes import terraform_json, terraform_report, terraform_table, waive, wish_import
+from actions.run.terraform_changes import request_import, terraform_json, terraform_report, terraform_table, waive
 from actions.sandbox.locate import running_sandboxes
 
 _FOLLOW_SECONDS = 0.25
@@ -66,9 +66,9 @@ def run(options: Namespace) -> int:
         "terraform": _terraform,
         "import": _import,
         "waive": _waive,
-        "cancel": lambda chosen: _wish(chosen, WishKind.CANCEL),
-        "park": lambda chosen: _wish(chosen, WishKind.PARK),
-        "retry": lambda chosen: _wish(chosen, WishKind.RETRY),
+        "cancel": lambda chosen: _wish(chosen, RequestKind.CANCEL),
+        "park": lambda chosen: _wish(chosen, RequestKind.PARK),
+        "retry": lambda chosen: _wish(chosen, RequestKind.RETRY),
     }
     if not options.readonly and options.verb not in _LEAVING_ALONE:
         _resume_interrupted(options)
@@ -178,9 +178,9 @@ def _refuse_stalled(folder: Path) -> None:
         )
 
 
-def _wish(options: Namespace, kind: WishKind) -> int:
+def _wish(options: Namespace, kind: RequestKind) -> int:
     folder = find_run(options.run)
-    in_the_way = wish(folder, kind, environment=_environment(options))
+    in_the_way = send_request(folder, kind, environment=_environment(options))
     _say(f"Asked run {folder.name} to {kind.value}.")
     _warn(in_the_way)
     return 0
@@ -192,7 +192,7 @@ def _approve(options: Namespace) -> int:
     for stage in waiting:
         if stage.plan and (not options.plan or stage.plan.plan_hash.startswith(options.plan)):
             given = _environment(options)
-            in_the_way = wish(folder, WishKind.APPROVE, plan_hash=stage.plan.plan_hash, environment=given)
+            in_the_way = send_request(folder, RequestKind.APPROVE, plan_hash=stage.plan.plan_hash, environment=given)
             _warn(in_the_way)
             _say(f"Approved the plan of {stage.id}: {stage.plan.add} to add, {stage.plan.destroy} to destroy.")
             return 0
@@ -207,7 +207,9 @@ def _teardown(options: Namespace) -> int:
             f"Tearing down run {folder.name} removes what it made in cluster {cluster}.",
             hint=f"Say --confirm {cluster} if you mean it.",
         )
-    in_the_way = wish(folder, WishKind.TEARDOWN, delete_data=options.delete_data, environment=_environment(options))
+    in_the_way = send_request(
+        folder, RequestKind.TEARDOWN, delete_data=options.delete_data, environment=_environment(options)
+    )
     _say(f"Asked run {folder.name} to tear down what it made; watch it with: eksml-tui runs show {folder.name}")
     _warn(in_the_way)
     return 0
@@ -222,7 +224,7 @@ def _terraform(options: Namespace) -> int:
 
 def _import(options: Namespace) -> int:
     folder = find_run(options.run)
-    stage = wish_import(folder, options.address, options.id, stage=options.stage).stage
+    stage = request_import(folder, options.address, options.id, stage=options.stage).stage
     _say(f"{options.address} of {stage} is imported by the next step; go on with: eksml-tui runs retry {folder.name}")
     return 0
 

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 from actions.command import verbs as registry
 from actions.run.engine.systemd import logout_warning
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from tui.commands.dispatcher import ScreenHands, Verb
 from tui.feeds.run_actions import RunActions
 from tui.feeds.services import Desk
@@ -14,10 +14,10 @@ from tui.screens.viewer import Viewer
 from tui.screens.workspace import Workspace
 
 _WISHES = {
-    "pause": WishKind.PAUSE,
-    "unpause": WishKind.UNPAUSE,
-    "cancel": WishKind.CANCEL,
-    "park": WishKind.PARK,
+    "pause": RequestKind.PAUSE,
+    "unpause": RequestKind.UNPAUSE,
+    "cancel": RequestKind.CANCEL,
+    "park": RequestKind.PARK,
 }
 
 
@@ -65,7 +65,7 @@ class RunVerbs:
         self._tell(await self._actions.approve(arguments.run, arguments.stage))
 
     async def _retry(self, arguments: registry.RetryArguments) -> None:
-        self._tell(await self._actions.ask_for(arguments.run, WishKind.RETRY))
+        self._tell(await self._actions.ask_for(arguments.run, RequestKind.RETRY))
 
     async def _resume(self, arguments: registry.ResumeArguments) -> None:
         self._say(f"Run {await self._actions.resume(arguments.run, takeover=arguments.takeover)} goes on.")
@@ -75,7 +75,7 @@ class RunVerbs:
         self._tell(await asked)
         self._workspace.focus("run")
 
-    def _wish(self, kind: WishKind) -> Callable[[registry.RunArguments], Awaitable[None]]:
+    def _wish(self, kind: RequestKind) -> Callable[[registry.RunArguments], Awaitable[None]]:
         async def verb(arguments: registry.RunArguments) -> None:
             self._tell(await self._actions.ask_for(arguments.run, kind))
 

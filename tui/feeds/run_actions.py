@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 from actions.base.clock import Clock
 from actions.base.errors import RefusedError
 from actions.base.executors import NamedExecutor
-from actions.run.client import load_run, resume_interrupted, stalled_runner, start_runner, take_over, wish
-from actions.run.state.records import WishKind
+from actions.run.client import load_run, resume_interrupted, send_request, stalled_runner, start_runner, take_over
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunView
 from tui.feeds.runs import RunFeed, waiting_stage
 from tui.settings.settings import ConsoleSettings
@@ -63,7 +63,7 @@ class RunActions:
         view = self._view_of(run_id)
         stage = waiting_stage(view, stage_id)
         plan_hash = stage.plan.plan_hash if stage.plan else ""
-        return await self._write(run_id, lambda folder: self._wish(folder, WishKind.APPROVE, plan_hash=plan_hash))
+        return await self._write(run_id, lambda folder: self._wish(folder, RequestKind.APPROVE, plan_hash=plan_hash))
 
     async def teardown(self, run_id: str, *, confirm: str, deletes_data: bool) -> str:
         """Ask for everything to be removed that the run made.
@@ -78,10 +78,10 @@ class RunActions:
         if confirm != name:
             raise RefusedError(f"The teardown was not confirmed with the cluster's name, {name}.")
         return await self._write(
-            run_id, lambda folder: self._wish(folder, WishKind.TEARDOWN, deletes_data=deletes_data)
+            run_id, lambda folder: self._wish(folder, RequestKind.TEARDOWN, deletes_data=deletes_data)
         )
 
-    async def ask_for(self, run_id: str, kind: WishKind) -> str:
+    async def ask_for(self, run_id: str, kind: RequestKind) -> str:
         """Any wish that needs no more than its name.
 
         Returns:
@@ -141,10 +141,12 @@ class RunActions:
         Raises:
             MissingError: It is not open.
         """
-        from actions.run.terraform_changes import wish_import
+        from actions.run.terraform_changes import request_import
 
         folder = self._runs.find(run_id).folder
-        return (await self._disk.call(wish_import, folder, address, resource_id, stage=stage, clock=self._clock)).stage
+        return (
+            await self._disk.call(request_import, folder, address, resource_id, stage=stage, clock=self._clock)
+        ).stage
 
     async def waive(self, run_id: str, address: str, *, confirm: str, stage: str) -> str:
         """Say that such a resource is not there.
@@ -177,9 +179,9 @@ class RunActions:
     async def _write(self, run_id: str, write: Callable[[Path], str]) -> str:
         return await self._disk.call(write, self._runs.find(run_id).folder)
 
-    def _wish(self, folder: Path, kind: WishKind, *, plan_hash: str = "", deletes_data: bool = False) -> str:
+    def _wish(self, folder: Path, kind: RequestKind, *, plan_hash: str = "", deletes_data: bool = False) -> str:
         environment = self._settings.run_environment
-        return wish(
+        return send_request(
             folder, kind, plan_hash=plan_hash, delete_data=deletes_data, clock=self._clock, environment=environment
         )
 

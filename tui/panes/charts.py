@@ -9,7 +9,7 @@ from textual.app import ComposeResult
 from textual.content import Content
 
 from actions.base.errors import MissingError
-from actions.run.state.records import Finding
+from actions.run.state.records import StageFinding
 from actions.run.state.view import StageView
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
@@ -122,7 +122,7 @@ class ChartsPane(Pane):
         stage = self._stage_of(source)
         return charts_of(source.curves.metrics(), stage.charts if stage else ())
 
-    def _findings(self) -> Sequence[Finding]:
+    def _findings(self) -> Sequence[StageFinding]:
         """What the run made of the stage's output."""
         stage = self._stage_of(self._source)
         return stage.findings if stage else ()

@@ -9,7 +9,7 @@ from statistics import mean, median
 import msgspec
 
 from actions.fleet.quantity import format_bytes
-from actions.run.state.records import CheckResult, Finding
+from actions.run.state.records import CheckResult, StageFinding
 from actions.telemetry.curves import Curves, divergence_of
 from actions.telemetry.points import TrainingProgress
 from tui.present.cells import Cells, Span, Tone, bar
@@ -68,7 +68,7 @@ def curves_in(chart: Chart, curves: Curves) -> list[Curve]:
     return found
 
 
-def notes_on(chart: Chart, curves: Curves, findings: Sequence[Finding] = ()) -> list[Cells]:
+def notes_on(chart: Chart, curves: Curves, findings: Sequence[StageFinding] = ()) -> list[Cells]:
     """What the chart comes to, in a line or two: a lost loss, peak, mean and verdict of bandwidth, the slowest rank."""
     return [*_diverged(chart, curves), *_bandwidth(chart, curves, findings), *_slowest(chart, curves)]
 
@@ -79,7 +79,7 @@ def _diverged(chart: Chart, curves: Curves) -> Iterator[Cells]:
         yield (Span(f"▲ {found.metric} {found.detail}", Tone.BAD),)
 
 
-def _bandwidth(chart: Chart, curves: Curves, findings: Sequence[Finding]) -> Iterator[Cells]:
+def _bandwidth(chart: Chart, curves: Curves, findings: Sequence[StageFinding]) -> Iterator[Cells]:
     series = curves.series(BANDWIDTH) if chart.is_by_size else None
     rows = [sample for sample in series.samples() if math.isfinite(sample.y)] if series is not None else []
     if not rows:

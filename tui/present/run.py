@@ -10,7 +10,7 @@ import msgspec
 
 from actions.fleet.cost import FleetCost
 from actions.run.journal.reader import RunSummary
-from actions.run.state.records import Action, CheckResult, Finding, PlanOffer
+from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView, has_given_up, notice_line
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
 from tui.present.text import age, clock_of, duration, duration_range
@@ -314,7 +314,7 @@ def _offer(plan: PlanOffer, width: int, *, is_wished: bool, approve_key: str) ->
     return lines
 
 
-def _findings(findings: Iterable[Finding], width: int) -> list[Cells]:
+def _findings(findings: Iterable[StageFinding], width: int) -> list[Cells]:
     lines: list[Cells] = []
     for finding in findings:
         sign, tone = _CHECK_SIGNS[finding.result]

@@ -13,11 +13,11 @@ from actions.blueprint.checks import NodesCheck, PodsCheck, VersionCheck
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.state.pod_requests import parse_quantity
-from actions.run.checks.observation import Seen, failed, passed, unknown
-from actions.run.context.access import Connection
-from actions.run.context.stage_context import StageWork
+from actions.run.checks.observation import Observation, failed, passed, unknown
+from actions.run.context.access import ClusterConnection
+from actions.run.context.stage_context import StageContext
 from actions.run.volume.commands import Script, below, run_on_volume
-from actions.run.volume.helper_job import Volume
+from actions.run.volume.helper_job import RunVolume
 
 INSTANCE_TYPE = "node.kubernetes.io/instance-type"
 
@@ -28,7 +28,7 @@ _NAMED_NODES = 3
 Manifest = Mapping[str, Any]
 
 
-async def see_pods(connection: Connection, check: PodsCheck) -> Seen:
+async def check_pods(connection: ClusterConnection, check: PodsCheck) -> Observation:
     """Whether enough pods match, and all that match are healthy."""
     pods = await connection.pods(namespace=check.namespace, label_selector=check.selector)
     verdicts = [(pod["metadata"]["name"], object_status(pod)) for pod in pods]
@@ -41,7 +41,7 @@ async def see_pods(connection: Connection, check: PodsCheck) -> Seen:
     return passed(f"{len(healthy)} pods are healthy.")
 
 
-async def see_object(connection: Connection, ref: ObjectRef) -> Seen:
+async def check_object(connection: ClusterConnection, ref: ObjectRef) -> Observation:
     """Whether an object is there and ready."""
     found = await connection.find(ref)
     if found is None:
@@ -53,7 +53,9 @@ async def see_object(connection: Connection, ref: ObjectRef) -> Seen:
     return unknown(words) if verdict.state is WorkState.UNKNOWN else failed(words)
 
 
-async def see_nodes(connection: Connection, check: NodesCheck, *, selector: str, at_least: int, amount: str) -> Seen:
+async def check_nodes(
+    connection: ClusterConnection, check: NodesCheck, *, selector: str, at_least: int, amount: str
+) -> Observation:
     """Whether enough ready nodes match, each with `amount` of the check's resource for pods.
 
     Args:
@@ -64,10 +66,10 @@ async def see_nodes(connection: Connection, check: NodesCheck, *, selector: str,
         amount: A Kubernetes quantity.
     """
     nodes = await connection.list_objects("v1", "Node", label_selector=selector)
-    return nodes_seen(nodes, resource=check.resource, at_least=at_least, amount=amount)
+    return nodes_observation(nodes, resource=check.resource, at_least=at_least, amount=amount)
 
 
-def nodes_seen(nodes: list[dict[str, Any]], *, resource: str, at_least: int, amount: str) -> Seen:
+def nodes_observation(nodes: list[dict[str, Any]], *, resource: str, at_least: int, amount: str) -> Observation:
     """The verdict on a list of nodes; says of the first that do not fit what they have."""
     ready = [node for node in nodes if object_status(node).state is WorkState.RUNNING]
     fitting = [node for node in ready if _offered(node, resource) >= parse_quantity(amount)] if resource else ready
@@ -83,13 +85,13 @@ def nodes_seen(nodes: list[dict[str, Any]], *, resource: str, at_least: int, amo
     return failed(f"{said} {lacking}." if lacking else said)
 
 
-async def see_version(connection: Connection, check: VersionCheck) -> Seen:
+async def check_version(connection: ClusterConnection, check: VersionCheck) -> Observation:
     """Whether the server's version is in the range."""
     version = (await connection.session.identity()).version
-    return version_seen(version, minimum=check.minimum, maximum=check.maximum)
+    return version_observation(version, minimum=check.minimum, maximum=check.maximum)
 
 
-def version_seen(version: str, *, minimum: str, maximum: str) -> Seen:
+def version_observation(version: str, *, minimum: str, maximum: str) -> Observation:
     """The verdict on a version such as `v1.32.3-eks-bb2d`; bounds such as `1.29`, empty for none."""
     found = _minor(version)
     if found is None:
@@ -102,7 +104,7 @@ def version_seen(version: str, *, minimum: str, maximum: str) -> Seen:
     return passed(f"{shown}.")
 
 
-async def see_pool(connection: Connection, instance_type: str) -> Seen:
+async def check_pool(connection: ClusterConnection, instance_type: str) -> Observation:
     """Whether there are nodes of a type, or a NodePool that may start them."""
     nodes = await connection.list_objects("v1", "Node", label_selector=f"{INSTANCE_TYPE}={instance_type}")
     if nodes:
@@ -175,10 +177,10 @@ _KIB_PER_GIB = 1 << 20
 _COUNTED = 100_000
 
 
-async def see_disk(work: StageWork, volume: Volume, free_gib: float) -> Seen:
+async def check_disk(context: StageContext, volume: RunVolume, free_gib: float) -> Observation:
     """Whether so much is free."""
-    text = await _asked(work, volume, lambda mount: f"df -Pk {shlex.quote(mount)}")
-    if isinstance(text, Seen):
+    text = await _asked(context, volume, lambda mount: f"df -Pk {shlex.quote(mount)}")
+    if isinstance(text, Observation):
         return text
     free = free_gib_of(text)
     if free is None:
@@ -187,11 +189,13 @@ async def see_disk(work: StageWork, volume: Volume, free_gib: float) -> Seen:
     return passed(said) if free >= free_gib else failed(said)
 
 
-async def see_files(work: StageWork, volume: Volume, *, folder: str, pattern: str, at_least: int) -> Seen:
+async def check_files(
+    context: StageContext, volume: RunVolume, *, folder: str, pattern: str, at_least: int
+) -> Observation:
     """Whether so many files are there.
 
     Args:
-        work: The stage.
+        context: The stage.
         volume: Where.
         folder: Absolute, as pods of the blueprint see it.
         pattern: Of the files' names, as a shell matches.
@@ -202,8 +206,8 @@ async def see_files(work: StageWork, volume: Volume, *, folder: str, pattern: st
         place = shlex.quote(below(folder, volume.mount, mount))
         return f"find {place} -type f -name {shlex.quote(pattern)} 2>/dev/null | head -n {_COUNTED} | wc -l"
 
-    text = await _asked(work, volume, script)
-    if isinstance(text, Seen):
+    text = await _asked(context, volume, script)
+    if isinstance(text, Observation):
         return text
     count = next((int(line) for line in reversed(text.split()) if line.isdigit()), None)
     if count is None:
@@ -221,11 +225,11 @@ def free_gib_of(text: str) -> float | None:
     return None
 
 
-async def _asked(work: StageWork, volume: Volume, script: Script) -> str | Seen:
-    connection = await work.connect()
+async def _asked(context: StageContext, volume: RunVolume, script: Script) -> str | Observation:
+    connection = await context.connect()
     try:
         return await run_on_volume(
-            connection, volume, script, run_id=work.view.id, clock=work.clock, ledger=work.journal
+            connection, volume, script, run_id=context.view.id, clock=context.clock, recorder=context.journal
         )
     except ConsoleError as error:
         return unknown(error.message)

@@ -21,7 +21,7 @@ from actions.blueprint.checks import QuotaCheck
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ec2 import Reservation, fetch_reservation
 from actions.cloud.ecr import Repository, fetch_digest
-from actions.run.checks.observation import Seen, failed, passed, unknown
+from actions.run.checks.observation import Observation, failed, passed, unknown
 
 CAPACITY_BLOCK = "CAPACITY_BLOCK"
 BLOCK_ENDS_EARLY = timedelta(minutes=30)
@@ -38,7 +38,7 @@ async def aws_session(region: str) -> AsyncIterator[AwsSession]:
         session.close()
 
 
-async def see_quota(check: QuotaCheck, *, region: str, wanted: float) -> Seen:
+async def check_quota(check: QuotaCheck, *, region: str, wanted: float) -> Observation:
     """Whether a service quota is at least `wanted`."""
     async with aws_session(region) as session:
         try:
@@ -52,9 +52,9 @@ async def see_quota(check: QuotaCheck, *, region: str, wanted: float) -> Seen:
     return passed(said) if found >= wanted else failed(said)
 
 
-async def see_capacity(
+async def check_capacity(
     *, region: str, capacity_type: str, reservation_id: str, instance_type: str, count: int, now: datetime
-) -> Seen:
+) -> Observation:
     """Whether the reservation that is named has room, and whether one is named where it must be."""
     if not reservation_id:
         if capacity_type == CAPACITY_BLOCK:
@@ -67,10 +67,10 @@ async def see_capacity(
             return failed(error.message)
         except ConsoleError as error:
             return unknown(f"The reservation {reservation_id} cannot be looked up: {error.message}")
-    return reservation_seen(found, instance_type=instance_type, count=count, now=now)
+    return reservation_observation(found, instance_type=instance_type, count=count, now=now)
 
 
-def reservation_seen(found: Reservation, *, instance_type: str, count: int, now: datetime) -> Seen:
+def reservation_observation(found: Reservation, *, instance_type: str, count: int, now: datetime) -> Observation:
     """The verdict on a reservation. The instances of a capacity block end half an hour before it does."""
     if found.state != "active":
         return failed(f"The reservation {found.id} is {found.state}.")
@@ -91,7 +91,7 @@ def reservation_seen(found: Reservation, *, instance_type: str, count: int, now:
     )
 
 
-async def see_ecr_image(repository: Repository, reference: str) -> Seen:
+async def check_ecr_image(repository: Repository, reference: str) -> Observation:
     """Whether an image, by its tag or digest, is in ECR."""
     async with aws_session(repository.region) as session:
         try:
@@ -141,7 +141,7 @@ def image_of(text: str) -> Image:
     return Image(host, name, digest or tag or "latest")
 
 
-async def see_image(text: str, *, has_login: bool) -> Seen:
+async def check_image(text: str, *, has_login: bool) -> Observation:
     """Whether a registry outside ECR has an image and gives it to anybody, or to pods that log in.
 
     Args:
@@ -162,10 +162,10 @@ async def see_image(text: str, *, has_login: bool) -> Seen:
                     status, headers = await _head(session, url, bearer)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
         return unknown(f"{image.host} cannot be reached from here: {_words(error)}")
-    return _image_seen(image, status, has_login=has_login)
+    return _image_observation(image, status, has_login=has_login)
 
 
-async def see_huggingface(repository: str, token: str) -> Seen:
+async def check_huggingface(repository: str, token: str) -> Observation:
     """Whether Hugging Face lets a token read a repository: gated ones want a consent of the account first."""
     base = os.environ.get(HUGGINGFACE_VARIABLE, "").rstrip("/") or _HUGGINGFACE
     url = f"{base}/{repository}/resolve/main/config.json"
@@ -186,7 +186,7 @@ async def see_huggingface(repository: str, token: str) -> Seen:
     return unknown(f"Hugging Face answered {status}.")
 
 
-def _image_seen(image: Image, status: int, *, has_login: bool) -> Seen:
+def _image_observation(image: Image, status: int, *, has_login: bool) -> Observation:
     where = f"{image.host}/{image.name}"
     if status < 300:
         return passed(f"{where} has {image.reference}.")

@@ -7,23 +7,23 @@ import msgspec
 from actions.run.state.records import CheckResult
 
 
-class Seen(msgspec.Struct, frozen=True):
+class Observation(msgspec.Struct, frozen=True):
     """A result with the words for it."""
 
     result: CheckResult
     detail: str
 
 
-def passed(detail: str) -> Seen:
+def passed(detail: str) -> Observation:
     """It is as it should be."""
-    return Seen(CheckResult.PASSED, detail)
+    return Observation(CheckResult.PASSED, detail)
 
 
-def failed(detail: str) -> Seen:
+def failed(detail: str) -> Observation:
     """It is not."""
-    return Seen(CheckResult.FAILED, detail)
+    return Observation(CheckResult.FAILED, detail)
 
 
-def unknown(detail: str) -> Seen:
+def unknown(detail: str) -> Observation:
     """Nobody could say."""
-    return Seen(CheckResult.UNKNOWN, detail)
+    return Observation(CheckResult.UNKNOWN, detail)

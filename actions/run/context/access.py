@@ -15,13 +15,13 @@ from actions.cluster.auth.session import KubeSession, TokenFactory
 from actions.cluster.objects import client as objects
 from actions.cluster.objects.apply import apply
 from actions.cluster.objects.client import Discovery, Document, ObjectRef
-from actions.run.context.retry import ONCE, Patience, patiently
+from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
 
 _HOME = "/api/v1/namespaces/kube-system"
 """The namespace whose uid is the cluster's."""
 
 
-class Connection(msgspec.Struct, frozen=True):
+class ClusterConnection(msgspec.Struct, frozen=True):
     """A session with what it knows of the cluster's kinds, and one call for each thing that is done with objects.
 
     The calls and their errors are those of the same names in
@@ -88,7 +88,7 @@ class ClusterAccess:
         self._namespace = namespace
         self._clock = clock
         self._token_factory = token_factory
-        self._connection: Connection | None = None
+        self._connection: ClusterConnection | None = None
         self._opening = asyncio.Lock()
 
     @property
@@ -97,13 +97,13 @@ class ClusterAccess:
         return self._kubeconfig.is_file()
 
     async def open(
-        self, expected_uid: str, *, patience: Patience = ONCE, note: Callable[[str], None] = lambda _: None
-    ) -> Connection:
+        self, expected_uid: str, *, policy: RetryPolicy = ONCE, note: Callable[[str], None] = lambda _: None
+    ) -> ClusterConnection:
         """The connection.
 
         Args:
             expected_uid: Of the cluster's `kube-system`; empty if the run does not know it yet.
-            patience: How long the cluster's first answer is waited for.
+            policy: How long the cluster's first answer is waited for.
             note: Told what is waited for.
 
         Raises:
@@ -113,13 +113,13 @@ class ClusterAccess:
             AccessError: The credentials are not accepted, or a right is missing.
         """
 
-        async def opened() -> Connection:
+        async def opened() -> ClusterConnection:
             async with self._opening:  # a stage and its watcher ask at the same time
                 if self._connection is None:
                     self._connection = await self._connected(expected_uid)
                 return self._connection
 
-        return await patiently(opened, clock=self._clock, note=note, patience=patience)
+        return await retry_unreachable(opened, clock=self._clock, note=note, policy=policy)
 
     async def aclose(self) -> None:
         """Close the session; the next `open` makes a new one."""
@@ -128,7 +128,7 @@ class ClusterAccess:
                 await self._connection.session.aclose()
                 self._connection = None
 
-    async def _connected(self, expected_uid: str) -> Connection:
+    async def _connected(self, expected_uid: str) -> ClusterConnection:
         if not self.is_possible:
             raise MissingError(f"{self._kubeconfig} is not there.", hint="The run has to reach its access stage first.")
         session = await KubeSession.connect(
@@ -143,7 +143,7 @@ class ClusterAccess:
         except BaseException:
             await session.aclose()
             raise
-        return Connection(session, Discovery(session, clock=self._clock))
+        return ClusterConnection(session, Discovery(session, clock=self._clock))
 
 
 async def _verify(session: KubeSession, expected_uid: str) -> None:

@@ -10,7 +10,7 @@ import msgspec
 
 from actions.base.errors import ConsoleError
 from actions.base.wording import counted
-from actions.run.state.records import Finding, PlanOffer, TerraformBody
+from actions.run.state.records import PlanOffer, StageFinding, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
 
 
@@ -23,7 +23,7 @@ class StageFailedError(ConsoleError):
         hint: What to do about it.
     """
 
-    def __init__(self, message: str, *, findings: tuple[Finding, ...] = (), hint: str = "") -> None:
+    def __init__(self, message: str, *, findings: tuple[StageFinding, ...] = (), hint: str = "") -> None:
         super().__init__(message, hint=hint)
         self.findings = findings
 
@@ -33,7 +33,7 @@ class Performed(msgspec.Struct, frozen=True):
 
     message: str = ""
     outputs: Mapping[str, str] = msgspec.field(default_factory=dict)
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[StageFinding, ...] = ()
     plan: PlanOffer | None = None
     """If given, nothing was done yet: `perform` is called again once it is approved."""
 
@@ -143,7 +143,7 @@ class AuditReport(msgspec.Struct, frozen=True):
         )
 
 
-class Workshop(Protocol):
+class RunBackend(Protocol):
     """The world of one run."""
 
     def handler(self, view: RunView, stage: StageView, journal: StageJournal) -> StageHandler:
@@ -157,11 +157,11 @@ class Workshop(Protocol):
     def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AbstractAsyncContextManager[None]:
         """While it is entered, logs and accelerators that the stage asks to watch are spooled.
 
-        None of what goes wrong with that leaves it: `journal` is warned, and `considered` knows what is lost.
+        None of what goes wrong with that leaves it: `journal` is warned, and `with_warnings` knows what is lost.
         """
         ...
 
-    async def considered(self, stage: StageView, done: Performed) -> Performed:
+    async def with_warnings(self, stage: StageView, done: Performed) -> Performed:
         """How a stage ended, with what its log says against it although it ended well."""
         ...
 

@@ -22,7 +22,7 @@ _GENTLE_SECONDS = 5.0
 _FORBIDDEN = 403
 
 
-class Patience(msgspec.Struct, frozen=True):
+class RetryPolicy(msgspec.Struct, frozen=True):
     """How long an answer is waited for, and what besides silence and errors of the server is waited out.
 
     `waits_for_login`: credentials that are not accepted, or cannot be had at present, and a TLS connection that
@@ -33,7 +33,7 @@ class Patience(msgspec.Struct, frozen=True):
     waits_for_login: bool = False
     waits_for_rights: bool = False
 
-    def bears(self, error: ConsoleError) -> bool:
+    def retries(self, error: ConsoleError) -> bool:
         """Return whether it waits after this error, if there is time left."""
         if isinstance(error, UnreachableError):
             return True
@@ -42,28 +42,28 @@ class Patience(msgspec.Struct, frozen=True):
         return self.waits_for_login and isinstance(error, AccessError | UntrustedError)
 
 
-AWAY = Patience(20.0)
+AWAY = RetryPolicy(20.0)
 """The cluster was destroyed by the run itself: no answer is what is expected."""
-ONCE = Patience(0.0)
+ONCE = RetryPolicy(0.0)
 """For a caller that asks again by itself, or a person who can."""
-REQUEST = Patience(300.0)
+REQUEST = RetryPolicy(300.0)
 """One request in the middle of work."""
-STAGE = Patience(900.0, waits_for_login=True)
+STAGE = RetryPolicy(900.0, waits_for_login=True)
 """The first request of a stage that names no deadline: a machine that was rebooted may have no VPN and no login yet."""
-ALIVE = Patience(math.inf, waits_for_login=True, waits_for_rights=True)
+ALIVE = RetryPolicy(math.inf, waits_for_login=True, waits_for_rights=True)
 """Something of the run is at work, whoever can see it."""
-ANSWERED = Patience(math.inf, waits_for_login=True)
+ANSWERED = RetryPolicy(math.inf, waits_for_login=True)
 """Something that has ended is to be judged: any answer will do, a refusal too."""
-TEARDOWN = Patience(1800.0, waits_for_login=True)
+TEARDOWN = RetryPolicy(1800.0, waits_for_login=True)
 """Something is to be removed: generous, then failed."""
 
 
-async def patiently(
+async def retry_unreachable(
     call: Callable[[], Awaitable[T]],
     *,
     clock: Clock,
     note: Callable[[str], None],
-    patience: Patience = REQUEST,
+    policy: RetryPolicy = REQUEST,
 ) -> T:
     """The result of `call`, asked again with growing pauses while the other side cannot be reached.
 
@@ -73,21 +73,21 @@ async def patiently(
         call: Must be safe to repeat.
         clock: For the pauses.
         note: Told what it waits for and since when; the caller's next note replaces it.
-        patience: What is waited out, and for how long.
+        policy: What is waited out, and for how long.
 
     Raises:
-        UnreachableError: Still, at the end of `patience`.
-        ConsoleError: Any failure of `call` that `patience` does not bear, at once.
+        UnreachableError: Still, at the end of `policy`.
+        ConsoleError: Any failure of `call` that `policy` does not bear, at once.
     """
     began = clock.now()
-    deadline = clock.monotonic() + patience.seconds
+    deadline = clock.monotonic() + policy.seconds
     pause = _FIRST_PAUSE_SECONDS
     while True:
         try:
             return await call()
         except ConsoleError as error:
             wait, left = max(pause, requested_wait_seconds(error)), deadline - clock.monotonic()
-            if not patience.bears(error) or left <= 0:
+            if not policy.retries(error) or left <= 0:
                 raise
             note(f"Waiting since {time_of_day(began.timestamp())} UTC, asking again: {error.message}")
         await clock.sleep(min(wait, left))
@@ -119,8 +119,8 @@ async def wait_until(
     """
     end = clock.monotonic() + deadline_seconds
     while True:
-        patience = Patience(max(end - clock.monotonic(), 0.0), waits_for_login=True)
-        words = await patiently(look, clock=clock, note=note, patience=patience)
+        policy = RetryPolicy(max(end - clock.monotonic(), 0.0), waits_for_login=True)
+        words = await retry_unreachable(look, clock=clock, note=note, policy=policy)
         if not words:
             return
         if clock.monotonic() >= end:
@@ -129,7 +129,7 @@ async def wait_until(
         await clock.sleep(interval_seconds)
 
 
-class Pace:
+class PollInterval:
     """Seconds between two looks at something that may take seconds or days: quick at first, gentle later.
 
     Args:

@@ -14,9 +14,9 @@ from actions.blueprint.model import Blueprint
 from actions.blueprint.parameters import Binding, fill
 from actions.blueprint.parts import OUTPUT_REFERENCE
 from actions.blueprint.render import manifests_of, secrets_of
-from actions.run.context.access import ClusterAccess, Connection
+from actions.run.context.access import ClusterAccess, ClusterConnection
 from actions.run.context.protocols import StageJournal
-from actions.run.context.retry import STAGE, Patience
+from actions.run.context.retry import STAGE, RetryPolicy
 from actions.run.context.secrets import fetch_secrets
 from actions.run.state.view import RunView, StageView
 
@@ -24,7 +24,7 @@ CLUSTER_UID = "cluster_uid"
 """The output of a kubeconfig stage that says who the cluster is."""
 
 
-class StageWork(msgspec.Struct, frozen=True):
+class StageContext(msgspec.Struct, frozen=True):
     """One stage of one run, with the tools for it."""
 
     folder: Path
@@ -43,15 +43,15 @@ class StageWork(msgspec.Struct, frozen=True):
         """Where the run's objects go that name no namespace."""
         return self.view.cluster.namespace
 
-    async def connect(self, patience: Patience = STAGE) -> Connection:
+    async def connect(self, policy: RetryPolicy = STAGE) -> ClusterConnection:
         """The run's cluster, which has to be the one it began with; its first answer is waited for.
 
         Raises:
             MissingError: The run has no kubeconfig.
             ConflictError: Another cluster answers.
-            UnreachableError, AccessError: Still no answer at the end of `patience`, or one that it does not bear.
+            UnreachableError, AccessError: Still no answer at the end of `policy`, or one that it does not bear.
         """
-        return await self.access.open(known_cluster_uid(self.view), patience=patience, note=self.journal.note)
+        return await self.access.open(known_cluster_uid(self.view), policy=policy, note=self.journal.note)
 
     def manifests(self) -> list[dict[str, Any]]:
         """The stage's objects with the run's values and labels, without secrets.

@@ -17,7 +17,7 @@ from actions.cloud.eks import token_factory
 from actions.run.context.access import ClusterAccess
 from actions.run.context.protocols import AuditReport, Performed, StageHandler, StageJournal
 from actions.run.context.retry import AWAY, TEARDOWN
-from actions.run.context.stage_context import StageWork
+from actions.run.context.stage_context import StageContext
 from actions.run.journal.folder import blueprint_path, kubeconfig_path
 from actions.run.journal.reader import load_run
 from actions.run.spool.collector import watching
@@ -36,9 +36,9 @@ from actions.run.state.records import Resolution, TerraformBody
 from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMemory
 from actions.run.teardown.audit import audit_account, audit_cluster, kept_on_purpose
 from actions.run.teardown.drain import drain_nodes
-from actions.run.volume.helper_job import remove_errands
+from actions.run.volume.helper_job import delete_helper_jobs
 
-HANDLERS: Mapping[str, Callable[[StageWork], StageHandler]] = {
+HANDLERS: Mapping[str, Callable[[StageContext], StageHandler]] = {
     "terraform": TerraformHandler,
     "kubeconfig": KubeconfigHandler,
     "manifests": ManifestsHandler,
@@ -55,8 +55,8 @@ _ACCOUNT_KINDS = frozenset({"terraform", "network", "image"})
 """Stages that make something in the AWS account."""
 
 
-class Site:
-    """Implements `Workshop` for the run in `folder`.
+class LiveBackend:
+    """Implements `RunBackend` for the run in `folder`.
 
     Args:
         folder: The run's.
@@ -73,7 +73,7 @@ class Site:
         make = HANDLERS.get(stage.kind)
         if make is None:
             raise BlueprintError(f"this program cannot carry out a stage of kind {stage.kind} ({stage.id}).")
-        return make(self.work(view, stage, journal))
+        return make(self.context(view, stage, journal))
 
     def describe(self, view: RunView, stage: StageView) -> list[str]:
         """The commands that a stage stands for.
@@ -81,22 +81,22 @@ class Site:
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
         """
-        return self.handler(view, stage, _Silent(stage)).describe()
+        return self.handler(view, stage, _DiscardingRecorder(stage)).describe()
 
     @asynccontextmanager
     async def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AsyncIterator[None]:
         self._losses = ()
-        work = self.work(view, stage, journal)
-        watch = work.blueprint.stage(stage.id).watch
+        context = self.context(view, stage, journal)
+        watch = context.blueprint.stage(stage.id).watch
         if watch is None:
             yield
             self._losses = spooled_losses(self._folder, stage.id)
             return
-        async with watching(work, watch) as watcher:
+        async with watching(context, watch) as watcher:
             yield
         self._losses = watcher.losses
 
-    async def considered(self, stage: StageView, done: Performed) -> Performed:
+    async def with_warnings(self, stage: StageView, done: Performed) -> Performed:
         if done.plan is not None:
             return done
         done = with_losses(done, self._losses)
@@ -105,24 +105,24 @@ class Site:
         return await in_thread("curves", with_warning, done, self._folder, stage.id)
 
     async def drain(self, view: RunView, journal: StageJournal) -> str:
-        return await drain_nodes(self.work(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))
+        return await drain_nodes(self.context(view, view.stages[0], journal), is_own_cluster=self._is_own_cluster(view))
 
     async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
-        work = self.work(view, view.stages[0], journal)
-        patience = AWAY if self._is_own_cluster(view) else TEARDOWN
-        await remove_errands(work, patience)
+        context = self.context(view, view.stages[0], journal)
+        policy = AWAY if self._is_own_cluster(view) else TEARDOWN
+        await delete_helper_jobs(context, policy)
         kept = frozenset() if view.deletes_data else kept_stages(view.stages)
         states = await self._terraform_states(view, kept)
         is_gone = self._is_own_cluster(view) and not states.leftovers and not states.unknown
         reports = [states]
         for stage in view.stages:
             if stage.kind == "helm" and stage.attempt:
-                helm = HelmHandler(self.work(view, stage, journal))
-                reports.append(await helm.leftovers(patience, may_be_gone=is_gone))
+                helm = HelmHandler(self.context(view, stage, journal))
+                reports.append(await helm.leftovers(policy, may_be_gone=is_gone))
         is_gone = is_gone and not any(report.leftovers for report in reports)
-        reports.append(await audit_cluster(work, may_be_gone=is_gone, patience=patience, kept=kept))
+        reports.append(await audit_cluster(context, may_be_gone=is_gone, policy=policy, kept=kept))
         if any(stage.kind in _ACCOUNT_KINDS and stage.attempt for stage in view.stages):
-            reports.append(await audit_account(work, is_data_kept=bool(kept)))
+            reports.append(await audit_account(context, is_data_kept=bool(kept)))
         leftovers = tuple(line for report in reports for line in report.leftovers)
         retained = (line for report in reports for line in report.retained)
         unknown = tuple(dict.fromkeys(line for report in reports for line in report.unknown))
@@ -132,21 +132,21 @@ class Site:
         if self._access is not None:
             await self._access.aclose()
 
-    def looking(self, view: RunView) -> StageWork:
+    def read_only_context(self, view: RunView) -> StageContext:
         """What looks at a run and changes nothing works with; its stage does not matter.
 
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
         """
-        return self.work(view, view.stages[0], _Silent(view.stages[0]))
+        return self.context(view, view.stages[0], _DiscardingRecorder(view.stages[0]))
 
-    def work(self, view: RunView, stage: StageView, journal: StageJournal) -> StageWork:
+    def context(self, view: RunView, stage: StageView, journal: StageJournal) -> StageContext:
         """What a handler of this stage works with.
 
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
         """
-        return StageWork(
+        return StageContext(
             folder=self._folder,
             blueprint=self._blueprint.under(view.preset),
             binding=self._binding(view),
@@ -194,7 +194,7 @@ class Site:
         return AuditReport(tuple(leftovers), tuple(retained), tuple(unknown))
 
     async def _terraform_lines(self, view: RunView, stage: StageView) -> list[str]:
-        lines = await TerraformHandler(self.work(view, stage, _Silent(stage))).leftovers()
+        lines = await TerraformHandler(self.context(view, stage, _DiscardingRecorder(stage))).leftovers()
         return [f"Terraform {stage.id}: {line}" for line in lines]
 
 
@@ -204,7 +204,7 @@ def _waived(stage: StageView) -> list[str]:
     return [f"Terraform {stage.id}: {item.address} was waived; nobody knows whether it exists" for item in items]
 
 
-class _Silent:
+class _DiscardingRecorder:
     """A journal for looking: it records nothing."""
 
     def __init__(self, stage: StageView) -> None:
@@ -243,7 +243,7 @@ def commands_of(folder: Path, view: RunView, stage: StageView) -> list[str]:
     Raises:
         BlueprintError: The run's copy of its blueprint cannot be used.
     """
-    return Site(folder, SystemClock()).describe(view, stage)
+    return LiveBackend(folder, SystemClock()).describe(view, stage)
 
 
 def runbook(folder: Path) -> str:

@@ -15,8 +15,8 @@ from actions.base.clock import Clock, SystemClock, format_rfc3339
 from actions.base.errors import ConsoleError
 from actions.base.process import own_identity
 from actions.base.untrusted import redact
-from actions.run.context.protocols import Workshop
-from actions.run.engine.recorder import Desk, when_usable
+from actions.run.context.protocols import RunBackend
+from actions.run.engine.recorder import RunnerJournal, when_usable
 from actions.run.engine.runner import Runner
 from actions.run.engine.systemd import CANNOT
 from actions.run.journal.folder import journal_path
@@ -24,7 +24,7 @@ from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_lease
 from actions.run.journal.store import Boundary, Journal
 from actions.run.state.view import RunView
 
-WorkshopFactory = Callable[[Path, Clock], Workshop]
+BackendFactory = Callable[[Path, Clock], RunBackend]
 """From the run's folder to what its runner works with."""
 
 CRASH_VARIABLE = "EKSML_CRASH_AT"
@@ -35,7 +35,7 @@ _LOCK_SECONDS = 0.5
 T = TypeVar("T")
 
 
-def main(folder: Path, make_workshop: WorkshopFactory) -> int:
+def main(folder: Path, make_backend: BackendFactory) -> int:
     """Be the runner of the run in `folder`.
 
     Returns:
@@ -44,14 +44,14 @@ def main(folder: Path, make_workshop: WorkshopFactory) -> int:
     os.umask(0o077)
     clock = SystemClock()
     try:
-        asyncio.run(_carry_out(folder, make_workshop, clock))
+        asyncio.run(_carry_out(folder, make_backend, clock))
     except ConsoleError as error:
         _log(clock, error.sentence())
         return CANNOT
     return 0
 
 
-async def _carry_out(folder: Path, make_workshop: WorkshopFactory, clock: Clock) -> None:
+async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -> None:
     path = journal_path(folder)
     heartbeat = Heartbeat(folder, own_identity(), clock)
 
@@ -66,31 +66,31 @@ async def _carry_out(folder: Path, make_workshop: WorkshopFactory, clock: Clock)
     journal = await usable(opened)
     try:
         await usable(journal.check)
-        workshop = make_workshop(folder, clock)
+        backend = make_backend(folder, clock)
         try:
-            desk = Desk(journal, lease, clock, heartbeat)
-            runner = Runner(desk, workshop, clock, lambda line: _log(clock, line))
-            view = await _tended(desk, runner, clock)
+            runner_journal = RunnerJournal(journal, lease, clock, heartbeat)
+            runner = Runner(runner_journal, backend, clock, lambda line: _log(clock, line))
+            view = await _kept_alive(runner_journal, runner, clock)
             _log(clock, f"run {view.state.value}")
         finally:
-            await workshop.aclose()
+            await backend.aclose()
     finally:
         journal.close()
 
 
-async def _tended(desk: Desk, runner: Runner, clock: Clock) -> RunView:
+async def _kept_alive(runner_journal: RunnerJournal, runner: Runner, clock: Clock) -> RunView:
     """Let the runner work, with a sign of life every few seconds; whoever has lost the lease does nothing more.
 
     Raises:
         ConflictError: Another runner took over.
     """
 
-    async def tend() -> None:
+    async def keep_alive() -> None:
         while True:
-            desk.tend()
+            runner_journal.keep_alive()
             await clock.sleep(BEAT_SECONDS)
 
-    work, tending = asyncio.ensure_future(runner.run()), asyncio.ensure_future(tend())
+    work, tending = asyncio.ensure_future(runner.run()), asyncio.ensure_future(keep_alive())
     try:
         await asyncio.wait({work, tending}, return_when=asyncio.FIRST_COMPLETED)
         if not work.done():

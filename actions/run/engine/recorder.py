@@ -13,7 +13,7 @@ from actions.run.journal.folder import RESERVE_BYTES, extend_log, has_room, keep
 from actions.run.journal.lease import Heartbeat, Lease, forget_starts, release_lease
 from actions.run.journal.store import DiskFullError, Journal, JournalUnwritableError
 from actions.run.state.fold import fold
-from actions.run.state.records import Body, Deleted, Owned, Record, TerraformBody
+from actions.run.state.records import Body, Deleted, JournalRecord, Owned, TerraformBody
 from actions.run.state.view import Goal, NoticeKind, OwnedObject, RunView, TerraformMemory
 
 T = TypeVar("T")
@@ -55,10 +55,10 @@ async def when_usable(
 
 
 _MOST_LOOKS = 3
-"""So often in a row `tend` may miss the journal."""
+"""So often in a row `keep_alive` may miss the journal."""
 
 
-class Desk:
+class RunnerJournal:
     """The journal as the one runner sees it. Used from the runner's loop only.
 
     A full disk and a lock that another process holds are waited for, however long: what has happened must not be
@@ -78,7 +78,7 @@ class Desk:
         self._lease = lease
         self._clock = clock
         self._heartbeat = heartbeat or Heartbeat(self._folder, lease.holder, clock)
-        self._records: list[Record] = []
+        self._records: list[JournalRecord] = []
         self._version = -1
         self._notes: dict[str, str] = {}
         self._warnings: dict[str, str] = {}
@@ -87,10 +87,10 @@ class Desk:
 
     async def view(self) -> RunView:
         """The run as the newest record leaves it."""
-        await self._patiently(self._read)
+        await self._retried(self._read)
         return self._known()
 
-    def glance(self) -> RunView:
+    def view_if_readable(self) -> RunView:
         """The same without waiting: as it was at the last look, if the journal cannot be read at present."""
         with suppress(JournalUnwritableError):
             self._read()
@@ -107,12 +107,12 @@ class Desk:
 
     async def write(self, body: Body, *, stage: str = "", attempt: int = 0) -> None:
         """Append a record; waits as long as it takes."""
-        await self._patiently(lambda: self._journal.append(body, stage=stage, attempt=attempt))
+        await self._retried(lambda: self._journal.append(body, stage=stage, attempt=attempt))
 
     async def release(self) -> bool:
         """Give the lease back unless there is news. Returns whether it was given back."""
         seen = self._records[-1].seq if self._records else 0
-        is_released = await self._patiently(lambda: release_lease(self._journal, self._lease.token, seen=seen))
+        is_released = await self._retried(lambda: release_lease(self._journal, self._lease.token, seen=seen))
         if is_released:
             forget_starts(self._folder)
         return is_released
@@ -138,7 +138,7 @@ class Desk:
         """Return whether there is room for a stage to begin: on a full disk nothing new is begun."""
         return has_room(self._folder)
 
-    def tend(self) -> None:
+    def keep_alive(self) -> None:
         """Give a sign of life, and see to the room on disk. To be called every few seconds.
 
         Raises:
@@ -177,7 +177,7 @@ class Desk:
     def _known(self) -> RunView:
         return fold(self._records, holder=self._lease.token)
 
-    async def _patiently(self, call: Callable[[], T]) -> T:
+    async def _retried(self, call: Callable[[], T]) -> T:
         return await when_usable(
             call, folder=self._folder, heartbeat=self._heartbeat, clock=self._clock, make_room=self._uses_reserve
         )
@@ -190,22 +190,22 @@ class Desk:
         return True
 
 
-class StageDesk:
+class StageRecorder:
     """What one stage's handler may write; implements `StageJournal`."""
 
-    def __init__(self, desk: Desk, stage: str, attempt: int) -> None:
-        self._desk = desk
+    def __init__(self, runner_journal: RunnerJournal, stage: str, attempt: int) -> None:
+        self._journal = runner_journal
         self._stage = stage
         self._attempt = attempt
 
     def note(self, text: str) -> None:
-        self._desk.note(self._stage, text)
+        self._journal.note(self._stage, text)
 
     def warn(self, text: str) -> None:
-        self._desk.warn(self._stage, text)
+        self._journal.warn(self._stage, text)
 
     def owned(self) -> Sequence[OwnedObject]:
-        return self._desk.glance().owned_by(self._stage)
+        return self._journal.view_if_readable().owned_by(self._stage)
 
     async def own(self, item: OwnedObject) -> None:
         body = Owned(
@@ -218,14 +218,14 @@ class StageDesk:
             was_absent=item.was_absent,
             is_adopted=item.is_adopted,
         )
-        await self._desk.write(body, stage=self._stage, attempt=self._attempt)
+        await self._journal.write(body, stage=self._stage, attempt=self._attempt)
 
     async def deleted(self, item: OwnedObject) -> None:
         body = Deleted(api_version=item.api_version, object_kind=item.kind, namespace=item.namespace, name=item.name)
-        await self._desk.write(body, stage=self._stage, attempt=self._attempt)
+        await self._journal.write(body, stage=self._stage, attempt=self._attempt)
 
     async def terraform(self) -> TerraformMemory:
-        return (await self._desk.view()).stage(self._stage).terraform
+        return (await self._journal.view()).stage(self._stage).terraform
 
     async def remember(self, body: TerraformBody) -> None:
-        await self._desk.write(body, stage=self._stage, attempt=self._attempt)
+        await self._journal.write(body, stage=self._stage, attempt=self._attempt)

@@ -13,10 +13,10 @@ import msgspec
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line, redact
-from actions.run.context.protocols import Performed, StageFailedError, StageHandler, Stoppable, Workshop
-from actions.run.engine.recorder import Desk, StageDesk
-from actions.run.state.planner import Approve, Begin, Finish, Settle, Wait, next_move
-from actions.run.state.records import Action, Approval, Finding, Intent, Outcome, Output, Result
+from actions.run.context.protocols import Performed, RunBackend, StageFailedError, StageHandler, Stoppable
+from actions.run.engine.recorder import RunnerJournal, StageRecorder
+from actions.run.state.planner import ApprovePlan, Begin, Finish, Reconcile, Wait, next_step
+from actions.run.state.records import Action, Approval, Intent, Outcome, Output, Result, StageFinding
 from actions.run.state.view import Goal, RunView, StageState, StageView
 
 POLL_SECONDS = 0.2
@@ -31,7 +31,7 @@ Log = Callable[[str], None]
 
 class _Failure(msgspec.Struct, frozen=True):
     message: str
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[StageFinding, ...] = ()
 
     def outcome(self, action: Action) -> Outcome:
         return Outcome(action, Result.FAILED, one_line(redact(self.message)), findings=self.findings)
@@ -41,15 +41,15 @@ class Runner:
     """Carries out one run until there is nothing left to do without a new wish.
 
     Args:
-        desk: The run's journal, under a lease that this process holds.
-        workshop: What touches the world.
+        runner_journal: The run's journal, under a lease that this process holds.
+        backend: What touches the world.
         clock: For waiting.
         log: Takes one line at a time, for people who look into what happened.
     """
 
-    def __init__(self, desk: Desk, workshop: Workshop, clock: Clock, log: Log) -> None:
-        self._desk = desk
-        self._workshop = workshop
+    def __init__(self, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, log: Log) -> None:
+        self._journal = runner_journal
+        self._backend = backend
         self._clock = clock
         self._log = log
 
@@ -61,64 +61,64 @@ class Runner:
             ConflictError: Another runner took over.
         """
         while True:
-            view = await self._desk.view()
-            match next_move(view):
+            view = await self._journal.view()
+            match next_step(view):
                 case Begin(action=Action.PERFORM, stage=stage):
                     await self._perform(view, view.stage(stage))
                 case Begin(action=Action.UNDO, stage=stage):
                     await self._undo(view, view.stage(stage))
                 case Begin(action=action):
                     await self._end(view, action)
-                case Settle(stage=stage):
-                    await self._settle(view, view.stage(stage))
-                case Approve(stage=stage, plan_hash=plan_hash, is_automatic=is_automatic):
-                    await self._desk.write(Approval(plan_hash=plan_hash, is_automatic=is_automatic), stage=stage)
+                case Reconcile(stage=stage):
+                    await self._reconcile(view, view.stage(stage))
+                case ApprovePlan(stage=stage, plan_hash=plan_hash, is_automatic=is_automatic):
+                    await self._journal.write(Approval(plan_hash=plan_hash, is_automatic=is_automatic), stage=stage)
                 case Wait():
                     await self._wait_for_news()
                 case Finish():
-                    if await self._desk.release():
+                    if await self._journal.release():
                         return view
 
     async def _perform(self, view: RunView, stage: StageView) -> None:
-        if not self._desk.may_begin():  # the disk is full: look again, at the goal as well
+        if not self._journal.may_begin():  # the disk is full: look again, at the goal as well
             await self._clock.sleep(POLL_SECONDS)
             return
         continues = stage.state is StageState.AWAITING_APPROVAL
         attempt = stage.attempt if continues else stage.attempt + 1
-        await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=attempt)
+        await self._journal.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=attempt)
         self._log(f"{stage.id}: begun, attempt {attempt}")
 
         async def work() -> Performed:
             handler = self._handler(view, stage, attempt)
-            async with self._workshop.watching(view, stage, StageDesk(self._desk, stage.id, attempt)):
+            async with self._backend.watching(view, stage, StageRecorder(self._journal, stage.id, attempt)):
                 done = await handler.perform()
-            return await self._workshop.considered(stage, done)
+            return await self._backend.with_warnings(stage, done)
 
         await self._close(stage, attempt, work)
 
-    async def _settle(self, view: RunView, stage: StageView) -> None:
+    async def _reconcile(self, view: RunView, stage: StageView) -> None:
         """The stage was under way when an earlier runner died: ask the world, and begin again only if it says no."""
         self._log(f"{stage.id}: was under way when its runner died; looking how far it came")
         if view.goal is not Goal.FORWARD:
-            await self._settle_cancelled(view, stage)
+            await self._reconcile_cancelled(view, stage)
             return
-        await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=stage.attempt)
+        await self._journal.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=stage.attempt)
 
         async def work() -> Performed:
             handler = self._handler(view, stage, stage.attempt)
-            async with self._workshop.watching(view, stage, StageDesk(self._desk, stage.id, stage.attempt)):
+            async with self._backend.watching(view, stage, StageRecorder(self._journal, stage.id, stage.attempt)):
                 done = await handler.probe() or await handler.perform()
-            return await self._workshop.considered(stage, done)
+            return await self._backend.with_warnings(stage, done)
 
         await self._close(stage, stage.attempt, work)
 
-    async def _settle_cancelled(self, view: RunView, stage: StageView) -> None:
+    async def _reconcile_cancelled(self, view: RunView, stage: StageView) -> None:
         """The stage is not wanted any more: what of it outlived its runner is asked to stop."""
 
         async def work() -> None:
             handler = self._handler(view, stage, stage.attempt)
             if isinstance(handler, Stoppable):
-                await self._desk.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=stage.attempt)
+                await self._journal.write(Intent(action=Action.PERFORM), stage=stage.id, attempt=stage.attempt)
                 await handler.stop()
 
         stopped = await self._guarded(self._attended(work))
@@ -136,14 +136,14 @@ class Runner:
             await self._write_end(stage, attempt, Outcome(Action.PERFORM, Result.CANCELLED, "Interrupted."))
             return
         if done.outputs:
-            await self._desk.write(Output(values=dict(done.outputs)), stage=stage.id, attempt=attempt)
+            await self._journal.write(Output(values=dict(done.outputs)), stage=stage.id, attempt=attempt)
         result = Result.DONE if done.plan is None else Result.AWAITING_APPROVAL
         outcome = Outcome(Action.PERFORM, result, one_line(done.message), plan=done.plan, findings=done.findings)
         await self._write_end(stage, attempt, outcome)
 
     async def _undo(self, view: RunView, stage: StageView) -> None:
         attempt = stage.attempt
-        await self._desk.write(Intent(action=Action.UNDO), stage=stage.id, attempt=attempt)
+        await self._journal.write(Intent(action=Action.UNDO), stage=stage.id, attempt=attempt)
         self._log(f"{stage.id}: undoing")
 
         async def work() -> str:
@@ -158,14 +158,14 @@ class Runner:
 
     async def _end(self, view: RunView, action: Action) -> None:
         """Do what belongs to no stage: drain or audit."""
-        await self._desk.write(Intent(action=action))
+        await self._journal.write(Intent(action=action))
         self._log(f"{action.value}: begun")
 
         async def work() -> Outcome:
             if action is Action.DRAIN:
-                said = await self._workshop.drain(view, StageDesk(self._desk, "", 0))
+                said = await self._backend.drain(view, StageRecorder(self._journal, "", 0))
                 return Outcome(action, Result.DONE, one_line(said))
-            report = await self._workshop.audit(view, StageDesk(self._desk, "", 0))
+            report = await self._backend.audit(view, StageRecorder(self._journal, "", 0))
             return Outcome(
                 action,
                 Result.DONE,
@@ -177,18 +177,18 @@ class Runner:
 
         outcome = await self._guarded(self._attended(work))
         ended = outcome.outcome(action) if isinstance(outcome, _Failure) else outcome
-        self._desk.note("", "")
-        await self._desk.write(ended)
+        self._journal.note("", "")
+        await self._journal.write(ended)
         self._log(f"{action.value}: {ended.result.value} {ended.message}")
 
     def _handler(self, view: RunView, stage: StageView, attempt: int) -> StageHandler:
-        return self._workshop.handler(view, stage, StageDesk(self._desk, stage.id, attempt))
+        return self._backend.handler(view, stage, StageRecorder(self._journal, stage.id, attempt))
 
     async def _write_end(self, stage: StageView, attempt: int, outcome: Outcome) -> None:
-        self._desk.note(stage.id, "")
-        self._desk.warn(stage.id, "")
-        await self._desk.write(outcome, stage=stage.id, attempt=attempt)
-        self._desk.flush_notes()
+        self._journal.note(stage.id, "")
+        self._journal.warn(stage.id, "")
+        await self._journal.write(outcome, stage=stage.id, attempt=attempt)
+        self._journal.flush_notes()
         self._log(f"{stage.id}: {outcome.action.value} {outcome.result.value} {outcome.message}")
 
     def _with_room(self, stage: str, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
@@ -201,7 +201,7 @@ class Runner:
                 except OSError as error:
                     if error.errno not in _NO_ROOM:
                         raise
-                    self._desk.note(stage, f"Waiting for room on the disk: {error}.")
+                    self._journal.note(stage, f"Waiting for room on the disk: {error}.")
                 await self._clock.sleep(ROOM_SECONDS)
 
         return done
@@ -225,8 +225,12 @@ class Runner:
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=POLL_SECONDS)
-                self._desk.flush_notes()
-                if not is_cancelled and self._desk.has_news() and self._desk.glance().goal is not Goal.FORWARD:
+                self._journal.flush_notes()
+                if (
+                    not is_cancelled
+                    and self._journal.has_news()
+                    and self._journal.view_if_readable().goal is not Goal.FORWARD
+                ):
                     is_cancelled = task.cancel()
             return None if task.cancelled() else task.result()
         finally:
@@ -238,11 +242,11 @@ class Runner:
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=POLL_SECONDS)
-                self._desk.flush_notes()
+                self._journal.flush_notes()
             return task.result()
         finally:
             task.cancel()
 
     async def _wait_for_news(self) -> None:
-        while not self._desk.has_news():
+        while not self._journal.has_news():
             await self._clock.sleep(POLL_SECONDS)

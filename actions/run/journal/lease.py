@@ -35,7 +35,7 @@ Notes = Mapping[str, str]
 _SHORT_NOTE = 120
 
 
-class Beat(msgspec.Struct, frozen=True):
+class HeartbeatState(msgspec.Struct, frozen=True):
     """The newest sign of life of one process."""
 
     holder: ProcessIdentity
@@ -52,10 +52,10 @@ class Beat(msgspec.Struct, frozen=True):
         return now - self.at > (START_SECONDS if self.is_first else STALLED_SECONDS)
 
 
-def read_beat(folder: Path, holder: ProcessIdentity) -> Beat | None:
+def read_heartbeat(folder: Path, holder: ProcessIdentity) -> HeartbeatState | None:
     """The newest sign of life of a process; `None` if it has left none, as runners of earlier versions do."""
     try:
-        beat = msgspec.json.decode(read_block(heartbeat_path(folder)), type=Beat)
+        beat = msgspec.json.decode(read_block(heartbeat_path(folder)), type=HeartbeatState)
     except msgspec.MsgspecError:
         return None
     return beat if beat.holder == holder else None
@@ -63,7 +63,7 @@ def read_beat(folder: Path, holder: ProcessIdentity) -> Beat | None:
 
 def announce(folder: Path, holder: ProcessIdentity, clock: Clock) -> None:
     """Leave a first sign of life in the name of a process that was just started."""
-    _write_beat(folder, Beat(holder, clock.monotonic(), is_first=True))
+    _write_beat(folder, HeartbeatState(holder, clock.monotonic(), is_first=True))
 
 
 class Heartbeat:
@@ -78,8 +78,8 @@ class Heartbeat:
     def __init__(self, folder: Path, holder: ProcessIdentity, clock: Clock) -> None:
         self._folder = folder
         self._clock = clock
-        self._beat = Beat(holder, clock.monotonic())
-        self._written: Beat | None = None
+        self._beat = HeartbeatState(holder, clock.monotonic())
+        self._written: HeartbeatState | None = None
 
     def note(self, stage: str, text: str) -> None:
         """Remember what a stage waits for; empty for nothing."""
@@ -116,7 +116,7 @@ class Heartbeat:
         self._written = self._beat
 
 
-def _write_beat(folder: Path, beat: Beat) -> bool:
+def _write_beat(folder: Path, beat: HeartbeatState) -> bool:
     return write_block(heartbeat_path(folder), msgspec.json.encode(beat))
 
 

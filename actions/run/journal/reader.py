@@ -19,13 +19,13 @@ from actions.base.files import is_read_only
 from actions.base.process import ProcessIdentity
 from actions.base.untrusted import one_line
 from actions.run.journal.folder import has_room, journal_path, runs_home
-from actions.run.journal.lease import Beat, Lease, has_crashed_too_often, read_beat, read_lease
+from actions.run.journal.lease import HeartbeatState, Lease, has_crashed_too_often, read_heartbeat, read_lease
 from actions.run.journal.run_ids import known_numbers
 from actions.run.journal.snapshot import SnapshotReader
 from actions.run.journal.store import records_in, require_version, translated
 from actions.run.state.fold import fold
-from actions.run.state.planner import Finish, next_move
-from actions.run.state.records import Created, Record
+from actions.run.state.planner import Finish, next_step
+from actions.run.state.records import Created, JournalRecord
 from actions.run.state.view import GIVEN_UP, Notice, NoticeKind, RunState, RunView, StageState, StageView
 
 _SAID = {
@@ -42,7 +42,7 @@ _CAN_STALL = frozenset(
 )
 
 
-class Watch:
+class RunMonitor:
     """Looks at the runner, the disk and the lock of one run. One thread may use it.
 
     Args:
@@ -55,11 +55,11 @@ class Watch:
         self._clock = clock
         self._since: dict[tuple[NoticeKind, float | None], float] = {}
 
-    def beat_of(self, lease: Lease | None) -> Beat | None:
+    def heartbeat_of(self, lease: Lease | None) -> HeartbeatState | None:
         """The newest sign of life of the runner that holds `lease`."""
-        return None if lease is None else read_beat(self._folder, lease.holder)
+        return None if lease is None else read_heartbeat(self._folder, lease.holder)
 
-    def notices(self, lease: Lease | None, beat: Beat | None) -> tuple[Notice, ...]:
+    def notices(self, lease: Lease | None, beat: HeartbeatState | None) -> tuple[Notice, ...]:
         """Look, and return what there is to tell.
 
         Args:
@@ -70,7 +70,7 @@ class Watch:
         self._since = {key: since for key, since in self._since.items() if key[0] in {one.kind for one in found}}
         return found
 
-    def _found(self, lease: Lease | None, beat: Beat | None) -> Iterator[Notice]:
+    def _found(self, lease: Lease | None, beat: HeartbeatState | None) -> Iterator[Notice]:
         waits = {NoticeKind(name): since for name, since in (beat.waits if beat else {}).items() if name in _KINDS}
         texts = _SAID if lease is not None else _UNATTENDED
         is_mounted_read_only = is_read_only(self._folder)
@@ -101,7 +101,7 @@ _KINDS = frozenset(kind.value for kind in NoticeKind)
 
 def is_unattended(view: RunView) -> bool:
     """Return whether there is something to do that was begun; said of a run whose runner is not alive."""
-    return view.last_seq > 1 and not isinstance(next_move(view), Finish)
+    return view.last_seq > 1 and not isinstance(next_step(view), Finish)
 
 
 def no_runner(folder: Path, clock: Clock) -> Notice:
@@ -135,8 +135,8 @@ class RunReader:
         self._clock = clock or SystemClock()
         self._path = journal_path(folder)
         self._snapshots = SnapshotReader(self._path)
-        self._watch = Watch(folder, self._clock)
-        self._records: list[Record] = []
+        self._watch = RunMonitor(folder, self._clock)
+        self._records: list[JournalRecord] = []
         self._lease: Lease | None = None
         self._seen: object = None
         self._guard = threading.Lock()
@@ -167,7 +167,7 @@ class RunReader:
     def _poll(self) -> RunView | None:
         self._take(only_news=True)
         lease = self._lease if self._lease is not None and self._lease.is_alive else None
-        beat = self._watch.beat_of(lease)
+        beat = self._watch.heartbeat_of(lease)
         notices = self._watch.notices(lease, beat)
         notes = dict(beat.notes) if beat else dict(lease.notes) if lease else {}
         seen = (len(self._records), lease, notices, notes)
@@ -181,7 +181,7 @@ class RunReader:
         self.newest = _with_notes(view, notes)
         return self.newest
 
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[JournalRecord, ...]:
         """All records as of the last poll."""
         return tuple(self._records)
 

@@ -25,7 +25,7 @@ from actions.base.files import PRIVATE_FILE, filesystem_type, is_network_filesys
 from actions.base.process import holders_of_locks
 from actions.base.readonly import refuse_if_readonly
 from actions.run.journal.folder import has_room, journal_path, release_reserve
-from actions.run.state.records import Body, Created, Record, decode_body, encode_body, kind_of
+from actions.run.state.records import Body, Created, JournalRecord, decode_body, encode_body, kind_of
 from actions.run.state.view import NoticeKind
 
 FileKey = tuple[int, int]
@@ -225,7 +225,7 @@ class Journal:
                 self.close()
                 raise
 
-    def append(self, body: Body, *, stage: str = "", attempt: int = 0) -> Record:
+    def append(self, body: Body, *, stage: str = "", attempt: int = 0) -> JournalRecord:
         """Write one record; it is on disk when this returns.
 
         Raises:
@@ -245,9 +245,9 @@ class Journal:
                 (seq, at, writer, kind_of(body), stage, attempt, encode_body(body)),
             )
         self._at_boundary(seq, "after")
-        return Record(seq, at, writer, stage, attempt, body)
+        return JournalRecord(seq, at, writer, stage, attempt, body)
 
-    def records(self, after: int = 0) -> list[Record]:
+    def records(self, after: int = 0) -> list[JournalRecord]:
         """All records with a number above `after`, oldest first.
 
         Raises:
@@ -335,7 +335,7 @@ class Journal:
             self._boundary(seq, side)
 
 
-def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) -> list[Record]:
+def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) -> list[JournalRecord]:
     """The records of an open journal with a number above `after`, oldest first.
 
     Raises:
@@ -349,7 +349,7 @@ def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) ->
         if seq != expected:
             raise damaged(path, f"record {expected} is missing")
         try:
-            found.append(Record(seq, at, writer, stage, attempt, decode_body(text)))
+            found.append(JournalRecord(seq, at, writer, stage, attempt, decode_body(text)))
         except (msgspec.MsgspecError, RecursionError) as error:
             raise damaged(path, f"record {seq} cannot be read ({error})") from error
     return found

@@ -11,11 +11,19 @@ from msgspec.structs import replace
 from actions.base.errors import FormatError
 from actions.base.wording import listed
 from actions.cluster.objects.client import ApiResource
-from actions.run.context.access import Connection
-from actions.run.context.retry import TEARDOWN, patiently
-from actions.run.context.stage_context import StageWork
-from actions.run.objects.ownership import HARMLESS, RUNS, Inventory, Judged, Standing, judge
-from actions.run.objects.survey import Seen, Unasked, fetch_kinds, is_contents, survey, survey_path, with_owners
+from actions.run.context.access import ClusterConnection
+from actions.run.context.retry import TEARDOWN, retry_unreachable
+from actions.run.context.stage_context import StageContext
+from actions.run.objects.ownership import HARMLESS, RUNS, ClassifiedObject, Inventory, Ownership, classify
+from actions.run.objects.survey import (
+    ObjectListing,
+    Unanswered,
+    fetch_kinds,
+    is_contents,
+    survey,
+    survey_path,
+    with_owners,
+)
 
 SETTLE_SECONDS = 60.0
 """The garbage collector, and an API that is down, get so long to come round."""
@@ -26,37 +34,37 @@ _NAMED = 3
 class Contents(msgspec.Struct, frozen=True):
     """The objects in a namespace, or of a kind."""
 
-    judged: tuple[Judged, ...] = ()
-    unasked: tuple[Unasked, ...] = ()
+    judged: tuple[ClassifiedObject, ...] = ()
+    unasked: tuple[Unanswered, ...] = ()
 
     @property
-    def foreign(self) -> tuple[Judged, ...]:
+    def foreign(self) -> tuple[ClassifiedObject, ...]:
         """The objects that keep the whole from being deleted."""
         return tuple(one for one in self.judged if one.standing not in HARMLESS)
 
     @property
     def may_settle(self) -> bool:
         """True if there is a doubt, and all of it may be gone a moment later."""
-        passing = all(one.standing is Standing.ORPHAN for one in self.foreign) and all(
+        passing = all(one.standing is Ownership.ORPHAN for one in self.foreign) and all(
             one.may_pass for one in self.unasked
         )
         return passing and bool(self.foreign or self.unasked)
 
 
-class Judge:
+class DeletionGuard:
     """Judges what is in the run's namespaces, and of the run's kinds, against its inventory.
 
     What was found to be the run's once stays so for this judge: owners go before their dependents do.
 
     Args:
-        work: The stage that is undone.
+        context: The stage that is undone.
         connection: The run's cluster.
         inventory: What the run has made.
     """
 
-    def __init__(self, work: StageWork, connection: Connection, inventory: Inventory) -> None:
+    def __init__(self, context: StageContext, connection: ClusterConnection, inventory: Inventory) -> None:
         self.inventory = inventory
-        self._work = work
+        self._context = context
         self._connection = connection
 
     async def refusal_of_namespace(self, name: str) -> str:
@@ -66,11 +74,11 @@ class Judge:
             ConsoleError: The cluster cannot be reached, or accepts no credentials.
         """
 
-        async def look() -> Seen:
+        async def look() -> ObjectListing:
             known = await fetch_kinds(self._connection)
             kinds = [kind for kind in known.kinds if is_contents(kind)]
             seen = await survey(self._connection, kinds, namespace=name)
-            return Seen(seen.entries, (*known.unasked, *seen.unasked))
+            return ObjectListing(seen.entries, (*known.unasked, *seen.unasked))
 
         return self._refusal(await self._settled(look), "it holds {}")
 
@@ -82,30 +90,30 @@ class Judge:
         """
         kind = kind_of_definition(definition)
 
-        async def look() -> Seen:
+        async def look() -> ObjectListing:
             return await survey_path(self._connection, kind)
 
         return self._refusal(await self._settled(look), "there is {} of its kind")
 
-    async def judged(self, seen: Seen) -> Contents:
+    async def judged(self, seen: ObjectListing) -> Contents:
         """Judge what was seen, with its owners wherever they are.
 
         Raises:
             ConsoleError: The cluster cannot be reached, or accepts no credentials.
         """
         owners = await with_owners(self._connection, seen.entries, self.inventory)
-        judged = judge(seen.entries, self.inventory, owners=owners.entries)
+        judged = classify(seen.entries, self.inventory, owners=owners.entries)
         return Contents(tuple(judged), (*seen.unasked, *owners.unasked))
 
-    async def _settled(self, look: Callable[[], Awaitable[Seen]]) -> Contents:
-        clock, note = self._work.clock, self._work.journal.note
+    async def _settled(self, look: Callable[[], Awaitable[ObjectListing]]) -> Contents:
+        clock, note = self._context.clock, self._context.journal.note
         deadline = clock.monotonic() + SETTLE_SECONDS
 
         async def ask() -> Contents:
             return await self.judged(await look())
 
         while True:
-            contents = await patiently(ask, clock=clock, note=note, patience=TEARDOWN)
+            contents = await retry_unreachable(ask, clock=clock, note=note, policy=TEARDOWN)
             if not contents.may_settle or clock.monotonic() >= deadline:
                 self._accept(contents)
                 return contents
@@ -131,8 +139,8 @@ class Judge:
         """Clauses about objects of stages that are not being undone, such as those that hold data."""
         live = {
             item.uid: item.stage
-            for item in self._work.view.owned
-            if item.uid and not item.is_deleted and not item.existed and item.stage not in ("", self._work.stage.id)
+            for item in self._context.view.owned
+            if item.uid and not item.is_deleted and not item.existed and item.stage not in ("", self._context.stage.id)
         }
         held = [one.entry for one in contents.judged if one.entry.uid in live and not one.entry.is_going]
         names = [f"{entry.kind} {entry.name} of the stage {live[entry.uid]}" for entry in held]
@@ -154,7 +162,7 @@ def kind_of_definition(definition: Mapping[str, Any]) -> ApiResource:
     return ApiResource(f"{spec.group}/{version}", spec.names.kind, spec.names.plural, spec.scope == "Namespaced")
 
 
-def _named(one: Judged, run_id: str) -> str:
+def _named(one: ClassifiedObject, run_id: str) -> str:
     entry = one.entry
     name = f"{entry.kind} {entry.name}"
     if entry.run == run_id:
@@ -167,7 +175,7 @@ class _Names(msgspec.Struct):
     plural: str
 
 
-class _Version(msgspec.Struct):
+class _DefinitionVersion(msgspec.Struct):
     name: str
     served: bool = False
     storage: bool = False
@@ -176,7 +184,7 @@ class _Version(msgspec.Struct):
 class _Spec(msgspec.Struct):
     group: str
     names: _Names
-    versions: list[_Version]
+    versions: list[_DefinitionVersion]
     scope: str = "Namespaced"
 
 

@@ -8,7 +8,7 @@ from actions.blueprint.parts import ObjectName
 from actions.blueprint.render import CLUSTER_SCOPED
 from actions.blueprint.stages import HelmStage, ManifestsStage
 from actions.cluster.objects.client import ObjectRef
-from actions.run.context.stage_context import StageWork
+from actions.run.context.stage_context import StageContext
 from actions.run.objects.ownership import Entry, Expected, Inventory, doubt_about, group_of
 from actions.run.state.view import OwnedObject
 
@@ -39,12 +39,12 @@ RELEASE_VERSION = "helm.sh/v3"
 """Stands for the API version of a Helm release, which is no object but is owned like one."""
 
 
-def inventory_of(work: StageWork) -> Inventory:
+def inventory_of(context: StageContext) -> Inventory:
     """Collect what the run has made so far, also what the stage at hand has recorded since its view was made."""
-    fresh = [item for item in work.journal.owned() if not item.existed]
-    made = {item: None for item in (*work.view.owned, *fresh) if not item.existed}
-    uids = work.view.made_uids.union(item.uid for item in fresh if item.uid)
-    return Inventory(work.view.id, uids, tuple(made), frozenset(_expected(work)))
+    fresh = [item for item in context.journal.owned() if not item.existed]
+    made = {item: None for item in (*context.view.owned, *fresh) if not item.existed}
+    uids = context.view.made_uids.union(item.uid for item in fresh if item.uid)
+    return Inventory(context.view.id, uids, tuple(made), frozenset(_expected(context)))
 
 
 def ref_of_owned(item: OwnedObject) -> ObjectRef:
@@ -52,30 +52,32 @@ def ref_of_owned(item: OwnedObject) -> ObjectRef:
     return ObjectRef(item.api_version, item.kind, item.namespace, item.name)
 
 
-def owned_of(work: StageWork, ref: ObjectRef, *, uid: str = "", existed: bool = False) -> OwnedObject:
+def owned_of(context: StageContext, ref: ObjectRef, *, uid: str = "", existed: bool = False) -> OwnedObject:
     """A record's content for an object of the stage."""
     return OwnedObject(
-        work.stage.id, ref.api_version, ref.kind, ref.namespace, ref.name, uid, existed=existed, is_deleted=False
+        context.stage.id, ref.api_version, ref.kind, ref.namespace, ref.name, uid, existed=existed, is_deleted=False
     )
 
 
-def known_as(work: StageWork, ref: ObjectRef) -> OwnedObject | None:
+def known_as(context: StageContext, ref: ObjectRef) -> OwnedObject | None:
     """Find the record of an object that is not gone, whichever stage has written it."""
-    live = [item for item in (*work.journal.owned(), *work.view.owned) if not item.is_deleted]
+    live = [item for item in (*context.journal.owned(), *context.view.owned) if not item.is_deleted]
     return next((item for item in live if ref_of_owned(item) == ref), None)
 
 
-def is_runs(work: StageWork, entry: Entry, ref: ObjectRef) -> bool:
+def is_of_run(context: StageContext, entry: Entry, ref: ObjectRef) -> bool:
     """Return whether an object is the run's own: by its uid, or by evidence for an announcement whose runner died."""
-    known = known_as(work, ref)
-    return entry.uid in inventory_of(work).uids or (known is not None and not doubt_about(entry, known, work.view.id))
+    known = known_as(context, ref)
+    return entry.uid in inventory_of(context).uids or (
+        known is not None and not doubt_about(entry, known, context.view.id)
+    )
 
 
-def _expected(work: StageWork) -> Iterator[Expected]:
+def _expected(context: StageContext) -> Iterator[Expected]:
     """The objects that operators make by themselves which stages of the run have begun to install."""
-    begun = {stage.id for stage in work.view.stages if stage.attempt}
-    for stage in work.blueprint.stages:
+    begun = {stage.id for stage in context.view.stages if stage.attempt}
+    for stage in context.blueprint.stages:
         if isinstance(stage, ManifestsStage | HelmStage) and stage.id in begun:
             for name in stage.makes:
-                ref = ref_of_name(name, work.namespace)
+                ref = ref_of_name(name, context.namespace)
                 yield Expected(group_of(ref.api_version), ref.kind, ref.namespace, ref.name)

@@ -8,12 +8,12 @@ from typing import Any
 from actions.base.clock import parse_rfc3339
 from actions.base.errors import ConsoleError
 from actions.cluster.objects.client import ObjectRef
-from actions.run.context.access import Connection
-from actions.run.context.stage_context import StageWork
-from actions.run.objects.contents import Judge
+from actions.run.context.access import ClusterConnection
+from actions.run.context.stage_context import StageContext
+from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import inventory_of, owned_of
 from actions.run.objects.ownership import RUNS, entry_of
-from actions.run.objects.survey import Seen
+from actions.run.objects.survey import ObjectListing
 from actions.run.objects.writes import uid_of
 
 NODE_CLAIM = "NodeClaim"
@@ -23,17 +23,17 @@ NODE_CLAIM_VERSION = "karpenter.sh/v1"
 Pod = dict[str, Any]
 
 
-class ClaimLedger:
+class NodeClaimRecorder:
     """Records each NodeClaim whose node has carried a pod of the stage, once.
 
     A claim that is older than the run is recorded as one that existed: it is never deleted.
     """
 
-    def __init__(self, work: StageWork) -> None:
-        self._work = work
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
         self._nodes: set[str] = set()
 
-    async def take(self, connection: Connection, pods: Sequence[Pod]) -> None:
+    async def take(self, connection: ClusterConnection, pods: Sequence[Pod]) -> None:
         """Look at the nodes that `pods` are on. Asks the API only about nodes that are new."""
         fresh = {node: pod for pod in pods if (node := _node_of(pod)) and node not in self._nodes}
         if not fresh:
@@ -43,23 +43,25 @@ class ClaimLedger:
             claims = await list_claims(connection)
         except ConsoleError:
             return  # asked again with the next look, as the nodes stay new
-        known = {item.uid for item in self._work.journal.owned()}
+        known = {item.uid for item in self._context.journal.owned()}
         for claim in claims:
             if (claim.get("status") or {}).get("nodeName") in ours and uid_of(claim) not in known:
                 ref = ObjectRef(NODE_CLAIM_VERSION, NODE_CLAIM, "", claim["metadata"]["name"])
-                existed = _created_at(claim) < self._work.view.created_at - 1
-                await self._work.journal.own(owned_of(self._work, ref, uid=uid_of(claim), existed=existed))
+                existed = _created_at(claim) < self._context.view.created_at - 1
+                await self._context.journal.own(owned_of(self._context, ref, uid=uid_of(claim), existed=existed))
         self._nodes |= ours
 
-    async def _nodes_of_run(self, connection: Connection, pods: Sequence[Pod]) -> set[str]:
+    async def _nodes_of_run(self, connection: ClusterConnection, pods: Sequence[Pod]) -> set[str]:
         """The nodes of those pods that are the run's by more than their labels."""
         entries = [entry_of(pod, "", "Pod") for pod in pods]
-        contents = await Judge(self._work, connection, inventory_of(self._work)).judged(Seen(tuple(entries)))
+        contents = await DeletionGuard(self._context, connection, inventory_of(self._context)).judged(
+            ObjectListing(tuple(entries))
+        )
         standings = {one.entry.uid: one.standing for one in contents.judged}
         return {_node_of(pod) for pod in pods if standings[uid_of(pod)] in RUNS}
 
 
-async def list_claims(connection: Connection) -> list[dict[str, Any]]:
+async def list_claims(connection: ClusterConnection) -> list[dict[str, Any]]:
     """All NodeClaims of the cluster.
 
     Raises:

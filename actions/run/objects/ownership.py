@@ -38,7 +38,7 @@ _STANDARD = {
 """Group and kind, and name, of what Kubernetes itself puts into every namespace and puts back if it is deleted."""
 
 
-class Standing(StrEnum):
+class Ownership(StrEnum):
     """The relation of an object to the run."""
 
     MADE = "made"
@@ -58,13 +58,13 @@ class Standing(StrEnum):
 
 
 HARMLESS = frozenset(
-    {Standing.MADE, Standing.DEPENDENT, Standing.EXPECTED, Standing.STANDARD, Standing.GOING},
+    {Ownership.MADE, Ownership.DEPENDENT, Ownership.EXPECTED, Ownership.STANDARD, Ownership.GOING},
 )
 """Standings that do not keep a namespace or a definition of the run from being deleted."""
-RUNS = frozenset({Standing.MADE, Standing.DEPENDENT, Standing.EXPECTED})
+RUNS = frozenset({Ownership.MADE, Ownership.DEPENDENT, Ownership.EXPECTED})
 
 
-class Owner(msgspec.Struct, frozen=True, rename="camel"):
+class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
     """One entry of `metadata.ownerReferences`."""
 
     api_version: str
@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, frozen=True):
     created_at: float = 0.0
     run: str = ""
     """Value of its run label."""
-    owners: tuple[Owner, ...] = ()
+    owners: tuple[OwnerReference, ...] = ()
     managers: frozenset[str] = frozenset()
     """Field managers that have written it."""
     is_going: bool = False
@@ -129,11 +129,11 @@ class Inventory(msgspec.Struct, frozen=True):
     release: tuple[str, str] = ("", "")
 
 
-class Judged(msgspec.Struct, frozen=True):
+class ClassifiedObject(msgspec.Struct, frozen=True):
     """An object and what it is to the run."""
 
     entry: Entry
-    standing: Standing
+    standing: Ownership
 
 
 class _Owner(msgspec.Struct, rename="camel"):
@@ -147,7 +147,7 @@ class _Manager(msgspec.Struct):
     manager: str = ""
 
 
-class _Metadata(msgspec.Struct, rename="camel"):
+class _EntryMetadata(msgspec.Struct, rename="camel"):
     name: str
     uid: str
     namespace: str = ""
@@ -162,7 +162,7 @@ class _Metadata(msgspec.Struct, rename="camel"):
 
 
 class _Document(msgspec.Struct):
-    metadata: _Metadata
+    metadata: _EntryMetadata
     spec: Any = None
 
 
@@ -196,7 +196,9 @@ def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
         version=metadata.resource_version,
         created_at=created,
         run=(metadata.labels or {}).get(RUN_LABEL, ""),
-        owners=tuple(Owner(one.api_version, one.kind, one.name, one.uid) for one in metadata.owner_references or ()),
+        owners=tuple(
+            OwnerReference(one.api_version, one.kind, one.name, one.uid) for one in metadata.owner_references or ()
+        ),
         managers=frozenset(one.manager for one in metadata.managed_fields or ()),
         is_going=metadata.deletion_timestamp is not None,
         finalizers=tuple(metadata.finalizers or ()),
@@ -206,7 +208,7 @@ def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
     )
 
 
-def judge(entries: Sequence[Entry], inventory: Inventory, *, owners: Iterable[Entry] = ()) -> list[Judged]:
+def classify(entries: Sequence[Entry], inventory: Inventory, *, owners: Iterable[Entry] = ()) -> list[ClassifiedObject]:
     """Judge objects that were seen at one moment.
 
     Args:
@@ -226,7 +228,7 @@ def judge(entries: Sequence[Entry], inventory: Inventory, *, owners: Iterable[En
         if uid not in found and (standing := _by_others(entry, inventory, present, found))
     }:
         found |= grown
-    return [Judged(entry, found.get(entry.uid) or _unexplained(entry, present)) for entry in entries]
+    return [ClassifiedObject(entry, found.get(entry.uid) or _unexplained(entry, present)) for entry in entries]
 
 
 def doubt_about(entry: Entry, item: OwnedObject, run_id: str) -> str:
@@ -258,18 +260,18 @@ def is_shared(entry: Entry) -> bool:
     return bool(entry.managers - {FIELD_MANAGER})
 
 
-def _by_itself(entry: Entry, inventory: Inventory) -> Standing | None:
+def _by_itself(entry: Entry, inventory: Inventory) -> Ownership | None:
     if entry.uid in inventory.uids:
-        return Standing.MADE
+        return Ownership.MADE
     if _STANDARD.get((entry.group, entry.kind)) == entry.name and entry.namespace:
-        return Standing.STANDARD
+        return Ownership.STANDARD
     if Expected(entry.group, entry.kind, entry.namespace, entry.name) in inventory.expected:
-        return Standing.EXPECTED
+        return Ownership.EXPECTED
     if entry.kind == "Lease" and _is_led_by_run(entry, inventory):
-        return Standing.EXPECTED
+        return Ownership.EXPECTED
     if any(inventory.release) and entry.release == inventory.release:
-        return Standing.EXPECTED
-    return Standing.GOING if entry.is_going else None
+        return Ownership.EXPECTED
+    return Ownership.GOING if entry.is_going else None
 
 
 def _is_led_by_run(lease: Entry, inventory: Inventory) -> bool:
@@ -282,20 +284,20 @@ def _is_led_by_run(lease: Entry, inventory: Inventory) -> bool:
 
 
 def _by_others(
-    entry: Entry, inventory: Inventory, present: Mapping[str, Entry], found: Mapping[str, Standing]
-) -> Standing | None:
+    entry: Entry, inventory: Inventory, present: Mapping[str, Entry], found: Mapping[str, Ownership]
+) -> Ownership | None:
     if entry.owners:
         ours = {one.uid for one in entry.owners if one.uid in inventory.uids or found.get(one.uid) in RUNS}
         others = {one.uid for one in entry.owners if one.uid in present} - ours
-        return Standing.DEPENDENT if ours and not others else None
+        return Ownership.DEPENDENT if ours and not others else None
     if entry.kind == "Secret" and not entry.group and entry.account:
         return _token_standing(entry, present, found)
     if entry.kind == "Endpoints" and not entry.group:  # they have their Service's name, and go with it
-        return next((Standing.DEPENDENT for uid in found if _is_service_of(entry, present[uid], found[uid])), None)
+        return next((Ownership.DEPENDENT for uid in found if _is_service_of(entry, present[uid], found[uid])), None)
     return None
 
 
-def _token_standing(secret: Entry, present: Mapping[str, Entry], found: Mapping[str, Standing]) -> Standing | None:
+def _token_standing(secret: Entry, present: Mapping[str, Entry], found: Mapping[str, Ownership]) -> Ownership | None:
     """A token that the token controller has made for an account goes with the account.
 
     Source: k8s.io/kubernetes `pkg/controller/serviceaccount/tokens_controller.go`, before 1.24 for every account.
@@ -308,13 +310,13 @@ def _token_standing(secret: Entry, present: Mapping[str, Entry], found: Mapping[
     return found[secret.account] if is_named and is_written else None
 
 
-def _is_service_of(endpoints: Entry, other: Entry, standing: Standing) -> bool:
+def _is_service_of(endpoints: Entry, other: Entry, standing: Ownership) -> bool:
     is_service = (other.group, other.kind) == ("", "Service")
     is_same = (other.namespace, other.name) == (endpoints.namespace, endpoints.name)
     return is_service and is_same and standing in RUNS
 
 
-def _unexplained(entry: Entry, present: Mapping[str, Entry]) -> Standing:
+def _unexplained(entry: Entry, present: Mapping[str, Entry]) -> Ownership:
     """An owner that is there and stays makes its dependents somebody else's; one that is gone takes them with it."""
     staying = [owner for owner in entry.owners if owner.uid in present and not present[owner.uid].is_going]
-    return Standing.ORPHAN if entry.owners and not staying else Standing.FOREIGN
+    return Ownership.ORPHAN if entry.owners and not staying else Ownership.FOREIGN

@@ -13,8 +13,8 @@ from actions.base.untrusted import one_line
 from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingError
 from actions.cluster.limits import OversizeError
 from actions.cluster.objects.client import METADATA_LIST, WHOLE, ApiResource, ObjectRef, get_metadata, list_pages
-from actions.run.context.access import Connection
-from actions.run.objects.ownership import Entry, Inventory, Owner, entry_of, group_of
+from actions.run.context.access import ClusterConnection
+from actions.run.objects.ownership import Entry, Inventory, OwnerReference, entry_of, group_of
 
 T = TypeVar("T")
 
@@ -28,7 +28,7 @@ _GENERATIONS = 16
 _UNAUTHORIZED = 401
 
 
-class Unasked(msgspec.Struct, frozen=True):
+class Unanswered(msgspec.Struct, frozen=True):
     """Something that could not be asked."""
 
     verb: str
@@ -49,21 +49,21 @@ class Unasked(msgspec.Struct, frozen=True):
         return f"could not {self.verb} {where}: {self.why.rstrip('.')}" if self.why else f"may not {self.verb} {where}"
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ObjectListing(msgspec.Struct, frozen=True):
     """The objects that were found, and the questions that could not be asked."""
 
     entries: tuple[Entry, ...] = ()
-    unasked: tuple[Unasked, ...] = ()
+    unasked: tuple[Unanswered, ...] = ()
 
 
-class Kinds(msgspec.Struct, frozen=True):
+class ApiResources(msgspec.Struct, frozen=True):
     """The kinds of a cluster whose objects can be listed or deleted."""
 
     kinds: tuple[ApiResource, ...] = ()
-    unasked: tuple[Unasked, ...] = ()
+    unasked: tuple[Unanswered, ...] = ()
 
 
-async def fetch_kinds(connection: Connection) -> Kinds:
+async def fetch_kinds(connection: ClusterConnection) -> ApiResources:
     """Every kind of the cluster, each in the first version that serves it, its group's preferred one before others.
 
     Raises:
@@ -76,12 +76,12 @@ async def fetch_kinds(connection: Connection) -> Kinds:
     for answer in answers:
         for kind in answer.kinds:
             kinds.setdefault((group_of(kind.api_version), kind.plural), kind)
-    return Kinds(tuple(kinds.values()), tuple(one for answer in answers for one in answer.unasked))
+    return ApiResources(tuple(kinds.values()), tuple(one for answer in answers for one in answer.unasked))
 
 
 async def survey(
-    connection: Connection, kinds: Iterable[ApiResource], *, namespace: str = "", selector: str = ""
-) -> Seen:
+    connection: ClusterConnection, kinds: Iterable[ApiResource], *, namespace: str = "", selector: str = ""
+) -> ObjectListing:
     """The metadata of all objects of some kinds.
 
     Args:
@@ -97,19 +97,19 @@ async def survey(
     return _merged(answers)
 
 
-async def survey_path(connection: Connection, kind: ApiResource) -> Seen:
+async def survey_path(connection: ClusterConnection, kind: ApiResource) -> ObjectListing:
     """The same of one kind whose address is known without asking which kinds there are."""
     return await _list(connection, kind, "", "")
 
 
-async def look(connection: Connection, ref: ObjectRef) -> Entry | Unasked | None:
+async def look(connection: ClusterConnection, ref: ObjectRef) -> Entry | Unanswered | None:
     """One object; `None` if there is none, or no such kind.
 
     Raises:
         UnreachableError: The cluster, or the API of this kind, cannot be reached.
         ConsoleError: The cluster accepts no credentials.
     """
-    what = Unasked("get", ref.kind, ref.namespace)
+    what = Unanswered("get", ref.kind, ref.namespace)
     try:
         kind = await connection.discovery.find(ref.api_version, ref.kind)
         what = msgspec.structs.replace(what, resource=resource_name(kind))
@@ -120,10 +120,10 @@ async def look(connection: Connection, ref: ObjectRef) -> Entry | Unasked | None
     except UnreachableError:
         raise
     except (ApiError, FormatError) as error:
-        return _unasked(error, what)
+        return _unanswered(error, what)
 
 
-async def with_owners(connection: Connection, entries: Sequence[Entry], inventory: Inventory) -> Seen:
+async def with_owners(connection: ClusterConnection, entries: Sequence[Entry], inventory: Inventory) -> ObjectListing:
     """Owners of entries that are neither among them nor in the inventory, and their owners, as far as there are any.
 
     Raises:
@@ -131,7 +131,7 @@ async def with_owners(connection: Connection, entries: Sequence[Entry], inventor
     """
     known = {entry.uid for entry in entries} | inventory.uids
     found: list[Entry] = []
-    unasked: list[Unasked] = []
+    unasked: list[Unanswered] = []
     generation = list(entries)
     for _ in range(_GENERATIONS):
         wanted = {
@@ -146,8 +146,8 @@ async def with_owners(connection: Connection, entries: Sequence[Entry], inventor
         answers = await asyncio.gather(*(_owner(connection, owner, space) for owner, space in wanted.values()))
         generation = [answer for answer in answers if isinstance(answer, Entry)]
         found += generation
-        unasked += [answer for answer in answers if isinstance(answer, Unasked)]
-    return Seen(tuple(found), tuple(unasked))
+        unasked += [answer for answer in answers if isinstance(answer, Unanswered)]
+    return ObjectListing(tuple(found), tuple(unasked))
 
 
 def resource_name(kind: ApiResource) -> str:
@@ -164,7 +164,7 @@ def is_contents(kind: ApiResource) -> bool:
     return kind.is_namespaced and (group_of(kind.api_version), kind.kind) not in _EVENTS
 
 
-async def _groups(connection: Connection) -> list[tuple[str, list[str]]]:
+async def _groups(connection: ClusterConnection) -> list[tuple[str, list[str]]]:
     """Name, and versions with the preferred one first."""
     listed = await connection.session.get("/apis")
     try:
@@ -179,7 +179,7 @@ async def _groups(connection: Connection) -> list[tuple[str, list[str]]]:
     return found
 
 
-async def _kinds_of(connection: Connection, version: str) -> Kinds:
+async def _kinds_of(connection: ClusterConnection, version: str) -> ApiResources:
     root = f"/apis/{version}" if "/" in version else f"/api/{version}"
 
     async def fetch() -> tuple[ApiResource, ...]:
@@ -188,7 +188,7 @@ async def _kinds_of(connection: Connection, version: str) -> Kinds:
         except ApiMissingError:
             return ()  # its last kind went meanwhile
         try:
-            resources = msgspec.convert(listed, _ResourceList).resources or []
+            resources = msgspec.convert(listed, _ApiResourceList).resources or []
         except msgspec.ValidationError as error:
             raise FormatError(f"{root} did not answer with a list of kinds: {error}.") from error
         return tuple(
@@ -197,11 +197,11 @@ async def _kinds_of(connection: Connection, version: str) -> Kinds:
             if "/" not in one.name and "delete" in (one.verbs or ())
         )
 
-    found = await _asked(fetch, Unasked("find out the kinds of", version))
-    return Kinds(unasked=(found,)) if isinstance(found, Unasked) else Kinds(found)
+    found = await _asked(fetch, Unanswered("find out the kinds of", version))
+    return ApiResources(unasked=(found,)) if isinstance(found, Unanswered) else ApiResources(found)
 
 
-async def _list(connection: Connection, kind: ApiResource, namespace: str, selector: str) -> Seen:
+async def _list(connection: ClusterConnection, kind: ApiResource, namespace: str, selector: str) -> ObjectListing:
     group = group_of(kind.api_version)
     accept = WHOLE if (group, kind.kind) == _LEASE else METADATA_LIST  # a lease's holder is none of its metadata
 
@@ -215,21 +215,21 @@ async def _list(connection: Connection, kind: ApiResource, namespace: str, selec
             return ()  # the kind went meanwhile, with all its objects
         return tuple(entry_of(item, group, kind.kind) for item in items)
 
-    found = await _asked(fetch, Unasked("list", resource_name(kind), namespace))
-    return Seen(unasked=(found,)) if isinstance(found, Unasked) else Seen(found)
+    found = await _asked(fetch, Unanswered("list", resource_name(kind), namespace))
+    return ObjectListing(unasked=(found,)) if isinstance(found, Unanswered) else ObjectListing(found)
 
 
-async def _is_served(connection: Connection, kind: ApiResource) -> bool:
+async def _is_served(connection: ClusterConnection, kind: ApiResource) -> bool:
     served = await _kinds_of(connection, kind.api_version)
     return bool(served.unasked) or kind in served.kinds
 
 
-async def _owner(connection: Connection, owner: Owner, namespace: str) -> Entry | Unasked | None:
+async def _owner(connection: ClusterConnection, owner: OwnerReference, namespace: str) -> Entry | Unanswered | None:
     """An owner, if it is the one that is meant: another object of its name is none.
 
     Found by a list: to judge takes no right but to list.
     """
-    what = Unasked("list", f"{owner.kind} {one_line(owner.name)}", namespace)
+    what = Unanswered("list", f"{owner.kind} {one_line(owner.name)}", namespace)
 
     async def fetch() -> Entry | None:
         nonlocal what
@@ -249,10 +249,10 @@ async def _owner(connection: Connection, owner: Owner, namespace: str) -> Entry 
     except ApiMissingError:
         return None
     except (ApiError, FormatError, OversizeError) as error:
-        return _unasked(error, what)
+        return _unanswered(error, what)
 
 
-async def _asked(question: Callable[[], Awaitable[T]], what: Unasked) -> T | Unasked:
+async def _asked(question: Callable[[], Awaitable[T]], what: Unanswered) -> T | Unanswered:
     """The answer to a question, or that there is none. What concerns the whole cluster is raised.
 
     Raises:
@@ -261,10 +261,10 @@ async def _asked(question: Callable[[], Awaitable[T]], what: Unasked) -> T | Una
     try:
         return await question()
     except (ApiError, FormatError, OversizeError) as error:
-        return _unasked(error, what)
+        return _unanswered(error, what)
 
 
-def _unasked(error: ApiError | FormatError | OversizeError, what: Unasked) -> Unasked:
+def _unanswered(error: ApiError | FormatError | OversizeError, what: Unanswered) -> Unanswered:
     """That something could not be asked, and why. That no credentials are accepted is raised again."""
     if not isinstance(error, ApiAccessError):
         return msgspec.structs.replace(what, why=error.message)
@@ -273,37 +273,37 @@ def _unasked(error: ApiError | FormatError | OversizeError, what: Unasked) -> Un
     return what
 
 
-def _merged(answers: Iterable[Seen]) -> Seen:
+def _merged(answers: Iterable[ObjectListing]) -> ObjectListing:
     """Each object once, though several groups may serve it."""
     entries: dict[str, Entry] = {}
-    unasked: list[Unasked] = []
+    unasked: list[Unanswered] = []
     for answer in answers:
         for entry in answer.entries:
             entries.setdefault(entry.uid, entry)
         unasked += answer.unasked
-    return Seen(tuple(entries.values()), tuple(unasked))
+    return ObjectListing(tuple(entries.values()), tuple(unasked))
 
 
-class _Version(msgspec.Struct, rename="camel"):
+class _GroupVersion(msgspec.Struct, rename="camel"):
     group_version: str
 
 
 class _Group(msgspec.Struct, rename="camel"):
     name: str
-    versions: list[_Version]
-    preferred_version: _Version | None = None
+    versions: list[_GroupVersion]
+    preferred_version: _GroupVersion | None = None
 
 
 class _GroupList(msgspec.Struct):
     groups: list[_Group] | None = None
 
 
-class _Resource(msgspec.Struct):
+class _ApiResource(msgspec.Struct):
     name: str
     kind: str
     namespaced: bool = False
     verbs: list[str] | None = None
 
 
-class _ResourceList(msgspec.Struct):
-    resources: list[_Resource] | None = None
+class _ApiResourceList(msgspec.Struct):
+    resources: list[_ApiResource] | None = None

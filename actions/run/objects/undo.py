@@ -10,15 +10,15 @@ from actions.base.errors import ConsoleError, FormatError
 from actions.base.wording import counted
 from actions.cluster.auth.permissions import is_allowed
 from actions.cluster.objects.client import ApiResource
-from actions.run.context.access import Connection
+from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import StageFailedError
-from actions.run.context.retry import TEARDOWN, patiently
-from actions.run.context.stage_context import StageWork
-from actions.run.objects.contents import Judge
+from actions.run.context.retry import TEARDOWN, retry_unreachable
+from actions.run.context.stage_context import StageContext
+from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.objects.node_claims import NODE_CLAIM
 from actions.run.objects.ownership import Entry, doubt_about, group_of
-from actions.run.objects.survey import Unasked, look, resource_name
+from actions.run.objects.survey import Unanswered, look, resource_name
 from actions.run.objects.writes import rank_of, remove
 from actions.run.state.view import OwnedObject
 
@@ -28,7 +28,7 @@ _HINT = (
 )
 
 
-async def delete_objects(work: StageWork, connection: Connection) -> str:
+async def delete_objects(context: StageContext, connection: ClusterConnection) -> str:
     """Delete what the stage owns, last applied first, and wait until it is gone.
 
     Returns:
@@ -37,7 +37,7 @@ async def delete_objects(work: StageWork, connection: Connection) -> str:
     Raises:
         StageFailedError: Something must stay, or cannot be judged; then nothing was deleted.
     """
-    undo = StageUndo(work, connection)
+    undo = StageUndo(context, connection)
     await undo.plan()
     return await undo.carry_out()
 
@@ -46,7 +46,7 @@ class StageUndo:
     """The removal of one stage's objects, by the run's inventory.
 
     Args:
-        work: The stage.
+        context: The stage.
         connection: The run's cluster.
         release: Namespace and name of the stage's Helm release, whose objects do not count as somebody else's as long
             as it is installed.
@@ -55,17 +55,17 @@ class StageUndo:
 
     def __init__(
         self,
-        work: StageWork,
-        connection: Connection,
+        context: StageContext,
+        connection: ClusterConnection,
         *,
         release: tuple[str, str] = ("", ""),
         revisions: frozenset[str] = frozenset(),
     ) -> None:
-        self._work = work
+        self._context = context
         self._connection = connection
-        inventory = inventory_of(work)
+        inventory = inventory_of(context)
         inventory = replace(inventory, release=release, uids=inventory.uids | revisions)
-        self._judge = Judge(work, connection, inventory)
+        self._judge = DeletionGuard(context, connection, inventory)
         self._items: list[OwnedObject] = []
         self._problems: list[str] = []
         self._left: list[str] = []
@@ -76,7 +76,7 @@ class StageUndo:
         Raises:
             StageFailedError: Something must stay, or cannot be judged.
         """
-        owned = [item for item in reversed(self._work.journal.owned()) if _is_applied(item) and not item.existed]
+        owned = [item for item in reversed(self._context.journal.owned()) if _is_applied(item) and not item.existed]
         for item in sorted(owned, key=lambda item: -rank_of(item.kind)):
             await self._take(item)
         for item in self._items:
@@ -93,16 +93,16 @@ class StageUndo:
         """
         for item in self._items:
             ref = ref_of_owned(item)
-            self._work.journal.note(f"Removing {ref.describe()}.")
+            self._context.journal.note(f"Removing {ref.describe()}.")
             await remove(
                 self._connection,
                 ref,
                 item.uid,
-                clock=self._work.clock,
-                note=self._work.journal.note,
+                clock=self._context.clock,
+                note=self._context.journal.note,
                 before=self._guard_of(item),
             )
-            await self._work.journal.deleted(replace(item, is_deleted=True))
+            await self._context.journal.deleted(replace(item, is_deleted=True))
         said = f"{counted(len(self._items), 'object')} removed."
         return f"{said} Left alone: {'; '.join(self._left)}." if self._left else said
 
@@ -110,15 +110,17 @@ class StageUndo:
         """Find out what has the name of an object of the stage."""
         ref = ref_of_owned(item)
 
-        async def ask() -> Entry | Unasked | None:
+        async def ask() -> Entry | Unanswered | None:
             return await look(self._connection, ref)
 
-        found = await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=TEARDOWN)
+        found = await retry_unreachable(
+            ask, clock=self._context.clock, note=self._context.journal.note, policy=TEARDOWN
+        )
         match found:
-            case Unasked():
+            case Unanswered():
                 self._problems.append(f"{ref.describe()}: {found.clause()}")
             case None:
-                await self._work.journal.deleted(replace(item, is_deleted=True))
+                await self._context.journal.deleted(replace(item, is_deleted=True))
             case Entry() if found.uid in self._judge.inventory.uids:
                 self._items.append(replace(item, uid=found.uid))
             case Entry():
@@ -126,11 +128,11 @@ class StageUndo:
 
     async def _take_unrecorded(self, item: OwnedObject, found: Entry) -> None:
         """Adopt what the stage's runner did not live to record, if there is evidence; leave what is somebody else's."""
-        run_id = self._work.view.id
+        run_id = self._context.view.id
         doubt = doubt_about(found, item, run_id)
         if not doubt:
             adopted = replace(item, uid=found.uid, is_adopted=True)
-            await self._work.journal.own(adopted)
+            await self._context.journal.own(adopted)
             known = self._judge.inventory
             self._judge.inventory = replace(known, uids=known.uids | {found.uid})
             self._items.append(adopted)
@@ -138,7 +140,7 @@ class StageUndo:
             self._left.append(f"{found.describe()}, as the run did not record making it, and {doubt}")
         else:
             self._left.append(f"{found.describe()}, which is another one than the run's")
-            await self._work.journal.deleted(replace(item, is_deleted=True))
+            await self._context.journal.deleted(replace(item, is_deleted=True))
 
     async def _judge_contents(self, item: OwnedObject) -> None:
         refusal = await self._refusal_of(item)
@@ -167,8 +169,13 @@ class StageUndo:
                 group = group_of(kind.api_version)
                 return await is_allowed(self._connection.session, "delete", group, kind.plural, space, name=name)
 
-            if await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=TEARDOWN) is False:
-                missing[Unasked("delete", resource_name(kind), item.namespace).clause()] = None
+            if (
+                await retry_unreachable(
+                    ask, clock=self._context.clock, note=self._context.journal.note, policy=TEARDOWN
+                )
+                is False
+            ):
+                missing[Unanswered("delete", resource_name(kind), item.namespace).clause()] = None
         if missing:
             self._problems.append(f"this user {', '.join(missing)}")
 

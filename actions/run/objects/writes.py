@@ -13,13 +13,13 @@ from actions.base.errors import AccessError, ConflictError, ConsoleError
 from actions.base.untrusted import one_line
 from actions.cluster.objects.client import ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
-from actions.run.context.access import Connection
+from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import StageFailedError
-from actions.run.context.retry import patiently, wait_until
-from actions.run.context.stage_context import StageWork
-from actions.run.objects.inventory import is_runs, known_as, owned_of
+from actions.run.context.retry import retry_unreachable, wait_until
+from actions.run.context.stage_context import StageContext
+from actions.run.objects.inventory import is_of_run, known_as, owned_of
 from actions.run.objects.ownership import Entry, entry_of, group_of, is_shared
-from actions.run.objects.survey import Unasked, look
+from actions.run.objects.survey import Unanswered, look
 
 GONE_SECONDS = 600.0
 _LOOK_SECONDS = 0.3
@@ -39,7 +39,7 @@ Source: k8s.io/kubernetes `pkg/controller/namespace/deletion/status_condition_ut
 
 
 async def remove(
-    connection: Connection,
+    connection: ClusterConnection,
     ref: ObjectRef,
     uid: str,
     *,
@@ -77,7 +77,7 @@ async def remove(
     )
 
 
-async def request_removal(connection: Connection, ref: ObjectRef, uid: str, *, clock: Clock) -> None:
+async def request_removal(connection: ClusterConnection, ref: ObjectRef, uid: str, *, clock: Clock) -> None:
     """Ask for the object that has this uid to be deleted, and do not wait for its end.
 
     Raises:
@@ -91,7 +91,7 @@ async def request_removal(connection: Connection, ref: ObjectRef, uid: str, *, c
     raise ConflictError(f"{ref.describe()} changes all the time and was not deleted.", hint="Try again.")
 
 
-async def seen(connection: Connection, ref: ObjectRef) -> Entry | None:
+async def seen(connection: ClusterConnection, ref: ObjectRef) -> Entry | None:
     """The metadata of an object, `None` if there is none.
 
     Raises:
@@ -99,13 +99,13 @@ async def seen(connection: Connection, ref: ObjectRef) -> Entry | None:
         ConsoleError: Its kind cannot be asked at present.
     """
     found = await look(connection, ref)
-    if not isinstance(found, Unasked):
+    if not isinstance(found, Unanswered):
         return found
     said = f"{ref.describe()}: {'' if found.may_pass else 'this user '}{found.clause()}."
     raise StageFailedError(said) if found.may_pass else AccessError(said, hint=_RIGHTS)
 
 
-async def going(connection: Connection, ref: ObjectRef, entry: Entry) -> str:
+async def going(connection: ClusterConnection, ref: ObjectRef, entry: Entry) -> str:
     """That an object is going, and what holds it as far as it says so."""
     if ref.kind == "Namespace":
         held = _held_namespace(await connection.find(ref) or {})
@@ -119,7 +119,7 @@ def stuck(words: str) -> ConsoleError:
     return StageFailedError(f"After {GONE_SECONDS:.0f} s {words}", hint="Look at what holds it, then retry.")
 
 
-async def _delete(connection: Connection, ref: ObjectRef, found: Entry) -> bool:
+async def _delete(connection: ClusterConnection, ref: ObjectRef, found: Entry) -> bool:
     """Ask for a deletion. Returns whether it was accepted; it is not if the object was changed since it was seen."""
     try:
         await connection.delete(ref, uid=found.uid, version=found.version)
@@ -143,7 +143,9 @@ ESTABLISHED_SECONDS = 120.0
 _FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClass", "ServiceAccount", "Secret")
 
 
-async def apply_objects(work: StageWork, connection: Connection, manifests: Iterable[Manifest]) -> list[ObjectRef]:
+async def apply_objects(
+    context: StageContext, connection: ClusterConnection, manifests: Iterable[Manifest]
+) -> list[ObjectRef]:
     """Apply objects one by one, definitions and namespaces first. What was there before the run is left as it is.
 
     Returns:
@@ -156,17 +158,17 @@ async def apply_objects(work: StageWork, connection: Connection, manifests: Iter
     """
     refs = []
     ordered = sorted(manifests, key=_rank)
-    await _require_kinds(work, connection, ordered)
+    await _require_kinds(context, connection, ordered)
     for manifest in ordered:
-        refs.append(await _apply_one(work, connection, manifest))
+        refs.append(await _apply_one(context, connection, manifest))
         if manifest["kind"] == "CustomResourceDefinition":
-            await wait_ready(work, connection, refs[-1:], deadline_seconds=ESTABLISHED_SECONDS)
+            await wait_ready(context, connection, refs[-1:], deadline_seconds=ESTABLISHED_SECONDS)
             connection.discovery.forget()
     return refs
 
 
 async def wait_ready(
-    work: StageWork, connection: Connection, refs: Sequence[ObjectRef], *, deadline_seconds: float
+    context: StageContext, connection: ClusterConnection, refs: Sequence[ObjectRef], *, deadline_seconds: float
 ) -> None:
     """Wait until every object is there and ready.
 
@@ -183,8 +185,8 @@ async def wait_ready(
 
     await wait_until(
         look,
-        clock=work.clock,
-        note=work.journal.note,
+        clock=context.clock,
+        note=context.journal.note,
         timeout=lambda words: StageFailedError(f"Not ready after {deadline_seconds:.0f} s. {words}"),
         deadline_seconds=deadline_seconds,
         interval_seconds=0.5,
@@ -201,7 +203,9 @@ def rank_of(kind: str) -> int:
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
-async def settled(connection: Connection, ref: ObjectRef, *, clock: Clock, note: Callable[[str], None]) -> Entry | None:
+async def settled(
+    connection: ClusterConnection, ref: ObjectRef, *, clock: Clock, note: Callable[[str], None]
+) -> Entry | None:
     """The object as it stays: one that is being deleted is waited for, because what is applied to it goes with it.
 
     Raises:
@@ -219,7 +223,7 @@ async def settled(connection: Connection, ref: ObjectRef, *, clock: Clock, note:
     return found
 
 
-async def _require_kinds(work: StageWork, connection: Connection, manifests: Sequence[Manifest]) -> None:
+async def _require_kinds(context: StageContext, connection: ClusterConnection, manifests: Sequence[Manifest]) -> None:
     """Make sure that the cluster knows every kind that the objects do not bring themselves, before any is applied."""
     brought = {
         (f"{manifest['spec']['group']}/{version['name']}", manifest["spec"]["names"]["kind"])
@@ -230,27 +234,27 @@ async def _require_kinds(work: StageWork, connection: Connection, manifests: Seq
     for api_version, kind in dict.fromkeys((str(each["apiVersion"]), str(each["kind"])) for each in manifests):
         if (api_version, kind) not in brought:
             ask = partial(connection.discovery.resolve, api_version, kind)
-            await patiently(ask, clock=work.clock, note=work.journal.note)
+            await retry_unreachable(ask, clock=context.clock, note=context.journal.note)
 
 
-async def _apply_one(work: StageWork, connection: Connection, manifest: Manifest) -> ObjectRef:
+async def _apply_one(context: StageContext, connection: ClusterConnection, manifest: Manifest) -> ObjectRef:
     """Apply an object that is the run's or not there; one of others is left as it is, and recorded as theirs."""
     ref = ref_of(manifest)
-    work.journal.note(f"Applying {ref.describe()}.")
-    found = await settled(connection, ref, clock=work.clock, note=work.journal.note)
-    if found is not None and not is_runs(work, found, ref):
-        await work.journal.own(owned_of(work, ref, uid=found.uid, existed=True))
+    context.journal.note(f"Applying {ref.describe()}.")
+    found = await settled(connection, ref, clock=context.clock, note=context.journal.note)
+    if found is not None and not is_of_run(context, found, ref):
+        await context.journal.own(owned_of(context, ref, uid=found.uid, existed=True))
         return ref
     if found is None:
-        await work.journal.own(replace(owned_of(work, ref), was_absent=True))
-    elif (known := known_as(work, ref)) is None or known.uid != found.uid:
-        await work.journal.own(replace(owned_of(work, ref, uid=found.uid), is_adopted=True))
-    await _put(work, connection, manifest, ref, found)
+        await context.journal.own(replace(owned_of(context, ref), was_absent=True))
+    elif (known := known_as(context, ref)) is None or known.uid != found.uid:
+        await context.journal.own(replace(owned_of(context, ref, uid=found.uid), is_adopted=True))
+    await _put(context, connection, manifest, ref, found)
     return ref
 
 
 async def _put(
-    work: StageWork, connection: Connection, manifest: Manifest, ref: ObjectRef, found: Entry | None
+    context: StageContext, connection: ClusterConnection, manifest: Manifest, ref: ObjectRef, found: Entry | None
 ) -> None:
     """Apply, and record what it became.
 
@@ -264,10 +268,10 @@ async def _put(
         attempts += 1
         return await connection.apply(manifest)
 
-    answer = await patiently(put, clock=work.clock, note=work.journal.note)
+    answer = await retry_unreachable(put, clock=context.clock, note=context.journal.note)
     applied = entry_of(answer, group_of(ref.api_version), ref.kind)
     if found is None:
-        await work.journal.own(owned_of(work, ref, uid=applied.uid, existed=attempts == 1 and is_shared(applied)))
+        await context.journal.own(owned_of(context, ref, uid=applied.uid, existed=attempts == 1 and is_shared(applied)))
     elif applied.uid != found.uid:
         raise ConflictError(
             f"{ref.describe()} was replaced by another one while it was applied, which is not the run's.",
@@ -275,7 +279,7 @@ async def _put(
         )
 
 
-async def _unready(connection: Connection, ref: ObjectRef) -> str:
+async def _unready(connection: ClusterConnection, ref: ObjectRef) -> str:
     found = await connection.find(ref)
     if found is None:
         return f"{ref.describe()} is not there."

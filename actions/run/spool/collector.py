@@ -13,13 +13,13 @@ from actions.blueprint.render import RUN_LABEL
 from actions.blueprint.stages import FileProgress, LoadTool, LogWatch, StageWatch
 from actions.cluster.logs.follow import ContainerLog
 from actions.cluster.remote.exec import run_in_pod
-from actions.run.context.access import Connection
-from actions.run.context.retry import ONCE, Pace
-from actions.run.context.stage_context import StageWork
+from actions.run.context.access import ClusterConnection
+from actions.run.context.retry import ONCE, PollInterval
+from actions.run.context.stage_context import StageContext
 from actions.run.spool.followers import (
-    FileWatch,
+    FileFollower,
+    FollowerWarnings,
     PodFollower,
-    Troubles,
     newest,
     newest_running,
     outcome_of,
@@ -53,17 +53,19 @@ class Sampler:
     """One stage's samples. A sample's age tells how it goes; who may not ask at all is told.
 
     Args:
-        work: The stage.
+        context: The stage.
         watch: What it watches.
         writer: Its spool.
-        troubles: Told what goes on for long.
+        warnings: Told what goes on for long.
     """
 
-    def __init__(self, work: StageWork, watch: StageWatch, writer: SpoolWriter, troubles: Troubles) -> None:
-        self._work = work
+    def __init__(
+        self, context: StageContext, watch: StageWatch, writer: SpoolWriter, warnings: FollowerWarnings
+    ) -> None:
+        self._context = context
         self._watch = watch
         self._writer = writer
-        self._troubles = troubles
+        self._warnings = warnings
         self._due: dict[str, float] = {}
         self._refusals: dict[str, int] = {}
         self._turns = asyncio.Semaphore(_AT_ONCE)
@@ -80,14 +82,14 @@ class Sampler:
             ConsoleError: The cluster does not answer.
             OSError: There is no room for the answer.
         """
-        connection = await self._work.connect(ONCE)
+        connection = await self._context.connect(ONCE)
         command = _COMMANDS.get(self._watch.accelerator)
         if command:
             await self._ask_devices(connection, command)
         if self._watch.progress is not None:
             await self._count_files(connection, self._watch.progress)
 
-    async def _ask_devices(self, connection: Connection, command: tuple[str, ...]) -> None:
+    async def _ask_devices(self, connection: ClusterConnection, command: tuple[str, ...]) -> None:
         logs = self._watch.logs
         selector = self._watch.devices or (logs.pods or logs.pod if logs else "")
         if not selector:
@@ -99,7 +101,7 @@ class Sampler:
             self._note_refusal(_DEVICES, next((error for error in asked if isinstance(error, AccessError)), None))
 
     async def _ask(
-        self, connection: Connection, pod: dict[str, Any], container: str, command: tuple[str, ...]
+        self, connection: ClusterConnection, pod: dict[str, Any], container: str, command: tuple[str, ...]
     ) -> ConsoleError | None:
         """Ask one pod. Returns why there is no answer, if there is none."""
         async with self._turns:
@@ -107,7 +109,7 @@ class Sampler:
                 text = await self._exec(connection, pod, container, command)
             except ConsoleError as error:
                 return error
-        now = self._work.clock.now().timestamp()
+        now = self._context.clock.now().timestamp()
         self._writer.write_sample(pod["metadata"]["name"], AcceleratorSample(now, clean_text(text)))
         return None
 
@@ -115,14 +117,14 @@ class Sampler:
         """Ask less often, the longer a right is missing."""
         if error is None:
             self._refusals.pop(purpose, None)
-            self._troubles.clear(purpose)
+            self._warnings.clear(purpose)
             return
         self._refusals[purpose] = self._refusals.get(purpose, 0) + 1
         wait = min(SAMPLE_SECONDS * 2.0 ** min(self._refusals[purpose], 8), _LONGEST_REFUSED_SECONDS)
-        self._due[purpose] = self._work.clock.monotonic() + wait
-        self._troubles.set(purpose, f"The {purpose} cannot be asked for: {error.message}")
+        self._due[purpose] = self._context.clock.monotonic() + wait
+        self._warnings.set(purpose, f"The {purpose} cannot be asked for: {error.message}")
 
-    async def _count_files(self, connection: Connection, progress: FileProgress) -> None:
+    async def _count_files(self, connection: ClusterConnection, progress: FileProgress) -> None:
         command = ("find", *progress.folders, "-name", f"*{progress.suffix}")
         for pod in (await self._due_pods(connection, progress.pod, _FILES))[:1]:
             metadata, name = pod["metadata"], pod["spec"]["containers"][0]["name"]
@@ -132,27 +134,29 @@ class Sampler:
                 self._note_refusal(_FILES, error)
                 return
             self._note_refusal(_FILES, None)
-            total = self._work.text(progress.total)
+            total = self._context.text(progress.total)
             count = sum(1 for line in found.splitlines() if line.endswith(progress.suffix))
             source = self._writer.source(metadata["namespace"], metadata["name"], name, metadata["uid"])
             self._writer.write_progress(
                 source, TrainingProgress("files", count, int(total) if total.isdigit() else None)
             )
 
-    async def _due_pods(self, connection: Connection, selector: str, purpose: str) -> list[dict[str, Any]]:
+    async def _due_pods(self, connection: ClusterConnection, selector: str, purpose: str) -> list[dict[str, Any]]:
         """Running pods of the run that have not been asked for a while."""
-        now = self._work.clock.monotonic()
+        now = self._context.clock.monotonic()
         if self._due.get(purpose, 0.0) > now:
             return []
         pods = await connection.pods(
-            namespace=self._work.namespace, label_selector=f"{selector},{RUN_LABEL}={self._work.view.id}"
+            namespace=self._context.namespace, label_selector=f"{selector},{RUN_LABEL}={self._context.view.id}"
         )
         running = [pod for pod in pods if (pod.get("status") or {}).get("phase") == "Running"]
         if running:
             self._due[purpose] = now + SAMPLE_SECONDS
         return running[:MAX_SAMPLED_PODS]
 
-    async def _exec(self, connection: Connection, pod: dict[str, Any], container: str, command: tuple[str, ...]) -> str:
+    async def _exec(
+        self, connection: ClusterConnection, pod: dict[str, Any], container: str, command: tuple[str, ...]
+    ) -> str:
         metadata = pod["metadata"]
         name = container or pod["spec"]["containers"][0]["name"]
         result = await run_in_pod(
@@ -178,13 +182,13 @@ Pod = Mapping[str, Any]
 
 
 @asynccontextmanager
-async def watching(work: StageWork, watch: StageWatch) -> AsyncIterator[Watcher]:
+async def watching(context: StageContext, watch: StageWatch) -> AsyncIterator[StageCollector]:
     """Follow logs, accelerators and file counts while the context is open, and the logs a little longer.
 
     Also when the context ends by an error: the last lines of what has failed say why. Nothing that goes wrong here
-    reaches the stage: it is told by `work.journal.warn`, and what is lost by the watcher's `losses`.
+    reaches the stage: it is told by `context.journal.warn`, and what is lost by the watcher's `losses`.
     """
-    watcher = Watcher(work, watch)
+    watcher = StageCollector(context, watch)
     watcher.start()
     try:
         try:
@@ -197,27 +201,29 @@ async def watching(work: StageWork, watch: StageWatch) -> AsyncIterator[Watcher]
         await outcome_of(watcher.stop())
 
 
-class Watcher:
+class StageCollector:
     """One stage's followers, each in a task of its own: none of their failures reaches the stage.
 
     Args:
-        work: The stage.
+        context: The stage.
         watch: What it watches.
     """
 
-    def __init__(self, work: StageWork, watch: StageWatch) -> None:
+    def __init__(self, context: StageContext, watch: StageWatch) -> None:
         self.losses: tuple[str, ...] = ()
         """The missing parts of the stage's logs, one sentence each; complete when it has been stopped."""
-        self._work = work
+        self._context = context
         self._logs = watch.logs or LogWatch()
-        self._writer = SpoolWriter(work.folder, work.stage.id)
-        self._troubles = Troubles(work.journal.warn)
-        self._sampler = Sampler(work, watch, self._writer, self._troubles)
+        self._writer = SpoolWriter(context.folder, context.stage.id)
+        self._warnings = FollowerWarnings(context.journal.warn)
+        self._sampler = Sampler(context, watch, self._writer, self._warnings)
         self._followers: dict[tuple[str, str], tuple[PodFollower, asyncio.Task[None]]] = {}
         self._searches: list[asyncio.Task[None]] = []
         self._sampling: asyncio.Task[None] | None = None
         has_file = bool(self._logs.file or self._logs.exec)
-        self._file = FileWatch(work, self._writer, path=self._logs.file, argv=self._logs.exec) if has_file else None
+        self._file = (
+            FileFollower(context, self._writer, path=self._logs.file, argv=self._logs.exec) if has_file else None
+        )
 
     def start(self) -> None:
         """Begin to look for pods."""
@@ -250,34 +256,36 @@ class Watcher:
         self.losses = self._writer.losses()
         with suppress(OSError):
             self._writer.close()
-        self._work.journal.warn("")
+        self._context.journal.warn("")
 
     async def _endlessly(self, look: Callable[[], Coroutine[Any, Any, object]], topic: str) -> None:
         """Look again and again; what goes wrong is told, and tried again."""
-        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS, longest_seconds=_LONGEST_SEARCH_PAUSE_SECONDS)
+        interval = PollInterval(
+            self._context.clock, first_seconds=LOOK_SECONDS, longest_seconds=_LONGEST_SEARCH_PAUSE_SECONDS
+        )
         while True:
             error = await self._told(look(), topic)
             if error is None:
-                await pace.pause()
+                await interval.pause()
             else:
-                await pace.pause_after(error if isinstance(error, ConsoleError) else None)
+                await interval.pause_after(error if isinstance(error, ConsoleError) else None)
 
     async def _told(self, awaitable: Coroutine[Any, Any, object], topic: str) -> Exception | None:
         """Why something did not work, if it did not. A cluster that does not answer is told by the stage itself."""
         found = await outcome_of(awaitable)
         if not isinstance(found, Exception):
-            self._troubles.clear(topic)
+            self._warnings.clear(topic)
             return None
         if isinstance(found, AccessError):
-            self._troubles.set(topic, f"Logs cannot be read: {sentence_of(found)}")
+            self._warnings.set(topic, f"Logs cannot be read: {sentence_of(found)}")
         elif not isinstance(found, ConsoleError):
-            self._troubles.set(topic, f"Logs cannot be kept: {sentence_of(found)}")
+            self._warnings.set(topic, f"Logs cannot be kept: {sentence_of(found)}")
         return found
 
     async def _find_pods(self) -> None:
         """Begin to follow every container that the stage's selector finds."""
-        connection = await self._work.connect(ONCE)
-        for pod in await pods_of(self._work, connection, self._logs.pods):
+        connection = await self._context.connect(ONCE)
+        for pod in await pods_of(self._context, connection, self._logs.pods):
             self._follow(pod)
         self._writer.close_gap(_UNLISTED)
 
@@ -289,15 +297,15 @@ class Watcher:
             return
         source = self._writer.source(place.namespace, place.pod, name, place.uid, rank=_rank_of(metadata))
         if not source.is_ended:
-            follower = PodFollower(self._work, self._writer, self._troubles, place, source)
+            follower = PodFollower(self._context, self._writer, self._warnings, place, source)
             self._followers[(place.uid, name)] = follower, asyncio.create_task(self._followed(follower))
 
     async def _followed(self, follower: PodFollower) -> None:
         """Follow one container to its end, whatever happens on the way."""
-        pace = Pace(self._work.clock, first_seconds=LOOK_SECONDS)
+        interval = PollInterval(self._context.clock, first_seconds=LOOK_SECONDS)
         while (error := await outcome_of(follower.follow())) is not None:
             follower.fail(error)
-            await pace.pause_after()
+            await interval.pause_after()
 
     async def _settle(self, longest_seconds: float) -> None:
         if self._logs.pods:
@@ -311,8 +319,8 @@ class Watcher:
     async def _find_last_pods(self, longest_seconds: float) -> None:
         """A stage that is found done may have ended before its pods were looked for."""
         error: Exception | None = None
-        began = self._work.clock.monotonic()
-        while self._work.clock.monotonic() - began < (
+        began = self._context.clock.monotonic()
+        while self._context.clock.monotonic() - began < (
             longest_seconds if self._followers or isinstance(error, OSError) else LAST_LINES_SECONDS
         ):
             try:
@@ -322,14 +330,14 @@ class Watcher:
                 error = UnreachableError("The cluster does not say which pods there are.")
             if error is None:
                 return
-            await self._work.clock.sleep(LOOK_SECONDS)
+            await self._context.clock.sleep(LOOK_SECONDS)
         if error is not None:
             said = sentence_of(error).rstrip(".")
             self._writer.open_gap(None, _UNLISTED, f"its pods could not be looked for at the end: {said}")
 
     def _tell_of_pods_that_were_gone(self) -> None:
         """While no runner was at work, pods may have ended that nobody read to the end."""
-        if self._work.stage.state is not StageState.UNKNOWN:
+        if self._context.stage.state is not StageState.UNKNOWN:
             return
         for source in self._writer.sources():
             is_followed = (source.line.uid, source.line.container) in self._followers
@@ -338,10 +346,10 @@ class Watcher:
                 self._writer.open_gap(source, f"unread-{source.line.number}", why)
 
     async def _end_followers(self, longest_seconds: float) -> None:
-        known, began = -1, self._work.clock.monotonic()
+        known, began = -1, self._context.clock.monotonic()
         while open_tasks := [task for _, task in self._followers.values() if not task.done()]:
             count = sum(source.passed_count for source in self._writer.sources())
-            passed = self._work.clock.monotonic() - began
+            passed = self._context.clock.monotonic() - began
             left = max(self._left(longest_seconds), LONGEST_LAST_LINES_SECONDS if count > known else 0.0) - passed
             if left <= 0:
                 return
@@ -353,14 +361,14 @@ class Watcher:
         failing = [one for one, task in self._followers.values() if one.is_failing and not task.done()]
         if not failing:
             return 0.0
-        self._work.journal.note("Waiting for the last lines of its logs.")
+        self._context.journal.note("Waiting for the last lines of its logs.")
         return LONGEST_LAST_LINES_SECONDS if all(one.is_forbidden for one in failing) else longest_seconds
 
-    async def _end_file(self, file: FileWatch) -> None:
+    async def _end_file(self, file: FileFollower) -> None:
         file.end_soon()
-        began = self._work.clock.monotonic()
+        began = self._context.clock.monotonic()
         while not file.is_read:
-            passed = self._work.clock.monotonic() - began
+            passed = self._context.clock.monotonic() - began
             left = (LONGEST_LAST_LINES_SECONDS if file.is_failing else LAST_LINES_SECONDS) - passed
             if left <= 0:
                 break
@@ -369,7 +377,7 @@ class Watcher:
                     error = await self._told(self._read_file(), _FILE)
                     if error is None and not file.has_pod:
                         break  # the pod has gone, and its file with it
-            await self._work.clock.sleep(LOOK_SECONDS)
+            await self._context.clock.sleep(LOOK_SECONDS)
         file.finish()
 
     async def _end_searches(self) -> None:
@@ -381,16 +389,18 @@ class Watcher:
         """Read the file, or what the program prints, in whatever pod there is for it."""
         if self._file is None:
             return
-        connection = await self._work.connect(ONCE)
+        connection = await self._context.connect(ONCE)
         if self._logs.uid_of:
-            self._file.belong_to(newest(await pods_of(self._work, connection, self._logs.uid_of)))
-        pods = await pods_of(self._work, connection, self._logs.pod)
-        await self._file.follow_in(connection, newest_running(pods), self._logs.container, self._troubles)
+            self._file.belong_to(newest(await pods_of(self._context, connection, self._logs.uid_of)))
+        pods = await pods_of(self._context, connection, self._logs.pod)
+        await self._file.follow_in(connection, newest_running(pods), self._logs.container, self._warnings)
 
 
-async def pods_of(work: StageWork, connection: Connection, selector: str) -> list[dict[str, Any]]:
+async def pods_of(context: StageContext, connection: ClusterConnection, selector: str) -> list[dict[str, Any]]:
     """The run's pods that a selector finds."""
-    return await connection.pods(namespace=work.namespace, label_selector=f"{selector},{RUN_LABEL}={work.view.id}")
+    return await connection.pods(
+        namespace=context.namespace, label_selector=f"{selector},{RUN_LABEL}={context.view.id}"
+    )
 
 
 def _rank_of(metadata: Pod) -> int:

@@ -15,7 +15,7 @@ import msgspec
 
 from actions.base.files import PRIVATE_FILE
 from actions.cluster.logs.batch import LogBatch
-from actions.run.spool.format import Finding, PointLine, ProgressLine, finding_line_in, line_of_finding, whole_lines
+from actions.run.spool.format import LogFinding, PointLine, ProgressLine, finding_line_in, line_of_finding, whole_lines
 from actions.telemetry.log_reader import LogReader, log_sieve, read_batch
 from actions.telemetry.points import TrainingProgress
 
@@ -206,7 +206,7 @@ class PointsBook:
         if not batch.is_marker:
             self.take(number, read_batch(reader, self._sieve, batch))
 
-    def take(self, number: int, findings: Iterable[Finding]) -> None:
+    def take(self, number: int, findings: Iterable[LogFinding]) -> None:
         """Take findings of a source, but those that the file holds. Nothing is written yet."""
         for finding in findings:
             line = line_of_finding(number, finding)

@@ -26,15 +26,15 @@ from actions.cluster.logs.pod_file import (
     is_glob,
     read_file,
 )
-from actions.run.context.access import Connection
-from actions.run.context.retry import ONCE, Pace
-from actions.run.context.stage_context import StageWork
+from actions.run.context.access import ClusterConnection
+from actions.run.context.retry import ONCE, PollInterval
+from actions.run.context.stage_context import StageContext
 from actions.run.spool.writer import SpooledSource, SpoolWriter
 
 T = TypeVar("T")
 
 
-class Troubles:
+class FollowerWarnings:
     """The troubles of one stage, by topic.
 
     Args:
@@ -92,24 +92,29 @@ class PodFollower(LogObserver):
     """Asks again after every failure, from the last line that was kept.
 
     Args:
-        work: The stage.
+        context: The stage.
         writer: Its spool.
-        troubles: Told what goes on for long.
+        warnings: Told what goes on for long.
         place: The container.
         source: Its place in the spool.
     """
 
     def __init__(
-        self, work: StageWork, writer: SpoolWriter, troubles: Troubles, place: ContainerLog, source: SpooledSource
+        self,
+        context: StageContext,
+        writer: SpoolWriter,
+        warnings: FollowerWarnings,
+        place: ContainerLog,
+        source: SpooledSource,
     ) -> None:
-        self._work = work
+        self._context = context
         self._writer = writer
-        self._troubles = troubles
+        self._warnings = warnings
         self._place = place
         self._source = source
         self._topic = f"log {place.pod}/{place.container}"
         self._key = f"unread-{source.line.number}"
-        self._pace = self._new_pace()
+        self._interval = self._new_interval()
         self._error: Exception | None = None
         self._failing_since = 0.0
         self._losses = 0
@@ -128,22 +133,22 @@ class PodFollower(LogObserver):
         """Follow to the container's end."""
         while not self._source.is_ended:
             try:
-                connection = await self._work.connect(ONCE)
+                connection = await self._context.connect(ONCE)
                 follower = LogFollower(
                     connection.session,
                     self._place,
                     on_lines=self._keep,
                     since=self._source.cursor,
-                    clock=self._work.clock,
+                    clock=self._context.clock,
                     observer=self,
                 )
                 self._end(await follower.run())
             except ConsoleError as error:
                 self.failing(error)
-                await self._pace.pause_after(error)
+                await self._interval.pause_after(error)
             except OSError as error:
                 self.fail(error)
-                await self._pace.pause_after()
+                await self._interval.pause_after()
 
     def give_up(self) -> None:
         """The stage is over, and it is not asked again."""
@@ -175,11 +180,11 @@ class PodFollower(LogObserver):
         else:
             self._heal()
         self._writer.write_end(self._source, end.exit_code, end.reason)
-        self._troubles.clear(self._topic)
+        self._warnings.clear(self._topic)
 
     def fail(self, error: Exception) -> None:
         """It does not work now; said once it has gone on for a while."""
-        now = self._work.clock.monotonic()
+        now = self._context.clock.monotonic()
         if self._error is None:
             self._failing_since = now
         self._error = error
@@ -188,9 +193,9 @@ class PodFollower(LogObserver):
 
     def _say(self, error: Exception) -> None:
         if isinstance(error, OSError):
-            self._troubles.set(self._topic, f"Logs cannot be kept: {sentence_of(error)}")
+            self._warnings.set(self._topic, f"Logs cannot be kept: {sentence_of(error)}")
         else:  # its mark shows where; of what the disk does not take, nothing is lost yet
-            self._troubles.set(self._topic, f"Logs cannot be read: {sentence_of(error)}")
+            self._warnings.set(self._topic, f"Logs cannot be read: {sentence_of(error)}")
             self._lose(error)
 
     def _lose(self, error: Exception) -> None:
@@ -200,13 +205,15 @@ class PodFollower(LogObserver):
 
     def _heal(self) -> None:
         if self._error is not None:
-            self._error, self._pace = None, self._new_pace()
-            self._troubles.clear(self._topic)
+            self._error, self._interval = None, self._new_interval()
+            self._warnings.clear(self._topic)
         # also one that an earlier runner has left open
         self._writer.close_gap(self._key, "the log goes on from where it stopped", self._source)
 
-    def _new_pace(self) -> Pace:
-        return Pace(self._work.clock, first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS)
+    def _new_interval(self) -> PollInterval:
+        return PollInterval(
+            self._context.clock, first_seconds=FIRST_PAUSE_SECONDS, longest_seconds=LONGEST_PAUSE_SECONDS
+        )
 
 
 _TOPIC = "file"
@@ -215,18 +222,18 @@ _GAP = "unread-file"
 Pod = Mapping[str, Any]
 
 
-class FileWatch:
+class FileFollower:
     """One log of one stage.
 
     Args:
-        work: The stage.
+        context: The stage.
         writer: Its spool.
         path: Of the file as the blueprint has it, or empty. Where it says `{uid}`, it is not known before `belong_to`.
         argv: Prints the log from its beginning; empty if it is a file.
     """
 
-    def __init__(self, work: StageWork, writer: SpoolWriter, *, path: str, argv: tuple[str, ...]) -> None:
-        self._work = work
+    def __init__(self, context: StageContext, writer: SpoolWriter, *, path: str, argv: tuple[str, ...]) -> None:
+        self._context = context
         self._writer = writer
         self._pattern = path
         self._path = ""
@@ -248,13 +255,15 @@ class FileWatch:
     def belong_to(self, pod: Pod | None) -> None:
         """The log is that of this pod; of the one before if there is none: a pod may go before its log is read."""
         if pod is not None:
-            self._path = self._work.text(self._pattern).replace(UID, str(pod["metadata"]["uid"]))
+            self._path = self._context.text(self._pattern).replace(UID, str(pod["metadata"]["uid"]))
 
     def end_soon(self) -> None:
         """The stage has ended: read what is left, once, and be done."""
         self._is_last = True
 
-    async def follow_in(self, connection: Connection, pod: Pod | None, container: str, troubles: Troubles) -> None:
+    async def follow_in(
+        self, connection: ClusterConnection, pod: Pod | None, container: str, warnings: FollowerWarnings
+    ) -> None:
         """Read in the pod that there is for it, if there is one. What goes wrong is told, and tried again.
 
         Raises:
@@ -271,16 +280,16 @@ class FileWatch:
             self._error = error
             does = "kept" if isinstance(error, OSError) else "read"
             if not isinstance(error, UnreachableError):  # connections break all the time: it is read on
-                troubles.set(_TOPIC, f"Logs cannot be {does}: {sentence_of(error)}")
+                warnings.set(_TOPIC, f"Logs cannot be {does}: {sentence_of(error)}")
             raise
         finally:
             if self._error is None:
-                troubles.clear(_TOPIC)
+                warnings.clear(_TOPIC)
 
-    async def _follow(self, connection: Connection, pod: Pod, container: str) -> None:
+    async def _follow(self, connection: ClusterConnection, pod: Pod, container: str) -> None:
         """Read in one pod until the connection breaks, the file is silent, or another one has taken its place."""
         if not self._path and UID not in self._pattern:
-            self._path = self._work.text(self._pattern)
+            self._path = self._context.text(self._pattern)
         place = ContainerRef(pod["metadata"]["namespace"], pod["metadata"]["name"], container)
         if self._argv:
             await self._follow_program(connection, place, str(pod["metadata"]["uid"]))
@@ -293,7 +302,9 @@ class FileWatch:
             return
         await self._follow_file(connection, place, pod, state)
 
-    async def _follow_file(self, connection: Connection, place: ContainerRef, pod: Pod, state: FileState) -> None:
+    async def _follow_file(
+        self, connection: ClusterConnection, place: ContainerRef, pod: Pod, state: FileState
+    ) -> None:
         source = self._taken_up(place, state.path, f"{state.path}#{state.inode}{_owner_of(pod, place, state.path)}")
         if state.size_bytes < source.offset:
             self._writer.write_file_lines(source, [(self._marker("the file was cut short: reading it anew"), 0)])
@@ -304,7 +315,7 @@ class FileWatch:
         chunks = read_file(connection.session, place, state.path, offset=source.offset, idle_seconds=idle)
         await self._spool(chunks, FileCutter(source.offset), end=state.size_bytes)
 
-    async def _follow_program(self, connection: Connection, place: ContainerRef, pod_uid: str) -> None:
+    async def _follow_program(self, connection: ClusterConnection, place: ContainerRef, pod_uid: str) -> None:
         source = self._taken_up(place, self._argv[0], f"{' '.join(self._argv)}#{pod_uid}")
         chunks = _behind(follow_output(connection.session, place, self._argv), source.offset)
         await self._spool(chunks, FileCutter(source.offset), end=None)
@@ -337,7 +348,7 @@ class FileWatch:
 
     def _keep(self, lines: list[FileLine]) -> None:
         if lines and self._source is not None:
-            now = int(self._work.clock.now().timestamp() * 1e9)
+            now = int(self._context.clock.now().timestamp() * 1e9)
             self._writer.write_file_lines(self._source, [(LogLine(now, line.text), line.end) for line in lines])
 
     def _taken_up(self, place: ContainerRef, shown: str, uid: str) -> SpooledSource:
@@ -345,7 +356,7 @@ class FileWatch:
         return self._source
 
     def _marker(self, text: str) -> LogLine:
-        now = int(self._work.clock.now().timestamp() * 1e9)
+        now = int(self._context.clock.now().timestamp() * 1e9)
         return LogLine(now, f"-- {text} --", is_marker=True)
 
 

@@ -27,7 +27,7 @@ from actions.cluster.logs.lines import DIGITS_TO_ZERO, SHAPE, ns_of
 from actions.run.journal.folder import logs_path, series_path
 from actions.telemetry.points import Point, TrainingProgress
 
-Finding = Point | TrainingProgress
+LogFinding = Point | TrainingProgress
 
 _head_in = itemgetter(slice(TEXT_AT))
 _letter_in = itemgetter(0)
@@ -322,7 +322,7 @@ def source_in(record: bytes) -> int:
     return number_in(tag_in(record))
 
 
-def line_of_finding(number: int, finding: Finding) -> PointLine | ProgressLine:
+def line_of_finding(number: int, finding: LogFinding) -> PointLine | ProgressLine:
     """How a finding is written. The number as it was printed stands in the line itself."""
     if isinstance(finding, TrainingProgress):
         return ProgressLine(number, **msgspec.structs.asdict(finding))
@@ -332,7 +332,7 @@ def line_of_finding(number: int, finding: Finding) -> PointLine | ProgressLine:
     )
 
 
-def finding_of_line(line: PointLine | ProgressLine) -> Finding:
+def finding_of_line(line: PointLine | ProgressLine) -> LogFinding:
     """The reverse of `line_of_finding`."""
     if isinstance(line, ProgressLine):
         values = msgspec.structs.asdict(line)

@@ -7,7 +7,7 @@ from typing import Self
 
 from actions.base.untrusted import clean_text, one_line
 from actions.cluster.logs.lines import LogLine
-from actions.run.context.stage_context import StageWork
+from actions.run.context.stage_context import StageContext
 from actions.run.spool.writer import SpooledSource, SpoolWriter
 
 MOST_WAITING_BYTES = 1 << 20
@@ -21,19 +21,19 @@ class ProgramLog:
     What the disk does not take waits, up to a limit, and is written with what comes next, or at the end.
 
     Args:
-        work: The stage.
+        context: The stage.
         program: Stands where a pod's name would.
         operation: Stands where a container's name would.
         is_adopted: The program was begun by an earlier runner and tells everything anew: what the spool has of it is
             skipped.
     """
 
-    def __init__(self, work: StageWork, program: str, operation: str, *, is_adopted: bool = False) -> None:
-        self._work = work
+    def __init__(self, context: StageContext, program: str, operation: str, *, is_adopted: bool = False) -> None:
+        self._context = context
         self._program = program
         self._operation = operation
         self._is_adopted = is_adopted
-        self._writer = SpoolWriter(work.folder, work.stage.id)
+        self._writer = SpoolWriter(context.folder, context.stage.id)
         self._source: SpooledSource | None = None
         self._to_skip = 0
         self._waiting: list[LogLine] = []
@@ -48,9 +48,9 @@ class ProgramLog:
         if self._waiting_bytes + size > MOST_WAITING_BYTES:
             self._dropped += 1
         else:
-            self._waiting.append(LogLine(int(self._work.clock.now().timestamp() * 1e9), text))
+            self._waiting.append(LogLine(int(self._context.clock.now().timestamp() * 1e9), text))
             self._waiting_bytes += size
-        if self._work.clock.monotonic() >= self._again_at:
+        if self._context.clock.monotonic() >= self._again_at:
             self._write()
 
     def close(self) -> None:
@@ -71,8 +71,8 @@ class ProgramLog:
             if skipped < len(self._waiting):
                 self._writer.write_lines(source, self._waiting[skipped:])
         except OSError as error:
-            self._is_failing, self._again_at = True, self._work.clock.monotonic() + _PAUSE_SECONDS
-            self._work.journal.warn(f"Its log cannot be kept: {error.strerror or error}.")
+            self._is_failing, self._again_at = True, self._context.clock.monotonic() + _PAUSE_SECONDS
+            self._context.journal.warn(f"Its log cannot be kept: {error.strerror or error}.")
             return
         self._to_skip -= skipped
         self._waiting, self._waiting_bytes = [], 0
@@ -80,7 +80,7 @@ class ProgramLog:
             self._writer.open_gap(source, f"full-{source.line.number}", f"{self._dropped} lines had no room")
         if self._is_failing:
             self._is_failing = False
-            self._work.journal.warn("")
+            self._context.journal.warn("")
 
     def _opened(self) -> SpooledSource:
         earlier = [source for source in self._writer.sources() if source.line.container == self._operation]
@@ -95,20 +95,20 @@ class ToolLog:
     """Open while the program runs.
 
     Args:
-        work: The stage.
+        context: The stage.
         program: Stands where a pod's name would.
         operation: Stands where a container's name would.
     """
 
-    def __init__(self, work: StageWork, program: str, operation: str) -> None:
-        self._work = work
-        self._log = ProgramLog(work, program, operation)
+    def __init__(self, context: StageContext, program: str, operation: str) -> None:
+        self._context = context
+        self._log = ProgramLog(context, program, operation)
 
     def take(self, text: str) -> None:
         """One line of the program's output."""
         line = clean_text(text)
         if line.strip():
-            self._work.journal.note(one_line(line))
+            self._context.journal.note(one_line(line))
         self._log.take(line)
 
     def __enter__(self) -> Self:

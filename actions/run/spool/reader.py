@@ -15,7 +15,7 @@ from actions.cluster.logs.lines import ns_of
 from actions.run.spool.format import (
     AcceleratorSample,
     EndLine,
-    Finding,
+    LogFinding,
     SourceLine,
     accelerators_file,
     are_records,
@@ -54,10 +54,10 @@ class SpooledFinding(msgspec.Struct, frozen=True):
     """A point of a curve or a state of progress, with the pod that printed it."""
 
     pod: str
-    finding: Finding
+    finding: LogFinding
 
 
-class _Piece(NamedTuple):
+class _FilePiece(NamedTuple):
     """Whole lines of a file. `is_anew`: another file has come in its place, and they are its first."""
 
     raws: list[bytes]
@@ -215,7 +215,7 @@ class SpoolReader:
             elif isinstance(line, EndLine):
                 self._ends[line.number] = line
 
-    def _read(self, path: Path, offset: int, limit_bytes: int) -> _Piece:
+    def _read(self, path: Path, offset: int, limit_bytes: int) -> _FilePiece:
         """Whole lines of a file; its first ones if it is another file than at the last time."""
         try:
             status = path.stat()
@@ -225,10 +225,10 @@ class SpoolReader:
             begin = 0 if is_anew else offset
             raws, end = whole_lines(path, begin, limit_bytes)
         except FileNotFoundError:
-            return _Piece([], offset, offset, is_anew=False)
+            return _FilePiece([], offset, offset, is_anew=False)
         except OSError as error:
             raise _unreadable(path, error) from error
-        return _Piece(raws, begin, end, is_anew)
+        return _FilePiece(raws, begin, end, is_anew)
 
 
 def _unreadable(path: Path, error: OSError) -> JournalError:

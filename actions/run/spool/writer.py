@@ -24,8 +24,8 @@ from actions.run.spool.format import (
     ALL_SOURCES,
     AcceleratorSample,
     EndLine,
-    Finding,
     GapLine,
+    LogFinding,
     SourceLine,
     accelerators_file,
     file_record,
@@ -155,7 +155,7 @@ class SpoolWriter:
         source.passed_count += len(lines)
         self._end()
 
-    def write_findings(self, source: SpooledSource, findings: Sequence[Finding]) -> None:
+    def write_findings(self, source: SpooledSource, findings: Sequence[LogFinding]) -> None:
         """Append findings of one container, but those that an earlier runner has written.
 
         Raises:

@@ -11,17 +11,32 @@ from actions.blueprint.checks import AnyCheck
 from actions.blueprint.parameters import holds
 from actions.blueprint.stages import CheckStage
 from actions.cloud.ecr import repository_of
-from actions.run.checks.cluster import see_disk, see_files, see_nodes, see_object, see_pods, see_pool, see_version
-from actions.run.checks.external import image_of, see_capacity, see_ecr_image, see_huggingface, see_image, see_quota
-from actions.run.checks.observation import Seen, failed, passed, unknown
-from actions.run.context.access import Connection
+from actions.run.checks.cluster import (
+    check_disk,
+    check_files,
+    check_nodes,
+    check_object,
+    check_pods,
+    check_pool,
+    check_version,
+)
+from actions.run.checks.external import (
+    check_capacity,
+    check_ecr_image,
+    check_huggingface,
+    check_image,
+    check_quota,
+    image_of,
+)
+from actions.run.checks.observation import Observation, failed, passed, unknown
+from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed, StageFailedError
-from actions.run.context.retry import patiently
+from actions.run.context.retry import retry_unreachable
 from actions.run.context.secrets import fetch_secrets
-from actions.run.context.stage_context import StageWork
+from actions.run.context.stage_context import StageContext
 from actions.run.objects.inventory import ref_of_name
-from actions.run.state.records import CheckResult, Finding
-from actions.run.volume.helper_job import Volume
+from actions.run.state.records import CheckResult, StageFinding
+from actions.run.volume.helper_job import RunVolume
 
 
 def command_of(check: checks.AnyCheck, namespace: str) -> str:
@@ -74,13 +89,13 @@ def _secret(check: checks.SecretCheck) -> str:
     )
 
 
-def see_tool(program: str) -> Seen:
+def check_tool(program: str) -> Observation:
     """Whether a program is on PATH."""
     found = shutil.which(program)
     return passed(f"{program} is {found}.") if found else failed(f"{program} is not on PATH.")
 
 
-async def ask(work: StageWork, connection: Connection, check: checks.AnyCheck) -> Seen:
+async def run_check(context: StageContext, connection: ClusterConnection, check: checks.AnyCheck) -> Observation:
     """Look once.
 
     Raises:
@@ -88,92 +103,92 @@ async def ask(work: StageWork, connection: Connection, check: checks.AnyCheck) -
     """
     match check:
         case checks.QuotaCheck() | checks.CapacityCheck():
-            return await _ask_account(work, check)
+            return await _check_account(context, check)
         case checks.RegistryCheck():
-            return await _ask_registry(work, check)
+            return await _check_registry(context, check)
         case checks.SecretCheck():
-            return await _ask_secret(work, check)
+            return await _check_secret(context, check)
         case checks.DiskCheck() | checks.FilesCheck():
-            return await _ask_volume(work, check)
+            return await _check_volume(context, check)
         case checks.ToolCheck():
-            return see_tool(check.program)
+            return check_tool(check.program)
         case _ as of_cluster:
-            return await _ask_cluster(work, connection, of_cluster)
+            return await _check_cluster(context, connection, of_cluster)
 
 
-async def _ask_cluster(
-    work: StageWork,
-    connection: Connection,
+async def _check_cluster(
+    context: StageContext,
+    connection: ClusterConnection,
     check: checks.ClusterCheck,
-) -> Seen:
+) -> Observation:
     match check:
         case checks.PodsCheck():
-            return await see_pods(connection, check)
+            return await check_pods(connection, check)
         case checks.NodesCheck():
-            return await see_nodes(
+            return await check_nodes(
                 connection,
                 check,
-                selector=work.text(check.selector),
-                at_least=work.whole(check.at_least),
-                amount=work.text(str(check.amount)),
+                selector=context.text(check.selector),
+                at_least=context.whole(check.at_least),
+                amount=context.text(str(check.amount)),
             )
         case checks.ObjectCheck():
-            return await see_object(connection, ref_of_name(check.object, work.namespace))
+            return await check_object(connection, ref_of_name(check.object, context.namespace))
         case checks.PoolCheck():
-            return await see_pool(connection, work.text(check.instance_type))
+            return await check_pool(connection, context.text(check.instance_type))
         case checks.VersionCheck():
-            return await see_version(connection, check)
+            return await check_version(connection, check)
         case _ as never:
             assert_never(never)
 
 
-async def _ask_account(work: StageWork, check: checks.QuotaCheck | checks.CapacityCheck) -> Seen:
-    region = work.view.cluster.region
+async def _check_account(context: StageContext, check: checks.QuotaCheck | checks.CapacityCheck) -> Observation:
+    region = context.view.cluster.region
     if isinstance(check, checks.QuotaCheck):
-        return await see_quota(check, region=region, wanted=work.number(check.amount))
-    return await see_capacity(
+        return await check_quota(check, region=region, wanted=context.number(check.amount))
+    return await check_capacity(
         region=region,
-        capacity_type=work.text(check.capacity_type),
-        reservation_id=work.text(check.reservation),
-        instance_type=work.text(check.instance_type),
-        count=work.whole(check.count),
-        now=work.clock.now(),
+        capacity_type=context.text(check.capacity_type),
+        reservation_id=context.text(check.reservation),
+        instance_type=context.text(check.instance_type),
+        count=context.whole(check.count),
+        now=context.clock.now(),
     )
 
 
-async def _ask_registry(work: StageWork, check: checks.RegistryCheck) -> Seen:
-    text = work.text(check.image)
+async def _check_registry(context: StageContext, check: checks.RegistryCheck) -> Observation:
+    text = context.text(check.image)
     image = image_of(text)
     repository = repository_of(f"{image.host}/{image.name}")
     if repository is not None:
-        return await see_ecr_image(repository, image.reference)
-    has_login = bool(check.login and work.binding.values.get(check.login))
-    return await see_image(text, has_login=has_login)
+        return await check_ecr_image(repository, image.reference)
+    has_login = bool(check.login and context.binding.values.get(check.login))
+    return await check_image(text, has_login=has_login)
 
 
-async def _ask_secret(work: StageWork, check: checks.SecretCheck) -> Seen:
-    reference = str(work.binding.values.get(check.parameter, ""))
+async def _check_secret(context: StageContext, check: checks.SecretCheck) -> Observation:
+    reference = str(context.binding.values.get(check.parameter, ""))
     if not reference:
         return failed(f"{check.parameter} is not given.")
     try:
-        found = await fetch_secrets([reference], region=work.view.cluster.region)
+        found = await fetch_secrets([reference], region=context.view.cluster.region)
     except ConsoleError as error:
         return failed(error.message)
     if not check.huggingface:
         return passed(f"{reference} can be read.")
-    return await see_huggingface(check.huggingface, found[reference])
+    return await check_huggingface(check.huggingface, found[reference])
 
 
-async def _ask_volume(work: StageWork, check: checks.DiskCheck | checks.FilesCheck) -> Seen:
-    volume = Volume(work.namespace, check.claim, check.mount)
+async def _check_volume(context: StageContext, check: checks.DiskCheck | checks.FilesCheck) -> Observation:
+    volume = RunVolume(context.namespace, check.claim, check.mount)
     if isinstance(check, checks.DiskCheck):
-        return await see_disk(work, volume, work.number(check.free_gib))
-    return await see_files(
-        work,
+        return await check_disk(context, volume, context.number(check.free_gib))
+    return await check_files(
+        context,
         volume,
-        folder=work.text(check.folder),
+        folder=context.text(check.folder),
         pattern=check.pattern,
-        at_least=work.whole(check.at_least),
+        at_least=context.whole(check.at_least),
     )
 
 
@@ -185,22 +200,22 @@ _LOOK_SECONDS = 1.0
 class CheckHandler:
     """Looks until all required checks pass or it has been patient enough."""
 
-    def __init__(self, work: StageWork) -> None:
-        self._work = work
-        stage = work.blueprint.stage(work.stage.id)
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        stage = context.blueprint.stage(context.stage.id)
         checks = stage.checks if isinstance(stage, CheckStage) else ()
-        self._checks: tuple[AnyCheck, ...] = tuple(check for check in checks if holds(check.when, work.binding))
+        self._checks: tuple[AnyCheck, ...] = tuple(check for check in checks if holds(check.when, context.binding))
 
     def describe(self) -> list[str]:
-        return [f"# {check.title}: {command_of(check, self._work.namespace)}" for check in self._checks]
+        return [f"# {check.title}: {command_of(check, self._context.namespace)}" for check in self._checks]
 
     async def probe(self) -> Performed | None:
         return None
 
     async def perform(self) -> Performed:
-        connection = await self._work.connect()
-        deadline = self._work.clock.monotonic() + PATIENCE_SECONDS
-        done: dict[int, Finding] = {}
+        connection = await self._context.connect()
+        deadline = self._context.clock.monotonic() + PATIENCE_SECONDS
+        done: dict[int, StageFinding] = {}
         while True:
             await self._look(connection, done)
             findings = tuple(done[index] for index in range(len(self._checks)))
@@ -211,37 +226,37 @@ class CheckHandler:
             ]
             if not required:
                 return Performed(_summary(findings), findings=findings)
-            if self._work.clock.monotonic() >= deadline:
+            if self._context.clock.monotonic() >= deadline:
                 worst = required[0]
                 raise StageFailedError(f"{worst.subject}: {worst.detail}", findings=findings, hint=worst.fix)
-            self._work.journal.note(f"{required[0].subject}: {required[0].detail}")
-            await self._work.clock.sleep(_LOOK_SECONDS)
+            self._context.journal.note(f"{required[0].subject}: {required[0].detail}")
+            await self._context.clock.sleep(_LOOK_SECONDS)
 
     async def undo(self) -> str:
         return "It changed nothing."
 
-    async def _look(self, connection: Connection, done: dict[int, Finding]) -> None:
+    async def _look(self, connection: ClusterConnection, done: dict[int, StageFinding]) -> None:
         """Ask for everything that has not been answered well: what passed or is unknown is not asked for again."""
         for index, check in enumerate(self._checks):
             known = done.get(index)
             if known is None or (known.result is CheckResult.FAILED and check.is_required):
                 seen = await self._seen(connection, check)
                 fix = "" if seen.result is CheckResult.PASSED else check.hint
-                done[index] = Finding(seen.result, check.title, seen.detail, fix)
+                done[index] = StageFinding(seen.result, check.title, seen.detail, fix)
 
-    async def _seen(self, connection: Connection, check: AnyCheck) -> Seen:
-        async def look() -> Seen:
+    async def _seen(self, connection: ClusterConnection, check: AnyCheck) -> Observation:
+        async def look() -> Observation:
             try:
-                return await ask(self._work, connection, check)
+                return await run_check(self._context, connection, check)
             except AccessError as error:
                 return unknown(error.message)
             except MissingError as error:
                 return failed(error.message)
 
-        return await patiently(look, clock=self._work.clock, note=self._work.journal.note)
+        return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
 
 
-def _summary(findings: tuple[Finding, ...]) -> str:
+def _summary(findings: tuple[StageFinding, ...]) -> str:
     passed = sum(finding.result is CheckResult.PASSED for finding in findings)
     others = [finding.subject for finding in findings if finding.result is not CheckResult.PASSED]
     return f"{passed} of {len(findings)} checks passed" + (f"; not: {', '.join(others)}." if others else ".")

@@ -18,10 +18,10 @@ from actions.base.untrusted import one_line
 from actions.blueprint.render import labels_of
 from actions.blueprint.source_files import inside
 from actions.blueprint.stages import HelmStage
-from actions.run.context.access import Connection
+from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import AuditReport, Performed, StageFailedError
-from actions.run.context.retry import TEARDOWN, Patience, patiently
-from actions.run.context.stage_context import StageWork
+from actions.run.context.retry import TEARDOWN, RetryPolicy, retry_unreachable
+from actions.run.context.stage_context import StageContext
 from actions.run.journal.folder import kubeconfig_path, load_environment
 from actions.run.objects.inventory import RELEASE_VERSION, ref_of_name, wait_command
 from actions.run.objects.ownership import SKEW_SECONDS, entry_of
@@ -55,22 +55,22 @@ class Release(msgspec.Struct, frozen=True):
 class HelmHandler:
     """Installs a chart, or goes on with what an earlier attempt of this run has begun."""
 
-    def __init__(self, work: StageWork) -> None:
-        self._work = work
-        stage = work.blueprint.stage(work.stage.id)
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        stage = context.blueprint.stage(context.stage.id)
         if not isinstance(stage, HelmStage):
-            raise TypeError(f"{work.stage.id} is no helm stage")
+            raise TypeError(f"{context.stage.id} is no helm stage")
         self._stage = stage
 
     def describe(self) -> list[str]:
-        refs = [ref_of_name(name, self._work.namespace) for name in self._stage.ready]
+        refs = [ref_of_name(name, self._context.namespace) for name in self._stage.ready]
         return [_line(self._install(self._stage.settings)), *map(wait_command, refs)]
 
     async def probe(self) -> Performed | None:
         return None  # an install that is repeated changes nothing that is as it should be
 
     async def perform(self) -> Performed:
-        connection = await self._work.connect(Patience(self._deadline(), waits_for_login=True))
+        connection = await self._context.connect(RetryPolicy(self._deadline(), waits_for_login=True))
         found = await self._found(connection)
         if found is not None and not self._is_ours(found):
             await self._own(found.uid, existed=True)
@@ -78,10 +78,10 @@ class HelmHandler:
             return Performed(
                 f"The release {found.name} ({found.chart or found.status}) was there already: used as it is."
             )
-        settings = {key: self._work.text(value) for key, value in self._stage.settings.items()}
+        settings = {key: self._context.text(value) for key, value in self._stage.settings.items()}
         argv = self._install(settings)
         self._require_helm(argv)
-        await apply_objects(self._work, connection, [self._namespace()])
+        await apply_objects(self._context, connection, [self._namespace()])
         if found is None:
             await self._own("")
         await self._run(argv, "install")
@@ -90,14 +90,14 @@ class HelmHandler:
         return Performed(f"{self._stage.chart} {self._stage.version} is installed as {self._stage.release}.")
 
     async def undo(self) -> str:
-        connection = await self._work.connect(TEARDOWN)
+        connection = await self._context.connect(TEARDOWN)
         said = "Nothing was installed."
         found = await self._found(connection) if self._releases() else None
         if found is not None and self._is_ours(found):
             argv = self._uninstall()
             self._require_helm(argv)
             place = (self._stage.namespace, self._stage.release)
-            await StageUndo(self._work, connection, release=place, revisions=found.uids).plan()
+            await StageUndo(self._context, connection, release=place, revisions=found.uids).plan()
             await self._run(argv, "uninstall")
             said = "Uninstalled."
         elif found is not None:
@@ -105,24 +105,24 @@ class HelmHandler:
         elif self._releases_made():
             said = "Uninstalled."
         for item in self._releases():
-            await self._work.journal.deleted(replace(item, is_deleted=True))
-        await delete_objects(self._work, connection)
+            await self._context.journal.deleted(replace(item, is_deleted=True))
+        await delete_objects(self._context, connection)
         return said
 
-    async def leftovers(self, patience: Patience, *, may_be_gone: bool) -> AuditReport:
+    async def leftovers(self, policy: RetryPolicy, *, may_be_gone: bool) -> AuditReport:
         """The stage's release, if the run has installed it and it is still there.
 
         Args:
-            patience: How long the cluster's first answer is waited for.
+            policy: How long the cluster's first answer is waited for.
             may_be_gone: The run has made the cluster and destroyed it: no answer is no leftover.
         """
-        owned = self._work.view.owned_by(self._work.stage.id)
+        owned = self._context.view.owned_by(self._context.stage.id)
         mine = [item for item in owned if item.kind == KIND and not item.existed]
-        if not mine or not self._work.access.is_possible:
+        if not mine or not self._context.access.is_possible:
             return AuditReport()
         name = f"Helm release {mine[0].namespace}/{mine[0].name}"
         try:
-            found = await self._found(await self._work.connect(patience))
+            found = await self._found(await self._context.connect(policy))
         except ConsoleError as error:
             if may_be_gone and isinstance(error, UnreachableError):
                 return AuditReport()
@@ -130,10 +130,10 @@ class HelmHandler:
         return AuditReport((f"{name}: {found.status}",)) if found and self._is_ours(found) else AuditReport()
 
     def _releases_made(self) -> bool:
-        return any(item.kind == KIND and item.stage == self._work.stage.id for item in self._work.view.owned)
+        return any(item.kind == KIND and item.stage == self._context.stage.id for item in self._context.view.owned)
 
     def _releases(self) -> list[OwnedObject]:
-        known = (*self._work.journal.owned(), *self._work.view.owned_by(self._work.stage.id))
+        known = (*self._context.journal.owned(), *self._context.view.owned_by(self._context.stage.id))
         return [item for item in dict.fromkeys(known) if item.kind == KIND and not item.existed and not item.is_deleted]
 
     def _is_ours(self, found: Release) -> bool:
@@ -143,16 +143,16 @@ class HelmHandler:
             for item in self._releases()
         )
 
-    async def _record(self, connection: Connection) -> None:
+    async def _record(self, connection: ClusterConnection) -> None:
         """Record by which Secret the release is known again."""
         found = await self._found(connection)
         if found is not None:
             await self._own(found.uid)
 
     async def _own(self, uid: str, *, existed: bool = False) -> None:
-        await self._work.journal.own(
+        await self._context.journal.own(
             OwnedObject(
-                self._work.stage.id,
+                self._context.stage.id,
                 RELEASE_VERSION,
                 KIND,
                 self._stage.namespace,
@@ -165,15 +165,15 @@ class HelmHandler:
         )
 
     def _namespace(self) -> dict[str, Any]:
-        labels = labels_of(self._work.view.id, self._work.stage.id)
+        labels = labels_of(self._context.view.id, self._context.stage.id)
         return {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": self._stage.namespace, "labels": labels}}
 
     def _install(self, settings: Mapping[str, str]) -> list[str]:
         stage = self._stage
         argv = ["helm", "upgrade", "--install", stage.release, stage.chart, "--version", stage.version]
-        argv += ["--namespace", stage.namespace, "--kubeconfig", str(kubeconfig_path(self._work.folder))]
+        argv += ["--namespace", stage.namespace, "--kubeconfig", str(kubeconfig_path(self._context.folder))]
         argv += ["--repo", stage.repository] if stage.repository else []
-        argv += ["--values", str(inside(self._work.blueprint.folder, stage.values))] if stage.values else []
+        argv += ["--values", str(inside(self._context.blueprint.folder, stage.values))] if stage.values else []
         for key, value in settings.items():
             argv += ["--set-string" if _is_text(value) else "--set", f"{key}={_escaped(value)}"]
         return [*argv, "--wait", "--timeout", f"{self._deadline():.0f}s"]
@@ -181,7 +181,7 @@ class HelmHandler:
     def _uninstall(self) -> list[str]:
         stage = self._stage
         argv = ["helm", "uninstall", stage.release, "--namespace", stage.namespace]
-        return [*argv, "--kubeconfig", str(kubeconfig_path(self._work.folder)), "--wait"]
+        return [*argv, "--kubeconfig", str(kubeconfig_path(self._context.folder)), "--wait"]
 
     def _require_helm(self, argv: list[str]) -> None:
         if shutil.which("helm") is None:
@@ -191,29 +191,29 @@ class HelmHandler:
             )
 
     async def _run(self, argv: list[str], operation: str) -> None:
-        with ToolLog(self._work, "helm", operation) as log:
+        with ToolLog(self._context, "helm", operation) as log:
             await stream_tool(
                 argv,
                 on_line=log.take,
                 deadline_seconds=self._deadline() + _SPARE_SECONDS,
-                extra_environment=load_environment(self._work.folder),
+                extra_environment=load_environment(self._context.folder),
             )
 
     def _deadline(self) -> float:
         return float(self._stage.deadline_seconds or READY_SECONDS)
 
-    async def _found(self, connection: Connection) -> Release | None:
+    async def _found(self, connection: ClusterConnection) -> Release | None:
         async def look() -> Release | None:
             return await find_release(connection, self._stage.namespace, self._stage.release)
 
-        return await patiently(look, clock=self._work.clock, note=self._work.journal.note)
+        return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
 
-    async def _wait(self, connection: Connection) -> None:
-        refs = [ref_of_name(name, self._work.namespace) for name in self._stage.ready]
-        await wait_ready(self._work, connection, refs, deadline_seconds=self._deadline())
+    async def _wait(self, connection: ClusterConnection) -> None:
+        refs = [ref_of_name(name, self._context.namespace) for name in self._stage.ready]
+        await wait_ready(self._context, connection, refs, deadline_seconds=self._deadline())
 
 
-async def find_release(connection: Connection, namespace: str, name: str) -> Release | None:
+async def find_release(connection: ClusterConnection, namespace: str, name: str) -> Release | None:
     """The newest revision of a release, `None` if there is none.
 
     Source: Helm 3's storage driver `secret`: type `helm.sh/release.v1`, labels `owner`, `name`, `status`, `version`.

@@ -26,8 +26,8 @@ from actions.blueprint.stages import ImageStage
 from actions.cloud.aws_session import AwsSession
 from actions.cloud.ecr import RegistryLogin, Repository, delete_image, fetch_digest, fetch_login, repository_of
 from actions.run.context.protocols import Performed, StageFailedError
-from actions.run.context.retry import patiently, wait_until
-from actions.run.context.stage_context import StageWork
+from actions.run.context.retry import retry_unreachable, wait_until
+from actions.run.context.stage_context import StageContext
 from actions.run.spool.program_log import ToolLog
 from actions.run.state.view import OwnedObject
 
@@ -88,11 +88,11 @@ _SEEN_SECONDS = 60.0
 class ImageHandler:
     """Reports the image by its digest: what a tag means may change while a run waits for days."""
 
-    def __init__(self, work: StageWork) -> None:
-        self._work = work
-        stage = work.blueprint.stage(work.stage.id)
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        stage = context.blueprint.stage(context.stage.id)
         if not isinstance(stage, ImageStage):
-            raise TypeError(f"{work.stage.id} is no image stage")
+            raise TypeError(f"{context.stage.id} is no image stage")
         self._stage = stage
 
     def describe(self) -> list[str]:
@@ -103,10 +103,10 @@ class ImageHandler:
         return None  # ECR is asked first anyway
 
     async def perform(self) -> Performed:
-        session = AwsSession(region=self._work.view.cluster.region, threads=1)
+        session = AwsSession(region=self._context.view.cluster.region, threads=1)
         try:
             repository = await self._repository(session)
-            tag = self._work.text(self._stage.tag)
+            tag = self._context.text(self._stage.tag)
             digest = await self._digest(session, repository, tag)
             if digest is not None:
                 await self._note_found(repository, tag, digest)
@@ -123,13 +123,13 @@ class ImageHandler:
     async def undo(self) -> str:
         """Remove the image that this run has pushed; one that was there before stays."""
         removed = 0
-        session = AwsSession(region=self._work.view.cluster.region, threads=1)
+        session = AwsSession(region=self._context.view.cluster.region, threads=1)
         try:
-            for item in [entry for entry in self._work.journal.owned() if not entry.existed]:
+            for item in [entry for entry in self._context.journal.owned() if not entry.existed]:
                 repository = repository_of(item.namespace)
                 if repository is not None and item.uid:
                     removed += await delete_image(session, repository, item.uid)
-                await self._work.journal.deleted(replace(item, is_deleted=True))
+                await self._context.journal.deleted(replace(item, is_deleted=True))
         finally:
             session.close()
         return f"{removed} images removed from ECR." if removed else "No image of the run is left in ECR."
@@ -138,10 +138,10 @@ class ImageHandler:
         return Performed(message, outputs={"image": f"{repository.url}@{digest}", "digest": digest})
 
     async def _repository(self, session: AwsSession) -> Repository:
-        text = self._work.text(self._stage.repository)
+        text = self._context.text(self._stage.repository)
         if "/" not in text or "." not in text.partition("/")[0]:
             answer = await session.call("sts", "get_caller_identity")
-            return Repository(str(answer["Account"]), self._work.view.cluster.region, text)
+            return Repository(str(answer["Account"]), self._context.view.cluster.region, text)
         found = repository_of(text)
         if found is None:
             raise StageFailedError(
@@ -153,8 +153,8 @@ class ImageHandler:
         async def ask() -> str | None:
             return await fetch_digest(session, repository, tag)
 
-        self._work.journal.note(f"Asking ECR for {repository.name}:{tag}.")
-        return await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+        self._context.journal.note(f"Asking ECR for {repository.name}:{tag}.")
+        return await retry_unreachable(ask, clock=self._context.clock, note=self._context.journal.note)
 
     async def _require_docker(self, repository: Repository, tag: str) -> None:
         """Refuse with the commands for another machine, if the image cannot be built on this one."""
@@ -164,7 +164,7 @@ class ImageHandler:
         try:
             await run_tool(["docker", "version", "--format", "{{.Server.Version}}"], deadline_seconds=_DOCKER_SECONDS)
         except ConsoleError as error:
-            folder = inside(self._work.blueprint.folder, self._stage.context)
+            folder = inside(self._context.blueprint.folder, self._stage.context)
             here = replace(self._stage, context=str(folder))
             lines = " && ".join(_commands(name, here, repository.region))
             raise StageFailedError(
@@ -173,7 +173,7 @@ class ImageHandler:
             ) from error
 
     async def _build(self, session: AwsSession, repository: Repository, tag: str) -> None:
-        folder = inside(self._work.blueprint.folder, self._stage.context)
+        folder = inside(self._context.blueprint.folder, self._stage.context)
         recipe = folder / self._stage.dockerfile
         name = f"{repository.url}:{tag}"
         logins = {}
@@ -186,14 +186,14 @@ class ImageHandler:
             for key, value in self._stage.build_args.items()
             for part in ("--build-arg", self._argument(key, value))
         ]
-        with docker_config(logins) as config, ToolLog(self._work, "docker", "build") as log:
+        with docker_config(logins) as config, ToolLog(self._context, "docker", "build") as log:
             docker = ["docker", "--config", str(config)]
             build = [*docker, "build", "--platform", PLATFORM, "--tag", name, "--file", str(recipe), *arguments]
             await stream_tool([*build, str(folder)], on_line=log.take, deadline_seconds=BUILD_SECONDS)
             await stream_tool([*docker, "push", name], on_line=log.take, deadline_seconds=BUILD_SECONDS)
 
     def _argument(self, key: str, value: str) -> str:
-        return f"{key}={self._work.text(value)}"
+        return f"{key}={self._context.text(value)}"
 
     async def _pushed(self, session: AwsSession, repository: Repository, tag: str) -> str:
         found: list[str] = []
@@ -205,8 +205,8 @@ class ImageHandler:
 
         await wait_until(
             look,
-            clock=self._work.clock,
-            note=self._work.journal.note,
+            clock=self._context.clock,
+            note=self._context.journal.note,
             timeout=StageFailedError,
             deadline_seconds=_SEEN_SECONDS,
         )
@@ -214,13 +214,15 @@ class ImageHandler:
 
     async def _note_found(self, repository: Repository, tag: str, digest: str) -> None:
         """Record whose the image is: pushed by an earlier attempt of this run, or there before."""
-        made = [item for item in self._work.journal.owned() if item.name == tag and not item.existed]
+        made = [item for item in self._context.journal.owned() if item.name == tag and not item.existed]
         is_ours = any(item.uid == digest or bool(item.intended_at) for item in made)
         await self._own(repository, tag, digest, existed=not is_ours)
 
     async def _own(self, repository: Repository, tag: str, digest: str, *, existed: bool = False) -> None:
-        await self._work.journal.own(
-            OwnedObject(self._work.stage.id, API, KIND, repository.url, tag, digest, existed=existed, is_deleted=False)
+        await self._context.journal.own(
+            OwnedObject(
+                self._context.stage.id, API, KIND, repository.url, tag, digest, existed=existed, is_deleted=False
+            )
         )
 
 

@@ -10,17 +10,17 @@ from actions.blueprint.render import RUN_LABEL, STAGE_LABEL
 from actions.blueprint.stages import JobStage
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import ObjectStatus, WorkState, object_status
-from actions.run.context.access import Connection
+from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed, StageFailedError
-from actions.run.context.retry import ALIVE, ANSWERED, STAGE, TEARDOWN, Pace, patiently
-from actions.run.context.stage_context import StageWork
-from actions.run.objects.inventory import is_runs, ref_of_name, ref_of_owned, wait_command
-from actions.run.objects.node_claims import ClaimLedger
+from actions.run.context.retry import ALIVE, ANSWERED, STAGE, TEARDOWN, PollInterval, retry_unreachable
+from actions.run.context.stage_context import StageContext
+from actions.run.objects.inventory import is_of_run, ref_of_name, ref_of_owned, wait_command
+from actions.run.objects.node_claims import NodeClaimRecorder
 from actions.run.objects.ownership import entry_of, group_of
 from actions.run.objects.undo import delete_objects
 from actions.run.objects.writes import apply_objects, uid_of
 from actions.run.spool.reader import SpoolReader
-from actions.run.stages.log_check import judged
+from actions.run.stages.log_check import check_log_result
 
 LOOK_SECONDS = 1.0
 _ENDED_WELL = frozenset({"Completed", "JobCompleted"})
@@ -30,13 +30,13 @@ _ENDED_BADLY = frozenset({"BackoffLimitExceeded", "DeadlineExceeded", "PodFailur
 class JobHandler:
     """A Job, PyTorchJob or their like. What the stage made and is gone is never made again without being asked."""
 
-    def __init__(self, work: StageWork) -> None:
-        self._work = work
-        stage = work.blueprint.stage(work.stage.id)
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        stage = context.blueprint.stage(context.stage.id)
         if not isinstance(stage, JobStage):
-            raise TypeError(f"{work.stage.id} is no job stage")
+            raise TypeError(f"{context.stage.id} is no job stage")
         self._stage = stage
-        self._target = ref_of_name(stage.target, work.namespace)
+        self._target = ref_of_name(stage.target, context.namespace)
         self._last: ObjectStatus | None = None
 
     def describe(self) -> list[str]:
@@ -47,49 +47,52 @@ class JobHandler:
         """Go on watching what is there or has been there; `None` if it was never made."""
         if not self._made_uid():
             return None
-        return await self._follow(await self._work.connect(ALIVE))
+        return await self._follow(await self._context.connect(ALIVE))
 
     async def perform(self) -> Performed:
-        connection = await self._work.connect(ALIVE if self._may_live() else STAGE)
+        connection = await self._context.connect(ALIVE if self._may_live() else STAGE)
         await self._clear_the_way(connection)
-        await apply_objects(self._work, connection, [*await self._work.secrets(), *self._work.manifests()])
+        await apply_objects(self._context, connection, [*await self._context.secrets(), *self._context.manifests()])
         return await self._follow(connection)
 
     async def undo(self) -> str:
-        return await delete_objects(self._work, await self._work.connect(TEARDOWN))
+        return await delete_objects(self._context, await self._context.connect(TEARDOWN))
 
     def _may_live(self) -> bool:
         """Return whether an earlier attempt may have begun it: also one that did not come to record the uid."""
-        return any(ref_of_owned(item) == self._target and not item.existed for item in self._work.journal.owned())
+        return any(ref_of_owned(item) == self._target and not item.existed for item in self._context.journal.owned())
 
     def _made_uid(self) -> str:
-        for item in self._work.journal.owned():
+        for item in self._context.journal.owned():
             if ref_of_owned(item) == self._target and not item.existed:
                 return "" if item.intended_at else item.uid
         return ""
 
-    async def _clear_the_way(self, connection: Connection) -> None:
+    async def _clear_the_way(self, connection: ClusterConnection) -> None:
         """Refuse somebody else's workload; remove our own of an earlier attempt that has failed, or was judged so."""
         found = await self._fetch(connection)
         if found is None:
             return
         entry = entry_of(found, group_of(self._target.api_version), self._target.kind)
-        if not is_runs(self._work, entry, self._target):
+        if not is_of_run(self._context, entry, self._target):
             said = f"{self._target.describe()} is there already"
-            if entry.run == self._work.view.id:
+            if entry.run == self._context.view.id:
                 said += ", with the run's label, but the run never recorded making it"
             elif entry.run:
                 said += f", of the run {entry.run}"
             raise StageFailedError(f"{said}.", hint="Delete it, or use another namespace.")
         state = object_status(found).state
         if state is WorkState.FAILED or (state is WorkState.FINISHED and self._stage.verdict is not None):
-            await delete_objects(self._work, connection)
+            await delete_objects(self._context, connection)
 
-    async def _follow(self, connection: Connection) -> Performed:
+    async def _follow(self, connection: ClusterConnection) -> Performed:
         """Watch to the end. A cluster that cannot be reached, or credentials that ran out, are waited for."""
-        ledger, pace = ClaimLedger(self._work), Pace(self._work.clock, first_seconds=LOOK_SECONDS)
+        ledger, interval = (
+            NodeClaimRecorder(self._context),
+            PollInterval(self._context.clock, first_seconds=LOOK_SECONDS),
+        )
         limit = self._stage.deadline_seconds
-        deadline = self._work.clock.monotonic() + limit if limit else float("inf")
+        deadline = self._context.clock.monotonic() + limit if limit else float("inf")
         while True:
             found = await self._fetch(connection)
             if found is None or uid_of(found) != self._made_uid():
@@ -97,31 +100,31 @@ class JobHandler:
             self._last = verdict = object_status(found)
             if verdict.state is WorkState.FINISHED:
                 said = verdict.message or f"{self._target.describe()} finished."
-                return await judged(self._work, connection, self._stage, said)
+                return await check_log_result(self._context, connection, self._stage, said)
             if verdict.state is WorkState.FAILED:
                 raise StageFailedError(await self._failure(connection, verdict))
-            if self._work.clock.monotonic() >= deadline:
+            if self._context.clock.monotonic() >= deadline:
                 raise StageFailedError(f"{self._target.describe()} has not ended within {limit} s.")
             pods = await self._pods(connection)
             await ledger.take(connection, pods)
-            self._work.journal.note(_progress_of(verdict, pods))
-            await pace.pause()
+            self._context.journal.note(_progress_of(verdict, pods))
+            await interval.pause()
 
-    async def _fetch(self, connection: Connection) -> dict[str, Any] | None:
+    async def _fetch(self, connection: ClusterConnection) -> dict[str, Any] | None:
         async def look() -> dict[str, Any] | None:
             return await connection.find(self._target)
 
-        return await patiently(look, clock=self._work.clock, note=self._work.journal.note, patience=ALIVE)
+        return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note, policy=ALIVE)
 
-    async def _pods(self, connection: Connection) -> list[dict[str, Any]]:
+    async def _pods(self, connection: ClusterConnection) -> list[dict[str, Any]]:
         """The stage's pods; none if they cannot be listed at present."""
-        selector = f"{RUN_LABEL}={self._work.view.id},{STAGE_LABEL}={self._work.stage.id}"
+        selector = f"{RUN_LABEL}={self._context.view.id},{STAGE_LABEL}={self._context.stage.id}"
         try:
             return await connection.pods(namespace=self._target.namespace, label_selector=selector)
         except ConsoleError:
             return []
 
-    async def _gone(self, connection: Connection) -> Performed:
+    async def _gone(self, connection: ClusterConnection) -> Performed:
         """It is not there any more. Success only if there is a sign of it and none of failure."""
         name = self._target.describe()
         reasons = await self._reasons(connection)
@@ -129,7 +132,7 @@ class JobHandler:
             raise StageFailedError(f"{name} failed ({', '.join(sorted(reasons & _ENDED_BADLY))}) and removed itself.")
         if reasons & _ENDED_WELL:
             return Performed(f"{name} finished and removed itself.")
-        spool = SpoolReader(self._work.folder, self._work.stage.id)
+        spool = SpoolReader(self._context.folder, self._context.stage.id)
         codes = list(spool.exit_codes().values())
         if codes and codes[-1] == 0:
             return Performed(f"{name} is gone; its last container ended with 0.")
@@ -141,18 +144,20 @@ class JobHandler:
             hint="Look whether its results are there; a retry begins it again.",
         )
 
-    async def _reasons(self, connection: Connection) -> set[str]:
+    async def _reasons(self, connection: ClusterConnection) -> set[str]:
         """Read the job's end from its events; no reasons if they may not be read. No answer is waited out."""
 
         async def ask() -> set[str]:
             return await _reasons_of(connection, self._target, self._made_uid())
 
         try:
-            return await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=ANSWERED)
+            return await retry_unreachable(
+                ask, clock=self._context.clock, note=self._context.journal.note, policy=ANSWERED
+            )
         except (AccessError, MissingError):
             return set()
 
-    async def _failure(self, connection: Connection, verdict: ObjectStatus) -> str:
+    async def _failure(self, connection: ClusterConnection, verdict: ObjectStatus) -> str:
         said = f"{self._target.describe()} failed: {verdict.reason} {verdict.message}".strip()
         for pod in await self._pods(connection):
             ended = object_status(pod)
@@ -162,7 +167,7 @@ class JobHandler:
         return said
 
 
-async def _reasons_of(connection: Connection, ref: ObjectRef, uid: str) -> set[str]:
+async def _reasons_of(connection: ClusterConnection, ref: ObjectRef, uid: str) -> set[str]:
     """Reasons of the events about an object, which outlive it by an hour."""
     selector = f"involvedObject.kind={ref.kind},involvedObject.name={ref.name}"
     events = await connection.list_objects("v1", "Event", namespace=ref.namespace, field_selector=selector)

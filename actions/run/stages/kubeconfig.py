@@ -17,21 +17,21 @@ from actions.cluster.auth.exec_plugins import require_allowed
 from actions.cluster.auth.kubeconfig import PLUGIN_EXTENSION, ChosenContext, ClusterTarget, load_context
 from actions.cluster.auth.session import ClusterIdentity
 from actions.run.context.protocols import Performed, StageFailedError
-from actions.run.context.retry import REQUEST, STAGE, patiently
-from actions.run.context.stage_context import CLUSTER_UID, StageWork, known_cluster_uid
+from actions.run.context.retry import REQUEST, STAGE, retry_unreachable
+from actions.run.context.stage_context import CLUSTER_UID, StageContext, known_cluster_uid
 from actions.run.journal.folder import kubeconfig_path
 
 
 class KubeconfigHandler:
     """Writes the run's kubeconfig, 0600: a copy of the chosen context, or what EKS says of the cluster."""
 
-    def __init__(self, work: StageWork) -> None:
-        self._work = work
-        stage = work.blueprint.stage(work.stage.id)
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        stage = context.blueprint.stage(context.stage.id)
         self._stage = stage if isinstance(stage, KubeconfigStage) else None
 
     def describe(self) -> list[str]:
-        path = kubeconfig_path(self._work.folder)
+        path = kubeconfig_path(self._context.folder)
         if self._chosen() is not None:
             return [f"kubectl config view --minify --flatten > {path}"]
         name, region = self._wanted()
@@ -43,10 +43,10 @@ class KubeconfigHandler:
     async def perform(self) -> Performed:
         target = self._chosen()
         data = copy_of(_allowed_context(target)) if target else await self._from_eks()
-        write_private(kubeconfig_path(self._work.folder), data)
-        await self._work.access.aclose()
+        write_private(kubeconfig_path(self._context.folder), data)
+        await self._context.access.aclose()
         identity = await self._identity()
-        known = known_cluster_uid(self._work.view)
+        known = known_cluster_uid(self._context.view)
         if known and identity.uid != known:
             raise StageFailedError(
                 f"Another cluster answers under the name {identity.name} than the one that the run began with.",
@@ -59,19 +59,19 @@ class KubeconfigHandler:
         return "The run's kubeconfig stays in its folder."
 
     def _chosen(self) -> ClusterTarget | None:
-        cluster = self._work.view.cluster
+        cluster = self._context.view.cluster
         if not cluster.kubeconfig and not cluster.context:
             return None
         path = Path(cluster.kubeconfig) if cluster.kubeconfig else None
         return ClusterTarget(path, cluster.context, cluster.namespace)
 
     def _wanted(self) -> tuple[str, str]:
-        values = self._work.binding.everything | self._reported()
+        values = self._context.binding.everything | self._reported()
 
         def filled(text: str) -> str:
             return REFERENCE.sub(lambda match: str(values.get(match[1], "")), text)
 
-        cluster = self._work.view.cluster
+        cluster = self._context.view.cluster
         if self._stage is None:
             return cluster.name, cluster.region
         return filled(self._stage.cluster) or cluster.name, filled(self._stage.region) or cluster.region
@@ -80,8 +80,8 @@ class KubeconfigHandler:
         """What the stages that this one needs reported; it wins over parameters."""
         return {
             name: value
-            for stage in self._work.stage.needs
-            for name, value in self._work.view.outputs.get(stage, {}).items()
+            for stage in self._context.stage.needs
+            for name, value in self._context.view.outputs.get(stage, {}).items()
         }
 
     async def _from_eks(self) -> bytes:
@@ -92,22 +92,26 @@ class KubeconfigHandler:
             return await describe_cluster(session, name, region=region)
 
         async def ask() -> bytes:
-            return kubeconfig_for(await retry_not_found(describe, clock=self._work.clock))
+            return kubeconfig_for(await retry_not_found(describe, clock=self._context.clock))
 
         try:
-            self._work.journal.note(f"Asking EKS for {name} in {region}.")
-            return await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+            self._context.journal.note(f"Asking EKS for {name} in {region}.")
+            return await retry_unreachable(ask, clock=self._context.clock, note=self._context.journal.note)
         finally:
             session.close()
 
     async def _identity(self) -> ClusterIdentity:
         async def ask() -> ClusterIdentity:
-            connection = await self._work.access.open("")  # not the first words with it: who it is, is compared below
+            connection = await self._context.access.open(
+                ""
+            )  # not the first words with it: who it is, is compared below
             return await connection.session.identity()
 
-        self._work.journal.note("Asking the cluster who it is.")
-        patience = STAGE if known_cluster_uid(self._work.view) else REQUEST  # it was let in before: it will be again
-        identity = await patiently(ask, clock=self._work.clock, note=self._work.journal.note, patience=patience)
+        self._context.journal.note("Asking the cluster who it is.")
+        policy = STAGE if known_cluster_uid(self._context.view) else REQUEST  # it was let in before: it will be again
+        identity = await retry_unreachable(
+            ask, clock=self._context.clock, note=self._context.journal.note, policy=policy
+        )
         if not identity.uid:
             raise MissingError(
                 "The cluster does not tell who it is: the namespace kube-system cannot be read.",

@@ -12,12 +12,12 @@ from actions.base.errors import AccessError, JournalError, MissingError, Refused
 from actions.blueprint.checks import AdapterLogCheck, AnyLogCheck, BandwidthLogCheck
 from actions.blueprint.stages import JobStage
 from actions.cluster.logs.follow import ContainerLog, read_log
-from actions.run.context.access import Connection
+from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import Performed, StageFailedError
-from actions.run.context.retry import ANSWERED, patiently
-from actions.run.context.stage_context import StageWork
+from actions.run.context.retry import ANSWERED, retry_unreachable
+from actions.run.context.stage_context import StageContext
 from actions.run.spool.reader import SpooledLine, SpoolReader
-from actions.run.state.records import CheckResult, Finding
+from actions.run.state.records import CheckResult, StageFinding
 from actions.telemetry.curves import STEADY, Curves, Divergence, divergence_of
 from actions.telemetry.points import Point
 from actions.telemetry.tools.bandwidth import Judgement, judge_adapters, judge_bandwidth, load_references
@@ -28,11 +28,13 @@ _KEPT_BYTES = 32 << 20
 _RESULTS = {True: CheckResult.PASSED, False: CheckResult.FAILED, None: CheckResult.UNKNOWN}
 
 
-async def judged(work: StageWork, connection: Connection, stage: JobStage, said: str) -> Performed:
+async def check_log_result(
+    context: StageContext, connection: ClusterConnection, stage: JobStage, said: str
+) -> Performed:
     """How a stage ends whose job has succeeded.
 
     Args:
-        work: The stage.
+        context: The stage.
         connection: To read the job's log.
         stage: With a verdict or without.
         said: What there is to say of the job itself.
@@ -42,8 +44,8 @@ async def judged(work: StageWork, connection: Connection, stage: JobStage, said:
     """
     if stage.verdict is None:
         return Performed(said)
-    log = await _log_of(work, connection, stage)
-    judgements = _judgements(work, stage.verdict, log)
+    log = await _log_of(context, connection, stage)
+    judgements = _judgements(context, stage.verdict, log)
     findings = tuple(_finding(one, stage.verdict.hint) for one in judgements)
     worst = next((one for one in judgements if one.is_good is False), None)
     if worst is not None:
@@ -51,25 +53,29 @@ async def judged(work: StageWork, connection: Connection, stage: JobStage, said:
     return Performed(f"{said} {_capital(judgements[-1])}", findings=findings)
 
 
-def _judgements(work: StageWork, verdict: AnyLogCheck, log: str) -> tuple[Judgement, ...]:
+def _judgements(context: StageContext, verdict: AnyLogCheck, log: str) -> tuple[Judgement, ...]:
     match verdict:
         case AdapterLogCheck():
-            ranks, adapters = work.whole(verdict.ranks), work.whole(verdict.adapters)
+            ranks, adapters = context.whole(verdict.ranks), context.whole(verdict.adapters)
             return judge_adapters(read_fi_info(log), ranks=ranks, adapters=adapters)
         case BandwidthLogCheck():
-            nodes = (work.text(verdict.instance_type), work.whole(verdict.nodes), work.whole(verdict.ranks_per_node))
+            nodes = (
+                context.text(verdict.instance_type),
+                context.whole(verdict.nodes),
+                context.whole(verdict.ranks_per_node),
+            )
             known = {(one.instance_type, one.nodes, one.ranks_per_node): one for one in load_references()}
             return judge_bandwidth(
                 read_nccl(log),
                 known.get(nodes),
-                at_least_percent=work.number(verdict.at_least_percent),
-                from_bytes=work.whole(verdict.from_bytes),
+                at_least_percent=context.number(verdict.at_least_percent),
+                from_bytes=context.whole(verdict.from_bytes),
             )
         case _ as never:
             assert_never(never)
 
 
-async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> str:
+async def _log_of(context: StageContext, connection: ClusterConnection, stage: JobStage) -> str:
     """The log of the newest pod that the stage watches; what the run has kept of it where it cannot be read."""
     logs = stage.watch.logs if stage.watch is not None else None
     if logs is None or not logs.pods:
@@ -77,7 +83,7 @@ async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> s
     selector, container = logs.pods, logs.container
 
     async def read() -> str:
-        pods = await connection.pods(namespace=work.namespace, label_selector=selector)
+        pods = await connection.pods(namespace=context.namespace, label_selector=selector)
         if not pods:
             return ""
         newest = max(pods, key=lambda pod: str(pod["metadata"]["creationTimestamp"]))
@@ -87,12 +93,12 @@ async def _log_of(work: StageWork, connection: Connection, stage: JobStage) -> s
         return "\n".join(line.text for line in await read_log(connection.session, source))
 
     try:
-        found = await patiently(read, clock=work.clock, note=work.journal.note, patience=ANSWERED)
+        found = await retry_unreachable(read, clock=context.clock, note=context.journal.note, policy=ANSWERED)
     except (AccessError, MissingError, RefusedError):
-        found = spooled_log(work.folder, stage.id)
+        found = spooled_log(context.folder, stage.id)
         if not found:
             raise
-    return found or spooled_log(work.folder, stage.id)
+    return found or spooled_log(context.folder, stage.id)
 
 
 def spooled_log(folder: Path, stage: str) -> str:
@@ -109,9 +115,9 @@ def spooled_log(folder: Path, stage: str) -> str:
     return "\n".join(line.text for line in lines if last is not None and line.pod == last.pod)
 
 
-def _finding(judgement: Judgement, hint: str) -> Finding:
+def _finding(judgement: Judgement, hint: str) -> StageFinding:
     fix = hint if judgement.is_good is False else ""
-    return Finding(_RESULTS[judgement.is_good], judgement.subject, judgement.detail, fix)
+    return StageFinding(_RESULTS[judgement.is_good], judgement.subject, judgement.detail, fix)
 
 
 def _capital(judgement: Judgement) -> str:
@@ -144,7 +150,7 @@ def with_warning(done: Performed, folder: Path, stage: str) -> Performed:
         return done  # who opens its log is told
     if found is None:
         return done
-    warning = Finding(CheckResult.FAILED, found.metric, found.detail, found.way_out)
+    warning = StageFinding(CheckResult.FAILED, found.metric, found.detail, found.way_out)
     said = f"{done.message} But {found.metric} {found.detail}".strip()
     return replace(done, message=said, findings=(*done.findings, warning))
 
@@ -153,5 +159,7 @@ def with_losses(done: Performed, losses: Sequence[str]) -> Performed:
     """How a stage ended, and what is missing of its logs, one sentence each."""
     if not losses:
         return done
-    warning = Finding(CheckResult.UNKNOWN, "log", " ".join(losses), "Read what is left of it where it was written.")
+    warning = StageFinding(
+        CheckResult.UNKNOWN, "log", " ".join(losses), "Read what is left of it where it was written."
+    )
     return replace(done, message=" ".join([done.message, *losses]).strip(), findings=(*done.findings, warning))

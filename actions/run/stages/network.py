@@ -13,8 +13,8 @@ from actions.blueprint.stages import NetworkStage
 from actions.cloud.aws_session import AwsSession, retry_not_found
 from actions.cloud.ec2 import Direction, SelfRule, add_self_rule, fetch_self_rules, remove_rules
 from actions.run.context.protocols import Performed
-from actions.run.context.retry import patiently
-from actions.run.context.stage_context import StageWork
+from actions.run.context.retry import retry_unreachable
+from actions.run.context.stage_context import StageContext
 from actions.run.state.view import OwnedObject
 
 API = "ec2.amazonaws.com"
@@ -24,11 +24,11 @@ KIND = "SecurityGroupRule"
 class NetworkHandler:
     """Adds what is missing, tagged with the run; undone by removing what it has recorded, and nothing else."""
 
-    def __init__(self, work: StageWork) -> None:
-        self._work = work
-        stage = work.blueprint.stage(work.stage.id)
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        stage = context.blueprint.stage(context.stage.id)
         if not isinstance(stage, NetworkStage):
-            raise TypeError(f"{work.stage.id} is no network stage")
+            raise TypeError(f"{context.stage.id} is no network stage")
         self._stage = stage
 
     def describe(self) -> list[str]:
@@ -45,7 +45,7 @@ class NetworkHandler:
     async def perform(self) -> Performed:
         async with self._session() as session:
             group = await self._group(session)
-            self._work.journal.note(f"Looking at the rules of {group}.")
+            self._context.journal.note(f"Looking at the rules of {group}.")
             rules = await self._rules(session, group)
             added = [
                 direction.value
@@ -59,11 +59,11 @@ class NetworkHandler:
     async def undo(self) -> str:
         async with self._session() as session:
             removed = 0
-            for group in dict.fromkeys(item.namespace for item in self._work.journal.owned() if not item.existed):
+            for group in dict.fromkeys(item.namespace for item in self._context.journal.owned() if not item.existed):
                 removed += await self._remove(session, group)
-        for item in self._work.journal.owned():
+        for item in self._context.journal.owned():
             if not item.existed:
-                await self._work.journal.deleted(replace(item, is_deleted=True))
+                await self._context.journal.deleted(replace(item, is_deleted=True))
         return f"{removed} rules removed." if removed else "No rule of the run is left."
 
     async def _remove(self, session: AwsSession, group: str) -> int:
@@ -83,7 +83,7 @@ class NetworkHandler:
 
     def _made(self, group: str) -> dict[str, Direction]:
         """The rules that the journal knows: one that was just made may not be listed yet."""
-        owned = [item for item in self._work.journal.owned() if item.namespace == group]
+        owned = [item for item in self._context.journal.owned() if item.namespace == group]
         return {item.uid: Direction(item.name) for item in owned if item.uid and not (item.existed or item.is_deleted)}
 
     async def _revoke(self, session: AwsSession, group: str, direction: Direction, rule_id: str) -> None:
@@ -91,9 +91,9 @@ class NetworkHandler:
             await remove_rules(session, group, direction, [rule_id])
 
         async def again() -> None:
-            await retry_not_found(revoke, clock=self._work.clock)
+            await retry_not_found(revoke, clock=self._context.clock)
 
-        await patiently(again, clock=self._work.clock, note=self._work.journal.note)
+        await retry_unreachable(again, clock=self._context.clock, note=self._context.journal.note)
 
     async def _is_there(self, group: str, rules: list[SelfRule], direction: Direction) -> bool:
         """Whether a rule is there; one that is not the run's is recorded as such, and will be left."""
@@ -104,10 +104,10 @@ class NetworkHandler:
 
     def _is_ours(self, group: str, rule: SelfRule) -> bool:
         """Return whether the stage has recorded adding it, or has announced it, and it carries the tag."""
-        is_tagged = rule.tags.get(RUN_TAG) == self._work.view.id
+        is_tagged = rule.tags.get(RUN_TAG) == self._context.view.id
         return any(
             item.uid == rule.id or (bool(item.intended_at) and is_tagged)
-            for item in self._work.journal.owned()
+            for item in self._context.journal.owned()
             if (item.namespace, item.name) == (group, rule.direction.value) and not item.existed
         )
 
@@ -115,9 +115,9 @@ class NetworkHandler:
         await self._own(group, "", direction)
 
         async def add() -> str:
-            return await add_self_rule(session, group, direction, {RUN_TAG: self._work.view.id})
+            return await add_self_rule(session, group, direction, {RUN_TAG: self._context.view.id})
 
-        made = await patiently(add, clock=self._work.clock, note=self._work.journal.note)
+        made = await retry_unreachable(add, clock=self._context.clock, note=self._context.journal.note)
         await self._own(group, made, direction)
         return True
 
@@ -125,33 +125,33 @@ class NetworkHandler:
         async def look() -> list[SelfRule]:
             return await fetch_self_rules(session, group)
 
-        return await patiently(look, clock=self._work.clock, note=self._work.journal.note)
+        return await retry_unreachable(look, clock=self._context.clock, note=self._context.journal.note)
 
     async def _group(self, session: AwsSession) -> str:
-        given = self._work.text(self._stage.security_group)
+        given = self._context.text(self._stage.security_group)
         if given:
             return given
-        name = self._work.view.cluster.name
+        name = self._context.view.cluster.name
 
         async def ask() -> str:
             answer = await session.call("eks", "describe_cluster", name=name)
             return str(answer["cluster"]["resourcesVpcConfig"].get("clusterSecurityGroupId") or "")
 
-        found = await patiently(ask, clock=self._work.clock, note=self._work.journal.note)
+        found = await retry_unreachable(ask, clock=self._context.clock, note=self._context.journal.note)
         if not found:
             raise MissingError(f"EKS names no security group of {name}.", hint="Name one in the stage.")
         return found
 
     async def _own(self, group: str, rule_id: str, direction: Direction, *, existed: bool = False) -> None:
-        await self._work.journal.own(
+        await self._context.journal.own(
             OwnedObject(
-                self._work.stage.id, API, KIND, group, direction.value, rule_id, existed=existed, is_deleted=False
+                self._context.stage.id, API, KIND, group, direction.value, rule_id, existed=existed, is_deleted=False
             )
         )
 
     @asynccontextmanager
     async def _session(self) -> AsyncIterator[AwsSession]:
-        session = AwsSession(region=self._work.view.cluster.region, threads=1)
+        session = AwsSession(region=self._context.view.cluster.region, threads=1)
         try:
             yield session
         finally:

@@ -11,13 +11,13 @@ from actions.blueprint.render import tfvars_of
 from actions.blueprint.source_files import root_folder
 from actions.blueprint.stages import TerraformStage
 from actions.run.context.protocols import Performed, StageFailedError
-from actions.run.context.stage_context import StageWork
+from actions.run.context.stage_context import StageContext
 from actions.run.journal.folder import load_environment, terraform_path
 from actions.run.spool.program_log import ProgramLog, ToolLog
 from actions.run.stages.terraform_reconcile import Reconciliation, unknown_error
-from actions.run.state.records import CheckResult, Finding, PlanOffer
+from actions.run.state.records import CheckResult, PlanOffer, StageFinding
 from actions.terraform.driver import open_terraform
-from actions.terraform.events import Change, Step, TerraformEvent
+from actions.terraform.events import ChangeProgress, ChangeState, TerraformEvent
 from actions.terraform.failure import NoPlanError, StalePlanError, StateLockedError, UnknownEndError
 from actions.terraform.protocol import OnEvent, PlanSummary, Terraform
 
@@ -30,21 +30,21 @@ _SHOWN_CHANGES = 500
 _SHOWN_FINDINGS = 200
 _SIGNS = {"create": "+", "update": "~", "delete": "-", "replace": "-/+", "read": "<=", "forget": "."}
 _DONE_WORDS = {"create": "made", "update": "changed", "delete": "destroyed"}
-_RESULTS = {Step.DONE: CheckResult.PASSED, Step.FAILED: CheckResult.FAILED}
+_RESULTS = {ChangeState.DONE: CheckResult.PASSED, ChangeState.FAILED: CheckResult.FAILED}
 
 
 class TerraformHandler:
     """One root with its own state in the run's folder. A process that outlived its runner is gone on with."""
 
-    def __init__(self, work: StageWork) -> None:
-        self._work = work
-        stage = work.blueprint.stage(work.stage.id)
+    def __init__(self, context: StageContext) -> None:
+        self._context = context
+        stage = context.blueprint.stage(context.stage.id)
         self._root = stage.root if isinstance(stage, TerraformStage) else ""
-        preset = work.blueprint.presets.get(work.view.preset)
+        preset = context.blueprint.presets.get(context.view.preset)
         self._may_simulate = bool(preset and preset.simulate_terraform)
 
     def describe(self) -> list[str]:
-        program = f"terraform -chdir={terraform_path(self._work.folder, self._work.stage.id)}"
+        program = f"terraform -chdir={terraform_path(self._context.folder, self._context.stage.id)}"
         return [
             f"{program} init -input=false",
             f"{program} plan -input=false -var-file=run.tfvars.json -out=run.tfplan",
@@ -60,17 +60,17 @@ class TerraformHandler:
             try:
                 return await self._applied(terraform, "")
             except UnknownEndError as error:
-                self._work.journal.note(error.message)
+                self._context.journal.note(error.message)
         await self._prepared(terraform)
-        if self._work.stage.is_approved and self._work.stage.plan is not None:
+        if self._context.stage.is_approved and self._context.stage.plan is not None:
             try:
-                return await self._applied(terraform, self._work.stage.plan.plan_hash)
+                return await self._applied(terraform, self._context.stage.plan.plan_hash)
             except (NoPlanError, StalePlanError, UnknownEndError):
-                self._work.journal.note("The approved plan is out of date: planning again.")
+                self._context.journal.note("The approved plan is out of date: planning again.")
         return await self._planned(terraform)
 
     async def stop(self) -> None:
-        if terraform_path(self._work.folder, self._work.stage.id).is_dir():
+        if terraform_path(self._context.folder, self._context.stage.id).is_dir():
             await self._reconciliation(self._open()).stop()
 
     async def leftovers(self) -> list[str]:
@@ -79,12 +79,12 @@ class TerraformHandler:
         Raises:
             ConsoleError: The state cannot be read.
         """
-        if not terraform_path(self._work.folder, self._work.stage.id).is_dir():
+        if not terraform_path(self._context.folder, self._context.stage.id).is_dir():
             return []
         terraform = self._open()
         unsaved = terraform.unsaved()
         ended = await terraform.ended()
-        memory = await self._work.journal.terraform()
+        memory = await self._context.journal.terraform()
         unknown = [item.address for item in memory.pending if item.is_open]
         if ended is not None and ended.process not in memory.ended:
             unknown += [item.address for item in ended.pending]
@@ -94,7 +94,7 @@ class TerraformHandler:
         return lines + [f"{address} may exist outside the state" for address in unknown]
 
     async def undo(self) -> str:
-        if not terraform_path(self._work.folder, self._work.stage.id).is_dir():
+        if not terraform_path(self._context.folder, self._context.stage.id).is_dir():
             return "Nothing was made."
         terraform = self._open()
         if terraform.running() in ("plan", "apply"):
@@ -103,7 +103,7 @@ class TerraformHandler:
             try:
                 return await self._destroyed(terraform)
             except UnknownEndError as error:
-                self._work.journal.note(error.message)
+                self._context.journal.note(error.message)
         await self._known(terraform)
         if not await terraform.state_list():
             return "Nothing is in its state."
@@ -113,24 +113,24 @@ class TerraformHandler:
     async def _prepared(self, terraform: Terraform) -> None:
         """Providers installed, and everything known that happened before."""
         await self._known(terraform)
-        self._work.journal.note("Installing providers.")
+        self._context.journal.note("Installing providers.")
         told = await terraform.init()
         if told:
             self._say(told)
 
     async def _known(self, terraform: Terraform) -> None:
         reconciliation = self._reconciliation(terraform)
-        await self._patiently(terraform, reconciliation.save_state)
-        await self._patiently(terraform, lambda: reconciliation.settle(self._variables))
+        await self._retried(terraform, reconciliation.save_state)
+        await self._retried(terraform, lambda: reconciliation.settle(self._variables))
 
     async def _planned(self, terraform: Terraform) -> Performed:
-        self._work.journal.note("Planning.")
+        self._context.journal.note("Planning.")
 
         async def plan() -> PlanSummary:
-            async with _EventLog(self._work, terraform, "plan") as on_event:
+            async with _EventLog(self._context, terraform, "plan") as on_event:
                 return await terraform.plan(self._variables(), on_event=on_event)
 
-        found = await self._interruptible(terraform, lambda: self._patiently(terraform, plan))
+        found = await self._interruptible(terraform, lambda: self._retried(terraform, plan))
         if found.is_empty:
             return Performed("Nothing to change." + _simulated(terraform), outputs=await terraform.outputs())
         if self._is_approved(found):
@@ -142,22 +142,22 @@ class TerraformHandler:
 
     async def _applied(self, terraform: Terraform, plan_hash: str) -> Performed:
         async def apply() -> Mapping[str, str]:
-            async with _EventLog(self._work, terraform, "apply") as on_event:
+            async with _EventLog(self._context, terraform, "apply") as on_event:
                 return await terraform.apply(plan_hash, on_event=on_event)
 
         try:
-            outputs = await self._interruptible(terraform, lambda: self._patiently(terraform, apply))
+            outputs = await self._interruptible(terraform, lambda: self._retried(terraform, apply))
         except ToolError as error:
             raise await self._explained(terraform, error) from error
         return Performed("Applied." + _simulated(terraform), outputs=outputs)
 
     async def _destroyed(self, terraform: Terraform) -> str:
         async def destroy() -> None:
-            async with _EventLog(self._work, terraform, "destroy") as on_event:
+            async with _EventLog(self._context, terraform, "destroy") as on_event:
                 await terraform.destroy(self._variables(), on_event=on_event)
 
         try:
-            await self._patiently(terraform, destroy)
+            await self._retried(terraform, destroy)
         except ToolError as error:
             raise await self._explained(terraform, error) from error
         return "Destroyed." + _simulated(terraform)
@@ -170,10 +170,10 @@ class TerraformHandler:
             await self._reconciliation(terraform).remember()
         except ConsoleError as unread:
             message = f"{message}. {unread.message}"
-        open_items = [item for item in (await self._work.journal.terraform()).pending if item.is_open]
+        open_items = [item for item in (await self._context.journal.terraform()).pending if item.is_open]
         if not open_items:
             return StageFailedError(message, findings=findings, hint=error.hint)
-        unknown = unknown_error(self._work.view.id, open_items)
+        unknown = unknown_error(self._context.view.id, open_items)
         return StageFailedError(f"{message}. {unknown.message}", findings=findings, hint=unknown.hint)
 
     async def _interruptible(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
@@ -186,13 +186,13 @@ class TerraformHandler:
             await reconciliation.remember()
             raise
 
-    async def _patiently(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
+    async def _retried(self, terraform: Terraform, call: Callable[[], Awaitable[T]]) -> T:
         """The result of `call`; a state that somebody else holds is waited for, one that a dead process holds is freed.
 
         Raises:
             StateLockedError: It is still held.
         """
-        end = self._work.clock.monotonic() + LOCK_SECONDS
+        end = self._context.clock.monotonic() + LOCK_SECONDS
         while True:
             try:
                 return await call()
@@ -200,39 +200,39 @@ class TerraformHandler:
                 if await terraform.unlock_if_dead(error.lock):
                     self._say(f"{error.message} That process is dead: unlocked.")
                     continue
-                if self._work.clock.monotonic() >= end:
+                if self._context.clock.monotonic() >= end:
                     raise
-                self._work.journal.note(f"{error.message} Waiting.")
-            await self._work.clock.sleep(_LOCK_LOOK_SECONDS)
+                self._context.journal.note(f"{error.message} Waiting.")
+            await self._context.clock.sleep(_LOCK_LOOK_SECONDS)
 
     def _reconciliation(self, terraform: Terraform) -> Reconciliation:
-        work = self._work
-        return Reconciliation(work.view.id, terraform, work.journal, work.clock, say=self._say)
+        context = self._context
+        return Reconciliation(context.view.id, terraform, context.journal, context.clock, say=self._say)
 
     def _say(self, sentence: str) -> None:
-        with ToolLog(self._work, "terraform", "state") as log:
+        with ToolLog(self._context, "terraform", "state") as log:
             log.take(sentence)
 
     def _is_approved(self, plan: PlanSummary) -> bool:
-        stage = self._work.stage
+        stage = self._context.stage
         return stage.is_approved and stage.plan is not None and stage.plan.plan_hash == plan.plan_hash
 
     def _open(self) -> Terraform:
         return open_terraform(
-            root_folder(self._work.blueprint.folder, self._root),
-            terraform_path(self._work.folder, self._work.stage.id),
-            load_environment(self._work.folder),
+            root_folder(self._context.blueprint.folder, self._root),
+            terraform_path(self._context.folder, self._context.stage.id),
+            load_environment(self._context.folder),
             may_simulate=self._may_simulate,
-            clock=self._work.clock,
+            clock=self._context.clock,
         )
 
     def _variables(self) -> dict[str, bool | int | float | str]:
         return tfvars_of(
-            self._work.blueprint,
-            self._work.stage.id,
-            self._work.binding,
-            run_id=self._work.view.id,
-            outputs=self._work.view.outputs,
+            self._context.blueprint,
+            self._context.stage.id,
+            self._context.binding,
+            run_id=self._context.view.id,
+            outputs=self._context.view.outputs,
         )
 
 
@@ -242,13 +242,13 @@ class _EventLog:
     An adopted process tells its events from the beginning: those that are in the spool are skipped.
     """
 
-    def __init__(self, work: StageWork, terraform: Terraform, operation: str) -> None:
-        self._work = work
-        self._log = ProgramLog(work, "terraform", operation, is_adopted=terraform.running() == operation)
+    def __init__(self, context: StageContext, terraform: Terraform, operation: str) -> None:
+        self._context = context
+        self._log = ProgramLog(context, "terraform", operation, is_adopted=terraform.running() == operation)
 
     async def __aenter__(self) -> OnEvent:
         def take(event: TerraformEvent) -> None:
-            self._work.journal.note(event.message)
+            self._context.journal.note(event.message)
             self._log.take(event.message)
 
         return take
@@ -257,23 +257,23 @@ class _EventLog:
         self._log.close()
 
 
-def _findings_of(changes: Sequence[Change]) -> tuple[Finding, ...]:
+def _findings_of(changes: Sequence[ChangeProgress]) -> tuple[StageFinding, ...]:
     """The outcome for each resource, one line each."""
     return tuple(
-        Finding(_RESULTS.get(change.step, CheckResult.UNKNOWN), change.address, _became(change))
+        StageFinding(_RESULTS.get(change.step, CheckResult.UNKNOWN), change.address, _became(change))
         for change in changes[:_SHOWN_FINDINGS]
     )
 
 
-def _became(change: Change) -> str:
+def _became(change: ChangeProgress) -> str:
     match change.step:
-        case Step.DONE:
+        case ChangeState.DONE:
             return _DONE_WORDS.get(change.action, change.action)
-        case Step.FAILED:
+        case ChangeState.FAILED:
             return change.error or f"{change.action} failed"
-        case Step.STARTED:
+        case ChangeState.STARTED:
             return f"{change.action} was under way"
-        case Step.PLANNED:
+        case ChangeState.PLANNED:
             return f"{change.action} was not begun"
 
 

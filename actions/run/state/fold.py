@@ -16,21 +16,21 @@ from actions.run.state.records import (
     Approval,
     Created,
     Deleted,
-    Finding,
     Intent,
     Interrupted,
+    JournalRecord,
     OperationEnded,
     Outcome,
     Output,
     Owned,
     PlanOffer,
-    Record,
+    RequestKind,
     Resolved,
     Result,
+    RunRequest,
+    StageFinding,
     StageOutline,
     TerraformBody,
-    Wish,
-    WishKind,
 )
 from actions.run.state.view import (
     Audit,
@@ -38,12 +38,12 @@ from actions.run.state.view import (
     Interruption,
     OwnedObject,
     PendingChange,
+    RequestView,
     RunState,
     RunView,
     StageState,
     StageView,
     TerraformMemory,
-    WishView,
 )
 
 _DONE = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
@@ -163,7 +163,7 @@ _ENDED = {
 _BEGUN_AGAIN = frozenset({StageState.FAILED, StageState.CANCELLED, StageState.UNDONE})
 
 
-def fold(records: Sequence[Record], *, holder: str = "") -> RunView:
+def fold(records: Sequence[JournalRecord], *, holder: str = "") -> RunView:
     """Compute the state of a run.
 
     Args:
@@ -181,7 +181,7 @@ def fold(records: Sequence[Record], *, holder: str = "") -> RunView:
     return folding.view(holder, records[-1].seq)
 
 
-class _Step(msgspec.Struct):
+class _StageFold(msgspec.Struct):
     """One stage going forward, or one thing to do while ending."""
 
     title: str
@@ -198,17 +198,17 @@ class _Step(msgspec.Struct):
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
     plan: PlanOffer | None = None
     approved_hash: str = ""
-    wished_hash: str = ""
-    findings: tuple[Finding, ...] = ()
+    requested_hash: str = ""
+    findings: tuple[StageFinding, ...] = ()
     terraform: TerraformMemory = TerraformMemory()
 
-    def begin(self, record: Record) -> None:
+    def begin(self, record: JournalRecord) -> None:
         self.state = StageState.RUNNING
         self.attempt = record.attempt
         self.started_at, self.ended_at = record.at, None
         self.message, self.writer = "", record.writer
 
-    def end(self, record: Record, outcome: Outcome) -> None:
+    def end(self, record: JournalRecord, outcome: Outcome) -> None:
         self.state = self.reached = _ENDED[outcome.result]
         self.ended_at = record.at
         self.message, self.writer, self.findings = outcome.message, "", outcome.findings
@@ -239,7 +239,7 @@ class _Step(msgspec.Struct):
             outputs=dict(self.outputs),
             plan=self.plan,
             is_approved=self.plan is not None and self.plan.plan_hash == self.approved_hash,
-            is_approval_wished=self.plan is not None and self.plan.plan_hash == self.wished_hash,
+            is_approval_wished=self.plan is not None and self.plan.plan_hash == self.requested_hash,
             findings=self.findings,
             terraform=self.terraform,
         )
@@ -254,12 +254,12 @@ class _Folding:
         self._goal = Goal.FORWARD
         self._is_paused = False
         self._deletes_data = False
-        self._wishes: list[WishView] = []
+        self._requests: list[RequestView] = []
         self._owned: dict[tuple[str, str, str, str], OwnedObject] = {}
         self._made_uids: set[str] = set()
         self._audit: Audit | None = None
         self._stages = {
-            outline.id: _Step(
+            outline.id: _StageFold(
                 outline.title,
                 outline.kind,
                 outline,
@@ -267,12 +267,12 @@ class _Folding:
             )
             for outline in created.stages
         }
-        self._ending: dict[tuple[Action, str], _Step] = {}
+        self._ending: dict[tuple[Action, str], _StageFold] = {}
 
-    def take(self, record: Record) -> None:
+    def take(self, record: JournalRecord) -> None:
         match record.body:
-            case Wish():
-                self._take_wish(record, record.body)
+            case RunRequest():
+                self._take_request(record, record.body)
             case Intent(action=action):
                 self._step(action, record.stage).begin(record)
             case Outcome():
@@ -322,7 +322,7 @@ class _Folding:
             stages=stages,
             teardown=teardown,
             ending=ending,
-            wishes=tuple(self._wishes),
+            requests=tuple(self._requests),
             owned=tuple(self._owned.values()),
             audit=self._audit,
             last_seq=last_seq,
@@ -342,25 +342,25 @@ class _Folding:
         ]
         return tuple(steps)
 
-    def _take_wish(self, record: Record, wish: Wish) -> None:
-        self._wishes.append(WishView(record.seq, record.at, wish.wish))
-        match wish.wish:
-            case WishKind.APPROVE:
+    def _take_request(self, record: JournalRecord, request: RunRequest) -> None:
+        self._requests.append(RequestView(record.seq, record.at, request.request))
+        match request.request:
+            case RequestKind.APPROVE:
                 for step in self._stages.values():
-                    step.wished_hash = wish.plan_hash
-            case WishKind.PAUSE | WishKind.UNPAUSE:
-                self._is_paused = wish.wish is WishKind.PAUSE
-            case WishKind.CANCEL:
+                    step.requested_hash = request.plan_hash
+            case RequestKind.PAUSE | RequestKind.UNPAUSE:
+                self._is_paused = request.request is RequestKind.PAUSE
+            case RequestKind.CANCEL:
                 if self._goal is Goal.FORWARD:
                     self._head_for(Goal.CANCEL)
-            case WishKind.PARK:
+            case RequestKind.PARK:
                 if self._goal is not Goal.TEARDOWN:
                     self._head_for(Goal.PARK)
-            case WishKind.TEARDOWN:
-                self._deletes_data = self._deletes_data or wish.delete_data
+            case RequestKind.TEARDOWN:
+                self._deletes_data = self._deletes_data or request.delete_data
                 self._audit = None
                 self._head_for(Goal.TEARDOWN)
-            case WishKind.RETRY:
+            case RequestKind.RETRY:
                 self._retry()
             case _ as never:
                 assert_never(never)
@@ -386,7 +386,7 @@ class _Folding:
             if step.state in _BEGUN_AGAIN:
                 step.state, step.message, step.findings = StageState.PENDING, "", ()
 
-    def _take_outcome(self, record: Record, outcome: Outcome) -> None:
+    def _take_outcome(self, record: JournalRecord, outcome: Outcome) -> None:
         self._step(outcome.action, record.stage).end(record, outcome)
         if outcome.result is not Result.DONE:
             return
@@ -397,7 +397,7 @@ class _Folding:
         elif outcome.action is Action.AUDIT:
             self._audit = Audit(record.at, outcome.leftovers, outcome.retained, outcome.unknown)
 
-    def _take_object(self, record: Record, body: Owned | Deleted) -> None:
+    def _take_object(self, record: JournalRecord, body: Owned | Deleted) -> None:
         key = (body.api_version, body.object_kind, body.namespace, body.name)
         known = self._owned.get(key)
         if known is not None and known.is_deleted:
@@ -412,20 +412,20 @@ class _Folding:
             self._made_uids.add(item.uid)
         self._owned[key] = item
 
-    def _stage(self, stage_id: str) -> _Step:
+    def _stage(self, stage_id: str) -> _StageFold:
         step = self._stages.get(stage_id)
         if step is None:
             raise JournalError(f"the journal speaks of a stage {stage_id!r} that the run does not have.")
         return step
 
-    def _step(self, action: Action, stage_id: str) -> _Step:
+    def _step(self, action: Action, stage_id: str) -> _StageFold:
         if action is Action.PERFORM:
             return self._stage(stage_id)
         known = self._ending.get((action, stage_id))
         if known is None:
             title = self._stage(stage_id).title if stage_id else _STEP_TITLES[action]
             kind = self._stage(stage_id).kind if stage_id else action.value
-            known = self._ending[(action, stage_id)] = _Step(title, kind)
+            known = self._ending[(action, stage_id)] = _StageFold(title, kind)
         return known
 
 

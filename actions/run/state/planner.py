@@ -111,13 +111,13 @@ class Begin(msgspec.Struct, frozen=True):
     stage: str = ""
 
 
-class Settle(msgspec.Struct, frozen=True):
+class Reconcile(msgspec.Struct, frozen=True):
     """An earlier runner died in this stage: find out how far it came."""
 
     stage: str
 
 
-class Approve(msgspec.Struct, frozen=True):
+class ApprovePlan(msgspec.Struct, frozen=True):
     """Take note that the stage's plan may be carried out."""
 
     stage: str
@@ -133,14 +133,14 @@ class Finish(msgspec.Struct, frozen=True):
     """The goal is reached, or cannot be reached without a new wish."""
 
 
-Move = Begin | Settle | Approve | Wait | Finish
+NextStep = Begin | Reconcile | ApprovePlan | Wait | Finish
 
 
-def next_move(view: RunView) -> Move:
+def next_step(view: RunView) -> NextStep:
     """Decide from the journal alone."""
     for stage in view.stages:
         if stage.state is StageState.UNKNOWN:
-            return Settle(stage.id)
+            return Reconcile(stage.id)
     match view.goal:
         case Goal.FORWARD:
             return _forward(view)
@@ -154,7 +154,7 @@ def next_move(view: RunView) -> Move:
             assert_never(never)
 
 
-def _forward(view: RunView) -> Move:
+def _forward(view: RunView) -> NextStep:
     for stage in view.stages:
         if stage.state is StageState.AWAITING_APPROVAL:
             return _approval(view, stage)
@@ -167,17 +167,17 @@ def _forward(view: RunView) -> Move:
     return Finish()
 
 
-def _approval(view: RunView, stage: StageView) -> Move:
+def _approval(view: RunView, stage: StageView) -> NextStep:
     if view.is_paused or stage.plan is None:
         return Wait()
     if stage.is_approved:
         return Begin(Action.PERFORM, stage.id)
     if stage.is_approval_wished or view.auto_approve:
-        return Approve(stage.id, stage.plan.plan_hash, is_automatic=not stage.is_approval_wished)
+        return ApprovePlan(stage.id, stage.plan.plan_hash, is_automatic=not stage.is_approval_wished)
     return Wait()
 
 
-def _steps(view: RunView, wanted: list[tuple[Action, str]]) -> Move:
+def _steps(view: RunView, wanted: list[tuple[Action, str]]) -> NextStep:
     for action, stage in wanted:
         step = view.ending.get((action, stage))
         match step.state if step else StageState.PENDING:

@@ -32,7 +32,7 @@ class Result(StrEnum):
     CANCELLED = "cancelled"
 
 
-class WishKind(StrEnum):
+class RequestKind(StrEnum):
     """What a person or a script may ask of a run."""
 
     APPROVE = "approve"
@@ -104,10 +104,10 @@ class Created(_Body, frozen=True, tag="created"):
     """Its place in the order in which runs were created on this machine; 0 of one from before they were counted."""
 
 
-class Wish(_Body, frozen=True, tag="wish"):
+class RunRequest(_Body, frozen=True, tag="wish"):
     """Something asked of the run."""
 
-    wish: WishKind = msgspec.field(name="wish")
+    request: RequestKind = msgspec.field(name="wish")
     plan_hash: str = ""
     delete_data: bool = False
 
@@ -129,7 +129,7 @@ class PlanOffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One resource each: what would happen to it."""
 
 
-class Finding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class StageFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One line of a check."""
 
     result: CheckResult
@@ -146,7 +146,7 @@ class Outcome(_Body, frozen=True, tag="outcome"):
     result: Result
     message: str = ""
     plan: PlanOffer | None = None
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[StageFinding, ...] = ()
     leftovers: tuple[str, ...] = ()
     """Of an audit: what is still there, one object each."""
     retained: tuple[str, ...] = ()
@@ -247,10 +247,10 @@ class Resolved(_Body, frozen=True, tag="resolved"):
 
 
 TerraformBody = Interrupted | OperationEnded | Resolved
-Body = Created | Wish | Intent | Outcome | Approval | Owned | Deleted | Output | TerraformBody
+Body = Created | RunRequest | Intent | Outcome | Approval | Owned | Deleted | Output | TerraformBody
 
 
-class Record(msgspec.Struct, frozen=True):
+class JournalRecord(msgspec.Struct, frozen=True):
     """One line of the journal."""
 
     seq: int

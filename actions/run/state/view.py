@@ -9,7 +9,7 @@ import msgspec
 
 from actions.base.clock import time_of_day
 from actions.base.process import ProcessIdentity
-from actions.run.state.records import Action, ClusterName, Finding, PlanOffer, Resolution, Scalar, WishKind
+from actions.run.state.records import Action, ClusterName, PlanOffer, RequestKind, Resolution, Scalar, StageFinding
 
 
 class Goal(StrEnum):
@@ -120,16 +120,16 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     """Whether `plan` may be carried out."""
     is_approval_wished: bool = False
     """Somebody approved `plan`; the runner has not taken note yet."""
-    findings: tuple[Finding, ...] = ()
+    findings: tuple[StageFinding, ...] = ()
     terraform: TerraformMemory = TerraformMemory()
 
 
-class WishView(msgspec.Struct, frozen=True):
+class RequestView(msgspec.Struct, frozen=True):
     """One wish."""
 
     seq: int
     at: float
-    kind: WishKind
+    kind: RequestKind
 
 
 class OwnedObject(msgspec.Struct, frozen=True):
@@ -217,7 +217,7 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     """Its steps in order; empty while no teardown was asked for."""
     ending: Mapping[tuple[Action, str], StageView]
     """What was begun since the goal last changed, by action and stage (empty for none)."""
-    wishes: tuple[WishView, ...]
+    requests: tuple[RequestView, ...]
     owned: tuple[OwnedObject, ...]
     audit: Audit | None
     last_seq: int

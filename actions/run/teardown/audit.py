@@ -11,13 +11,13 @@ from actions.blueprint.render import RUN_LABEL, RUN_TAG
 from actions.cloud.account import fetch_tagged, is_still_there
 from actions.cloud.aws_session import AwsSession
 from actions.run.context.protocols import AuditReport
-from actions.run.context.retry import ONCE, Patience, patiently
-from actions.run.context.stage_context import StageWork
-from actions.run.objects.contents import Judge
+from actions.run.context.retry import ONCE, RetryPolicy, retry_unreachable
+from actions.run.context.stage_context import StageContext
+from actions.run.objects.contents import DeletionGuard
 from actions.run.objects.inventory import RELEASE_VERSION, inventory_of, ref_of_owned
 from actions.run.objects.node_claims import NODE_CLAIM
-from actions.run.objects.ownership import Entry, Judged, Standing
-from actions.run.objects.survey import Seen, Unasked, fetch_kinds, look, survey
+from actions.run.objects.ownership import ClassifiedObject, Entry, Ownership
+from actions.run.objects.survey import ObjectListing, Unanswered, fetch_kinds, look, survey
 from actions.run.stages.image import API as IMAGE_VERSION
 from actions.run.stages.network import API as RULE_VERSION
 from actions.run.state.view import OwnedObject, RunView
@@ -34,49 +34,51 @@ _UNRECORDED = "carries the run's label, but the run never recorded making it"
 
 
 async def audit_cluster(
-    work: StageWork, *, may_be_gone: bool, patience: Patience, kept: Set[str] = frozenset()
+    context: StageContext, *, may_be_gone: bool, policy: RetryPolicy, kept: Set[str] = frozenset()
 ) -> AuditReport:
     """Look for what is left in the run's cluster, until nothing goes away any more and nothing more can be asked.
 
     Args:
-        work: Of any stage.
+        context: Of any stage.
         may_be_gone: The run has made the cluster and destroyed it: no answer is no leftover.
-        patience: How long an answer is waited for.
+        policy: How long an answer is waited for.
         kept: Stages that hold data and were left on purpose.
     """
-    if not work.access.is_possible:
+    if not context.access.is_possible:
         return AuditReport()
-    deadline = work.clock.monotonic() + SETTLE_SECONDS
+    deadline = context.clock.monotonic() + SETTLE_SECONDS
     while True:
         try:
-            found = await patiently(lambda: _left(work), clock=work.clock, note=work.journal.note, patience=patience)
+            found = await retry_unreachable(
+                lambda: _left(context), clock=context.clock, note=context.journal.note, policy=policy
+            )
         except ConsoleError as error:
             if may_be_gone and isinstance(error, UnreachableError):
                 return AuditReport()
             return AuditReport(unknown=(f"The cluster could not be asked: {error.message}",))
-        if not found.may_settle(kept) or work.clock.monotonic() >= deadline:
+        if not found.may_settle(kept) or context.clock.monotonic() >= deadline:
             return found.report(kept)
-        work.journal.note(found.words())
-        await work.clock.sleep(_LOOK_SECONDS)
+        context.journal.note(found.words())
+        await context.clock.sleep(_LOOK_SECONDS)
 
 
-async def audit_account(work: StageWork, *, is_data_kept: bool) -> AuditReport:
+async def audit_account(context: StageContext, *, is_data_kept: bool) -> AuditReport:
     """Everything in the run's AWS account with its tag, asked until nothing goes away any more.
 
     Args:
-        work: Of any stage.
+        context: Of any stage.
         is_data_kept: Stages that hold data were left, with all that they need: what is found then belongs to them, as
             all other stages have been undone.
     """
-    session = AwsSession(region=work.view.cluster.region, threads=1)
-    deadline = work.clock.monotonic() + (0.0 if is_data_kept else ACCOUNT_SETTLE_SECONDS)
+    session = AwsSession(region=context.view.cluster.region, threads=1)
+    deadline = context.clock.monotonic() + (0.0 if is_data_kept else ACCOUNT_SETTLE_SECONDS)
     try:
         while True:
-            arns = await fetch_tagged(session, RUN_TAG, work.view.id)
+            arns = await fetch_tagged(session, RUN_TAG, context.view.id)
             found = [f"AWS {arn}" for arn in arns if await is_still_there(session, arn)]
-            if found and work.clock.monotonic() < deadline:
-                work.journal.note(f"{len(found)} resources are still tagged: {found[0]}")
-                await work.clock.sleep(_ACCOUNT_LOOK_SECONDS)
+            if found and context.clock.monotonic() < deadline:
+                context.journal.note(f"{len(found)} resources are still tagged: {found[0]}")
+                await context.clock.sleep(_ACCOUNT_LOOK_SECONDS)
                 continue
             return AuditReport(retained=tuple(found)) if is_data_kept else AuditReport(tuple(found))
     except ConsoleError as error:
@@ -100,13 +102,13 @@ def kept_on_purpose(view: RunView, *, but: Iterable[str] = ()) -> tuple[str, ...
 class _Left(msgspec.Struct, frozen=True):
     """The findings of one look. `stages` are by uid, of what the journal holds as not deleted."""
 
-    judged: tuple[Judged, ...]
-    unasked: tuple[Unasked, ...]
+    judged: tuple[ClassifiedObject, ...]
+    unasked: tuple[Unanswered, ...]
     stages: dict[str, str]
 
     def may_settle(self, kept: Set[str]) -> bool:
         """Return whether a later look may find less: the run's own that is on its way, or an API that is down."""
-        going = any(one.standing is not Standing.FOREIGN and not self._reason(one, kept) for one in self.judged)
+        going = any(one.standing is not Ownership.FOREIGN and not self._reason(one, kept) for one in self.judged)
         return going or any(one.may_pass for one in self.unasked)
 
     def words(self) -> str:
@@ -122,29 +124,29 @@ class _Left(msgspec.Struct, frozen=True):
         retained = (f"{one.entry.describe()}: {reason}" for one, reason in reasons.items() if reason)
         return AuditReport(tuple(leftovers), tuple(retained), tuple(_sentence(one) for one in self.unasked))
 
-    def _reason(self, one: Judged, kept: Set[str]) -> str:
+    def _reason(self, one: ClassifiedObject, kept: Set[str]) -> str:
         """Why it is still there on purpose; empty if it is not."""
-        if one.entry.kind == NODE_CLAIM and one.standing is Standing.MADE:
+        if one.entry.kind == NODE_CLAIM and one.standing is Ownership.MADE:
             return "left to Karpenter, as others use its node"
         return "kept with its data" if self.stages.get(one.entry.uid, "") in kept else ""
 
 
-async def _left(work: StageWork) -> _Left:
+async def _left(context: StageContext) -> _Left:
     """Everything with the run's label, and what of the inventory is not known to be gone."""
-    connection = await work.connect(ONCE)
+    connection = await context.connect(ONCE)
     known = await fetch_kinds(connection)
-    labelled = await survey(connection, known.kinds, selector=f"{RUN_LABEL}={work.view.id}")
-    live = [item for item in work.view.owned if _may_be_left(item)]
+    labelled = await survey(connection, known.kinds, selector=f"{RUN_LABEL}={context.view.id}")
+    live = [item for item in context.view.owned if _may_be_left(item)]
     entries = {entry.uid: entry for entry in labelled.entries}
     unasked = [*known.unasked, *labelled.unasked]
     for item in live:
         found = await look(connection, ref_of_owned(item))
-        if isinstance(found, Unasked):
+        if isinstance(found, Unanswered):
             unasked.append(found)
         elif isinstance(found, Entry) and found.uid == item.uid:
             entries.setdefault(found.uid, found)
-    judge = Judge(work, connection, inventory_of(work))
-    contents = await judge.judged(Seen(tuple(entries.values()), tuple(unasked)))
+    judge = DeletionGuard(context, connection, inventory_of(context))
+    contents = await judge.judged(ObjectListing(tuple(entries.values()), tuple(unasked)))
     return _Left(contents.judged, contents.unasked, {item.uid: item.stage for item in live if item.uid})
 
 
@@ -152,10 +154,10 @@ def _may_be_left(item: OwnedObject) -> bool:
     return not (item.is_deleted or item.existed or item.api_version in _NO_OBJECTS)
 
 
-def _line(one: Judged) -> str:
+def _line(one: ClassifiedObject) -> str:
     name = one.entry.describe()
-    return f"{name}: {_UNRECORDED}" if one.standing is Standing.FOREIGN else name
+    return f"{name}: {_UNRECORDED}" if one.standing is Ownership.FOREIGN else name
 
 
-def _sentence(one: Unasked) -> str:
+def _sentence(one: Unanswered) -> str:
     return f"{'The audit' if one.may_pass else 'This user'} {one.clause()}."

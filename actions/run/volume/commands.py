@@ -16,8 +16,17 @@ from actions.blueprint.render import RUN_LABEL, labels_of
 from actions.cluster.objects.client import Document, ObjectRef
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.cluster.remote.exec import run_in_pod
-from actions.run.context.access import Connection
-from actions.run.volume.helper_job import LOOK_PREFIX, Errand, Ledger, Volume, has_ended, made, pods_of, volume_job
+from actions.run.context.access import ClusterConnection
+from actions.run.volume.helper_job import (
+    LOOK_PREFIX,
+    HelperJob,
+    JobRecorder,
+    RunVolume,
+    created_job,
+    has_ended,
+    pods_of,
+    volume_job,
+)
 
 IMAGE = "public.ecr.aws/docker/library/busybox:1.36"
 JOB_SECONDS = 180
@@ -40,7 +49,13 @@ class _Place(msgspec.Struct, frozen=True):
 
 
 async def run_on_volume(
-    connection: Connection, volume: Volume, script: Script, *, run_id: str, clock: Clock, ledger: Ledger
+    connection: ClusterConnection,
+    volume: RunVolume,
+    script: Script,
+    *,
+    run_id: str,
+    clock: Clock,
+    recorder: JobRecorder,
 ) -> str:
     """Run a shell script where the volume is mounted, and return what it wrote to stdout.
 
@@ -50,7 +65,7 @@ async def run_on_volume(
         script: Must be quick, and may only look.
         run_id: Its pods are looked at first; a Job carries its label.
         clock: For waiting.
-        ledger: Where a Job is recorded.
+        recorder: Where a Job is recorded.
 
     Raises:
         ConsoleError: It cannot be run, or the script failed.
@@ -68,7 +83,7 @@ async def run_on_volume(
             return result.stdout.decode("utf-8", "replace")
     name, labels = f"{LOOK_PREFIX}{secrets.token_hex(4)}", labels_of(run_id, LOOK_STAGE)
     job = volume_job(name, volume, _looking(script(volume.mount)), labels)
-    return await _run_job(connection, job, volume, clock=clock, ledger=ledger)
+    return await _run_job(connection, job, volume, clock=clock, recorder=recorder)
 
 
 def below(path: str, mount: str, actual_mount: str) -> str:
@@ -77,7 +92,7 @@ def below(path: str, mount: str, actual_mount: str) -> str:
     return f"{actual_mount.rstrip('/')}/{rest}".rstrip("/") or "/"
 
 
-async def _places(connection: Connection, volume: Volume, run_id: str) -> AsyncIterator[_Place]:
+async def _places(connection: ClusterConnection, volume: RunVolume, run_id: str) -> AsyncIterator[_Place]:
     """Running containers of the run that mount the claim."""
     pods = await connection.pods(namespace=volume.namespace, label_selector=f"{RUN_LABEL}={run_id}")
     for pod in pods:
@@ -99,8 +114,10 @@ def _mounts(pod: Mapping[str, Any], claim: str) -> Iterator[_Place]:
                 yield _Place(pod["metadata"]["name"], container["name"], str(mount["mountPath"]))
 
 
-async def _run_job(connection: Connection, job: Document, volume: Volume, *, clock: Clock, ledger: Ledger) -> str:
-    async with made(connection, job, ledger, clock) as ref:
+async def _run_job(
+    connection: ClusterConnection, job: Document, volume: RunVolume, *, clock: Clock, recorder: JobRecorder
+) -> str:
+    async with created_job(connection, job, recorder, clock) as ref:
         state = await _ended(connection, ref, clock)
         said = await _log_of(connection, ref)
         if state is WorkState.FAILED:
@@ -108,8 +125,8 @@ async def _run_job(connection: Connection, job: Document, volume: Volume, *, clo
         return said
 
 
-def _looking(script: str) -> Errand:
-    return Errand(
+def _looking(script: str) -> HelperJob:
+    return HelperJob(
         container="look",
         image=IMAGE,
         command=("sh", "-c", script),
@@ -120,7 +137,7 @@ def _looking(script: str) -> Errand:
     )
 
 
-async def _ended(connection: Connection, ref: ObjectRef, clock: Clock) -> WorkState:
+async def _ended(connection: ClusterConnection, ref: ObjectRef, clock: Clock) -> WorkState:
     end = clock.monotonic() + JOB_SECONDS + EXEC_SECONDS
     while clock.monotonic() < end:
         job = await connection.fetch(ref)
@@ -130,7 +147,7 @@ async def _ended(connection: Connection, ref: ObjectRef, clock: Clock) -> WorkSt
     return WorkState.FAILED
 
 
-async def _log_of(connection: Connection, ref: ObjectRef) -> str:
+async def _log_of(connection: ClusterConnection, ref: ObjectRef) -> str:
     """What the Job's pod wrote; why it did not start, if it did not."""
     for pod in await pods_of(connection, ref):
         path = f"/api/v1/namespaces/{segment(ref.namespace)}/pods/{segment(pod['metadata']['name'])}/log"

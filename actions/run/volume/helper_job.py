@@ -19,9 +19,9 @@ from actions.base.errors import ConsoleError
 from actions.base.executors import in_thread
 from actions.cluster.objects.client import Document, ObjectRef, ref_of
 from actions.cluster.objects.status_rules import WorkState, object_status
-from actions.run.context.access import Connection
-from actions.run.context.retry import Patience
-from actions.run.context.stage_context import StageWork
+from actions.run.context.access import ClusterConnection
+from actions.run.context.retry import RetryPolicy
+from actions.run.context.stage_context import StageContext
 from actions.run.journal.store import append_record
 from actions.run.objects.inventory import ref_of_owned
 from actions.run.objects.ownership import doubt_about
@@ -34,7 +34,7 @@ LOOK_PREFIX, EXPORT_PREFIX = "eksml-look-", "eksml-export-"
 """With which the names of our own Jobs begin."""
 
 
-class Volume(msgspec.Struct, frozen=True):
+class RunVolume(msgspec.Struct, frozen=True):
     """A claim, as the pods of a run see it."""
 
     namespace: str
@@ -42,7 +42,7 @@ class Volume(msgspec.Struct, frozen=True):
     mount: str
 
 
-class Errand(msgspec.Struct, frozen=True):
+class HelperJob(msgspec.Struct, frozen=True):
     """What the Job does."""
 
     container: str
@@ -59,14 +59,14 @@ class Errand(msgspec.Struct, frozen=True):
     """Empty for the namespace's default."""
 
 
-def volume_job(name: str, volume: Volume, errand: Errand, labels: Mapping[str, str]) -> Document:
+def volume_job(name: str, volume: RunVolume, helper_job: HelperJob, labels: Mapping[str, str]) -> Document:
     """The Job. `labels` are those of the Job and of its pod."""
     container = {
-        "name": errand.container,
-        "image": errand.image,
-        "command": list(errand.command),
+        "name": helper_job.container,
+        "image": helper_job.image,
+        "command": list(helper_job.command),
         "volumeMounts": [{"name": "data", "mountPath": volume.mount, "readOnly": True}],
-        "resources": {"requests": dict(errand.requests), "limits": {"memory": errand.memory_limit}},
+        "resources": {"requests": dict(helper_job.requests), "limits": {"memory": helper_job.memory_limit}},
     }
     pod: Document = {
         "restartPolicy": "Never",
@@ -74,19 +74,19 @@ def volume_job(name: str, volume: Volume, errand: Errand, labels: Mapping[str, s
         "volumes": [{"name": "data", "persistentVolumeClaim": {"claimName": volume.claim}}],
     }
     spec: Document = {
-        "backoffLimit": errand.retries,
-        "ttlSecondsAfterFinished": errand.kept_seconds,
+        "backoffLimit": helper_job.retries,
+        "ttlSecondsAfterFinished": helper_job.kept_seconds,
         "template": {"metadata": {"labels": dict(labels)}, "spec": pod},
     }
-    if errand.service_account:
-        pod["serviceAccountName"] = errand.service_account
-    if errand.deadline_seconds is not None:
-        spec["activeDeadlineSeconds"] = errand.deadline_seconds
+    if helper_job.service_account:
+        pod["serviceAccountName"] = helper_job.service_account
+    if helper_job.deadline_seconds is not None:
+        spec["activeDeadlineSeconds"] = helper_job.deadline_seconds
     metadata = {"name": name, "namespace": volume.namespace, "labels": dict(labels)}
     return {"apiVersion": API_VERSION, "kind": "Job", "metadata": metadata, "spec": spec}
 
 
-class Ledger(Protocol):
+class JobRecorder(Protocol):
     """Where a Job of our own is recorded, before it is made and after; on disk when a call returns."""
 
     async def own(self, item: OwnedObject) -> None:
@@ -98,7 +98,7 @@ class Ledger(Protocol):
         ...
 
 
-class FolderLedger:
+class JournalJobRecorder:
     """The journal of a run as those write to it who are not its runner.
 
     Args:
@@ -132,14 +132,14 @@ class FolderLedger:
         await in_thread("ledger", append_record, self._folder, body, deed=deed, clock=self._clock)
 
 
-class Made(msgspec.Struct, frozen=True):
+class CreatedJob(msgspec.Struct, frozen=True):
     """A Job that was made."""
 
     ref: ObjectRef
     uid: str
 
 
-async def make(connection: Connection, job: Document, ledger: Ledger) -> Made:
+async def create_job(connection: ClusterConnection, job: Document, recorder: JobRecorder) -> CreatedJob:
     """Make a Job that is not there yet, with a record before and after.
 
     Raises:
@@ -150,36 +150,42 @@ async def make(connection: Connection, job: Document, ledger: Ledger) -> Made:
     item = OwnedObject(
         "", ref.api_version, ref.kind, ref.namespace, ref.name, "", existed=False, is_deleted=False, was_absent=True
     )
-    await ledger.own(item)
+    await recorder.own(item)
     uid = str((await connection.create(job))["metadata"]["uid"])
-    await ledger.own(replace(item, uid=uid))
-    return Made(ref, uid)
+    await recorder.own(replace(item, uid=uid))
+    return CreatedJob(ref, uid)
 
 
-async def unmake(connection: Connection, made: Made, ledger: Ledger, clock: Clock) -> None:
+async def delete_job(
+    connection: ClusterConnection, created_job: CreatedJob, recorder: JobRecorder, clock: Clock
+) -> None:
     """Delete a Job of ours, and no other one of its name.
 
     Raises:
         ConsoleError: It may not be deleted.
     """
-    await request_removal(connection, made.ref, made.uid, clock=clock)
-    ref = made.ref
-    await ledger.deleted(
-        OwnedObject("", ref.api_version, ref.kind, ref.namespace, ref.name, made.uid, existed=False, is_deleted=True)
+    await request_removal(connection, created_job.ref, created_job.uid, clock=clock)
+    ref = created_job.ref
+    await recorder.deleted(
+        OwnedObject(
+            "", ref.api_version, ref.kind, ref.namespace, ref.name, created_job.uid, existed=False, is_deleted=True
+        )
     )
 
 
 @asynccontextmanager
-async def made(connection: Connection, job: Document, ledger: Ledger, clock: Clock) -> AsyncIterator[ObjectRef]:
+async def created_job(
+    connection: ClusterConnection, job: Document, recorder: JobRecorder, clock: Clock
+) -> AsyncIterator[ObjectRef]:
     """Make the Job; it is deleted at the end of the block."""
-    one = await make(connection, job, ledger)
+    one = await create_job(connection, job, recorder)
     try:
         yield one.ref
     finally:
-        await unmake(connection, one, ledger, clock)
+        await delete_job(connection, one, recorder, clock)
 
 
-async def pods_of(connection: Connection, job: ObjectRef) -> list[Document]:
+async def pods_of(connection: ClusterConnection, job: ObjectRef) -> list[Document]:
     """The pods that a Job has, or had and keeps."""
     return await connection.pods(namespace=job.namespace, label_selector=f"batch.kubernetes.io/job-name={job.name}")
 
@@ -189,36 +195,36 @@ def has_ended(job: Mapping[str, Any]) -> bool:
     return object_status(job).state in (WorkState.FINISHED, WorkState.FAILED)
 
 
-async def remove_errands(work: StageWork, patience: Patience) -> None:
+async def delete_helper_jobs(context: StageContext, policy: RetryPolicy) -> None:
     """Remove looks, and copies that have ended. A copy that still runs stays: somebody waits for it.
 
     What cannot be asked or removed is left to the audit, which says so.
 
     Args:
-        work: Of any stage.
-        patience: How long the cluster's first answer is waited for.
+        context: Of any stage.
+        policy: How long the cluster's first answer is waited for.
     """
-    errands = [item for item in work.view.owned if _is_errand(item)]
-    if not errands or not work.access.is_possible:
+    errands = [item for item in context.view.owned if _is_helper_job(item)]
+    if not errands or not context.access.is_possible:
         return
     try:
-        connection = await work.connect(patience)
+        connection = await context.connect(policy)
         for item in errands:
-            await _remove(work, connection, item)
+            await _remove(context, connection, item)
     except ConsoleError:
         return
 
 
-async def _remove(work: StageWork, connection: Connection, item: OwnedObject) -> None:
+async def _remove(context: StageContext, connection: ClusterConnection, item: OwnedObject) -> None:
     ref = ref_of_owned(item)
     found = await seen(connection, ref)
-    if found is not None and (found.uid == item.uid or not doubt_about(found, item, work.view.id)):
+    if found is not None and (found.uid == item.uid or not doubt_about(found, item, context.view.id)):
         if item.name.startswith(EXPORT_PREFIX) and not has_ended(await connection.fetch(ref)):
             return
-        await request_removal(connection, ref, found.uid, clock=work.clock)
-    await work.journal.deleted(replace(item, is_deleted=True))
+        await request_removal(connection, ref, found.uid, clock=context.clock)
+    await context.journal.deleted(replace(item, is_deleted=True))
 
 
-def _is_errand(item: OwnedObject) -> bool:
+def _is_helper_job(item: OwnedObject) -> bool:
     is_job = (item.api_version, item.kind) == (API_VERSION, "Job")
     return is_job and not item.is_deleted and item.name.startswith((LOOK_PREFIX, EXPORT_PREFIX))

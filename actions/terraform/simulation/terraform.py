@@ -16,7 +16,7 @@ from actions.base.clock import Clock, SystemClock
 from actions.base.errors import BlueprintError, RefusedError
 from actions.base.files import private_directory, write_private
 from actions.base.readonly import refuse_if_readonly
-from actions.terraform.events import Change, EventKind, TerraformEvent
+from actions.terraform.events import ChangeProgress, EventKind, TerraformEvent
 from actions.terraform.protocol import (
     Ended,
     OnEvent,
@@ -47,7 +47,7 @@ class Simulation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """By address."""
 
 
-class _State(msgspec.Struct):
+class _SimulatedState(msgspec.Struct):
     resources: list[str] = []
     outputs: dict[str, str] = {}
     planned: dict[str, str] = {}
@@ -160,7 +160,7 @@ class SimulatedTerraform:
         """There is none: what is pretended ends with its runner."""
         return None
 
-    def changes(self) -> tuple[Change, ...]:
+    def changes(self) -> tuple[ChangeProgress, ...]:
         """Nothing is kept of them."""
         return ()
 
@@ -215,13 +215,13 @@ class SimulatedTerraform:
         except msgspec.DecodeError as error:
             raise BlueprintError(f"{error}.", file=str(path)) from error
 
-    def _state(self) -> _State:
+    def _state(self) -> _SimulatedState:
         try:
-            return msgspec.json.decode(self._file.read_bytes(), type=_State)
+            return msgspec.json.decode(self._file.read_bytes(), type=_SimulatedState)
         except FileNotFoundError:
-            return _State()
+            return _SimulatedState()
 
-    def _save(self, state: _State) -> None:
+    def _save(self, state: _SimulatedState) -> None:
         write_private(self._file, msgspec.json.encode(state))
 
 

@@ -9,7 +9,7 @@ import pytest
 from actions.base.errors import BlueprintError
 from actions.blueprint.catalogue import load_blueprint
 from actions.blueprint.source_files import inside
-from actions.terraform.working_directory import Workspace
+from actions.terraform.working_directory import WorkingDirectory
 from tests.unit.blueprint.builders import JOB, a_blueprint
 
 NAMES = [
@@ -70,5 +70,5 @@ def test_s07_a_root_with_a_link_is_not_copied(tmp_path: Path) -> None:
     (root / "main.tf").write_text("")
     (root / "secret.json").symlink_to("/etc/passwd")
     with pytest.raises(BlueprintError, match="symbolic link"):
-        Workspace(root, tmp_path / "work").prepare()
+        WorkingDirectory(root, tmp_path / "work").prepare()
     assert not (tmp_path / "work" / "secret.json").exists()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-from actions.run.state.records import CheckResult, Finding
+from actions.run.state.records import CheckResult, StageFinding
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import Point
 from tui.present.cells import text_of
@@ -20,7 +20,7 @@ def curves(*points: Point) -> Curves:
     return found
 
 
-def notes(source: Curves, name: str, *findings: Finding) -> list[str]:
+def notes(source: Curves, name: str, *findings: StageFinding) -> list[str]:
     chart = next(chart for chart in charts_of(source.metrics()) if chart.name == name)
     return [text_of(line) for line in notes_on(chart, source, findings)]
 
@@ -62,8 +62,8 @@ def test_bandwidth_stands_over_the_size_with_peak_and_mean() -> None:
 
 def test_the_verdict_on_bandwidth_is_told() -> None:
     source = curves(Point("busbw_gbs", MIB, 3.0))
-    slow = Finding(CheckResult.FAILED, "bandwidth", "3 GB/s at 1 MiB, 40 % of 2 × p5.48xlarge")
-    fine = Finding(CheckResult.PASSED, "bandwidth", "12 GB/s at 1 MiB")
+    slow = StageFinding(CheckResult.FAILED, "bandwidth", "3 GB/s at 1 MiB, 40 % of 2 × p5.48xlarge")
+    fine = StageFinding(CheckResult.PASSED, "bandwidth", "12 GB/s at 1 MiB")
     assert notes(source, "busbw_gbs", slow)[1] == "✗ bandwidth: 3 GB/s at 1 MiB, 40 % of 2 × p5.48xlarge"
     assert notes(source, "busbw_gbs", fine)[1] == "✓ bandwidth: 12 GB/s at 1 MiB"
 

@@ -7,7 +7,7 @@ from decimal import Decimal
 from msgspec.structs import replace
 
 from actions.fleet.cost import FleetCost
-from actions.run.state.records import CheckResult, Finding
+from actions.run.state.records import CheckResult, StageFinding
 from actions.run.state.view import Audit, RunState, StageState
 from tests.support.builders import NOW, a_plan, a_run, a_stage
 from tui.present.cells import Cells, text_of
@@ -76,7 +76,9 @@ def test_a_wished_approval_is_not_drawn_as_a_fact() -> None:
 
 
 def test_a_failed_check_comes_with_its_cure() -> None:
-    finding = Finding(CheckResult.FAILED, "nvidia-device-plugin", "0 of 1 pods are ready", "Install the device plugin.")
+    finding = StageFinding(
+        CheckResult.FAILED, "nvidia-device-plugin", "0 of 1 pods are ready", "Install the device plugin."
+    )
     stage = replace(a_stage("preflight", StageState.FAILED), findings=(finding,))
 
     text = texts(stage_detail(stage, now=NOW_SECONDS))
@@ -122,7 +124,7 @@ def test_a_clean_audit_says_so() -> None:
 
 
 def test_a_stage_that_ended_well_with_a_finding_against_it_is_a_warning_of_the_run() -> None:
-    wrong = Finding(CheckResult.FAILED, "train_loss", "is nan since step 120.", "Go on from a checkpoint.")
+    wrong = StageFinding(CheckResult.FAILED, "train_loss", "is nan since step 120.", "Go on from a checkpoint.")
     stage = replace(a_stage(state=StageState.SUCCEEDED), findings=(wrong,))
     run = a_run(stage, state=RunState.SUCCEEDED)
 
@@ -164,7 +166,7 @@ def test_a_teardown_counts_its_own_steps() -> None:
 
 
 def test_a_long_finding_is_wrapped_and_not_cut() -> None:
-    found = Finding(
+    found = StageFinding(
         CheckResult.FAILED, "bandwidth", "peak 3 GB/s at 4 MiB; from 128 MiB on 40 %", "Look at the fabric."
     )
     stage = replace(a_stage(state=StageState.SUCCEEDED), findings=(found,))

@@ -11,9 +11,16 @@ import pytest
 from aiohttp import web
 
 from actions.cloud.ec2 import Reservation
-from actions.run.checks.cluster import free_gib_of, nodes_seen, version_seen
-from actions.run.checks.external import Image, image_of, reservation_seen, see_capacity, see_huggingface, see_image
-from actions.run.stages.check import see_tool
+from actions.run.checks.cluster import free_gib_of, nodes_observation, version_observation
+from actions.run.checks.external import (
+    Image,
+    check_capacity,
+    check_huggingface,
+    check_image,
+    image_of,
+    reservation_observation,
+)
+from actions.run.stages.check import check_tool
 from actions.run.state.records import CheckResult
 from actions.run.volume.commands import below
 
@@ -33,20 +40,22 @@ def a_node(name: str, *, is_ready: bool = True, **allocatable: str) -> dict[str,
 
 
 def test_nodes_that_lack_a_device_are_named_with_what_they_have() -> None:
-    seen = nodes_seen([a_node("a", efa="4"), a_node("b", efa="1"), a_node("c")], resource=EFA, at_least=3, amount="4")
+    seen = nodes_observation(
+        [a_node("a", efa="4"), a_node("b", efa="1"), a_node("c")], resource=EFA, at_least=3, amount="4"
+    )
     assert seen.result is FAILED
     assert seen.detail == (f"1 of 3 nodes are ready with 4 {EFA}, 3 wanted. b has 1 {EFA}; c has no {EFA}.")
-    assert nodes_seen([a_node("a", efa="4")], resource=EFA, at_least=1, amount="4").result is PASSED
+    assert nodes_observation([a_node("a", efa="4")], resource=EFA, at_least=1, amount="4").result is PASSED
 
 
 def test_hugepages_are_compared_as_quantities() -> None:
     nodes = [a_node("a", hugepages_2Mi="21122Mi")]
-    assert nodes_seen(nodes, resource="hugepages-2Mi", at_least=1, amount="5120Mi").result is PASSED
-    assert nodes_seen(nodes, resource="hugepages-2Mi", at_least=1, amount="32Gi").result is FAILED
+    assert nodes_observation(nodes, resource="hugepages-2Mi", at_least=1, amount="5120Mi").result is PASSED
+    assert nodes_observation(nodes, resource="hugepages-2Mi", at_least=1, amount="32Gi").result is FAILED
 
 
 def test_no_node_at_all_is_said_in_other_words() -> None:
-    assert nodes_seen([], resource="", at_least=2, amount="0").detail == "No node matches, 2 wanted."
+    assert nodes_observation([], resource="", at_least=2, amount="0").detail == "No node matches, 2 wanted."
 
 
 NOW = datetime(2026, 11, 21, tzinfo=UTC)
@@ -62,7 +71,7 @@ NOW = datetime(2026, 11, 21, tzinfo=UTC)
     ],
 )
 def test_a_version_is_compared_by_its_numbers(version: str, result: CheckResult) -> None:
-    assert version_seen(version, minimum="1.29", maximum="1.34").result is result
+    assert version_observation(version, minimum="1.29", maximum="1.34").result is result
 
 
 @pytest.mark.parametrize(
@@ -75,15 +84,15 @@ def test_a_version_is_compared_by_its_numbers(version: str, result: CheckResult)
     ],
 )
 def test_a_reservation_must_be_open_for_the_nodes(found: Reservation, words: str) -> None:
-    seen = reservation_seen(found, instance_type="p5.48xlarge", count=2, now=NOW)
+    seen = reservation_observation(found, instance_type="p5.48xlarge", count=2, now=NOW)
     assert words in seen.detail
     assert (seen.result is PASSED) == ("in us-west-2b" in words)
 
 
 async def test_a_capacity_block_without_its_reservation_fails_without_asking() -> None:
     given = {"region": "us-west-2", "reservation_id": "", "instance_type": "p5.48xlarge", "count": 1, "now": NOW}
-    assert (await see_capacity(capacity_type="CAPACITY_BLOCK", **given)).result is FAILED  # type: ignore[arg-type]
-    assert (await see_capacity(capacity_type="ON_DEMAND", **given)).result is PASSED  # type: ignore[arg-type]
+    assert (await check_capacity(capacity_type="CAPACITY_BLOCK", **given)).result is FAILED  # type: ignore[arg-type]
+    assert (await check_capacity(capacity_type="ON_DEMAND", **given)).result is PASSED  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -123,8 +132,8 @@ async def test_a_registry_that_wants_a_token_is_asked_with_one() -> None:
         return web.Response(status=401, headers={"WWW-Authenticate": realm})
 
     async with a_host(answer) as host:
-        assert (await see_image(f"{host}/a/b:good", has_login=False)).result is PASSED
-        missing = await see_image(f"{host}/a/b:bad", has_login=False)
+        assert (await check_image(f"{host}/a/b:good", has_login=False)).result is PASSED
+        missing = await check_image(f"{host}/a/b:bad", has_login=False)
     assert (missing.result, missing.detail) == (FAILED, f"{host}/a/b has no bad.")
 
 
@@ -133,12 +142,12 @@ async def test_a_registry_that_wants_a_login_passes_only_if_the_pods_have_one() 
         return web.Response(status=401)
 
     async with a_host(answer) as host:
-        assert (await see_image(f"{host}/a:1", has_login=True)).result is PASSED
-        assert (await see_image(f"{host}/a:1", has_login=False)).result is FAILED
+        assert (await check_image(f"{host}/a:1", has_login=True)).result is PASSED
+        assert (await check_image(f"{host}/a:1", has_login=False)).result is FAILED
 
 
 async def test_what_cannot_be_reached_is_unknown() -> None:
-    seen = await see_image("127.0.0.1:9/a:1", has_login=False)
+    seen = await check_image("127.0.0.1:9/a:1", has_login=False)
     assert (seen.result, "cannot be reached" in seen.detail) == (UNKNOWN, True)
 
 
@@ -155,7 +164,7 @@ async def test_hugging_face_says_whether_a_token_is_good(
 
     async with a_host(answer) as host:
         monkeypatch.setenv("HF_ENDPOINT", f"http://{host}")
-        seen = await see_huggingface("meta-llama/Llama-2-7b-hf", "hf_secret")
+        seen = await check_huggingface("meta-llama/Llama-2-7b-hf", "hf_secret")
     assert seen.result is result
     assert words in seen.detail
     assert "hf_secret" not in seen.detail
@@ -173,4 +182,4 @@ def test_a_path_is_found_where_another_pod_mounts_the_volume() -> None:
 
 
 def test_a_program_that_is_missing_fails() -> None:
-    assert see_tool("no-such-program-anywhere").result is FAILED
+    assert check_tool("no-such-program-anywhere").result is FAILED

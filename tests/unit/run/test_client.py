@@ -11,12 +11,12 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.base.errors import MissingError, RefusedError
-from actions.run.client import find_run, list_runs, load_run, wish
+from actions.run.client import find_run, list_runs, load_run, send_request
 from actions.run.journal.folder import environment_path, journal_path
 from actions.run.journal.lease import Heartbeat, take_lease
 from actions.run.journal.reader import RunReader
 from actions.run.journal.store import Journal
-from actions.run.state.records import Action, Intent, WishKind
+from actions.run.state.records import Action, Intent, RequestKind
 from actions.run.state.view import RunState, StageState
 from tests.unit.run.world import make_run
 
@@ -55,7 +55,7 @@ def test_a_reader_answers_only_when_something_has_changed(tmp_path: Path) -> Non
     assert first is not None
     assert first.state is RunState.WAITING
     assert reader.poll() is None
-    wish(folder, WishKind.PAUSE, start=False)
+    send_request(folder, RequestKind.PAUSE, start=False)
     second = reader.poll()
     assert second is not None
     assert second.is_paused
@@ -89,9 +89,9 @@ def test_a_runner_that_is_gone_turns_its_stage_unknown_without_any_write(tmp_pat
     assert view.state is RunState.UNKNOWN
 
 
-@pytest.mark.parametrize("kind", [WishKind.APPROVE, WishKind.RETRY])
-def test_a_wish_that_the_run_cannot_follow_is_refused(tmp_path: Path, kind: WishKind) -> None:
+@pytest.mark.parametrize("kind", [RequestKind.APPROVE, RequestKind.RETRY])
+def test_a_wish_that_the_run_cannot_follow_is_refused(tmp_path: Path, kind: RequestKind) -> None:
     folder = make_run(tmp_path, CLOCK)
     with pytest.raises(RefusedError, match="cannot be asked to"):
-        wish(folder, kind, plan_hash="x", start=False)
+        send_request(folder, kind, plan_hash="x", start=False)
     assert load_run(folder).last_seq == 1

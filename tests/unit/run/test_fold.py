@@ -9,21 +9,21 @@ import pytest
 
 from actions.base.errors import JournalError
 from actions.run.state.fold import fold
-from actions.run.state.planner import Approve, Begin, Finish, Move, Settle, Wait, next_move
+from actions.run.state.planner import ApprovePlan, Begin, Finish, NextStep, Reconcile, Wait, next_step
 from actions.run.state.records import (
     Action,
     Approval,
     Body,
     Deleted,
     Intent,
+    JournalRecord,
     Outcome,
     Output,
     Owned,
     PlanOffer,
-    Record,
+    RequestKind,
     Result,
-    Wish,
-    WishKind,
+    RunRequest,
 )
 from actions.run.state.view import Goal, RunState, RunView, StageState
 from tests.unit.run.world import creation
@@ -35,12 +35,12 @@ PLAN = PlanOffer("hash-1", 1, 0, 0, ("+ cluster",))
 def view_of(*lines: Line, holder: str = "me", auto_approve: bool = False, keeps_data: bool = False) -> RunView:
     bodies: Sequence[Line] = [("", creation(auto_approve=auto_approve, keeps_data=keeps_data)), *lines]
     return fold(
-        [Record(n, 100.0 + n, "me", stage, 1, body) for n, (stage, body) in enumerate(bodies, 1)], holder=holder
+        [JournalRecord(n, 100.0 + n, "me", stage, 1, body) for n, (stage, body) in enumerate(bodies, 1)], holder=holder
     )
 
 
-def move_after(*lines: Line, auto_approve: bool = False, keeps_data: bool = False) -> Move:
-    return next_move(view_of(*lines, auto_approve=auto_approve, keeps_data=keeps_data))
+def move_after(*lines: Line, auto_approve: bool = False, keeps_data: bool = False) -> NextStep:
+    return next_step(view_of(*lines, auto_approve=auto_approve, keeps_data=keeps_data))
 
 
 def begun(stage: str, action: Action = Action.PERFORM) -> Line:
@@ -51,8 +51,8 @@ def ended(stage: str, result: Result = Result.DONE, action: Action = Action.PERF
     return stage, Outcome(action, result, plan=PLAN if result is Result.AWAITING_APPROVAL else None)
 
 
-def wished(kind: WishKind, *, plan_hash: str = "", delete_data: bool = False) -> Line:
-    return "", Wish(kind, plan_hash, delete_data)
+def wished(kind: RequestKind, *, plan_hash: str = "", delete_data: bool = False) -> Line:
+    return "", RunRequest(kind, plan_hash, delete_data)
 
 
 def done(*stages: str) -> list[Line]:
@@ -73,16 +73,16 @@ def test_an_open_intent_is_running_for_its_writer_and_unknown_for_everybody_else
     assert view_of(begun("provision")).stage("provision").state is StageState.RUNNING
     dead = view_of(begun("provision"), holder="")
     assert (dead.stage("provision").state, dead.state) == (StageState.UNKNOWN, RunState.UNKNOWN)
-    assert next_move(view_of(begun("provision"), holder="another")) == Settle("provision")
+    assert next_step(view_of(begun("provision"), holder="another")) == Reconcile("provision")
 
 
 def test_a_plan_waits_for_the_approval_of_exactly_this_plan() -> None:
     planned = [begun("provision"), ended("provision", Result.AWAITING_APPROVAL)]
     assert view_of(*planned).state is RunState.AWAITING_APPROVAL
     assert move_after(*planned) == Wait()
-    assert move_after(*planned, wished(WishKind.APPROVE, plan_hash="hash-0")) == Wait()
-    approved = [*planned, wished(WishKind.APPROVE, plan_hash="hash-1")]
-    assert move_after(*approved) == Approve("provision", "hash-1", is_automatic=False)
+    assert move_after(*planned, wished(RequestKind.APPROVE, plan_hash="hash-0")) == Wait()
+    approved = [*planned, wished(RequestKind.APPROVE, plan_hash="hash-1")]
+    assert move_after(*approved) == ApprovePlan("provision", "hash-1", is_automatic=False)
     assert move_after(*approved, ("provision", Approval("hash-1", is_automatic=False))) == Begin(
         Action.PERFORM, "provision"
     )
@@ -90,52 +90,62 @@ def test_a_plan_waits_for_the_approval_of_exactly_this_plan() -> None:
 
 def test_a_run_that_approves_by_itself_says_that_it_was_automatic() -> None:
     planned = [begun("provision"), ended("provision", Result.AWAITING_APPROVAL)]
-    assert move_after(*planned, auto_approve=True) == Approve("provision", "hash-1", is_automatic=True)
+    assert move_after(*planned, auto_approve=True) == ApprovePlan("provision", "hash-1", is_automatic=True)
 
 
 def test_a_failed_stage_ends_the_run_until_it_is_retried() -> None:
     failed = [*done("provision"), begun("operators"), ended("operators", Result.FAILED)]
     assert view_of(*failed).state is RunState.FAILED
     assert move_after(*failed) == Finish()
-    assert move_after(*failed, wished(WishKind.RETRY)) == Begin(Action.PERFORM, "operators")
+    assert move_after(*failed, wished(RequestKind.RETRY)) == Begin(Action.PERFORM, "operators")
 
 
 def test_a_paused_run_begins_nothing() -> None:
-    assert move_after(*done("provision"), wished(WishKind.PAUSE)) == Wait()
-    assert move_after(*done("provision"), wished(WishKind.PAUSE), wished(WishKind.UNPAUSE)) == Begin(
+    assert move_after(*done("provision"), wished(RequestKind.PAUSE)) == Wait()
+    assert move_after(*done("provision"), wished(RequestKind.PAUSE), wished(RequestKind.UNPAUSE)) == Begin(
         Action.PERFORM, "operators"
     )
 
 
 def test_cancel_stops_the_job_and_keeps_the_rest() -> None:
-    lines = [*done("provision", "operators"), begun("train"), wished(WishKind.CANCEL), ended("train", Result.CANCELLED)]
+    lines = [
+        *done("provision", "operators"),
+        begun("train"),
+        wished(RequestKind.CANCEL),
+        ended("train", Result.CANCELLED),
+    ]
     assert (move_after(*lines), view_of(*lines).state) == (Begin(Action.UNDO, "train"), RunState.RUNNING)
     lines += [begun("train", Action.UNDO), ended("train", action=Action.UNDO)]
     view = view_of(*lines)
     assert (view.state, states(view)) == (RunState.CANCELLED, ["succeeded", "succeeded", "cancelled"])
-    assert next_move(view) == Finish()
-    assert move_after(*lines, wished(WishKind.RETRY)) == Begin(Action.PERFORM, "train")
+    assert next_step(view) == Finish()
+    assert move_after(*lines, wished(RequestKind.RETRY)) == Begin(Action.PERFORM, "train")
 
 
 def test_park_lets_the_nodes_go_and_retry_begins_the_job_again() -> None:
-    lines = [*done("provision", "operators"), begun("train"), wished(WishKind.PARK), ended("train", Result.CANCELLED)]
+    lines = [
+        *done("provision", "operators"),
+        begun("train"),
+        wished(RequestKind.PARK),
+        ended("train", Result.CANCELLED),
+    ]
     lines += [begun("train", Action.UNDO), ended("train", action=Action.UNDO)]
     assert (move_after(*lines), view_of(*lines).state) == (Begin(Action.DRAIN), RunState.RUNNING)
     lines += [begun("", Action.DRAIN), ended("", action=Action.DRAIN)]
     assert (view_of(*lines).state, move_after(*lines)) == (RunState.PARKED, Finish())
-    assert move_after(*lines, wished(WishKind.RETRY)) == Begin(Action.PERFORM, "train")
+    assert move_after(*lines, wished(RequestKind.RETRY)) == Begin(Action.PERFORM, "train")
 
 
 def test_a_job_that_succeeded_is_neither_parked_nor_done_again() -> None:
-    lines = [*done("provision", "operators", "train"), wished(WishKind.PARK)]
+    lines = [*done("provision", "operators", "train"), wished(RequestKind.PARK)]
     assert move_after(*lines) == Begin(Action.DRAIN)
-    lines += [begun("", Action.DRAIN), ended("", action=Action.DRAIN), wished(WishKind.RETRY)]
+    lines += [begun("", Action.DRAIN), ended("", action=Action.DRAIN), wished(RequestKind.RETRY)]
     assert view_of(*lines).state is RunState.SUCCEEDED
 
 
 def teardown(*, fail: str = "") -> list[Line]:
     steps = [("train", Action.UNDO), ("", Action.DRAIN), ("operators", Action.UNDO), ("provision", Action.UNDO)]
-    lines: list[Line] = [*done("provision", "operators", "train"), wished(WishKind.TEARDOWN, delete_data=True)]
+    lines: list[Line] = [*done("provision", "operators", "train"), wished(RequestKind.TEARDOWN, delete_data=True)]
     for stage, action in steps:
         lines.append(begun(stage, action))
         if stage and stage == fail:
@@ -145,7 +155,7 @@ def teardown(*, fail: str = "") -> list[Line]:
 
 
 def test_a_teardown_goes_backwards_and_lets_the_nodes_go_after_the_jobs() -> None:
-    steps = view_of(*done("provision", "operators", "train"), wished(WishKind.TEARDOWN)).teardown
+    steps = view_of(*done("provision", "operators", "train"), wished(RequestKind.TEARDOWN)).teardown
     assert [step.id for step in steps] == ["train", "drain", "operators", "provision", "audit"]
     assert move_after(*teardown()) == Begin(Action.AUDIT)
 
@@ -153,7 +163,7 @@ def test_a_teardown_goes_backwards_and_lets_the_nodes_go_after_the_jobs() -> Non
 def test_a_teardown_ends_with_its_audit() -> None:
     lines = [*teardown(), begun("", Action.AUDIT), ("", Outcome(Action.AUDIT, Result.DONE, leftovers=("FSx fs-1",)))]
     view = view_of(*lines)
-    assert (view.state, next_move(view)) == (RunState.TORN_DOWN, Finish())
+    assert (view.state, next_step(view)) == (RunState.TORN_DOWN, Finish())
     assert view.audit is not None
     assert view.audit.leftovers == ("FSx fs-1",)
 
@@ -161,17 +171,17 @@ def test_a_teardown_ends_with_its_audit() -> None:
 def test_a_failed_teardown_step_stops_and_is_retried_where_it_failed() -> None:
     lines = teardown(fail="operators")
     assert (view_of(*lines).state, move_after(*lines)) == (RunState.FAILED, Finish())
-    assert move_after(*lines, wished(WishKind.RETRY)) == Begin(Action.UNDO, "operators")
+    assert move_after(*lines, wished(RequestKind.RETRY)) == Begin(Action.UNDO, "operators")
 
 
 def test_stages_that_hold_data_are_kept_without_a_word_about_data() -> None:
     lines = done("provision", "operators", "train")
-    kept = view_of(*lines, wished(WishKind.TEARDOWN), keeps_data=True)
+    kept = view_of(*lines, wished(RequestKind.TEARDOWN), keeps_data=True)
     assert [(step.id, step.state.value) for step in kept.teardown[-2:]] == [
         ("provision", "skipped"),
         ("audit", "pending"),
     ]
-    gone = view_of(*lines, wished(WishKind.TEARDOWN, delete_data=True), keeps_data=True)
+    gone = view_of(*lines, wished(RequestKind.TEARDOWN, delete_data=True), keeps_data=True)
     assert [step.state.value for step in gone.teardown] == ["pending"] * 5
 
 
@@ -181,15 +191,15 @@ def test_what_was_undone_still_says_how_it_had_ended() -> None:
 
 
 def test_nothing_is_undone_that_was_never_begun() -> None:
-    view = view_of(*done("provision"), wished(WishKind.TEARDOWN))
+    view = view_of(*done("provision"), wished(RequestKind.TEARDOWN))
     assert [step.id for step in view.teardown] == ["provision", "audit"]
 
 
 def test_a_second_wish_for_a_teardown_begins_it_anew() -> None:
-    lines = [*teardown(), begun("", Action.AUDIT), ended("", action=Action.AUDIT), wished(WishKind.TEARDOWN)]
+    lines = [*teardown(), begun("", Action.AUDIT), ended("", action=Action.AUDIT), wished(RequestKind.TEARDOWN)]
     view = view_of(*lines)
     assert (view.goal, view.state, view.audit) == (Goal.TEARDOWN, RunState.TEARING_DOWN, None)
-    assert next_move(view) == Begin(Action.UNDO, "train")
+    assert next_step(view) == Begin(Action.UNDO, "train")
 
 
 def test_an_object_of_the_run_is_still_the_runs_when_it_is_applied_again() -> None:
@@ -258,17 +268,19 @@ def with_nodes(*lines: Line) -> RunView:
         for item in made.stages
     )
     bodies: Sequence[Line] = [("", msgspec.structs.replace(made, stages=stages)), *lines]
-    return fold([Record(n, 100.0 + n, "me", stage, 1, body) for n, (stage, body) in enumerate(bodies, 1)], holder="me")
+    return fold(
+        [JournalRecord(n, 100.0 + n, "me", stage, 1, body) for n, (stage, body) in enumerate(bodies, 1)], holder="me"
+    )
 
 
 def test_park_undoes_the_stages_that_hold_accelerators_and_retry_does_them_again() -> None:
-    lines = [*done("provision", "nodes"), begun("train"), wished(WishKind.PARK), ended("train", Result.CANCELLED)]
+    lines = [*done("provision", "nodes"), begun("train"), wished(RequestKind.PARK), ended("train", Result.CANCELLED)]
     lines += [begun("train", Action.UNDO), ended("train", action=Action.UNDO)]
     lines += [begun("", Action.DRAIN), ended("", action=Action.DRAIN)]
     view = with_nodes(*lines)
-    assert (next_move(view), view.state) == (Begin(Action.UNDO, "nodes"), RunState.RUNNING)
+    assert (next_step(view), view.state) == (Begin(Action.UNDO, "nodes"), RunState.RUNNING)
     lines += [begun("nodes", Action.UNDO), ended("nodes", action=Action.UNDO)]
-    assert (with_nodes(*lines).state, next_move(with_nodes(*lines))) == (RunState.PARKED, Finish())
-    again = with_nodes(*lines, wished(WishKind.RETRY))
-    assert next_move(again) == Begin(Action.PERFORM, "nodes")
+    assert (with_nodes(*lines).state, next_step(with_nodes(*lines))) == (RunState.PARKED, Finish())
+    again = with_nodes(*lines, wished(RequestKind.RETRY))
+    assert next_step(again) == Begin(Action.PERFORM, "nodes")
     assert states(again) == ["succeeded", "pending", "pending"]

@@ -15,7 +15,7 @@ from actions.base.process import ProcessIdentity, own_identity
 from actions.run.journal import store as journal_module
 from actions.run.journal.lease import grant_lease, read_lease, release_lease, take_lease
 from actions.run.journal.store import DiskFullError, Journal, create_journal
-from actions.run.state.records import Action, Intent, Outcome, Result, Wish, WishKind
+from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result, RunRequest
 from tests.unit.run.world import creation
 
 CLOCK = SystemClock()
@@ -39,7 +39,7 @@ def test_records_come_back_as_they_were_written(tmp_path: Path) -> None:
 def test_the_journal_is_private(tmp_path: Path) -> None:
     path = a_journal(tmp_path)
     journal = Journal(path, CLOCK)
-    journal.append(Wish(WishKind.PAUSE))
+    journal.append(RunRequest(RequestKind.PAUSE))
     modes = {file.name: stat.S_IMODE(file.stat().st_mode) for file in tmp_path.iterdir()}
     assert modes == {"journal.db": 0o600, "journal.db-wal": 0o600, "journal.db-shm": 0o600}
 
@@ -56,7 +56,7 @@ def test_the_data_version_moves_when_somebody_else_writes(tmp_path: Path) -> Non
     reader, writer = Journal(path, CLOCK), Journal(path, CLOCK)
     before = reader.data_version()
     assert reader.data_version() == before
-    writer.append(Wish(WishKind.CANCEL))
+    writer.append(RunRequest(RequestKind.CANCEL))
     assert reader.data_version() != before
 
 
@@ -160,7 +160,7 @@ def test_the_lease_is_kept_while_there_is_an_unseen_wish(tmp_path: Path) -> None
     path = a_journal(tmp_path)
     lease = take_lease(path, CLOCK)
     journal = Journal(path, CLOCK, fence=lease.token)
-    Journal(path, CLOCK).append(Wish(WishKind.TEARDOWN))
+    Journal(path, CLOCK).append(RunRequest(RequestKind.TEARDOWN))
     assert not release_lease(journal, lease.token, seen=1)
     assert release_lease(journal, lease.token, seen=2)
     assert read_lease(journal.connection) is None

@@ -14,7 +14,17 @@ from actions.cluster.http.endpoint import UntrustedError
 from actions.cluster.http.errors import ApiStatus, SilenceError, error_of
 from actions.run.context.access import ClusterAccess
 from actions.run.context.protocols import StageFailedError
-from actions.run.context.retry import ALIVE, ANSWERED, ONCE, REQUEST, STAGE, TEARDOWN, Pace, Patience, patiently
+from actions.run.context.retry import (
+    ALIVE,
+    ANSWERED,
+    ONCE,
+    REQUEST,
+    STAGE,
+    TEARDOWN,
+    PollInterval,
+    RetryPolicy,
+    retry_unreachable,
+)
 from tests.unit.cluster.clocks import HastyClock
 from tests.unit.cluster.servers import serving, write_kubeconfig
 
@@ -56,7 +66,7 @@ def of(code: int, reason: str = "Because", wait: float | None = None) -> Console
     ],
 )
 def test_who_waits_for_what(error: ConsoleError, who: set[str]) -> None:
-    assert {name for name, patience in PATIENCE.items() if patience.bears(error)} == who
+    assert {name for name, policy in PATIENCE.items() if policy.retries(error)} == who
 
 
 class Failing:
@@ -76,7 +86,7 @@ class Failing:
 
 async def test_pauses_grow_and_the_note_says_since_when() -> None:
     clock, notes, call = HastyClock(), list[str](), Failing(9, UnreachableError("Nobody answers."))
-    assert await patiently(call, clock=clock, note=notes.append, patience=ALIVE) == "an answer"
+    assert await retry_unreachable(call, clock=clock, note=notes.append, policy=ALIVE) == "an answer"
     assert clock.slept == [0.5, 1, 2, 4, 8, 16, 20, 20, 20]
     assert len(set(notes)) == 1
     assert re.fullmatch(r"Waiting since \d\d:\d\d:\d\d UTC, asking again: Nobody answers\.", notes[0])
@@ -85,27 +95,27 @@ async def test_pauses_grow_and_the_note_says_since_when() -> None:
 async def test_patience_ends_with_the_error() -> None:
     clock, call = HastyClock(), Failing(1000, UnreachableError("Nobody answers."))
     with pytest.raises(UnreachableError):
-        await patiently(call, clock=clock, note=lambda _: None, patience=Patience(60.0))
+        await retry_unreachable(call, clock=clock, note=lambda _: None, policy=RetryPolicy(60.0))
     assert 55 <= sum(clock.slept) <= 61
 
 
 @pytest.mark.parametrize(("wished", "waited"), [(7.0, 7.0), (31_536_000.0, 60.0), (0.1, 0.5), (-5.0, 0.5)])
 async def test_a_server_may_wish_for_a_pause_but_not_for_a_year(wished: float, waited: float) -> None:
     clock, call = HastyClock(), Failing(1, of(429, wait=wished))
-    await patiently(call, clock=clock, note=lambda _: None, patience=ALIVE)
+    await retry_unreachable(call, clock=clock, note=lambda _: None, policy=ALIVE)
     assert clock.slept == [waited]
 
 
 async def test_once_asks_once() -> None:
     call = Failing(1, UnreachableError("Nobody answers."))
     with pytest.raises(UnreachableError):
-        await patiently(call, clock=HastyClock(), note=lambda _: None, patience=ONCE)
+        await retry_unreachable(call, clock=HastyClock(), note=lambda _: None, policy=ONCE)
     assert call.calls == 1
 
 
 async def test_looks_that_fail_are_further_and_further_apart() -> None:
     clock = HastyClock()
-    pace = Pace(clock, first_seconds=1.0, longest_seconds=5.0)
+    pace = PollInterval(clock, first_seconds=1.0, longest_seconds=5.0)
     for _ in range(4):
         await pace.pause_after()
     await pace.pause_after(of(429, wait=9.0))
@@ -144,4 +154,4 @@ async def test_only_another_uid_is_another_cluster(
 async def test_a_run_without_a_kubeconfig_does_not_wait_for_one(tmp_path: Path) -> None:
     access = ClusterAccess(tmp_path / "none", "default", SystemClock(), None)
     with pytest.raises(MissingError):
-        await access.open("its-uid", patience=ALIVE)
+        await access.open("its-uid", policy=ALIVE)

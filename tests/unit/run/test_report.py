@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.run.client import list_runs
 from actions.run.report import duration_text, run_json, run_table, runs_json, runs_table
-from actions.run.state.records import Action, Intent, Outcome, Result, WishKind
+from actions.run.state.records import Action, Intent, Outcome, RequestKind, Result
 from tests.unit.run.test_fold import begun, done, ended, view_of, wished
 from tests.unit.run.world import make_run
 
@@ -44,7 +44,7 @@ def test_a_plan_that_waits_is_shown_whole() -> None:
 
 
 def test_what_is_left_after_a_teardown_is_listed() -> None:
-    lines = [*done("provision"), wished(WishKind.TEARDOWN), begun("provision", Action.UNDO)]
+    lines = [*done("provision"), wished(RequestKind.TEARDOWN), begun("provision", Action.UNDO)]
     lines += [ended("provision", Result.DONE, Action.UNDO), ("", Intent(Action.AUDIT))]
     lines += [("", Outcome(Action.AUDIT, Result.DONE, leftovers=("Job default/x",), retained=("FSx fs-1",)))]
     view = view_of(*lines)

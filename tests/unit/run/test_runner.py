@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.run.client import load_run, wish
-from actions.run.engine.recorder import Desk
+from actions.run.client import load_run, send_request
+from actions.run.engine.recorder import RunnerJournal
 from actions.run.engine.runner import Runner
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import take_lease
 from actions.run.journal.store import Journal
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState
 from tests.unit.run.world import FakeWorkshop, World, make_run
 
@@ -27,7 +27,9 @@ async def carry_out(folder: Path) -> RunView:
     lease = take_lease(journal_path(folder), CLOCK)
     journal = Journal(journal_path(folder), CLOCK, fence=lease.token)
     try:
-        return await Runner(Desk(journal, lease, CLOCK), FakeWorkshop(folder, CLOCK), CLOCK, lambda line: None).run()
+        return await Runner(
+            RunnerJournal(journal, lease, CLOCK), FakeWorkshop(folder, CLOCK), CLOCK, lambda line: None
+        ).run()
     finally:
         journal.close()
 
@@ -58,7 +60,7 @@ async def test_a_plan_is_carried_out_after_its_approval_only(tmp_path: Path) -> 
         assert World(folder).history() == []
         plan = view.stage("provision").plan
         assert plan is not None
-        wish(folder, WishKind.APPROVE, plan_hash=plan.plan_hash, start=False)
+        send_request(folder, RequestKind.APPROVE, plan_hash=plan.plan_hash, start=False)
         assert (await runner).state is RunState.SUCCEEDED
     assert load_run(folder).stage("provision").attempt == 1
 
@@ -68,7 +70,7 @@ async def test_a_cancel_interrupts_the_job_and_removes_it(tmp_path: Path) -> Non
     (folder / "hold-train").touch()
     async with at_work(folder) as runner:
         await until(folder, lambda view: view.stage("train").message == "waiting to be let go")
-        wish(folder, WishKind.CANCEL, start=False)
+        send_request(folder, RequestKind.CANCEL, start=False)
         assert (await runner).state is RunState.CANCELLED
     assert World(folder).names() == ["operators", "provision"]
 
@@ -78,10 +80,10 @@ async def test_a_parked_run_goes_on_with_retry(tmp_path: Path) -> None:
     (folder / "hold-train").touch()
     async with at_work(folder) as runner:
         await until(folder, lambda view: view.stage("train").state is StageState.RUNNING)
-        wish(folder, WishKind.PARK, start=False)
+        send_request(folder, RequestKind.PARK, start=False)
         assert (await runner).state is RunState.PARKED
     (folder / "hold-train").unlink()
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
     assert load_run(folder).stage("train").attempt == 2
 
@@ -91,7 +93,7 @@ async def test_a_failed_stage_is_retried_and_says_why_it_failed(tmp_path: Path) 
     (folder / "fail-operators").touch()
     assert (await carry_out(folder)).stage("operators").message == "operators was told to fail."
     (folder / "fail-operators").unlink()
-    wish(folder, WishKind.RETRY, start=False)
+    send_request(folder, RequestKind.RETRY, start=False)
     assert (await carry_out(folder)).state is RunState.SUCCEEDED
 
 
@@ -108,6 +110,6 @@ async def test_a_wish_for_a_teardown_in_the_middle_of_a_job_ends_with_nothing_le
     (folder / "hold-train").touch()
     async with at_work(folder) as runner:
         await until(folder, lambda view: view.stage("train").state is StageState.RUNNING)
-        wish(folder, WishKind.TEARDOWN, start=False)
+        send_request(folder, RequestKind.TEARDOWN, start=False)
         view = await runner
     assert (view.state, World(folder).names()) == (RunState.TORN_DOWN, [])

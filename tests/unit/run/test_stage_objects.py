@@ -9,7 +9,7 @@ import pytest
 from aiohttp import web
 
 from actions.cluster.objects.client import Discovery, ObjectRef
-from actions.run.context.access import Connection
+from actions.run.context.access import ClusterConnection
 from actions.run.context.protocols import StageFailedError
 from actions.run.objects.writes import settled
 from tests.unit.cluster.clocks import HastyClock
@@ -43,7 +43,7 @@ class Api:
 async def test_what_is_being_deleted_is_waited_for_before_it_is_applied_anew(tmp_path: Path) -> None:
     notes: list[str] = []
     async with session_to(Api(3), tmp_path) as session:
-        connection = Connection(session, Discovery(session))
+        connection = ClusterConnection(session, Discovery(session))
         assert await settled(connection, _REF, clock=HastyClock(), note=notes.append) is None
     assert notes == ["ConfigMap work/held is going, held by acme.io/slow."] * 3
 
@@ -57,6 +57,6 @@ class LeapingClock(HastyClock):
 
 async def test_what_never_goes_is_said_with_what_holds_it(tmp_path: Path) -> None:
     async with session_to(Api(float("inf")), tmp_path) as session:
-        connection = Connection(session, Discovery(session))
+        connection = ClusterConnection(session, Discovery(session))
         with pytest.raises(StageFailedError, match=r"After 600 s .* is going, held by acme\.io/slow\."):
             await settled(connection, _REF, clock=LeapingClock(), note=lambda _: None)

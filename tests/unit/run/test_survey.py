@@ -12,9 +12,9 @@ from aiohttp import web
 from actions.base.errors import RefusedError
 from actions.cluster.limits import OversizeError
 from actions.cluster.objects.client import ApiResource, Discovery, ObjectRef, list_pages
-from actions.run.context.access import Connection
-from actions.run.objects.ownership import Entry, Inventory, Owner
-from actions.run.objects.survey import Unasked, fetch_kinds, look, survey, with_owners
+from actions.run.context.access import ClusterConnection
+from actions.run.objects.ownership import Entry, Inventory, OwnerReference
+from actions.run.objects.survey import Unanswered, fetch_kinds, look, survey, with_owners
 from tests.unit.cluster.servers import session_to
 
 SECRETS = ApiResource("v1", "Secret", "secrets", is_namespaced=True)
@@ -77,7 +77,7 @@ def groups(*found: tuple[str, ...]) -> Answer:
 
 async def test_a_long_list_is_read_to_its_end(tmp_path: Path) -> None:
     async with session_to(Api({"/api/v1/secrets": pages_of(5)}), tmp_path) as session:
-        found = await survey(Connection(session, Discovery(session)), [SECRETS])
+        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS])
     assert [entry.name for entry in found.entries] == ["s0", "s1", "s2", "s3", "s4"]
     assert found.unasked == ()
 
@@ -94,7 +94,7 @@ async def test_a_list_that_expires_for_ever_is_unknown(tmp_path: Path) -> None:
     async with session_to(Api({"/api/v1/secrets": pages_of(3, expires=99)}), tmp_path) as session:
         with pytest.raises(RefusedError):
             await list_pages(session, "/api/v1/secrets")
-        found = await survey(Connection(session, Discovery(session)), [SECRETS])
+        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS])
     assert found.entries == ()
     assert [one.may_pass for one in found.unasked] == [True]
 
@@ -107,7 +107,7 @@ async def test_a_list_that_names_the_same_page_again_is_left(tmp_path: Path) -> 
     async with session_to(api, tmp_path) as session:
         with pytest.raises(OversizeError, match="does not end"):
             await list_pages(session, "/api/v1/secrets")
-        found = await survey(Connection(session, Discovery(session)), [SECRETS])
+        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS])
     assert [one.may_pass for one in found.unasked] == [True]
 
 
@@ -115,7 +115,7 @@ async def test_the_contents_of_secrets_are_not_asked_for(tmp_path: Path) -> None
     api = Api({"/api/v1": kinds("Secret"), "/api/v1/secrets": pages_of(1)})
     api.answers["/api/v1/namespaces/work/secrets/s0"] = lambda _: web.json_response(an_object("s0"))
     async with session_to(api, tmp_path) as session:
-        connection = Connection(session, Discovery(session))
+        connection = ClusterConnection(session, Discovery(session))
         await survey(connection, [SECRETS])
         assert isinstance(await look(connection, ObjectRef("v1", "Secret", "work", "s0")), Entry)
     asked = [request.headers["Accept"] for request in api.asked if "secrets" in request.path]
@@ -140,7 +140,7 @@ async def test_the_contents_of_secrets_are_not_asked_for(tmp_path: Path) -> None
 )
 async def test_what_is_no_list_is_not_empty(tmp_path: Path, answer: Answer, clause: str) -> None:
     async with session_to(Api({"/api/v1/namespaces/work/secrets": answer}), tmp_path) as session:
-        found = await survey(Connection(session, Discovery(session)), [SECRETS], namespace="work")
+        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS], namespace="work")
     assert found.entries == ()
     assert [one.clause() for one in found.unasked if one.clause().startswith(clause)]
 
@@ -149,14 +149,14 @@ async def test_a_null_list_is_empty(tmp_path: Path) -> None:
     """As Go writes an empty slice."""
     answer: Answer = lambda _: web.json_response({"items": None})  # noqa: E731
     async with session_to(Api({"/api/v1/secrets": answer}), tmp_path) as session:
-        found = await survey(Connection(session, Discovery(session)), [SECRETS])
+        found = await survey(ClusterConnection(session, Discovery(session)), [SECRETS])
     assert (found.entries, found.unasked) == ((), ())
 
 
 async def test_a_list_that_is_not_found_is_empty_only_if_the_kind_has_gone(tmp_path: Path) -> None:
     api = Api({"/api/v1": kinds("Secret")})
     async with session_to(api, tmp_path) as session:
-        connection = Connection(session, Discovery(session))
+        connection = ClusterConnection(session, Discovery(session))
         assert len((await survey(connection, [SECRETS])).unasked) == 1
         api.answers["/api/v1"] = kinds("Pod")
         assert (await survey(connection, [SECRETS])).unasked == ()
@@ -175,7 +175,7 @@ async def test_kinds_come_from_all_versions_of_all_groups(tmp_path: Path) -> Non
         }
     )
     async with session_to(api, tmp_path) as session:
-        known = await fetch_kinds(Connection(session, Discovery(session)))
+        known = await fetch_kinds(ClusterConnection(session, Discovery(session)))
     assert {(kind.kind, kind.api_version) for kind in known.kinds} == {
         ("Secret", "v1"),
         ("PyTorchJob", "kubeflow.org/v1"),
@@ -197,7 +197,7 @@ async def test_owners_are_found_by_uid_and_not_by_name(tmp_path: Path) -> None:
     api.answers["/api/v1/namespaces/work/hiddens"] = lambda _: status(403)
 
     def owned(kind: str, name: str, uid: str) -> Entry:
-        return Entry("", "Pod", "work", f"of-{name}", f"of-{name}", owners=(Owner("v1", kind, name, uid),))
+        return Entry("", "Pod", "work", f"of-{name}", f"of-{name}", owners=(OwnerReference("v1", kind, name, uid),))
 
     entries = [
         owned("ConfigMap", "real", "uid-real"),
@@ -207,6 +207,6 @@ async def test_owners_are_found_by_uid_and_not_by_name(tmp_path: Path) -> None:
         owned("NoSuchKind", "z", "z"),
     ]
     async with session_to(api, tmp_path) as session:
-        seen = await with_owners(Connection(session, Discovery(session)), entries, Inventory("run", frozenset()))
+        seen = await with_owners(ClusterConnection(session, Discovery(session)), entries, Inventory("run", frozenset()))
     assert [entry.name for entry in seen.entries] == ["real"]
-    assert seen.unasked == (Unasked("list", "hiddens", "work"),)
+    assert seen.unasked == (Unanswered("list", "hiddens", "work"),)

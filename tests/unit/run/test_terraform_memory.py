@@ -27,7 +27,7 @@ from actions.run.state.records import (
     decode_body,
     encode_body,
 )
-from actions.run.terraform_changes import terraform_json, terraform_report, terraform_table, waive, wish_import
+from actions.run.terraform_changes import request_import, terraform_json, terraform_report, terraform_table, waive
 from tests.unit.run.test_fold import view_of
 from tests.unit.run.world import make_run
 
@@ -102,12 +102,12 @@ def test_the_report_says_what_is_open_and_what_to_type(folder: Path) -> None:
 
 
 def test_an_import_is_written_for_the_runner(folder: Path) -> None:
-    assert wish_import(folder, GROUP, "c:g").stage == "provision"
+    assert request_import(folder, GROUP, "c:g").stage == "provision"
     (item,) = load_run(folder).stage("provision").terraform.pending
     assert (item.how, item.resource_id) == (Resolution.IMPORT, "c:g")
     for wrong in ("", "-force", "a\nb", "a\x1b[31mb"):
         with pytest.raises(RefusedError, match="no id"):
-            wish_import(folder, GROUP, wrong)
+            request_import(folder, GROUP, wrong)
 
 
 def test_a_waiver_needs_the_name(folder: Path) -> None:
@@ -122,7 +122,7 @@ def test_a_read_only_process_says_nothing_of_a_resource(folder: Path) -> None:
     before = journal_path(folder).read_bytes()
     promise_readonly()
     with pytest.raises(RefusedError, match="read-only"):
-        wish_import(folder, GROUP, "c:g")
+        request_import(folder, GROUP, "c:g")
     with pytest.raises(RefusedError, match="read-only"):
         waive(folder, GROUP, confirm=GROUP)
     assert journal_path(folder).read_bytes() == before
@@ -142,7 +142,7 @@ def test_an_unreadable_unsaved_state_is_unknown_and_can_be_waived(folder: Path) 
     (stage,) = terraform_report(folder, load_run(folder))
     assert stage.unsaved == ("unknown",)
     with pytest.raises(RefusedError, match="pushed or waived"):
-        wish_import(folder, "errored.tfstate", "id")
+        request_import(folder, "errored.tfstate", "id")
     waive(folder, "errored.tfstate", confirm="errored.tfstate")
     assert not unsaved.exists()
     assert unsaved.with_name("errored.tfstate.waived").read_text() == "{torn"

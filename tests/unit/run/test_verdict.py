@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.run.client import wish
-from actions.run.state.records import CheckResult, WishKind
+from actions.run.client import send_request
+from actions.run.state.records import CheckResult, RequestKind
 from actions.run.state.view import RunState
 from tests.support.smallrun import a_small_run, carry_out
 from tests.unit.sandbox_actors.server import whole_cluster
@@ -80,6 +80,6 @@ async def test_a_retry_runs_a_badly_judged_job_anew(tmp_path: Path) -> None:
         jobs = "/apis/batch/v1/namespaces/default/jobs/test"
         await carry_out(folder)
         first = (await client.session.get(jobs))["metadata"]["uid"]
-        wish(folder, WishKind.RETRY, start=False)
+        send_request(folder, RequestKind.RETRY, start=False)
         assert (await carry_out(folder)).stage("test").attempt == 2
         assert (await client.session.get(jobs))["metadata"]["uid"] != first

@@ -133,7 +133,7 @@ class FakeStage:
 
 
 class FakeWorkshop:
-    """Implements `Workshop` over a `World`."""
+    """Implements `RunBackend` over a `World`."""
 
     def __init__(self, folder: Path, clock: Clock) -> None:
         self.world = World(folder)
@@ -146,7 +146,7 @@ class FakeWorkshop:
     async def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AsyncIterator[None]:
         yield
 
-    async def considered(self, stage: StageView, done: Performed) -> Performed:
+    async def with_warnings(self, stage: StageView, done: Performed) -> Performed:
         return done
 
     async def drain(self, view: RunView, journal: StageJournal) -> str:

@@ -255,6 +255,6 @@ async def test_a_closed_registry_is_said_to_be_closed(tmp_path: Path) -> None:
 
 def test_variables_are_written_as_json(tmp_path: Path) -> None:
     driver = a_driver(a_root(tmp_path / "root"), tmp_path / "work")
-    driver._workspace.prepare()
-    driver._workspace.write_variables({"name": 'a"; touch x', "flag": True})
+    driver._directory.prepare()
+    driver._directory.write_variables({"name": 'a"; touch x', "flag": True})
     assert json.loads((tmp_path / "work" / "run.tfvars.json").read_text()) == {"name": 'a"; touch x', "flag": True}

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from actions.terraform.events import PendingOperation, Progress, Step, TerraformEvent, read_events
+from actions.terraform.events import ChangeState, OperationProgress, PendingOperation, TerraformEvent, read_events
 
 HEARD = (
     "\nInterrupt received.\nPlease wait for Terraform to exit or data loss may occur.\nGracefully shutting down...\n"
@@ -42,8 +42,8 @@ def events_of(lines: Iterable[bytes]) -> list[TerraformEvent]:
     return [event for item in lines for event in read_events(item)]
 
 
-def progress_of(*lines: bytes, operation: str = "apply") -> Progress:
-    return Progress.of(operation, events_of(lines))
+def progress_of(*lines: bytes, operation: str = "apply") -> OperationProgress:
+    return OperationProgress.of(operation, events_of(lines))
 
 
 def test_a_create_without_an_end_may_exist() -> None:
@@ -98,7 +98,7 @@ def test_what_exists_in_the_state_alone_is_harmless_unless_a_provisioner_ran() -
 
 def test_an_error_is_told_with_its_resource() -> None:
     progress = progress_of(hook("apply_start", GROUP), hook("apply_errored", GROUP), problem(GROUP))
-    assert [(change.step, change.error) for change in progress.changes] == [(Step.FAILED, "no")]
+    assert [(change.step, change.error) for change in progress.changes] == [(ChangeState.FAILED, "no")]
 
 
 def test_what_a_program_prints_is_no_interrupt() -> None:
