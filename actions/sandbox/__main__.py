@@ -66,28 +66,28 @@ async def serve(invocation: Invocation) -> None:
         InputError: The scale cannot be read.
     """
     from actions.sandbox.account import NodeGroups
-    from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
+    from actions.sandbox.apiserver.writes.admission import VolcanoWebhooks
     from actions.sandbox.aws.application import create_aws_app
     from actions.sandbox.controllers.start import start_controllers
     from actions.sandbox.faults.panel import FaultPanel
-    from actions.sandbox.hollow_nodes import crowded_store, read_size
+    from actions.sandbox.hollow_nodes import parse_hollow_count, store_with_hollow_nodes
     from actions.sandbox.kubelet.agent import Kubelet
-    from actions.sandbox.server import Parts, serving
+    from actions.sandbox.server import SandboxParts, serving
     from actions.sandbox.statefiles import PROCESS
 
     clock, options = SystemClock(), invocation.options
     panel = FaultPanel(clock)
     kubelet = Kubelet(options, panel.clock)
     groups = NodeGroups.of(options, clock)
-    parts = Parts(
+    parts = SandboxParts(
         kubelet,
         controllers=lambda session: start_controllers(session, kubelet, options, panel.clock, groups=groups),
         aws=lambda session, key, authority: create_aws_app(
             session, options, key=key, authority=authority, groups=groups
         ),
-        webhooks=(VolcanoAdmission(),),
+        webhooks=(VolcanoWebhooks(),),
         panel=panel,
-        store=crowded_store(read_size(invocation.scale), clock=clock, region=options.region),
+        store=store_with_hollow_nodes(parse_hollow_count(invocation.scale), clock=clock, region=options.region),
     )
     folder = private_directory(invocation.folder)
     stopped = asyncio.Event()

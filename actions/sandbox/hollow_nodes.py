@@ -24,59 +24,59 @@ from actions.sandbox.apiserver.writes.writer import Writer
 from actions.sandbox.clientkit.kinds import CROWD, GPU
 from actions.sandbox.controllers.aws.machines import Machine, node_document, node_status
 
-Words: TypeAlias = Mapping[str, Callable[[int], str]]
+TemplateValues: TypeAlias = Mapping[str, Callable[[int], str]]
 """For each gap, from an object's number to what stands there. Only what JSON writes as it is."""
 
-_GAP = re.compile(rb"xx-(\w+?)-xx")
+_PLACEHOLDER = re.compile(rb"xx-(\w+?)-xx")
 _SELECTED = {"metadata": ("name", "namespace", "labels"), "spec": ("nodeName", "unschedulable"), "status": ("phase",)}
 """The parts of an object that selectors look at."""
 
 
-def gap(word: str) -> str:
+def placeholder(word: str) -> str:
     """A gap for a word, of letters that are allowed in names, labels and addresses."""
     return f"xx-{word}-xx"
 
 
-class _Cut:
+class _CompiledTemplate:
     """JSON with gaps, cut once."""
 
-    def __init__(self, body: Object, words: Words) -> None:
-        self._pieces: list[bytes] = _GAP.split(encode(body))
+    def __init__(self, body: Object, words: TemplateValues) -> None:
+        self._pieces: list[bytes] = _PLACEHOLDER.split(encode(body))
         self._gaps = [(place, words[self._pieces[place].decode()]) for place in range(1, len(self._pieces), 2)]
 
-    def draw(self, number: int) -> bytes:
+    def render(self, number: int) -> bytes:
         pieces = self._pieces.copy()
         for place, word in self._gaps:
             pieces[place] = word(number).encode()
         return b"".join(pieces)
 
 
-class Template:
+class ObjectTemplate:
     """An object with gaps.
 
     Args:
-        body: The object; `gap(word)` anywhere in its texts is one.
+        body: The object; `placeholder(word)` anywhere in its texts is one.
         words: What stands in the gaps; `name`, `namespace` if it has one, `uid` and `version` among them.
     """
 
-    def __init__(self, body: Object, words: Words) -> None:
+    def __init__(self, body: Object, words: TemplateValues) -> None:
         self.api_version = str(body["apiVersion"])
         self.words = words
         parts = ((part, body.get(part) or {}, names) for part, names in _SELECTED.items())
         outline = {part: {name: whole[name] for name in names if name in whole} for part, whole, names in parts}
-        self._whole, self._outline = _Cut(body, words), _Cut(outline, words)
+        self._whole, self._outline = _CompiledTemplate(body, words), _CompiledTemplate(outline, words)
 
-    def draw(self, number: int) -> bytes:
+    def render(self, number: int) -> bytes:
         """The object of that number as JSON."""
-        return self._whole.draw(number)
+        return self._whole.render(number)
 
     def outline(self, number: int) -> Object:
         """As much of it as selectors look at."""
-        outline: Object = decode(self._outline.draw(number))
+        outline: Object = decode(self._outline.render(number))
         return outline
 
 
-class Drawn(Stored):
+class RenderedObject(Stored):
     """A stored object that consists of a template and a number.
 
     Args:
@@ -87,9 +87,9 @@ class Drawn(Stored):
 
     __slots__ = ("_number", "_template")
     _number: int
-    _template: Template
+    _template: ObjectTemplate
 
-    def __init__(self, key: GroupResource, template: Template, number: int) -> None:
+    def __init__(self, key: GroupResource, template: ObjectTemplate, number: int) -> None:
         words = template.words
         namespace = words["namespace"](number) if "namespace" in words else ""
         place = {"namespace": namespace, "name": words["name"](number), "version": int(words["version"](number))}
@@ -98,7 +98,7 @@ class Drawn(Stored):
 
     @property
     def raw(self) -> bytes:
-        return self._template.draw(self._number)
+        return self._template.render(self._number)
 
     @property
     def body(self) -> Object:
@@ -135,14 +135,14 @@ _ENVIRONMENT = (
 )  # fmt: skip
 
 
-class CrowdSize(msgspec.Struct, frozen=True):
+class HollowCount(msgspec.Struct, frozen=True):
     """How many."""
 
     nodes: int = 0
     pods: int = 0
 
 
-def read_size(text: str) -> CrowdSize:
+def parse_hollow_count(text: str) -> HollowCount:
     """Read `nodes=5000,pods=50000`; what is not named is 0, and so is all of an empty text.
 
     Raises:
@@ -158,10 +158,10 @@ def read_size(text: str) -> CrowdSize:
         raise InputError(f"A scale has at most {MOST_NODES} nodes and {MOST_PODS} pods.")
     if counts["pods"] and not counts["nodes"]:
         raise InputError("Pods need nodes.", hint="Write nodes=5000,pods=50000.")
-    return CrowdSize(**counts)
+    return HollowCount(**counts)
 
 
-def crowded_store(size: CrowdSize, *, clock: Clock, region: str) -> Store:
+def store_with_hollow_nodes(size: HollowCount, *, clock: Clock, region: str) -> Store:
     """A store with a crowd in it.
 
     Args:
@@ -174,11 +174,11 @@ def crowded_store(size: CrowdSize, *, clock: Clock, region: str) -> Store:
     """
     store = Store()
     if size.nodes:
-        _Painter(clock, region).fill(store, size)
+        _HollowNodeBuilder(clock, region).fill(store, size)
     return store
 
 
-class _Painter:
+class _HollowNodeBuilder:
     """Makes one object of each look with the server's own write path, and gaps in it."""
 
     def __init__(self, clock: Clock, region: str) -> None:
@@ -186,9 +186,9 @@ class _Painter:
         self._region = region
         self._registry = Registry(builtin_types())
         self._writer = Writer(Store(), self._registry, clock)
-        self._painted = 0
+        self._built = 0
 
-    def fill(self, store: Store, size: CrowdSize) -> None:
+    def fill(self, store: Store, size: HollowCount) -> None:
         """Put the crowd and its namespace in."""
         space = self._registry.find("", "v1", "namespaces")
         if space is not None:
@@ -198,21 +198,28 @@ class _Painter:
         store.load(self._nodes(size.nodes))
         store.load(self._pods(size))
 
-    def _nodes(self, count: int) -> Iterator[Drawn]:
-        templates = [Template(self._node(kind), self._node_words()) for kind in _instance_types()]
-        return (Drawn(_NODES, templates[number % len(templates)], number) for number in range(count))
+    def _nodes(self, count: int) -> Iterator[RenderedObject]:
+        templates = [ObjectTemplate(self._node(kind), self._node_words()) for kind in _instance_types()]
+        return (RenderedObject(_NODES, templates[number % len(templates)], number) for number in range(count))
 
-    def _pods(self, size: CrowdSize) -> Iterator[Drawn]:
+    def _pods(self, size: HollowCount) -> Iterator[RenderedObject]:
         words = self._pod_words(size.nodes)
-        looks = [Template(self._pod(kind), words) for kind in _instance_types()]
-        helper = Template(self._pod(None), words)
+        looks = [ObjectTemplate(self._pod(kind), words) for kind in _instance_types()]
+        helper = ObjectTemplate(self._pod(None), words)
         return (
-            Drawn(_PODS, helper if number >= size.nodes else looks[number % len(looks)], number)
+            RenderedObject(_PODS, helper if number >= size.nodes else looks[number % len(looks)], number)
             for number in range(size.pods)
         )
 
     def _node(self, kind: InstanceType) -> Object:
-        machine = Machine(gap("name"), gap("instance"), gap("address"), kind, f"{self._region}a", {CROWD: "true"})
+        machine = Machine(
+            placeholder("name"),
+            placeholder("instance"),
+            placeholder("address"),
+            kind,
+            f"{self._region}a",
+            {CROWD: "true"},
+        )
         document = node_document(machine, self._region)
         status = node_status(machine, is_ready=True, now=self._now)
         for part in ("capacity", "allocatable"):
@@ -230,9 +237,9 @@ class _Painter:
             "resources": {"limits": amounts, "requests": amounts},
             "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - a path in a container
         }
-        labels = {CROWD: "true", "app": "crowd", "training.kubeflow.org/replica-index": gap("index")}
+        labels = {CROWD: "true", "app": "crowd", "training.kubeflow.org/replica-index": placeholder("index")}
         spec: Object = {
-            "nodeName": gap("node"),
+            "nodeName": placeholder("node"),
             "containers": [container],
             "volumes": [{"name": "shm", "emptyDir": {"medium": "Memory"}}],
             "tolerations": [{"operator": "Exists"}],
@@ -240,15 +247,15 @@ class _Painter:
         names = ("Initialized", "Ready", "ContainersReady", "PodScheduled")
         state = {
             "name": "pytorch", "image": container["image"], "imageID": f"{container['image']}@sha256:0", "ready": True,
-            "started": True, "restartCount": 0, "containerID": "containerd://" + gap("uid"), "lastState": {},
+            "started": True, "restartCount": 0, "containerID": "containerd://" + placeholder("uid"), "lastState": {},
             "state": {"running": {"startedAt": self._now}},
         }  # fmt: skip
         status = {
             "phase": "Running",
             "conditions": [{"type": name, "status": "True", "lastTransitionTime": self._now} for name in names],
-            "hostIP": gap("address"),
-            "podIP": gap("ip"),
-            "podIPs": [{"ip": gap("ip")}],
+            "hostIP": placeholder("address"),
+            "podIP": placeholder("ip"),
+            "podIPs": [{"ip": placeholder("ip")}],
             "startTime": self._now,
             "containerStatuses": [state],
             "qosClass": "Burstable",
@@ -260,15 +267,15 @@ class _Painter:
         resource = self._registry.find("", "v1", plural)
         if resource is None:
             raise ConfigError(f"The sandbox serves no {plural}.")
-        self._painted += 1
-        name = body["metadata"]["name"] = f"model-{self._painted}"
+        self._built += 1
+        name = body["metadata"]["name"] = f"model-{self._built}"
         self._writer.create(resource, namespace, body, WriteOptions(manager="kubelet"))
         options = WriteOptions(manager="kubelet", subresource="status")
         whole = self._writer.change(resource, namespace, name, lambda one: one | {"status": status}, options).body
-        gaps = {"name": gap("name"), "uid": gap("uid"), "resourceVersion": gap("version")}
+        gaps = {"name": placeholder("name"), "uid": placeholder("uid"), "resourceVersion": placeholder("version")}
         return {**whole, "metadata": whole["metadata"] | gaps}
 
-    def _node_words(self) -> Words:
+    def _node_words(self) -> TemplateValues:
         return {
             "name": self._node_name,
             "uid": _uid,
@@ -277,7 +284,7 @@ class _Painter:
             "address": _address,
         }
 
-    def _pod_words(self, nodes: int) -> Words:
+    def _pod_words(self, nodes: int) -> TemplateValues:
         return {
             "name": lambda number: f"crowd-{number:06d}",
             "namespace": lambda _: NAMESPACE,

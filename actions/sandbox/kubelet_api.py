@@ -10,7 +10,7 @@ import msgspec
 from actions.cluster.remote.exec import Channel
 
 
-class LogSource(msgspec.Struct, frozen=True):
+class ContainerLogRef(msgspec.Struct, frozen=True):
     """A container (or init container) whose log is asked for."""
 
     namespace: str
@@ -22,7 +22,7 @@ class LogSource(msgspec.Struct, frozen=True):
     """Whether the terminated instance before the running one is meant."""
 
 
-class LogRequest(msgspec.Struct, frozen=True):
+class PodLogOptions(msgspec.Struct, frozen=True):
     """Which part of a log is wanted, and in what form."""
 
     follow: bool = False
@@ -37,12 +37,12 @@ class LogRequest(msgspec.Struct, frozen=True):
     """Begin every line with its RFC 3339 time with nanoseconds, and a space."""
 
 
-class NoProcess(Exception):
+class ContainerNotRunning(Exception):
     """There is no such container, or it does not run: nothing can be executed in it."""
 
 
 class ExecStreams(Protocol):
-    """The process side of one exec session. Lives as long as the call of `KubeletPort.exec`."""
+    """The process side of one exec session. Lives as long as the call of `KubeletApi.exec`."""
 
     async def read(self) -> bytes:
         """The next bytes of standard input; `b""` once it is closed (at once if the client sends none)."""
@@ -65,10 +65,10 @@ class PortStream(Protocol):
         ...
 
 
-class KubeletPort(Protocol):
+class KubeletApi(Protocol):
     """The part of a kubelet that serves logs, exec and forwarded ports."""
 
-    def log_chunks(self, source: LogSource, request: LogRequest) -> AsyncIterator[bytes]:
+    def log_chunks(self, source: ContainerLogRef, request: PodLogOptions) -> AsyncIterator[bytes]:
         """The log of one container, in chunks of any size.
 
         An ordinary function that checks first and then returns an asynchronous iterator, so that a missing log is

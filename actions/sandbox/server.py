@@ -20,22 +20,22 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.sandbox.apiserver.app import create_app
 from actions.sandbox.apiserver.requests.access import ADMINISTRATOR, User
-from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT
+from actions.sandbox.apiserver.requests.request_info import CONTROLLER_AGENT
 from actions.sandbox.apiserver.storage.store import Store
-from actions.sandbox.apiserver.writes.admission import Admission
+from actions.sandbox.apiserver.writes.admission import AdmissionPlugin
 from actions.sandbox.certificate import make_certificate
-from actions.sandbox.faults.middleware import Bystander
+from actions.sandbox.faults.middleware import FaultMiddleware
 from actions.sandbox.faults.panel import FaultPanel
-from actions.sandbox.faults.routes import add_control
+from actions.sandbox.faults.routes import add_fault_routes
 from actions.sandbox.keys import AccessKey, make_keys
-from actions.sandbox.kubelet_api import KubeletPort
+from actions.sandbox.kubelet_api import KubeletApi
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.statefiles import VIEWER, remove_process, write_credentials, write_kubeconfig, write_process
 
 _POLL_SECONDS = 5.0
 
 
-class Activity:
+class IdleTracker:
     """Counts the requests of clients; an open watch is use for as long as it is open.
 
     Args:
@@ -52,7 +52,7 @@ class Activity:
 
         @web.middleware
         async def count(request: web.Request, handler: Handler) -> web.StreamResponse:
-            if request.headers.get("User-Agent", "").startswith(ACTOR_AGENT):
+            if request.headers.get("User-Agent", "").startswith(CONTROLLER_AGENT):
                 return await handler(request)
             self._open += 1
             try:
@@ -85,13 +85,13 @@ StartAws: TypeAlias = Callable[[KubeSession, AccessKey, bytes], web.Application]
 """Makes the account of a session's cluster, by the key that it takes and the cluster's certificate authority in PEM."""
 
 
-class Parts(msgspec.Struct, frozen=True):
+class SandboxParts(msgspec.Struct, frozen=True):
     """The rooms that the server puts together. Without controllers nothing happens; without AWS no endpoint of it."""
 
-    kubelet: KubeletPort
+    kubelet: KubeletApi
     controllers: StartControllers | None = None
     aws: StartAws | None = None
-    webhooks: Sequence[Admission] = ()
+    webhooks: Sequence[AdmissionPlugin] = ()
     """Of operators."""
     panel: FaultPanel = msgspec.field(default_factory=lambda: FaultPanel(SystemClock()))
     """What goes wrong; its clock is the cluster's."""
@@ -105,12 +105,12 @@ class RunningServer(msgspec.Struct, frozen=True):
     aws_endpoint_url: str
     """Empty without AWS."""
     kubeconfig: Path
-    activity: Activity
+    activity: IdleTracker
 
 
 @asynccontextmanager
 async def serving(
-    folder: Path, options: SandboxOptions, parts: Parts, *, port: int = 0, clock: Clock | None = None
+    folder: Path, options: SandboxOptions, parts: SandboxParts, *, port: int = 0, clock: Clock | None = None
 ) -> AsyncIterator[RunningServer]:
     """Serve until the context is left. `process.json` stands in `folder` exactly while the server can be used.
 
@@ -125,7 +125,7 @@ async def serving(
         ConfigError: The port is taken.
     """
     time = clock or SystemClock()
-    activity = Activity(time)
+    activity = IdleTracker(time)
     async with AsyncExitStack() as stack:
         listener = stack.enter_context(_bound(port))
         url = f"https://{HOST}:{listener.getsockname()[1]}"
@@ -133,19 +133,19 @@ async def serving(
         keys, certificate = make_keys(), make_certificate(time)
         kubeconfig = write_kubeconfig(folder, url=url, authority=certificate.authority, cluster=arn, keys=keys)
         write_credentials(folder, keys.access_key)
-        session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig), user_agent=ACTOR_AGENT)
+        session = await KubeSession.connect(ClusterTarget(kubeconfig=kubeconfig), user_agent=CONTROLLER_AGENT)
         stack.push_async_callback(session.aclose)
-        bystander = Bystander(parts.panel)
+        fault_middleware = FaultMiddleware(parts.panel)
         app = create_app(
             parts.store,
             parts.kubelet,
-            bystander,
+            fault_middleware,
             clock=parts.panel.clock,
             tokens={keys.administrator: ADMINISTRATOR, keys.viewer: User(VIEWER)},
             access_key=keys.access_key,
             webhooks=parts.webhooks,
         )
-        add_control(app, bystander)
+        add_fault_routes(app, fault_middleware)
         app.middlewares[:0] = [_only_local, activity.middleware()]
         await stack.enter_async_context(_answering(app, listener, certificate.tls))
         aws_endpoint_url = ""
@@ -193,7 +193,7 @@ def _bound(port: int) -> socket.socket:
 
 
 @asynccontextmanager
-async def _account(account: web.Application, activity: Activity) -> AsyncIterator[str]:
+async def _account(account: web.Application, activity: IdleTracker) -> AsyncIterator[str]:
     """Answer for AWS, where requests are signed and so go without TLS; the address."""
     app = web.Application(middlewares=[_only_local, activity.middleware()])
     app.add_subapp(AWS_PREFIX, account)

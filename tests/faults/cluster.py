@@ -18,14 +18,14 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.watch.health import Health
-from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT
+from actions.sandbox.apiserver.requests.request_info import CONTROLLER_AGENT
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import NAMESPACES, PODS
 from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.server import Parts, serving
+from actions.sandbox.server import SandboxParts, serving
 from tests.support.sandboxes import http_of
 
 _HURRY = 40.0
@@ -93,12 +93,12 @@ async def a_faulty_cluster(folder: Path, *, has_actors: bool = False) -> AsyncIt
     kubelet = Kubelet(_FAST, panel.clock)
     start = (lambda session: start_controllers(session, kubelet, _FAST, panel.clock)) if has_actors else None
     async with (
-        serving(folder, _FAST, Parts(kubelet, controllers=start, panel=panel)) as server,
+        serving(folder, _FAST, SandboxParts(kubelet, controllers=start, panel=panel)) as server,
         http_of(server.kubeconfig) as http,
     ):
         target = ClusterTarget(kubeconfig=server.kubeconfig)
         session = await KubeSession.connect(target)
-        owner = await KubeSession.connect(target, user_agent=ACTOR_AGENT)
+        owner = await KubeSession.connect(target, user_agent=CONTROLLER_AGENT)
         try:
             client = ApiClient(owner, SystemClock())
             await client.create(NAMESPACES, {"metadata": {"name": "default"}})

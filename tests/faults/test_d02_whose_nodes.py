@@ -25,7 +25,7 @@ from actions.run.teardown.drain import drain_nodes
 from actions.sandbox.controllers.bootstrap import karpenter_definitions
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.server import Parts, serving
+from actions.sandbox.server import SandboxParts, serving
 from tests.faults.small import BLUEPRINT, CONFIG_MAP
 from tests.faults.somebody import Somebody
 from tests.support.applying import apply_all
@@ -119,7 +119,7 @@ class World:
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     kubelet = Kubelet(SandboxOptions(), CLOCK)
-    async with serving(tmp_path, SandboxOptions(), Parts(kubelet)) as server:
+    async with serving(tmp_path, SandboxOptions(), SandboxParts(kubelet)) as server:
         session = await KubeSession.connect(ClusterTarget(server.kubeconfig))
         somebody = Somebody(session)
         for name in ("default", "kube-system"):

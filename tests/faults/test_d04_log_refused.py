@@ -12,7 +12,7 @@ import pytest
 from actions.run.spool import collector as watcher
 from actions.run.state.records import CheckResult
 from actions.run.state.view import RunState, StageState
-from actions.sandbox.faults.client import ask
+from actions.sandbox.faults.client import control_faults
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.small import WORK, a_run, job_of
 from tests.faults.watched import (
@@ -43,8 +43,8 @@ COUNTED = "    watch: {accelerator: nvidia-smi, logs: {pods: batch.kubernetes.io
 def refused_streams(sandbox: RunningSandbox, kind: str) -> Iterator[None]:
     """Logs are refused from now on, and those that are open break."""
     with fault(sandbox, kind, "verbs=log"):
-        ask(sandbox.kubeconfig, ["kind=cut", "verbs=log", "after-bytes=0", "name=cut"])
-        ask(sandbox.kubeconfig, ["clear", "cut"])
+        control_faults(sandbox.kubeconfig, ["kind=cut", "verbs=log", "after-bytes=0", "name=cut"])
+        control_faults(sandbox.kubeconfig, ["clear", "cut"])
         yield
 
 
@@ -119,8 +119,8 @@ async def test_d04_a_log_file_is_read_on_after_a_refusal(tmp_path: Path, sandbox
     folder = a_run(tmp_path, sandbox, WORK + OF_A_FILE, job=job)
     begun(folder)
     with fault(sandbox, "kind=forbidden", "verbs=exec"):
-        ask(sandbox.kubeconfig, ["kind=cut", "verbs=exec", "after-bytes=0", "name=cut"])
-        ask(sandbox.kubeconfig, ["clear", "cut"])
+        control_faults(sandbox.kubeconfig, ["kind=cut", "verbs=exec", "after-bytes=0", "name=cut"])
+        control_faults(sandbox.kubeconfig, ["clear", "cut"])
         wait_for_note(folder, "Logs cannot be read: ")
     has_succeeded(folder)
     assert texts(folder) == printed(20)

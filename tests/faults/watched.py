@@ -11,7 +11,7 @@ from actions.run.client import load_run, send_request
 from actions.run.spool.reader import SpooledLine, SpoolReader
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, RunView, StageState, StageView
-from actions.sandbox.faults.client import ask
+from actions.sandbox.faults.client import control_faults
 from actions.sandbox.locate import RunningSandbox
 from tests.faults.rehearsal import begin, kill, wait_for_run
 from tests.faults.small import LOGGED, WORK, a_run, job_of
@@ -112,8 +112,8 @@ def taken_down(folder: Path) -> RunView:
 @contextmanager
 def fault(sandbox: RunningSandbox, *words: str) -> Iterator[None]:
     """A fault of the cluster, as long as the context is open."""
-    ask(sandbox.kubeconfig, [*words, "name=test"])
+    control_faults(sandbox.kubeconfig, [*words, "name=test"])
     try:
         yield
     finally:
-        ask(sandbox.kubeconfig, ["clear", "test"])
+        control_faults(sandbox.kubeconfig, ["clear", "test"])

@@ -14,7 +14,7 @@ from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.server import Parts, serving
+from actions.sandbox.server import SandboxParts, serving
 from tests.realcluster.running import own_namespace, real_cluster
 
 PROGRAM = shutil.which("kubectl")
@@ -78,7 +78,7 @@ async def a_cluster(folder: Path) -> AsyncIterator[Kubectl]:
         stop_seconds=0.05,
     )
     kubelet = Kubelet(options)
-    parts = Parts(
+    parts = SandboxParts(
         kubelet,
         controllers=lambda session: start_controllers(session, kubelet, options),
         aws=lambda session, key, authority: create_aws_app(session, options, key=key, authority=authority),

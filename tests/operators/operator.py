@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import yaml
 
-from actions.sandbox.apiserver.writes.admission import Admission
+from actions.sandbox.apiserver.writes.admission import AdmissionPlugin
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
@@ -54,7 +54,7 @@ class Operator:
     """Regular expression of an ACTION line → what to do, tried before those of every operator."""
     watched: tuple[Kind, ...] = ()
     """Further kinds that its controllers watch."""
-    webhooks: tuple[Admission, ...] = ()
+    webhooks: tuple[AdmissionPlugin, ...] = ()
     """Its admission webhooks."""
     settled: Callable[[Document], Document] = lambda standing: standing
     """Takes out of a standing or a summary what depends on timing; applied to the recorded one and to ours."""

@@ -12,7 +12,7 @@ import yaml
 
 from actions.base.errors import RefusedError
 from actions.base.files import asset
-from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
+from actions.sandbox.apiserver.writes.admission import VolcanoWebhooks
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
@@ -220,7 +220,7 @@ VOLCANO = Operator(
 )
 VOLCANO_WEBHOOKS = replace(
     VOLCANO,
-    webhooks=(VolcanoAdmission(needs_operator=False),),
+    webhooks=(VolcanoWebhooks(needs_operator=False),),
     left_out={name: "played without webhooks, above" for name in _recorded() if not name.startswith(_WITH_WEBHOOKS)}
     | {
         "webhook-down": "the webhooks answer as long as the API does: they are part of it in the sandbox",

@@ -17,7 +17,7 @@ from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.watch.health import SourceHealth
 from actions.cluster.watch.reflector import Raw, Reflector
-from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT
+from actions.sandbox.apiserver.requests.request_info import CONTROLLER_AGENT
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import CONFIG_MAPS, JOBS, NAMESPACES, PODS, SECRETS, Document, Kind, uid_of
 
@@ -63,7 +63,7 @@ class History:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._session = self._run(KubeSession.connect(ClusterTarget(kubeconfig), user_agent=ACTOR_AGENT))
+        self._session = self._run(KubeSession.connect(ClusterTarget(kubeconfig), user_agent=CONTROLLER_AGENT))
         self._client = ApiClient(self._session, SystemClock())
         self._tasks = [self._run(self._begin(kind)) for kind in KINDS]
 

@@ -39,12 +39,12 @@ def environment_of(sandbox: RunningSandbox, region: str) -> dict[str, str]:
 
 
 def _faults(options: Namespace) -> int:
-    from actions.sandbox.faults.client import ask
+    from actions.sandbox.faults.client import control_faults
 
     found = find_sandbox(options.name)
     if found is None:
         raise MissingError(f"The sandbox {options.name} does not run.", hint="Name it: --name demo for that of --demo.")
-    for fault in ask(found.kubeconfig, options.words):
+    for fault in control_faults(found.kubeconfig, options.words):
         print(fault.line())  # noqa: T201 - the answer
     return 0
 

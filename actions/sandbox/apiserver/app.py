@@ -11,100 +11,104 @@ from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
 from actions.sandbox.apiserver.endpoints.changes import (
-    bind,
-    create,
-    delete,
-    delete_collection,
-    evict,
-    patch,
-    replace,
-    scale,
+    serve_binding,
+    serve_create,
+    serve_delete,
+    serve_delete_collection,
+    serve_eviction,
+    serve_patch,
+    serve_replace,
+    serve_scale,
 )
-from actions.sandbox.apiserver.endpoints.discovery import add_browsing
+from actions.sandbox.apiserver.endpoints.discovery import add_discovery
 from actions.sandbox.apiserver.endpoints.list_watch import list_objects, serve_watch
 from actions.sandbox.apiserver.printing.view import View, form_of
 from actions.sandbox.apiserver.remote.exec import serve_attach, serve_exec
 from actions.sandbox.apiserver.remote.logs import serve_log
 from actions.sandbox.apiserver.remote.port_forward import serve_forward
-from actions.sandbox.apiserver.requests.access import Access, User, review
-from actions.sandbox.apiserver.requests.bodies import fault_response, raw_json
-from actions.sandbox.apiserver.requests.context import BOOKMARK_SECONDS, Services
-from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, Faults
-from actions.sandbox.apiserver.requests.request_info import Target, target_of
-from actions.sandbox.apiserver.storage.errors import ApiFault, method_not_allowed, no_such_path
+from actions.sandbox.apiserver.requests.access import AccessControl, User, serve_review
+from actions.sandbox.apiserver.requests.bodies import error_response, raw_json
+from actions.sandbox.apiserver.requests.context import BOOKMARK_SECONDS, ServerContext
+from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, FaultHook
+from actions.sandbox.apiserver.requests.request_info import RequestTarget, target_of
+from actions.sandbox.apiserver.storage.errors import StatusError, method_not_allowed, path_not_found
 from actions.sandbox.apiserver.storage.resources import Registry, builtin_types
 from actions.sandbox.apiserver.storage.store import Store
-from actions.sandbox.apiserver.writes.admission import BUILT_IN, Admission
+from actions.sandbox.apiserver.writes.admission import BUILT_IN, AdmissionPlugin
 from actions.sandbox.apiserver.writes.deletion import Deleter
 from actions.sandbox.apiserver.writes.garbage import GarbageCollector
 from actions.sandbox.apiserver.writes.writer import Writer
 from actions.sandbox.keys import AccessKey
-from actions.sandbox.kubelet_api import KubeletPort
+from actions.sandbox.kubelet_api import KubeletApi
 
 
-async def serve(services: Services, request: web.Request) -> web.StreamResponse:
+async def serve_objects(context: ServerContext, request: web.Request) -> web.StreamResponse:
     """Answer a request for objects.
 
     Raises:
         ApiFault: It is refused.
     """
-    target = target_of(services.registry, request.path)
+    target = target_of(context.registry, request.path)
     resource = target.resource
     if "list" not in resource.verbs:
         if request.method != "POST" or target.name:
             raise method_not_allowed()
-        return await review(services.access, request, target)
+        return await serve_review(context.access, request, target)
     if target.subresource and target.subresource != "status":
-        return await _serve_subresource(services, request, target)
+        return await _serve_subresource(context, request, target)
     form = form_of(request.headers.get("Accept", ""))
-    view = View(resource, form, services.clock, include=request.query.get("includeObject", "Metadata"))
+    view = View(resource, form, context.clock, include=request.query.get("includeObject", "Metadata"))
     if target.name:
-        return await _serve_object(services, request, target, view)
-    return await _serve_collection(services, request, target, view)
+        return await _serve_object(context, request, target, view)
+    return await _serve_collection(context, request, target, view)
 
 
-async def _serve_object(services: Services, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+async def _serve_object(
+    context: ServerContext, request: web.Request, target: RequestTarget, view: View
+) -> web.StreamResponse:
     match request.method:
         case "GET":
-            return raw_json(view.one(services.writer.find(target.resource, target.namespace, target.name)))
+            return raw_json(view.one(context.writer.find(target.resource, target.namespace, target.name)))
         case "PUT":
-            return await replace(services, request, target, view)
+            return await serve_replace(context, request, target, view)
         case "PATCH":
-            return await patch(services, request, target, view)
+            return await serve_patch(context, request, target, view)
         case "DELETE" if not target.subresource:
-            return await delete(services, request, target, view)
+            return await serve_delete(context, request, target, view)
     raise method_not_allowed()
 
 
-async def _serve_collection(services: Services, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+async def _serve_collection(
+    context: ServerContext, request: web.Request, target: RequestTarget, view: View
+) -> web.StreamResponse:
     match request.method:
         case "GET" if _is_watch(request.query):
-            return await serve_watch(services, request, target, view)
+            return await serve_watch(context, request, target, view)
         case "GET":
-            return raw_json(view.many(*list_objects(services.store, target, request.query)))
+            return raw_json(view.many(*list_objects(context.store, target, request.query)))
         case "POST" if target.namespace or not target.resource.namespaced:
-            return await create(services, request, target, view)
+            return await serve_create(context, request, target, view)
         case "DELETE" if target.namespace or not target.resource.namespaced:
-            return await delete_collection(services, request, target, view)
+            return await serve_delete_collection(context, request, target, view)
     raise method_not_allowed()
 
 
-async def _serve_subresource(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
+async def _serve_subresource(context: ServerContext, request: web.Request, target: RequestTarget) -> web.StreamResponse:
     match target.subresource, request.method:
         case "log", "GET":
-            return await serve_log(services, request, target)
+            return await serve_log(context, request, target)
         case "exec", "GET" | "POST":
-            return await serve_exec(services, request, target)
+            return await serve_exec(context, request, target)
         case "attach", "GET" | "POST":
-            return await serve_attach(services, request, target)
+            return await serve_attach(context, request, target)
         case "portforward", "GET" | "POST":
-            return await serve_forward(services, request, target)
+            return await serve_forward(context, request, target)
         case "binding", "POST":
-            return await bind(services, request, target)
+            return await serve_binding(context, request, target)
         case "eviction", "POST":
-            return await evict(services, request, target)
+            return await serve_eviction(context, request, target)
         case "scale", "GET" | "PUT" | "PATCH":
-            return await scale(services, request, target)
+            return await serve_scale(context, request, target)
     raise method_not_allowed()
 
 
@@ -118,14 +122,14 @@ _GUARDED = ("/api", "/openapi")
 
 def create_app(
     store: Store,
-    kubelet: KubeletPort,
-    faults: Faults = NO_FAULTS,
+    kubelet: KubeletApi,
+    faults: FaultHook = NO_FAULTS,
     *,
     clock: Clock | None = None,
     tokens: Mapping[str, User],
     access_key: AccessKey | None = None,
     bookmark_seconds: float = BOOKMARK_SECONDS,
-    webhooks: Sequence[Admission] = (),
+    webhooks: Sequence[AdmissionPlugin] = (),
 ) -> web.Application:
     """The API server over a store; garbage is collected while the application runs.
 
@@ -144,17 +148,17 @@ def create_app(
     registry = Registry(builtin_types())
     writer = Writer(store, registry, time, (*BUILT_IN, *webhooks))
     deleter = Deleter(store, registry, time, webhooks)
-    access = Access(store, tokens, access_key)
-    services = Services(store, registry, time, writer, deleter, kubelet, access, faults, bookmark_seconds)
+    access = AccessControl(store, tokens, access_key)
+    context = ServerContext(store, registry, time, writer, deleter, kubelet, access, faults, bookmark_seconds)
     app = web.Application(
-        middlewares=[_refusals, _authentication(access), _interruptions(faults), _rights(access)],
+        middlewares=[_errors_as_status, _authentication(access), _fault_injection(faults), _authorization(access)],
         client_max_size=_LARGEST_BODY_BYTES,
     )
-    app.cleanup_ctx.append(_collecting(GarbageCollector(store, registry, deleter)))
-    add_browsing(app, registry)
+    app.cleanup_ctx.append(_garbage_collection(GarbageCollector(store, registry, deleter)))
+    add_discovery(app, registry)
 
     async def objects(request: web.Request) -> web.StreamResponse:
-        return await serve(services, request)
+        return await serve_objects(context, request)
 
     app.router.add_route("*", "/api/{version}/{path:.+}", objects)
     app.router.add_route("*", "/apis/{group}/{version}/{path:.+}", objects)
@@ -162,16 +166,16 @@ def create_app(
 
 
 @web.middleware
-async def _refusals(request: web.Request, handler: Handler) -> web.StreamResponse:
+async def _errors_as_status(request: web.Request, handler: Handler) -> web.StreamResponse:
     try:
         return await handler(request)
-    except ApiFault as fault:
-        return fault_response(fault)
+    except StatusError as error:
+        return error_response(error)
     except web.HTTPNotFound:
-        return fault_response(no_such_path())
+        return error_response(path_not_found())
 
 
-def _authentication(access: Access) -> Middleware:
+def _authentication(access: AccessControl) -> Middleware:
     @web.middleware
     async def identify(request: web.Request, handler: Handler) -> web.StreamResponse:
         access.identify(request)
@@ -180,15 +184,15 @@ def _authentication(access: Access) -> Middleware:
     return identify
 
 
-def _interruptions(faults: Faults) -> Middleware:
+def _fault_injection(faults: FaultHook) -> Middleware:
     @web.middleware
     async def interrupt(request: web.Request, handler: Handler) -> web.StreamResponse:
-        return await faults.around(request, handler)
+        return await faults.wrap_request(request, handler)
 
     return interrupt
 
 
-def _rights(access: Access) -> Middleware:
+def _authorization(access: AccessControl) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         if request.path.startswith(_GUARDED):
@@ -198,7 +202,7 @@ def _rights(access: Access) -> Middleware:
     return check
 
 
-def _collecting(collector: GarbageCollector) -> Callable[[web.Application], AsyncIterator[None]]:
+def _garbage_collection(collector: GarbageCollector) -> Callable[[web.Application], AsyncIterator[None]]:
     async def running(_: web.Application) -> AsyncIterator[None]:
         task = asyncio.create_task(collector.run(), name="garbage collector")
         yield

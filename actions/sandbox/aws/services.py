@@ -16,7 +16,7 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
-from actions.sandbox.account import NodeGroups, is_there
+from actions.sandbox.account import NodeGroups, has_tag
 from actions.sandbox.aws.ec2 import SecurityGroups
 from actions.sandbox.options import SandboxOptions
 
@@ -94,7 +94,7 @@ def ecr_calls(account: str) -> dict[str, Callable[[Asked], dict[str, Any]]]:
 
 def _detail(account: str, asked: Asked, image: Mapping[str, str]) -> dict[str, Any]:
     repository, tag = str(asked["repositoryName"]), image.get("imageTag", "")
-    if not is_there(tag):
+    if not has_tag(tag):
         where = f"in the repository with name '{repository}' in the registry with id '{account}'"
         message = f"The image with imageId {{imageDigest:'null', imageTag:'{tag}'}} does not exist within {where}"
         raise JsonRefusalError("ImageNotFoundException", message)

@@ -23,7 +23,7 @@ _LONGEST_ANSWER = 1 << 20
 _LONGEST_TEXT = 200
 
 
-class ShownFault(Fault, frozen=True, forbid_unknown_fields=True, rename="kebab"):
+class FaultReport(Fault, frozen=True, forbid_unknown_fields=True, rename="kebab"):
     """A fault that is on, with how often it has hit."""
 
     hits: int = 0
@@ -39,7 +39,7 @@ class _Refusal(msgspec.Struct):
     error: str = ""
 
 
-def ask(kubeconfig: Path, words: Sequence[str]) -> list[ShownFault]:
+def control_faults(kubeconfig: Path, words: Sequence[str]) -> list[FaultReport]:
     """Do what the words say, and return the faults that are meant.
 
     No words list the faults; `clear` and `clear NAME` turn them off; the name of a scenario turns it on;
@@ -85,7 +85,7 @@ def read_fault(words: Sequence[str]) -> Fault:
         raise InputError(f"This is no fault: {error}.", hint=hint) from error
 
 
-def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -> list[ShownFault]:
+def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -> list[FaultReport]:
     chosen = load_context(ClusterTarget(kubeconfig))
     place = urlsplit(chosen.server)
     connection = http.client.HTTPSConnection(
@@ -103,12 +103,12 @@ def _call(kubeconfig: Path, method: str, path: str, body: bytes | None = None) -
     if answer.status >= 400:
         raise InputError(f"The sandbox refuses: {_reason(data)}.")
     try:
-        return [_cleaned(fault) for fault in msgspec.json.decode(data, type=list[ShownFault])]
+        return [_sanitized(fault) for fault in msgspec.json.decode(data, type=list[FaultReport])]
     except msgspec.DecodeError as error:
         raise UnreachableError(f"What answers at {chosen.server} is no sandbox: {error}.") from error
 
 
-def _cleaned(fault: ShownFault) -> ShownFault:
+def _sanitized(fault: FaultReport) -> FaultReport:
     """A fault in texts that can be shown: whoever reaches the sandbox's port can name one."""
     texts = {name: one_line(getattr(fault, name), limit=_LONGEST_TEXT) for name in ("name", "namespace", "path")}
     lists = {name: tuple(one_line(text, limit=_LONGEST_TEXT) for text in getattr(fault, name)) for name in _LISTS}

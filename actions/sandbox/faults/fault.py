@@ -7,7 +7,7 @@ from fnmatch import fnmatchcase
 
 import msgspec
 
-from actions.sandbox.apiserver.requests.request_info import Question
+from actions.sandbox.apiserver.requests.request_info import RequestInfo
 
 
 class FaultKind(StrEnum):
@@ -49,7 +49,7 @@ REFUSALS = frozenset(
 )
 """Answered in the server's place."""
 
-SPOILING = frozenset({FaultKind.CUT, FaultKind.SILENCE, FaultKind.SLOW, FaultKind.SHORT_LOG})
+DISTORTIONS = frozenset({FaultKind.CUT, FaultKind.SILENCE, FaultKind.SLOW, FaultKind.SHORT_LOG})
 """Done to the bytes of an answer."""
 
 
@@ -77,15 +77,15 @@ class Fault(msgspec.Struct, frozen=True, forbid_unknown_fields=True, rename="keb
     delay_seconds: float = 0.5
     offset_seconds: float = 0.0
 
-    def covers(self, question: Question) -> bool:
+    def matches(self, info: RequestInfo) -> bool:
         """Whether a request is in its scope."""
         return (
-            (self.hits_actors or not question.is_actor)
-            and (question.is_api if not self.path else fnmatchcase(question.path, self.path))
-            and (not self.verbs or question.verb in self.verbs)
-            and (not self.resources or question.resource in self.resources)
-            and (not self.namespace or question.namespace == self.namespace)
-            and (self.kind is not FaultKind.SHORT_LOG or question.verb == "log")
+            (self.hits_actors or not info.is_controller)
+            and (info.is_api if not self.path else fnmatchcase(info.path, self.path))
+            and (not self.verbs or info.verb in self.verbs)
+            and (not self.resources or info.resource in self.resources)
+            and (not self.namespace or info.namespace == self.namespace)
+            and (self.kind is not FaultKind.SHORT_LOG or info.verb == "log")
         )
 
 

@@ -8,13 +8,13 @@ import msgspec
 from aiohttp import web
 from aiohttp.typedefs import Handler
 
-from actions.sandbox.apiserver.requests.access import forbidden
-from actions.sandbox.apiserver.requests.bodies import fault_response
-from actions.sandbox.apiserver.requests.fault_hook import Faults
-from actions.sandbox.apiserver.requests.request_info import ACTOR_AGENT, Question, question_of
+from actions.sandbox.apiserver.requests.access import rbac_forbidden
+from actions.sandbox.apiserver.requests.bodies import error_response
+from actions.sandbox.apiserver.requests.fault_hook import FaultHook
+from actions.sandbox.apiserver.requests.request_info import CONTROLLER_AGENT, RequestInfo, request_info_of
 from actions.sandbox.apiserver.storage.codec import encode
-from actions.sandbox.apiserver.storage.errors import ApiFault, expired
-from actions.sandbox.faults.fault import REFUSALS, SPOILING, Fault, FaultKind
+from actions.sandbox.apiserver.storage.errors import StatusError, expired
+from actions.sandbox.faults.fault import DISTORTIONS, REFUSALS, Fault, FaultKind
 from actions.sandbox.faults.panel import ActiveFault, FaultPanel
 
 _PAGE = (
@@ -23,37 +23,37 @@ _PAGE = (
 )
 
 
-def refusal(fault: Fault, question: Question) -> web.Response:
+def refusal_response(fault: Fault, info: RequestInfo) -> web.Response:
     """The answer in the server's place."""
     if fault.kind is FaultKind.BAD_GATEWAY:
         return web.Response(text=_PAGE, status=502, content_type="text/html")
-    return fault_response(_status(fault, question))
+    return error_response(_status(fault, info))
 
 
-def error_event(fault: Fault, question: Question) -> bytes:
+def error_event(fault: Fault, info: RequestInfo) -> bytes:
     """The same as the last event of a watch."""
-    return b'{"type":"ERROR","object":%b}\n' % encode(_status(fault, question).body())
+    return b'{"type":"ERROR","object":%b}\n' % encode(_status(fault, info).body())
 
 
-def _status(fault: Fault, question: Question) -> ApiFault:
+def _status(fault: Fault, info: RequestInfo) -> StatusError:
     match fault.kind:
         case FaultKind.EXPIRED:
             return expired("The provided resource version or continue parameter is too old.")
         case FaultKind.THROTTLED:
             message = "the server has received too many requests and has asked us to try again later"
-            return ApiFault(429, "TooManyRequests", message, retry_after_seconds=fault.retry_after_seconds)
+            return StatusError(429, "TooManyRequests", message, retry_after_seconds=fault.retry_after_seconds)
         case FaultKind.FORBIDDEN:
-            return forbidden(question, "somebody")
+            return rbac_forbidden(info, "somebody")
         case FaultKind.UNAUTHORIZED:
-            return ApiFault(401, "Unauthorized", "Unauthorized")
-    return ApiFault(500, "InternalError", "Internal error occurred: the sandbox has been told to fail")
+            return StatusError(401, "Unauthorized", "Unauthorized")
+    return StatusError(500, "InternalError", "Internal error occurred: the sandbox has been told to fail")
 
 
 _PIECE_BYTES = 16_384
 
 
-class Bystander(Faults):
-    """Does to a server's answers what its panel says (a `Faults`).
+class FaultMiddleware(FaultHook):
+    """Does to a server's answers what its panel says (a `FaultHook`).
 
     Args:
         panel: What is to go wrong.
@@ -61,7 +61,7 @@ class Bystander(Faults):
 
     def __init__(self, panel: FaultPanel) -> None:
         self.panel = panel
-        self._calls: set[_Call] = set()
+        self._calls: set[_OpenRequest] = set()
 
     def add(self, fault: Fault) -> ActiveFault:
         """Turn a fault on. A cut without `after_bytes` also breaks the connections that are open.
@@ -72,57 +72,57 @@ class Bystander(Faults):
         active = self.panel.add(fault)
         if fault.kind is FaultKind.CUT and not fault.after_bytes:
             for call in list(self._calls):
-                if not active.is_spent and active.fault.covers(call.question):
+                if not active.is_spent and active.fault.matches(call.info):
                     active.hits += 1
                     _cut(call.request)
         return active
 
-    async def around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def wrap_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request, refused or spoilt by the faults that hit it."""
-        call = _Call(request, _question(request))
-        question = call.question
+        call = _OpenRequest(request, _request_info(request))
+        info = call.info
         self._calls.add(call)
         try:
-            hit = self.panel.hit(question, REFUSALS)
+            hit = self.panel.hit(info, REFUSALS)
             if hit is not None:
-                return refusal(hit.fault, question)
+                return refusal_response(hit.fault, info)
             response = await handler(request)
             if type(response) is not web.Response:
                 return response
-            hit = self.panel.hit(question, SPOILING)
-            return response if hit is None else await self._send_spoilt(request, response, hit)
+            hit = self.panel.hit(info, DISTORTIONS)
+            return response if hit is None else await self._send_distorted(request, response, hit)
         finally:
             self._calls.discard(call)
 
-    async def distort(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    async def wrap_stream(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """What reaches the client of a stream."""
-        question = _question(request)
-        hold: _Hold | None = None
+        info = _request_info(request)
+        hold: _StreamFault | None = None
         async for chunk in chunks:
-            refused = self.panel.hit(question, REFUSALS, in_stream=True) if question.verb == "watch" else None
+            refused = self.panel.hit(info, REFUSALS, in_stream=True) if info.verb == "watch" else None
             if refused is not None:
-                yield error_event(refused.fault, question)
+                yield error_event(refused.fault, info)
                 return
-            if hold is None or hold.is_lifted:
-                hit = self.panel.hit(question, SPOILING)
-                hold = _Hold(self.panel, hit, request) if hit is not None else None
+            if hold is None or hold.is_over:
+                hit = self.panel.hit(info, DISTORTIONS)
+                hold = _StreamFault(self.panel, hit, request) if hit is not None else None
             if hold is None:
                 yield chunk
                 continue
-            async for piece in hold.spoil(chunk):
+            async for piece in hold.apply(chunk):
                 yield piece
             if hold.is_end:
                 return
 
-    async def _send_spoilt(self, request: web.Request, whole: web.Response, hit: ActiveFault) -> web.StreamResponse:
+    async def _send_distorted(self, request: web.Request, whole: web.Response, hit: ActiveFault) -> web.StreamResponse:
         """Send a complete answer in pieces; its announced length stays that of the whole."""
         body = whole.body if isinstance(whole.body, bytes) else b""
         response = web.StreamResponse(status=whole.status, headers=whole.headers)
         response.content_length = len(body)
-        hold = _Hold(self.panel, hit, request)
+        hold = _StreamFault(self.panel, hit, request)
         size = len(body) or 1 if hit.fault.kind is FaultKind.SLOW else _PIECE_BYTES
         for start in range(0, len(body), size):
-            async for piece in hold.spoil(body[start : start + size]):
+            async for piece in hold.apply(body[start : start + size]):
                 if not response.prepared:
                     await response.prepare(request)
                 await response.write(piece)
@@ -131,14 +131,14 @@ class Bystander(Faults):
         return response
 
 
-class _Call(msgspec.Struct, frozen=True, eq=False):
+class _OpenRequest(msgspec.Struct, frozen=True, eq=False):
     """A request that is being answered."""
 
     request: web.Request
-    question: Question
+    info: RequestInfo
 
 
-class _Hold:
+class _StreamFault:
     """The hold that a fault has on one stream."""
 
     def __init__(self, panel: FaultPanel, hit: ActiveFault, request: web.Request) -> None:
@@ -150,10 +150,10 @@ class _Hold:
         """Whether the stream ends here, though the server would go on."""
 
     @property
-    def is_lifted(self) -> bool:
+    def is_over(self) -> bool:
         return self._hit.lifted.is_set()
 
-    async def spoil(self, chunk: bytes) -> AsyncIterator[bytes]:
+    async def apply(self, chunk: bytes) -> AsyncIterator[bytes]:
         """What gets through of the next chunk.
 
         Raises:
@@ -181,9 +181,9 @@ class _Hold:
             yield held
 
 
-def _question(request: web.Request) -> Question:
-    is_actor = request.headers.get("User-Agent", "").startswith(ACTOR_AGENT)
-    return question_of(request.method, request.path, request.query, is_actor=is_actor)
+def _request_info(request: web.Request) -> RequestInfo:
+    is_controller = request.headers.get("User-Agent", "").startswith(CONTROLLER_AGENT)
+    return request_info_of(request.method, request.path, request.query, is_controller=is_controller)
 
 
 def _cut(request: web.Request) -> None:

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.base.errors import InputError
-from actions.sandbox.apiserver.requests.request_info import Question
+from actions.sandbox.apiserver.requests.request_info import RequestInfo
 from actions.sandbox.faults.fault import Fault, FaultKind
 
 
@@ -94,11 +94,11 @@ class FaultPanel:
                 self.lift(name)
         return list(self._active.values())
 
-    def hit(self, question: Question, kinds: Container[FaultKind], *, in_stream: bool = False) -> ActiveFault | None:
+    def hit(self, info: RequestInfo, kinds: Container[FaultKind], *, in_stream: bool = False) -> ActiveFault | None:
         """The first fault of these kinds that hits a request, counted; `None` if the request is spared."""
         for active in self.active():
             fault = active.fault
-            if fault.kind in kinds and fault.in_stream is in_stream and not active.is_spent and fault.covers(question):
+            if fault.kind in kinds and fault.in_stream is in_stream and not active.is_spent and fault.matches(info):
                 active.hits += 1
                 return active
         return None

@@ -12,7 +12,7 @@ from aiohttp import web
 from actions.base.errors import InputError
 from actions.sandbox.apiserver.storage.codec import Object, encode
 from actions.sandbox.faults.fault import SCENARIOS, Fault
-from actions.sandbox.faults.middleware import Bystander
+from actions.sandbox.faults.middleware import FaultMiddleware
 from actions.sandbox.faults.panel import ActiveFault
 
 PATH = "/sandbox/faults"
@@ -26,28 +26,28 @@ class _Scenario(msgspec.Struct, forbid_unknown_fields=True):
 _scenarios = msgspec.json.Decoder(_Scenario)
 
 
-def add_control(app: web.Application, bystander: Bystander) -> None:
+def add_fault_routes(app: web.Application, fault_middleware: FaultMiddleware) -> None:
     """Add the routes."""
 
     async def listing(_: web.Request) -> web.Response:
-        return _answer([_shown(active) for active in bystander.panel.active()])
+        return _answer([_shown(active) for active in fault_middleware.panel.active()])
 
     async def add(request: web.Request) -> web.Response:
         try:
-            added = [bystander.add(fault) for fault in _wanted(await request.read())]
+            added = [fault_middleware.add(fault) for fault in _wanted(await request.read())]
         except (msgspec.MsgspecError, InputError) as error:
             return _answer({"error": str(error)}, code=400)
         return _answer([_shown(active) for active in added], code=201)
 
     async def clear(_: web.Request) -> web.Response:
-        bystander.panel.clear()
+        fault_middleware.panel.clear()
         return _answer([])
 
     async def lift(request: web.Request) -> web.Response:
         name = request.match_info["name"]
-        if not bystander.panel.lift(name):
+        if not fault_middleware.panel.lift(name):
             return _answer({"error": f"there is no fault {name}"}, code=404)
-        return _answer([_shown(active) for active in bystander.panel.active()])
+        return _answer([_shown(active) for active in fault_middleware.panel.active()])
 
     app.router.add_get(PATH, listing)
     app.router.add_post(PATH, add)

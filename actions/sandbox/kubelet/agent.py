@@ -19,7 +19,7 @@ from actions.sandbox.kubelet.log_file import LogFile
 from actions.sandbox.kubelet.node_resources import Machines
 from actions.sandbox.kubelet.pod import PodRun
 from actions.sandbox.kubelet.remote import RemoteCommand, answer
-from actions.sandbox.kubelet_api import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
+from actions.sandbox.kubelet_api import ContainerLogRef, ContainerNotRunning, ExecStreams, PodLogOptions, PortStream
 from actions.sandbox.options import SandboxOptions
 from actions.sandbox.programs.network import pod_host
 
@@ -29,7 +29,7 @@ _KILLED = 137
 
 
 class Kubelet:
-    """Runs what is bound to nodes while `serving`; answers for logs and exec at any time (a `KubeletPort`).
+    """Runs what is bound to nodes while `serving`; answers for logs and exec at any time (a `KubeletApi`).
 
     Args:
         options: Delays and speed.
@@ -67,8 +67,8 @@ class Kubelet:
                     task.cancel()
                 await asyncio.gather(*tasks, return_exceptions=True)
 
-    def log_chunks(self, source: LogSource, request: LogRequest) -> AsyncIterator[bytes]:
-        """The log of one container; see `KubeletPort`."""
+    def log_chunks(self, source: ContainerLogRef, request: PodLogOptions) -> AsyncIterator[bytes]:
+        """The log of one container; see `KubeletApi`."""
         run = self._runs.get(source.uid)
         is_it = run is not None and run.spec.key == f"{source.namespace}/{source.pod}"
         found = run.container(source.container) if run is not None and is_it else None
@@ -82,7 +82,7 @@ class Kubelet:
     async def exec(
         self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams
     ) -> int:
-        """Run a program in a running container; see `KubeletPort`."""
+        """Run a program in a running container; see `KubeletApi`."""
         key = f"{namespace}/{pod}"
         candidates = [run for run in self._runs.values() if run.spec.key == key]
         for run in reversed(candidates):
@@ -90,17 +90,17 @@ class Kubelet:
             if found is not None and found.inside is not None:
                 command = RemoteCommand(found.inside, streams, tty=tty, clock=self._clock)
                 return await _while_it_runs(found, command.run(argv))
-        raise NoProcess(f"container {container} of pod {key} does not run")
+        raise ContainerNotRunning(f"container {container} of pod {key} does not run")
 
     async def forward(self, namespace: str, pod: str, port: int, stream: PortStream) -> None:
-        """Connect a client with a port of a running container; see `KubeletPort`."""
+        """Connect a client with a port of a running container; see `KubeletApi`."""
         key = f"{namespace}/{pod}"
         for run in self._runs.values():
             if run.spec.key == key and any(one.is_running and port in one.spec.ports for one in run.containers):
                 service = self._machines.network.find(pod_host(namespace, pod), port)
                 await answer(stream, pod=pod, port=port, service=service)
                 return
-        raise NoProcess(f"dial tcp4 127.0.0.1:{port}: connect: connection refused")
+        raise ContainerNotRunning(f"dial tcp4 127.0.0.1:{port}: connect: connection refused")
 
     def _look(self, pod: Document, client: ApiClient, *, is_gone: bool) -> None:
         """Start, stop or forget a pod, as its newest version asks."""

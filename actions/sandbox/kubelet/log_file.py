@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from actions.sandbox.kubelet_api import LogRequest
+from actions.sandbox.kubelet_api import PodLogOptions
 
 _ENTRY_BYTES = 16 * 1024
 _KEPT_ENTRIES = 200_000
@@ -63,7 +63,7 @@ class LogFile:
         self._is_closed = True
         self._wake()
 
-    async def read(self, request: LogRequest) -> AsyncIterator[bytes]:
+    async def read(self, request: PodLogOptions) -> AsyncIterator[bytes]:
         """The wanted part in chunks; with `follow`, until the log is closed."""
         position = self._first_wanted(request)
         left = request.limit_bytes
@@ -80,7 +80,7 @@ class LogFile:
                 return
             await changed.wait()
 
-    def _chunk(self, position: int, request: LogRequest) -> bytes:
+    def _chunk(self, position: int, request: PodLogOptions) -> bytes:
         skipped = max(0, position - (self._count - len(self._entries)))
         parts = []
         for index in range(skipped, len(self._entries)):
@@ -90,7 +90,7 @@ class LogFile:
             parts.append(entry.data)
         return b"".join(parts)
 
-    def _first_wanted(self, request: LogRequest) -> int:
+    def _first_wanted(self, request: PodLogOptions) -> int:
         entries = list(self._entries)
         first = 0
         if request.since_ns is not None:

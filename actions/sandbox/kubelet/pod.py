@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
-from actions.sandbox.account import refusal_of
+from actions.sandbox.account import pull_error_of
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import PODS, Document
 from actions.sandbox.kubelet.container import ContainerRun, note_transitions, pod_status
@@ -148,7 +148,7 @@ class PodRun:
     async def _insist(self, container: ContainerRun) -> None:
         """Pull again and again an image that is not there, ever more seldom."""
         image, seconds = container.spec.image, self._options.restart_backoff_seconds
-        while problem := refusal_of(image):
+        while problem := pull_error_of(image):
             container.state = {"waiting": {"reason": "ErrImagePull", "message": problem}}
             await self._report()
             await self._event("Failed", f'Failed to pull image "{image}": {problem}', is_warning=True)

@@ -16,7 +16,7 @@ from actions.sandbox.clientkit.kinds import PODS, VOLUMES, Document, is_deleting
 from actions.sandbox.kubelet.container import ContainerRun
 from actions.sandbox.kubelet.node_resources import Machines
 from actions.sandbox.kubelet.remote import RemoteCommand
-from actions.sandbox.kubelet_api import ExecStreams, LogRequest, NoProcess
+from actions.sandbox.kubelet_api import ContainerNotRunning, ExecStreams, PodLogOptions
 from actions.sandbox.options import SandboxOptions
 from tests.realcluster.harness.background import in_background
 from tests.realcluster.harness.pods import PodFeed, Site
@@ -82,7 +82,7 @@ class Containers:
         """
         log = self._running(namespace, pod, container).log
         if log is not None:
-            async for chunk in log.read(LogRequest(follow=True, tail_lines=0)):
+            async for chunk in log.read(PodLogOptions(follow=True, tail_lines=0)):
                 await streams.write(Channel.STDOUT, chunk)
 
     def _running(self, namespace: str, pod: str, container: str) -> ContainerRun:
@@ -90,7 +90,7 @@ class Containers:
             found = feed.container(container) if feed.spec.key == f"{namespace}/{pod}" else None
             if found is not None and found.inside is not None:
                 return found
-        raise NoProcess(f"container {container} of pod {namespace}/{pod} does not run")
+        raise ContainerNotRunning(f"container {container} of pod {namespace}/{pod} does not run")
 
     def _look(self, pod: Document, site: Site, *, is_gone: bool) -> None:
         uid, phase = uid_of(pod), (pod.get("status") or {}).get("phase")

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from actions.cluster.remote.exec import Channel
-from actions.sandbox.kubelet_api import NoProcess
+from actions.sandbox.kubelet_api import ContainerNotRunning
 from tests.realcluster.harness.containers import Containers
 
 _HEAD = struct.Struct(">BI")
@@ -91,7 +91,7 @@ class _Streams:
                 code = 0
             else:
                 code = await containers.exec(namespace, pod, container, argv, tty=tty, streams=self)
-        except NoProcess as error:
+        except ContainerNotRunning as error:
             await self.write(Channel.STDERR, f"{error}\n".encode())
             code = _NO_PROCESS
         await self.write(Channel.ERROR, str(code).encode())

@@ -15,7 +15,7 @@ from actions.base.files import asset
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
 from actions.sandbox.account import NodeGroups
-from actions.sandbox.apiserver.writes.admission import Admission
+from actions.sandbox.apiserver.writes.admission import AdmissionPlugin
 from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import DEFINITIONS, Document, Kind, kind_named
@@ -23,7 +23,7 @@ from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.keys import AccessKey
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.server import Parts, serving
+from actions.sandbox.server import SandboxParts, serving
 
 FAST = SandboxOptions(
     speed=200.0,
@@ -43,9 +43,9 @@ _PATIENCE_SECONDS = 90.0
 
 
 @asynccontextmanager
-async def bare_api(folder: Path, webhooks: Sequence[Admission] = ()) -> AsyncIterator[ApiClient]:
+async def bare_api(folder: Path, webhooks: Sequence[AdmissionPlugin] = ()) -> AsyncIterator[ApiClient]:
     """The API alone: nobody reconciles anything."""
-    parts = Parts(Kubelet(FAST), webhooks=webhooks)
+    parts = SandboxParts(Kubelet(FAST), webhooks=webhooks)
     async with serving(folder, FAST, parts) as server, _client(server.kubeconfig) as client:
         yield client
 
@@ -61,7 +61,7 @@ async def whole_cluster(folder: Path, options: SandboxOptions = FAST) -> AsyncIt
     def account(session: KubeSession, key: AccessKey, authority: bytes) -> web.Application:
         return create_aws_app(session, options, key=key, authority=authority, groups=groups)
 
-    parts = Parts(kubelet, controllers=started, aws=account)
+    parts = SandboxParts(kubelet, controllers=started, aws=account)
     async with serving(folder, options, parts) as server, _client(server.kubeconfig) as client:
         yield client
 

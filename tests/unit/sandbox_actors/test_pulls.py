@@ -8,7 +8,7 @@ import pytest
 
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.parse_input import evidence_of
-from actions.sandbox.account import refusal_of
+from actions.sandbox.account import pull_error_of
 from actions.sandbox.clientkit.kinds import EVENTS, PODS, Document
 from tests.unit.sandbox_actors.server import until, whole_cluster
 
@@ -17,7 +17,7 @@ _IMAGE = "111122223333.dkr.ecr.us-west-2.amazonaws.com/nemo-aws:missing-24.01"
 
 @pytest.mark.parametrize("image", ["busybox", "busybox:1", "localhost:5000/missing/x", f"{_IMAGE}@sha256:{'0' * 64}"])
 def test_an_image_with_another_tag_or_a_digest_is_there(image: str) -> None:
-    assert refusal_of(image) == ""
+    assert pull_error_of(image) == ""
 
 
 def _is_backing_off(pod: Document | None) -> bool:

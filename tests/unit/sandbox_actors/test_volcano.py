@@ -9,7 +9,7 @@ import yaml
 
 from actions.base.errors import RefusedError
 from actions.base.files import asset
-from actions.sandbox.apiserver.writes.admission import VolcanoAdmission
+from actions.sandbox.apiserver.writes.admission import VolcanoWebhooks
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
@@ -158,7 +158,7 @@ async def _node_of(client: ApiClient, pod: str) -> str:
 
 
 async def test_the_webhooks_refuse_pods_without_an_open_queue(tmp_path: Path) -> None:
-    async with bare_api(tmp_path, (VolcanoAdmission(needs_operator=False),)) as client:
+    async with bare_api(tmp_path, (VolcanoWebhooks(needs_operator=False),)) as client:
         await client.create(kind_named("Namespace"), {"metadata": {"name": "default"}})
         for definition in _volcano():
             if definition["kind"] == DEFINITIONS.kind:

@@ -12,10 +12,10 @@ from aiohttp.test_utils import TestClient, TestServer
 from actions.cluster.remote.exec import Channel
 from actions.sandbox.apiserver.app import create_app
 from actions.sandbox.apiserver.requests.access import ADMINISTRATOR, User
-from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, Faults
+from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, FaultHook
 from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.keys import AccessKey
-from actions.sandbox.kubelet_api import ExecStreams, LogRequest, LogSource, NoProcess, PortStream
+from actions.sandbox.kubelet_api import ContainerLogRef, ContainerNotRunning, ExecStreams, PodLogOptions, PortStream
 
 Client = TestClient[Any, Any]
 TOKEN = {"Authorization": "Bearer administrators"}
@@ -31,7 +31,7 @@ class EchoKubelet:
         for text in texts:
             yield f"{text}\n".encode()
 
-    def log_chunks(self, source: LogSource, request: LogRequest) -> AsyncIterator[bytes]:
+    def log_chunks(self, source: ContainerLogRef, request: PodLogOptions) -> AsyncIterator[bytes]:
         if source.previous:
             raise KeyError(source.container)
         asked = f"tail={request.tail_lines} since={request.since_ns}"
@@ -41,21 +41,21 @@ class EchoKubelet:
         self, namespace: str, pod: str, container: str, argv: Sequence[str], *, tty: bool, streams: ExecStreams
     ) -> int:
         if argv[0] == "absent":
-            raise NoProcess(container)
+            raise ContainerNotRunning(container)
         while argv[0] == "cat" and (data := await streams.read()):
             await streams.write(Channel.STDOUT, data)
         return int(argv[1]) if argv[0] == "exit" else 0
 
     async def forward(self, namespace: str, pod: str, port: int, stream: PortStream) -> None:
         if port == 1:
-            raise NoProcess("connection refused")
+            raise ContainerNotRunning("connection refused")
         while data := await stream.read():
             await stream.write(data)
 
 
 @asynccontextmanager
 async def an_api(
-    *, store: Store | None = None, faults: Faults = NO_FAULTS, tokens: Mapping[str, User] = NO_MORE_TOKENS
+    *, store: Store | None = None, faults: FaultHook = NO_FAULTS, tokens: Mapping[str, User] = NO_MORE_TOKENS
 ) -> AsyncIterator[Client]:
     """A client of a running API server that has the namespace `default`."""
     users = {"administrators": ADMINISTRATOR, **tokens}

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from actions.sandbox.apiserver.storage.codec import clone
-from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.storage.errors import StatusError
 from actions.sandbox.apiserver.storage.resources import builtin_types
 from actions.sandbox.apiserver.writes.apply import apply_object
 from actions.sandbox.apiserver.writes.managed_fields import (
@@ -20,21 +20,26 @@ from actions.sandbox.apiserver.writes.managed_fields import (
     leaves_of,
     track_update,
 )
-from actions.sandbox.apiserver.writes.merge_keys import BuiltinShape, CustomRoot, Shape
+from actions.sandbox.apiserver.writes.merge_keys import BuiltinMergeSchema, CustomResourceMergeSchema, MergeSchema
 
 NOW = "2026-11-21T10:00:00Z"
 DEPLOYMENT = next(one for one in builtin_types() if one.plural == "deployments")
 
 
 def applied(
-    live: dict[str, Any], wanted: dict[str, Any], *, by: str = "a", force: bool = False, shape: Shape | None = None
+    live: dict[str, Any],
+    wanted: dict[str, Any],
+    *,
+    by: str = "a",
+    force: bool = False,
+    shape: MergeSchema | None = None,
 ) -> dict[str, Any]:
     wanted = {"metadata": {"name": "x"}, **wanted}
     manager = Manager(by, APPLY, "apps/v1")
-    return apply_object(live, wanted, shape or BuiltinShape(), manager, resource=DEPLOYMENT, force=force, now=NOW)
+    return apply_object(live, wanted, shape or BuiltinMergeSchema(), manager, resource=DEPLOYMENT, force=force, now=NOW)
 
 
-def new(wanted: dict[str, Any], *, by: str = "a", shape: Shape | None = None) -> dict[str, Any]:
+def new(wanted: dict[str, Any], *, by: str = "a", shape: MergeSchema | None = None) -> dict[str, Any]:
     return applied({"metadata": {}}, wanted, by=by, shape=shape)
 
 
@@ -52,7 +57,7 @@ def test_the_applier_owns_what_it_sent() -> None:
 
 def test_a_field_of_another_manager_is_a_conflict_that_names_both() -> None:
     body = new({"spec": {"replicas": 2}})
-    with pytest.raises(ApiFault) as refusal:
+    with pytest.raises(StatusError) as refusal:
         applied(body, {"spec": {"replicas": 3}}, by="b")
     assert refusal.value.code == 409
     assert refusal.value.message == 'Apply failed with 1 conflict: conflict with "a": .spec.replicas'
@@ -76,10 +81,10 @@ def test_kubectl_changes_what_it_applied_before_by_the_clients_way() -> None:
     assert changed["spec"] == {"replicas": 3}
     told = changed["metadata"]["annotations"]["kubectl.kubernetes.io/last-applied-configuration"]
     assert msgspec.json.decode(told)["spec"] == {"replicas": 3}
-    with pytest.raises(ApiFault):
+    with pytest.raises(StatusError):
         applied(body, {"spec": {"replicas": 3}}, by="somebody-else")
     moved = applied(body, {"spec": {"replicas": 5}}, by="autoscaler", force=True)
-    with pytest.raises(ApiFault):
+    with pytest.raises(StatusError):
         applied(moved, {"spec": {"replicas": 3}}, by="kubectl")
 
 
@@ -109,14 +114,14 @@ def test_an_update_takes_the_fields_that_it_changed() -> None:
     before = new({"spec": {"replicas": 2, "paused": True}})
     after = clone(before)
     after["spec"]["replicas"] = 7
-    track_update(before, after, BuiltinShape(), Manager("kubectl", "Update", "apps/v1"), now=NOW)
+    track_update(before, after, BuiltinMergeSchema(), Manager("kubectl", "Update", "apps/v1"), now=NOW)
     assert owners(after) == {"a": {"f:spec": {"f:paused": {}}}, "kubectl": {"f:spec": {"f:replicas": {}}}}
 
 
 def test_a_list_of_a_custom_resource_is_atomic_unless_its_schema_says_more() -> None:
     keyed = {"type": "array", "x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["id"]}
     spec = {"type": "object", "properties": {"plain": {"type": "array"}, "keyed": keyed}}
-    shape = CustomRoot({"type": "object", "properties": {"spec": spec}})
+    shape = CustomResourceMergeSchema({"type": "object", "properties": {"spec": spec}})
     body = new({"spec": {"plain": [{"id": 1}], "keyed": [{"id": 1, "x": 1}]}}, shape=shape)
     assert set(leaves_of(body, shape)) == {
         ("f:spec", "f:plain"),

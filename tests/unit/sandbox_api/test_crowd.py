@@ -11,7 +11,7 @@ from actions.base.errors import InputError
 from actions.cluster.state.decode import decode_node, decode_pod
 from actions.sandbox.apiserver.storage.resources import GroupResource
 from actions.sandbox.apiserver.storage.store import Store
-from actions.sandbox.hollow_nodes import CrowdSize, crowded_store, read_size
+from actions.sandbox.hollow_nodes import HollowCount, parse_hollow_count, store_with_hollow_nodes
 from tests.unit.sandbox_api.server import an_api, patch
 
 PODS = "/api/v1/pods"
@@ -19,15 +19,15 @@ NODES = "/api/v1/nodes"
 
 
 def a_crowd(nodes: int = 7, pods: int = 1_203) -> Store:
-    return crowded_store(CrowdSize(nodes, pods), clock=SystemClock(), region="us-west-2")
+    return store_with_hollow_nodes(HollowCount(nodes, pods), clock=SystemClock(), region="us-west-2")
 
 
 def test_a_scale_is_read_and_nonsense_refused() -> None:
-    assert read_size("nodes=5000,pods=50000") == CrowdSize(5000, 50_000)
-    assert read_size("") == CrowdSize()
+    assert parse_hollow_count("nodes=5000,pods=50000") == HollowCount(5000, 50_000)
+    assert parse_hollow_count("") == HollowCount()
     for text in ("nodes", "nodes=x", "cows=3", "pods=3", "nodes=1,pods=99999999"):
         with pytest.raises(InputError):
-            read_size(text)
+            parse_hollow_count(text)
 
 
 async def test_pages_hold_every_pod_once_on_nodes_that_exist() -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.sandbox.faults.fault import Fault, FaultKind
-from actions.sandbox.faults.middleware import Bystander
+from actions.sandbox.faults.middleware import FaultMiddleware
 from actions.sandbox.faults.panel import FaultPanel
 from tests.support.polling import until
 from tests.unit.sandbox_api.server import CONFIG_MAPS, PODS, Client, a_pod, an_api, create, patch
@@ -273,7 +273,7 @@ async def test_a_precondition_protects_the_successor_of_the_same_name() -> None:
 
 
 async def test_a_fault_takes_the_place_of_the_answer() -> None:
-    overloaded = Bystander(FaultPanel(SystemClock()))
+    overloaded = FaultMiddleware(FaultPanel(SystemClock()))
     overloaded.add(Fault(FaultKind.THROTTLED, resources=("pods",), retry_after_seconds=3))
     async with an_api(faults=overloaded) as client:
         answer = await client.get(PODS)

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from actions.sandbox.apiserver.storage.errors import ApiFault
-from actions.sandbox.apiserver.writes.merge_keys import BuiltinShape
+from actions.sandbox.apiserver.storage.errors import StatusError
+from actions.sandbox.apiserver.writes.merge_keys import BuiltinMergeSchema
 from actions.sandbox.apiserver.writes.patches import json_patch, merge_patch, strategic_patch
 
 
@@ -46,7 +46,7 @@ def test_a_json_patch_applies_its_operations_in_order() -> None:
     ],
 )
 def test_a_json_patch_that_cannot_be_applied_is_refused(operation: dict[str, Any]) -> None:
-    with pytest.raises(ApiFault) as refusal:
+    with pytest.raises(StatusError) as refusal:
         json_patch({"a": 1, "list": []}, [operation])
     assert refusal.value.code == 422
 
@@ -58,7 +58,7 @@ def containers(*items: dict[str, Any]) -> dict[str, Any]:
 def test_a_strategic_patch_merges_containers_by_name() -> None:
     before = containers({"name": "a", "image": "1", "env": [{"name": "X", "value": "1"}]}, {"name": "b", "image": "1"})
     change = containers({"name": "a", "image": "2", "env": [{"name": "Y", "value": "2"}]})
-    after = strategic_patch(before, change, BuiltinShape())
+    after = strategic_patch(before, change, BuiltinMergeSchema())
     assert after["spec"]["containers"] == [
         {"name": "a", "image": "2", "env": [{"name": "X", "value": "1"}, {"name": "Y", "value": "2"}]},
         {"name": "b", "image": "1"},
@@ -73,7 +73,7 @@ def test_a_strategic_patch_deletes_an_item_and_keeps_the_order_it_is_told() -> N
             "containers": [{"name": "b", "$patch": "delete"}],
         }
     }
-    after = strategic_patch(before, change, BuiltinShape())
+    after = strategic_patch(before, change, BuiltinMergeSchema())
     assert [one["name"] for one in after["spec"]["containers"]] == ["c", "a"]
 
 
@@ -82,5 +82,5 @@ def test_a_strategic_patch_replaces_what_says_so() -> None:
     change = {
         "metadata": {"labels": {"$patch": "replace", "b": "2"}, "$deleteFromPrimitiveList/finalizers": ["x"]},
     }
-    after = strategic_patch(before, change, BuiltinShape())
+    after = strategic_patch(before, change, BuiltinMergeSchema())
     assert after == {"metadata": {"labels": {"b": "2"}, "finalizers": ["y"]}}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from actions.sandbox.apiserver.requests.bodies import decode_object
-from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.storage.errors import StatusError
 
 
 def field(number: int, content: bytes) -> bytes:
@@ -41,7 +41,7 @@ def test_a_config_map_reads_as_its_json() -> None:
     ],
 )
 def test_what_cannot_be_read_is_refused(body: bytes, code: int) -> None:
-    with pytest.raises(ApiFault) as refusal:
+    with pytest.raises(StatusError) as refusal:
         decode_object(body)
     assert refusal.value.code == code
 

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from actions.sandbox.apiserver.requests.selectors import check_fields, field_predicate, label_predicate, label_text
-from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.requests.selectors import (
+    check_selectable_fields,
+    field_predicate,
+    label_predicate,
+    label_text,
+)
+from actions.sandbox.apiserver.storage.errors import StatusError
 from actions.sandbox.apiserver.storage.resources import builtin_types
 
 
@@ -35,7 +40,7 @@ def test_a_label_selector_matches(selector: str, is_match: bool) -> None:
 
 @pytest.mark.parametrize("selector", ["a in b", "=x", "a b"])
 def test_a_broken_label_selector_is_a_bad_request(selector: str) -> None:
-    with pytest.raises(ApiFault) as refusal:
+    with pytest.raises(StatusError) as refusal:
         label_predicate(selector)
     assert refusal.value.code == 400
 
@@ -67,7 +72,7 @@ def test_a_selector_object_becomes_the_text_that_means_the_same() -> None:
 )
 def test_a_field_that_a_type_is_not_selected_by_is_refused(plural: str, selector: str, message: str) -> None:
     resource = next(one for one in builtin_types() if one.plural == plural)
-    check_fields(resource, "metadata.name=a,metadata.namespace!=b")
-    with pytest.raises(ApiFault) as refusal:
-        check_fields(resource, selector)
+    check_selectable_fields(resource, "metadata.name=a,metadata.namespace!=b")
+    with pytest.raises(StatusError) as refusal:
+        check_selectable_fields(resource, selector)
     assert (refusal.value.code, refusal.value.message) == (400, message)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from actions.sandbox.apiserver.storage.resources import GroupResource
-from actions.sandbox.apiserver.storage.store import Change, Store, Stored
+from actions.sandbox.apiserver.storage.store import EventType, Store, Stored
 
 PODS = GroupResource("", "pods")
 
@@ -18,7 +18,7 @@ def test_every_change_has_a_version_of_its_own_also_a_removal() -> None:
     first, second = put(store, "x"), put(store, "x")
     last = store.remove(second)
     events = store.collection(PODS).since(0)
-    assert [event.change for event in events] == [Change.ADDED, Change.MODIFIED, Change.DELETED]
+    assert [event.change for event in events] == [EventType.ADDED, EventType.MODIFIED, EventType.DELETED]
     assert [event.version for event in events] == [first.version, second.version, last.version]
     assert last.body["metadata"]["resourceVersion"] == str(store.version)
 

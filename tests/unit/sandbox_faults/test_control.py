@@ -9,11 +9,11 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from actions.sandbox.apiserver.requests.request_info import Question, question_of
+from actions.sandbox.apiserver.requests.request_info import RequestInfo, request_info_of
 from actions.sandbox.faults.fault import SCENARIOS
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.server import Parts, serving
+from actions.sandbox.server import SandboxParts, serving
 from tests.support.sandboxes import http_of
 
 PODS = "/api/v1/pods"
@@ -24,7 +24,7 @@ FAULTS = "/sandbox/faults"
 async def a_server(folder: Path) -> AsyncIterator[aiohttp.ClientSession]:
     options = SandboxOptions()
     async with (
-        serving(folder, options, Parts(Kubelet(options))) as server,
+        serving(folder, options, SandboxParts(Kubelet(options))) as server,
         http_of(server.kubeconfig) as http,
     ):
         yield http
@@ -120,5 +120,5 @@ def test_requests_are_read_as_rights_name_them(line: str, expected: tuple[str, .
     method, _, rest = line.partition(" ")
     path, _, query = rest.partition("?")
     pairs = dict([query.split("=")]) if query else {}
-    found: Question = question_of(method, path, pairs)
+    found: RequestInfo = request_info_of(method, path, pairs)
     assert (found.verb, found.resource, found.namespace, found.name, found.subresource) == expected

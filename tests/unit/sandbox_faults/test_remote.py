@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from actions.base.errors import InputError, UnreachableError
-from actions.sandbox.faults.client import ask, read_fault
+from actions.sandbox.faults.client import control_faults, read_fault
 from actions.sandbox.faults.fault import FaultKind
 from actions.sandbox.kubelet.agent import Kubelet
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.server import Parts, serving
+from actions.sandbox.server import SandboxParts, serving
 
 
 def test_settings_are_read_by_their_names() -> None:
@@ -32,10 +32,10 @@ def test_what_is_no_setting_is_refused_with_an_example(word: str) -> None:
 
 async def test_words_change_the_panel_of_another_process(tmp_path: Path) -> None:
     options = SandboxOptions()
-    async with serving(tmp_path, options, Parts(Kubelet(options))) as server:
+    async with serving(tmp_path, options, SandboxParts(Kubelet(options))) as server:
 
         async def told(*words: str) -> list[str]:
-            return [fault.line() for fault in await asyncio.to_thread(ask, server.kubeconfig, words)]
+            return [fault.line() for fault in await asyncio.to_thread(control_faults, server.kubeconfig, words)]
 
         assert await told("kind=throttled", "resources=pods", "count=3") == [
             "throttled            throttled      any verb on pods: 0 of 3 hits"
@@ -50,7 +50,7 @@ async def test_words_change_the_panel_of_another_process(tmp_path: Path) -> None
 
 async def test_a_sandbox_that_is_not_there_is_named(tmp_path: Path) -> None:
     options = SandboxOptions()
-    async with serving(tmp_path, options, Parts(Kubelet(options))) as server:
+    async with serving(tmp_path, options, SandboxParts(Kubelet(options))) as server:
         pass
     with pytest.raises(UnreachableError, match=re.escape(server.url)):
-        ask(server.kubeconfig, [])
+        control_faults(server.kubeconfig, [])

@@ -16,13 +16,13 @@ from actions.sandbox.apiserver.requests.bodies import (
     read_object,
     read_optional_object,
 )
-from actions.sandbox.apiserver.requests.context import Services
-from actions.sandbox.apiserver.requests.request_info import Target
+from actions.sandbox.apiserver.requests.context import ServerContext
+from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.requests.selectors import label_text
 from actions.sandbox.apiserver.storage.codec import Object, dig
-from actions.sandbox.apiserver.storage.errors import bad_request, conflict, success, unsupported_media
+from actions.sandbox.apiserver.storage.errors import bad_request, conflict, success_status, unsupported_media_type
 from actions.sandbox.apiserver.storage.store import Stored
-from actions.sandbox.apiserver.writes.merge_keys import shape_of
+from actions.sandbox.apiserver.writes.merge_keys import merge_schema_of
 from actions.sandbox.apiserver.writes.options import DeleteOptions, WriteOptions, delete_options
 from actions.sandbox.apiserver.writes.patches import json_patch, merge_patch, strategic_patch
 
@@ -33,7 +33,7 @@ _STRATEGIC = "application/strategic-merge-patch+json"
 PATCH_TYPES = (_JSON_PATCH, _MERGE, _STRATEGIC, _APPLY)
 
 
-def write_options(request: web.Request, target: Target) -> WriteOptions:
+def write_options(request: web.Request, target: RequestTarget) -> WriteOptions:
     """The options of a write request; the manager falls back to the first word of the user agent."""
     query = request.query
     agent = request.headers.get("User-Agent", "unknown").partition("/")[0].partition(" ")[0]
@@ -46,23 +46,25 @@ def write_options(request: web.Request, target: Target) -> WriteOptions:
     )
 
 
-async def create(services: Services, request: web.Request, target: Target, view: View) -> web.Response:
+async def serve_create(context: ServerContext, request: web.Request, target: RequestTarget, view: View) -> web.Response:
     """POST to a collection."""
     options = write_options(request, target)
     body = await read_object(request)
-    stored = services.writer.create(target.resource, target.namespace, body, options)
+    stored = context.writer.create(target.resource, target.namespace, body, options)
     return raw_json(view.one(stored), code=201, warnings=options.warnings)
 
 
-async def replace(services: Services, request: web.Request, target: Target, view: View) -> web.Response:
+async def serve_replace(
+    context: ServerContext, request: web.Request, target: RequestTarget, view: View
+) -> web.Response:
     """PUT of an object or its status."""
     options = write_options(request, target)
     body = await read_object(request)
-    stored = services.writer.replace(target.resource, target.namespace, target.name, body, options)
+    stored = context.writer.replace(target.resource, target.namespace, target.name, body, options)
     return raw_json(view.one(stored), warnings=options.warnings)
 
 
-async def patch(services: Services, request: web.Request, target: Target, view: View) -> web.Response:
+async def serve_patch(context: ServerContext, request: web.Request, target: RequestTarget, view: View) -> web.Response:
     """PATCH of an object or its status, in any of the four ways."""
     options = write_options(request, target)
     change = parse_body(await request.read(), request.content_type)
@@ -71,13 +73,13 @@ async def patch(services: Services, request: web.Request, target: Target, view: 
         if not request.query.get("fieldManager"):
             why = "fieldManager: Required value: is required for apply patch"
             raise bad_request(f"PatchOptions.meta.k8s.io is invalid: {why}")
-        stored, is_new = services.writer.apply(*place, change, options)
+        stored, is_new = context.writer.apply(*place, change, options)
         return raw_json(view.one(stored), code=201 if is_new else 200, warnings=options.warnings)
-    stored = services.writer.change(*place, _edit_of(target, request.content_type, change), options)
+    stored = context.writer.change(*place, _edit_of(target, request.content_type, change), options)
     return raw_json(view.one(stored), warnings=options.warnings)
 
 
-def _edit_of(target: Target, content_type: str, change: Any) -> Callable[[Object], Object]:
+def _edit_of(target: RequestTarget, content_type: str, change: Any) -> Callable[[Object], Object]:
     if content_type == _JSON_PATCH:
         return lambda body: json_patch(body, change)
     if not isinstance(change, dict):
@@ -85,28 +87,30 @@ def _edit_of(target: Target, content_type: str, change: Any) -> Callable[[Object
     if content_type == _MERGE:
         return lambda body: merge_patch(body, change)
     if content_type == _STRATEGIC and not target.resource.is_custom:
-        return lambda body: strategic_patch(body, change, shape_of(target.resource))
+        return lambda body: strategic_patch(body, change, merge_schema_of(target.resource))
     accepted = [one for one in PATCH_TYPES if one != _STRATEGIC or not target.resource.is_custom]
-    raise unsupported_media(content_type, accepted)
+    raise unsupported_media_type(content_type, accepted)
 
 
-async def delete(services: Services, request: web.Request, target: Target, view: View) -> web.Response:
+async def serve_delete(context: ServerContext, request: web.Request, target: RequestTarget, view: View) -> web.Response:
     """DELETE of one object."""
     options = delete_options(request.query, await read_optional_object(request))
-    stored, is_gone = services.deleter.delete(target.resource, target.namespace, target.name, options)
+    stored, is_gone = context.deleter.delete(target.resource, target.namespace, target.name, options)
     if not is_gone or target.resource.key == ("", "pods"):
         return raw_json(view.one(stored))
     details = {"name": target.name, "group": target.resource.group, "kind": target.resource.plural, "uid": stored.uid}
-    return json_response(success(details={name: value for name, value in details.items() if value}))
+    return json_response(success_status(details={name: value for name, value in details.items() if value}))
 
 
-async def delete_collection(services: Services, request: web.Request, target: Target, view: View) -> web.Response:
+async def serve_delete_collection(
+    context: ServerContext, request: web.Request, target: RequestTarget, view: View
+) -> web.Response:
     """DELETE of all selected objects of a collection."""
     options = delete_options(request.query, await read_optional_object(request))
     selectors = _selectors(request.query)
-    found, metadata = list_objects(services.store, target, selectors)
+    found, metadata = list_objects(context.store, target, selectors)
     for stored in found:
-        services.deleter.delete(target.resource, stored.namespace, stored.name, options)
+        context.deleter.delete(target.resource, stored.namespace, stored.name, options)
     return raw_json(view.many(found, metadata))
 
 
@@ -114,16 +118,16 @@ def _selectors(query: Mapping[str, str]) -> dict[str, str]:
     return {name: query.get(name, "") for name in ("labelSelector", "fieldSelector")}
 
 
-async def bind(services: Services, request: web.Request, target: Target) -> web.Response:
+async def serve_binding(context: ServerContext, request: web.Request, target: RequestTarget) -> web.Response:
     """POST …/pods/NAME/binding: give a pod to a node."""
     node = dig(await read_object(request), "target", "name")
     if not isinstance(node, str) or not node:
         raise bad_request("target.name: Required value")
-    pod = services.writer.find(target.resource, target.namespace, target.name)
+    pod = context.writer.find(target.resource, target.namespace, target.name)
     bound = dig(pod.body, "spec", "nodeName")
     if bound:
         raise conflict(target.resource, target.name, f'pod {target.name} is already assigned to node "{bound}"')
-    now = services.writer.now()
+    now = context.writer.now()
 
     def assign(body: Object) -> Object:
         body["spec"]["nodeName"] = node
@@ -132,22 +136,22 @@ async def bind(services: Services, request: web.Request, target: Target) -> web.
         conditions.append({"type": "PodScheduled", "status": "True", "lastTransitionTime": now, "lastProbeTime": None})
         return body
 
-    services.writer.rewrite(pod, assign)
-    return json_response(success(), code=201)
+    context.writer.rewrite(pod, assign)
+    return json_response(success_status(), code=201)
 
 
-async def evict(services: Services, request: web.Request, target: Target) -> web.Response:
+async def serve_eviction(context: ServerContext, request: web.Request, target: RequestTarget) -> web.Response:
     """POST …/pods/NAME/eviction: delete a pod, politely."""
     body = await read_object(request)
     grace = dig(body, "deleteOptions", "gracePeriodSeconds")
     options = DeleteOptions(grace_seconds=grace if isinstance(grace, int) else None)
-    services.deleter.delete(target.resource, target.namespace, target.name, options)
-    return json_response(success(), code=201)
+    context.deleter.delete(target.resource, target.namespace, target.name, options)
+    return json_response(success_status(), code=201)
 
 
-async def scale(services: Services, request: web.Request, target: Target) -> web.Response:
+async def serve_scale(context: ServerContext, request: web.Request, target: RequestTarget) -> web.Response:
     """GET, PUT and PATCH of `…/scale`: how many replicas."""
-    stored = services.writer.find(target.resource, target.namespace, target.name)
+    stored = context.writer.find(target.resource, target.namespace, target.name)
     if request.method == "GET":
         return json_response(_scale_of(stored))
     change = parse_body(await request.read(), request.content_type)
@@ -160,10 +164,10 @@ async def scale(services: Services, request: web.Request, target: Target) -> web
         body["spec"]["replicas"] = replicas
         return body
 
-    whole = Target(target.resource, target.namespace, target.name)
+    whole = RequestTarget(target.resource, target.namespace, target.name)
     options = write_options(request, whole)
     return json_response(
-        _scale_of(services.writer.change(target.resource, target.namespace, target.name, resize, options))
+        _scale_of(context.writer.change(target.resource, target.namespace, target.name, resize, options))
     )
 
 

@@ -17,12 +17,12 @@ from aiohttp import web
 
 from actions.sandbox.apiserver.printing.view import View
 from actions.sandbox.apiserver.requests.bodies import JSON
-from actions.sandbox.apiserver.requests.context import Services
-from actions.sandbox.apiserver.requests.request_info import Target
-from actions.sandbox.apiserver.requests.selectors import Predicate, check_fields, predicate_of
+from actions.sandbox.apiserver.requests.context import ServerContext
+from actions.sandbox.apiserver.requests.request_info import RequestTarget
+from actions.sandbox.apiserver.requests.selectors import Predicate, check_selectable_fields, predicate_of
 from actions.sandbox.apiserver.storage.codec import Object, encode
-from actions.sandbox.apiserver.storage.errors import ApiFault, bad_request, expired, too_large_version
-from actions.sandbox.apiserver.storage.store import FIRST_VERSION, Change, Collection, Store, Stored, StoreEvent
+from actions.sandbox.apiserver.storage.errors import StatusError, bad_request, expired, too_large_version
+from actions.sandbox.apiserver.storage.store import FIRST_VERSION, Collection, EventType, Store, Stored, StoreEvent
 
 
 class _Continue(msgspec.Struct, frozen=True):
@@ -33,14 +33,14 @@ class _Continue(msgspec.Struct, frozen=True):
     name: str
 
 
-def list_objects(store: Store, target: Target, query: Mapping[str, str]) -> tuple[list[Stored], Object]:
+def list_objects(store: Store, target: RequestTarget, query: Mapping[str, str]) -> tuple[list[Stored], Object]:
     """The objects of a (page of a) list, with its `ListMeta`.
 
     Raises:
         ApiFault: 400, 410 (the page token or exact version is too old), 504 (the version lies in the future).
     """
     collection = store.collection(target.resource.key)
-    check_fields(target.resource, query.get("fieldSelector", ""))
+    check_selectable_fields(target.resource, query.get("fieldSelector", ""))
     predicate = predicate_of(query.get("labelSelector", ""), query.get("fieldSelector", ""))
     token = _token_of(query.get("continue", ""), collection)
     check_version(query, store.version)
@@ -100,7 +100,7 @@ _SLICE_OBJECTS = 100
 _END_OF_INITIAL_EVENTS = {"k8s.io/initial-events-end": "true"}
 
 
-class Watch:
+class WatchStream:
     """One watch: what it selects, and how far it has told.
 
     Args:
@@ -113,37 +113,37 @@ class Watch:
         ApiFault: 400, 422, 504: the parameters cannot be served.
     """
 
-    def __init__(self, services: Services, target: Target, query: Mapping[str, str], view: View) -> None:
+    def __init__(self, context: ServerContext, target: RequestTarget, query: Mapping[str, str], view: View) -> None:
         _check_initial_events(query)
-        check_version({"resourceVersion": query.get("resourceVersion", "")}, services.store.version)
-        self._services = services
+        check_version({"resourceVersion": query.get("resourceVersion", "")}, context.store.version)
+        self._context = context
         self._target = target
         self._view = view
-        self._collection = services.store.collection(target.resource.key)
-        check_fields(target.resource, query.get("fieldSelector", ""))
+        self._collection = context.store.collection(target.resource.key)
+        check_selectable_fields(target.resource, query.get("fieldSelector", ""))
         self._predicate: Predicate | None = predicate_of(query.get("labelSelector", ""), query.get("fieldSelector", ""))
         self._query = query
         self._has_bookmarks = query.get("allowWatchBookmarks") in ("true", "1")
-        self._position = services.store.version
+        self._position = context.store.version
 
     async def chunks(self) -> AsyncIterator[bytes]:
         """Newline-ended events until the time is up or the past is lost."""
-        deadline = self._services.clock.monotonic() + float(self._query.get("timeoutSeconds") or _LONGEST_SECONDS)
+        deadline = self._context.clock.monotonic() + float(self._query.get("timeoutSeconds") or _LONGEST_SECONDS)
         try:
             for slice_ in self._first():
                 yield slice_
-            while (left := deadline - self._services.clock.monotonic()) > 0 and self._is_served():
+            while (left := deadline - self._context.clock.monotonic()) > 0 and self._is_served():
                 batch = self._next()
-                if not batch and not await self._changed_within(min(left, self._services.bookmark_seconds)):
+                if not batch and not await self._changed_within(min(left, self._context.bookmark_seconds)):
                     batch = self._next() or self._pass_quiet_time()
                 yield batch
-        except ApiFault as fault:
+        except StatusError as fault:
             yield _line("ERROR", encode(fault.body()))
 
     def _is_served(self) -> bool:
         """Whether the type is still there: the watches of a deleted CRD end."""
         resource = self._target.resource
-        return self._services.registry.find(resource.group, resource.version, resource.plural) is not None
+        return self._context.registry.find(resource.group, resource.version, resource.plural) is not None
 
     def _first(self) -> Iterator[bytes]:
         """The state that the watch starts with, if it asks for one: as it is now, in slices."""
@@ -153,10 +153,10 @@ class Watch:
             self._position = int(asked) if asked not in ("", "0") else self._position
             return
         selectors = {name: self._query.get(name, "") for name in ("labelSelector", "fieldSelector")}
-        objects, _ = list_objects(self._services.store, self._target, selectors)
+        objects, _ = list_objects(self._context.store, self._target, selectors)
         for start in range(0, len(objects), _SLICE_OBJECTS):
             some = objects[start : start + _SLICE_OBJECTS]
-            yield b"".join(_line(Change.ADDED, self._view.one(stored)) for stored in some)
+            yield b"".join(_line(EventType.ADDED, self._view.one(stored)) for stored in some)
         if wants_state == "true":
             yield self._bookmark(_END_OF_INITIAL_EVENTS)
 
@@ -171,11 +171,11 @@ class Watch:
 
     def _line_of(self, event: StoreEvent) -> bytes:
         """What this watch sees of a change: an object that stops matching is deleted for it."""
-        is_match = event.change is not Change.DELETED and self._is_selected(event.after)
+        is_match = event.change is not EventType.DELETED and self._is_selected(event.after)
         was_match = event.before is not None and self._is_selected(event.before)
         if is_match:
-            return _line(Change.MODIFIED if was_match else Change.ADDED, self._view.one(event.after))
-        return _line(Change.DELETED, self._view.one(event.after)) if was_match else b""
+            return _line(EventType.MODIFIED if was_match else EventType.ADDED, self._view.one(event.after))
+        return _line(EventType.DELETED, self._view.one(event.after)) if was_match else b""
 
     def _is_selected(self, stored: Stored) -> bool:
         if self._target.namespace and stored.namespace != self._target.namespace:
@@ -184,7 +184,7 @@ class Watch:
 
     def _pass_quiet_time(self) -> bytes:
         """Move on to the present, of which this collection has nothing to tell."""
-        self._position = self._services.store.version
+        self._position = self._context.store.version
         return self._bookmark({}) if self._has_bookmarks else b""
 
     async def _changed_within(self, seconds: float) -> bool:
@@ -213,18 +213,20 @@ def _check_initial_events(query: Mapping[str, str]) -> None:
     wants_state, match = query.get("sendInitialEvents"), query.get("resourceVersionMatch")
     if wants_state and match != "NotOlderThan":
         why = "sendInitialEvents requires setting resourceVersionMatch to NotOlderThan"
-        raise ApiFault(422, "Invalid", f"ListOptions.meta.k8s.io is invalid: resourceVersionMatch: Forbidden: {why}")
+        raise StatusError(422, "Invalid", f"ListOptions.meta.k8s.io is invalid: resourceVersionMatch: Forbidden: {why}")
     if match and not wants_state:
         why = "resourceVersionMatch is forbidden for watch unless sendInitialEvents is provided"
-        raise ApiFault(422, "Invalid", f"ListOptions.meta.k8s.io is invalid: resourceVersionMatch: Forbidden: {why}")
+        raise StatusError(422, "Invalid", f"ListOptions.meta.k8s.io is invalid: resourceVersionMatch: Forbidden: {why}")
 
 
-async def serve_watch(services: Services, request: web.Request, target: Target, view: View) -> web.StreamResponse:
+async def serve_watch(
+    context: ServerContext, request: web.Request, target: RequestTarget, view: View
+) -> web.StreamResponse:
     """Answer a watch request; ends with the client, or with the watch."""
-    watch = Watch(services, target, request.query, view)
+    watch = WatchStream(context, target, request.query, view)
     response = web.StreamResponse(headers={"Content-Type": JSON})
     await response.prepare(request)
-    async for chunk in services.faults.distort(request, watch.chunks()):
+    async for chunk in context.faults.wrap_stream(request, watch.chunks()):
         if chunk:
             await response.write(chunk)
     await response.write_eof()

@@ -10,9 +10,9 @@ import re
 from functools import cache
 
 from actions.sandbox.apiserver.storage.codec import Object, encode
-from actions.sandbox.apiserver.storage.resources import Registry, ResourceType
+from actions.sandbox.apiserver.storage.resources import ApiResource, Registry
 from actions.sandbox.apiserver.validation.builtin_fields import fields_of, root_of
-from actions.sandbox.apiserver.writes.merge_keys import BuiltinShape
+from actions.sandbox.apiserver.writes.merge_keys import BuiltinMergeSchema
 
 REFERENCE = "#/components/schemas/"
 _CONTAINERS = frozenset({"V1Container", "V1EphemeralContainer"})
@@ -53,11 +53,11 @@ def _object(type_name: str) -> Object:
 
 def _property(type_name: str, field: str, code: str) -> Object:
     schema = _schema_of_code(code)
-    shape = BuiltinShape(field, "containers" if type_name in _CONTAINERS else "").list_shape()
-    if code.startswith("[]") and (shape.keys or shape.is_set):
+    merge_schema = BuiltinMergeSchema(field, "containers" if type_name in _CONTAINERS else "").list_rule()
+    if code.startswith("[]") and (merge_schema.keys or merge_schema.is_set):
         schema["x-kubernetes-patch-strategy"] = "merge"
-        if shape.keys:
-            schema["x-kubernetes-patch-merge-key"] = shape.keys[0]
+        if merge_schema.keys:
+            schema["x-kubernetes-patch-merge-key"] = merge_schema.keys[0]
     return schema
 
 
@@ -105,7 +105,7 @@ def document(registry: Registry, group: str, version: str) -> Object:
     }
 
 
-def _paths(resource: ResourceType) -> Object:
+def _paths(resource: ApiResource) -> Object:
     scope = "namespaces/{namespace}/" if resource.namespaced else ""
     collection = f"/{_prefix(resource.group, resource.version)}/{scope}{resource.plural}"
     return {
@@ -116,7 +116,7 @@ def _paths(resource: ResourceType) -> Object:
     }
 
 
-def _operation(resource: ResourceType, action: str) -> Object:
+def _operation(resource: ApiResource, action: str) -> Object:
     return {
         "operationId": f"{action}{resource.kind}",
         "x-kubernetes-action": action,
@@ -129,19 +129,19 @@ def _operation(resource: ResourceType, action: str) -> Object:
     }
 
 
-def _reference(resource: ResourceType) -> Object:
+def _reference(resource: ApiResource) -> Object:
     return {"$ref": REFERENCE + _schema_name(resource)}
 
 
-def _schema_name(resource: ResourceType) -> str:
+def _schema_name(resource: ApiResource) -> str:
     group = ".".join(reversed(resource.group.split("."))) if resource.group else "io.k8s.api.core"
     return f"{group}.{resource.version}.{resource.kind}"
 
 
-def _schema(resource: ResourceType) -> Object:
+def _schema(resource: ApiResource) -> Object:
     base = resource.schema if resource.is_custom else builtin_schema(resource.kind)
     return {**(base or {"type": "object"}), "x-kubernetes-group-version-kind": [_kind(resource)]}
 
 
-def _kind(resource: ResourceType) -> Object:
+def _kind(resource: ApiResource) -> Object:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}

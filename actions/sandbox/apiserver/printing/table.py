@@ -14,9 +14,9 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from actions.sandbox.apiserver.printing.columns import AGE, BUILTIN_COLUMNS, CREATED, NAME, Column, age_of
+from actions.sandbox.apiserver.printing.columns import AGE, BUILTIN_COLUMNS, CREATED, NAME, PrinterColumn, age_of
 from actions.sandbox.apiserver.storage.codec import Object, dig
-from actions.sandbox.apiserver.storage.resources import ResourceType
+from actions.sandbox.apiserver.storage.resources import ApiResource
 
 _STEP = re.compile(
     r"""\.(?P<field>(?:\\.|[^.\[\\])+)
@@ -70,14 +70,14 @@ def find(body: object, path: str) -> list[Any]:
     return values if _parsed(path) else []
 
 
-def columns_of(resource: ResourceType) -> list[Column]:
+def columns_of(resource: ApiResource) -> list[PrinterColumn]:
     """The columns of a type: the CRD's own, the built-in ones, or name and age."""
     if resource.is_custom:
         return [NAME, *(_custom(column) for column in resource.columns)] if resource.columns else [NAME, AGE]
     return BUILTIN_COLUMNS.get(resource.key) or [NAME, CREATED if resource.group.startswith("rbac.") else AGE]
 
 
-def _custom(column: Object) -> Column:
+def _custom(column: Object) -> PrinterColumn:
     path, kind = str(column.get("jsonPath", "")), str(column.get("type", "string"))
 
     def cell(body: Object, now: datetime) -> Any:
@@ -86,7 +86,7 @@ def _custom(column: Object) -> Column:
             return None
         return age_of(values[0], now) if kind == "date" else _shown(values, kind)
 
-    return Column(str(column["name"]), cell, kind=kind, priority=int(column.get("priority", 0)))
+    return PrinterColumn(str(column["name"]), cell, kind=kind, priority=int(column.get("priority", 0)))
 
 
 def _shown(values: list[Any], kind: str) -> Any:
@@ -96,7 +96,7 @@ def _shown(values: list[Any], kind: str) -> Any:
 
 
 def table_of(
-    resource: ResourceType, bodies: Iterable[Object], *, now: datetime, include: str, metadata: Object
+    resource: ApiResource, bodies: Iterable[Object], *, now: datetime, include: str, metadata: Object
 ) -> Object:
     """A table of objects.
 
@@ -126,7 +126,7 @@ def table_of(
     }
 
 
-def _row(body: Object, columns: list[Column], now: datetime, include: str) -> Object:
+def _row(body: Object, columns: list[PrinterColumn], now: datetime, include: str) -> Object:
     row: Object = {"cells": [column.cell(body, now) for column in columns]}
     if include == "Object":
         row["object"] = body

@@ -17,7 +17,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.sandbox.apiserver.printing.table import partial_of, table_of
 from actions.sandbox.apiserver.storage.codec import Object, encode
-from actions.sandbox.apiserver.storage.resources import ResourceType
+from actions.sandbox.apiserver.storage.resources import ApiResource
 from actions.sandbox.apiserver.storage.store import Stored
 
 _RENAMED = {
@@ -36,7 +36,7 @@ def as_new_event(event: Object) -> Object:
     return {_RENAMED.get(name, name): value for name, value in event.items()} | {"apiVersion": "events.k8s.io/v1"}
 
 
-class Form(Enum):
+class ResponseForm(Enum):
     """What an `Accept` header asks for."""
 
     OBJECT = "Object"
@@ -47,54 +47,54 @@ class Form(Enum):
 _AS = re.compile(r"\bas=(\w+)")
 
 
-def form_of(accept: str) -> Form:
+def form_of(accept: str) -> ResponseForm:
     """The first form in an `Accept` header that is served here."""
     for choice in accept.split(","):
         match = _AS.search(choice)
         if match is None:
-            return Form.OBJECT
+            return ResponseForm.OBJECT
         if "apidiscovery" in choice:
             continue
-        for form in (Form.TABLE, Form.METADATA):
+        for form in (ResponseForm.TABLE, ResponseForm.METADATA):
             if match[1].removesuffix("List") == form.value:
                 return form
-    return Form.OBJECT
+    return ResponseForm.OBJECT
 
 
 class View(msgspec.Struct, frozen=True):
     """How one request sees objects of one type. `include` is the table's `includeObject`."""
 
-    resource: ResourceType
-    form: Form
+    resource: ApiResource
+    form: ResponseForm
     clock: Clock
     include: str = "Metadata"
 
     def one(self, stored: Stored) -> bytes:
         """One object."""
         match self.form:
-            case Form.TABLE:
+            case ResponseForm.TABLE:
                 return encode(self._table([self._shown(stored)], {"resourceVersion": str(stored.version)}))
-            case Form.METADATA:
+            case ResponseForm.METADATA:
                 return encode(partial_of(stored.body))
-            case Form.OBJECT:
+            case ResponseForm.OBJECT:
                 return self._raw(stored)
 
     def bookmark(self, stored: Stored) -> bytes:
         """A bookmark, which has nothing but a type and a resource version."""
-        if self.form is Form.TABLE:
+        if self.form is ResponseForm.TABLE:
             return encode(self._table([], {"resourceVersion": str(stored.version)}) | {"rows": [_bookmark_row(stored)]})
-        return encode(partial_of(stored.body)) if self.form is Form.METADATA else stored.raw
+        return encode(partial_of(stored.body)) if self.form is ResponseForm.METADATA else stored.raw
 
     def many(self, objects: Iterable[Stored], metadata: Object) -> bytes:
         """A list; `metadata` is its `ListMeta`."""
         match self.form:
-            case Form.TABLE:
+            case ResponseForm.TABLE:
                 return encode(self._table((self._shown(one) for one in objects), metadata))
-            case Form.METADATA:
+            case ResponseForm.METADATA:
                 items = [partial_of(one.body) for one in objects]
                 head = {"kind": "PartialObjectMetadataList", "apiVersion": "meta.k8s.io/v1", "metadata": metadata}
                 return encode({**head, "items": items})
-            case Form.OBJECT:
+            case ResponseForm.OBJECT:
                 kind, version = encode(self.resource.kind + "List"), encode(self.resource.api_version)
                 head_bytes = b'{"kind":%b,"apiVersion":%b,"metadata":%b,"items":[' % (kind, version, encode(metadata))
                 return head_bytes + b",".join(self._raw(one) for one in objects) + b"]}"

@@ -12,11 +12,11 @@ from aiohttp import WSMsgType, web
 
 from actions.cluster.remote.exec import Channel
 from actions.sandbox.apiserver.remote.logs import container_of, open_log
-from actions.sandbox.apiserver.requests.context import Services
-from actions.sandbox.apiserver.requests.request_info import Target
+from actions.sandbox.apiserver.requests.context import ServerContext
+from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import Object, dig, encode
-from actions.sandbox.apiserver.storage.errors import ApiFault, bad_request
-from actions.sandbox.kubelet_api import NoProcess
+from actions.sandbox.apiserver.storage.errors import StatusError, bad_request
+from actions.sandbox.kubelet_api import ContainerNotRunning
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SILENCE_SECONDS = 30.0
@@ -67,13 +67,13 @@ class SocketStreams:
             self._input.put_nowait(b"")
 
 
-async def serve_exec(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
+async def serve_exec(context: ServerContext, request: web.Request, target: RequestTarget) -> web.StreamResponse:
     """Upgrade, run, tell the exit code on the error channel, close.
 
     Raises:
         ApiFault: 400, 404 before the upgrade.
     """
-    pod = services.writer.find(target.resource, target.namespace, target.name)
+    pod = context.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))
     if not dig(pod.body, "spec", "nodeName"):
         raise bad_request(f"pod {pod.name} does not have a host assigned")
@@ -88,7 +88,7 @@ async def serve_exec(services: Services, request: web.Request, target: Target) -
     streams = SocketStreams(socket, has_stdin=request.query.get("stdin") in ("true", "1"))
     is_terminal = request.query.get("tty") in ("true", "1")
     outcome = await _run_while_connected(
-        services, streams, (target.namespace, target.name, container), argv, tty=is_terminal
+        context, streams, (target.namespace, target.name, container), argv, tty=is_terminal
     )
     if outcome is not None and not socket.closed:
         await streams.write(Channel.ERROR, encode(outcome))
@@ -96,13 +96,13 @@ async def serve_exec(services: Services, request: web.Request, target: Target) -
     return socket
 
 
-async def serve_attach(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
+async def serve_attach(context: ServerContext, request: web.Request, target: RequestTarget) -> web.StreamResponse:
     """Upgrade and send what the container prints from now on; it takes no input.
 
     Raises:
         ApiFault: 400, 404 before the upgrade.
     """
-    pod = services.writer.find(target.resource, target.namespace, target.name)
+    pod = context.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))
     if dig(pod.body, "status", "phase") != "Running":
         raise bad_request(f"cannot attach a container in a pod that does not run: {pod.name}")
@@ -110,7 +110,7 @@ async def serve_attach(services: Services, request: web.Request, target: Target)
     await socket.prepare(request)
     streams = SocketStreams(socket, has_stdin=False)
     pump = asyncio.ensure_future(streams.pump())
-    printing = asyncio.ensure_future(_print(open_log(services, pod, container, _FROM_NOW_ON), streams))
+    printing = asyncio.ensure_future(_print(open_log(context, pod, container, _FROM_NOW_ON), streams))
     await asyncio.wait({pump, printing}, return_when=asyncio.FIRST_COMPLETED)
     if printing.done() and not socket.closed:
         await streams.write(Channel.ERROR, encode(_final_status(0)))
@@ -127,18 +127,18 @@ async def _print(chunks: AsyncIterator[bytes], streams: SocketStreams) -> None:
 
 
 async def _run_while_connected(
-    services: Services, streams: SocketStreams, place: tuple[str, str, str], argv: Sequence[str], *, tty: bool
+    context: ServerContext, streams: SocketStreams, place: tuple[str, str, str], argv: Sequence[str], *, tty: bool
 ) -> Object | None:
     """The final status, or `None` if the client went away first."""
-    program = asyncio.ensure_future(services.kubelet.exec(*place, argv, tty=tty, streams=streams))
+    program = asyncio.ensure_future(context.kubelet.exec(*place, argv, tty=tty, streams=streams))
     pump = asyncio.ensure_future(streams.pump())
     try:
         await asyncio.wait({program, pump}, return_when=asyncio.FIRST_COMPLETED)
         if not program.done():
             return None
         return _final_status(program.result())
-    except NoProcess:
-        fault = ApiFault(500, "InternalError", f'container not found ("{place[2]}")')
+    except ContainerNotRunning:
+        fault = StatusError(500, "InternalError", f'container not found ("{place[2]}")')
         return fault.body()
     finally:
         for task in (program, pump):

@@ -10,12 +10,12 @@ from collections.abc import AsyncIterator, Mapping
 from aiohttp import web
 
 from actions.base.clock import Clock, parse_rfc3339
-from actions.sandbox.apiserver.requests.context import Services
-from actions.sandbox.apiserver.requests.request_info import Target
+from actions.sandbox.apiserver.requests.context import ServerContext
+from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import Object, dig
 from actions.sandbox.apiserver.storage.errors import bad_request
 from actions.sandbox.apiserver.storage.store import Stored
-from actions.sandbox.kubelet_api import LogRequest, LogSource
+from actions.sandbox.kubelet_api import ContainerLogRef, PodLogOptions
 
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 
@@ -44,20 +44,20 @@ def container_of(pod: Stored, asked: str) -> str:
     raise bad_request(f"a container name must be specified for pod {pod.name}, {choices}")
 
 
-async def serve_log(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
+async def serve_log(context: ServerContext, request: web.Request, target: RequestTarget) -> web.StreamResponse:
     """Stream a log as plain text, flushed as it grows."""
-    pod = services.writer.find(target.resource, target.namespace, target.name)
+    pod = context.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))
     response = web.StreamResponse(headers={"Content-Type": "text/plain"})
-    chunks = open_log(services, pod, container, request.query)
+    chunks = open_log(context, pod, container, request.query)
     await response.prepare(request)
-    async for chunk in services.faults.distort(request, chunks):
+    async for chunk in context.faults.wrap_stream(request, chunks):
         await response.write(chunk)
     await response.write_eof()
     return response
 
 
-def open_log(services: Services, pod: Stored, container: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
+def open_log(context: ServerContext, pod: Stored, container: str, query: Mapping[str, str]) -> AsyncIterator[bytes]:
     """The log that a query asks for.
 
     Raises:
@@ -65,16 +65,16 @@ def open_log(services: Services, pod: Stored, container: str, query: Mapping[str
     """
     if not dig(pod.body, "spec", "nodeName"):
         return _nothing()
-    source = LogSource(pod.namespace, pod.name, pod.uid, container, previous=_is_set(query, "previous"))
-    wanted = LogRequest(
+    source = ContainerLogRef(pod.namespace, pod.name, pod.uid, container, previous=_is_set(query, "previous"))
+    wanted = PodLogOptions(
         follow=_is_set(query, "follow"),
-        since_ns=_since_ns(query, services.clock),
+        since_ns=_since_ns(query, context.clock),
         tail_lines=_number(query, "tailLines"),
         limit_bytes=_number(query, "limitBytes"),
         timestamps=_is_set(query, "timestamps"),
     )
     try:
-        return services.kubelet.log_chunks(source, wanted)
+        return context.kubelet.log_chunks(source, wanted)
     except KeyError as error:
         if source.previous:
             why = f'previous terminated container "{container}" in pod "{pod.name}" not found'

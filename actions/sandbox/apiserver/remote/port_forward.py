@@ -17,11 +17,11 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 
 from aiohttp import WSMsgType, web
 
-from actions.sandbox.apiserver.requests.context import Services
-from actions.sandbox.apiserver.requests.request_info import Target
+from actions.sandbox.apiserver.requests.context import ServerContext
+from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import dig
 from actions.sandbox.apiserver.storage.errors import bad_request
-from actions.sandbox.kubelet_api import NoProcess, PortStream
+from actions.sandbox.kubelet_api import ContainerNotRunning, PortStream
 
 _SYN_REPLY, _PING = 2, 6
 _CONTROL = 0x8003
@@ -223,8 +223,8 @@ class _Channel:
 class _Forwarding:
     """All connections of one websocket."""
 
-    def __init__(self, services: Services, target: Target) -> None:
-        self._services = services
+    def __init__(self, context: ServerContext, target: RequestTarget) -> None:
+        self._context = context
         self._target = target
         self._tasks: set[asyncio.Task[None]] = set()
 
@@ -232,8 +232,8 @@ class _Forwarding:
         """Connect a port until either side closes. Returns what went wrong, or nothing."""
         place = (self._target.namespace, self._target.name)
         try:
-            await self._services.kubelet.forward(*place, port, stream)
-        except NoProcess as error:
+            await self._context.kubelet.forward(*place, port, stream)
+        except ContainerNotRunning as error:
             return f"error forwarding port {port} to pod {place[1]}: {error}"
         return ""
 
@@ -250,13 +250,13 @@ class _Forwarding:
         await asyncio.gather(*tasks, return_exceptions=True)
 
 
-async def serve_forward(services: Services, request: web.Request, target: Target) -> web.StreamResponse:
+async def serve_forward(context: ServerContext, request: web.Request, target: RequestTarget) -> web.StreamResponse:
     """Upgrade and connect ports until the client goes away.
 
     Raises:
         ApiFault: 400, 404 before the upgrade.
     """
-    pod = services.writer.find(target.resource, target.namespace, target.name)
+    pod = context.writer.find(target.resource, target.namespace, target.name)
     if dig(pod.body, "status", "phase") != "Running":
         raise bad_request(f"pod {pod.name} is not running")
     offered = {name.strip() for name in request.headers.get("Sec-WebSocket-Protocol", "").split(",")}
@@ -268,7 +268,7 @@ async def serve_forward(services: Services, request: web.Request, target: Target
         raise bad_request('query parameter "ports" is required')
     socket = web.WebSocketResponse(protocols=(_TUNNEL, _CHANNELS), heartbeat=_SILENCE_SECONDS)
     await socket.prepare(request)
-    forwarding = _Forwarding(services, target)
+    forwarding = _Forwarding(context, target)
     try:
         if socket.ws_protocol == _TUNNEL:
             await _serve_tunnel(socket, forwarding)

@@ -16,9 +16,9 @@ import msgspec
 from aiohttp import web
 
 from actions.sandbox.apiserver.requests.bodies import json_response, read_object
-from actions.sandbox.apiserver.requests.request_info import Question, Target, question_of
+from actions.sandbox.apiserver.requests.request_info import RequestInfo, RequestTarget, request_info_of
 from actions.sandbox.apiserver.storage.codec import Object, dig
-from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.storage.errors import StatusError
 from actions.sandbox.apiserver.storage.resources import GroupResource
 from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.keys import AccessKey
@@ -46,7 +46,7 @@ ADMINISTRATOR = User("arn:aws:sts::111122223333:assumed-role/operator/eksml", (_
 ANONYMOUS = User("system:anonymous", ("system:unauthenticated",))
 
 
-class Access:
+class AccessControl:
     """Knows users by their tokens and their rights by the roles in the store.
 
     Args:
@@ -74,7 +74,7 @@ class Access:
         if not name:
             return user
         if not user.is_administrator:
-            raise forbidden(Question("", "impersonate", "users", name=name), user.name)
+            raise rbac_forbidden(RequestInfo("", "impersonate", "users", name=name), user.name)
         return User(name, (*request.headers.getall("Impersonate-Group", []), _AUTHENTICATED))
 
     def _authenticated(self, header: str) -> User:
@@ -85,7 +85,7 @@ class Access:
         for known, user in self._users:
             if hmac.compare_digest(known, given.encode()):
                 return user
-        raise ApiFault(401, "Unauthorized", "Unauthorized")
+        raise StatusError(401, "Unauthorized", "Unauthorized")
 
     def check(self, request: web.Request) -> None:
         """Let a request pass, or refuse it.
@@ -94,15 +94,15 @@ class Access:
             ApiFault: 401 or 403.
         """
         user = self.identify(request)
-        question = question_of(request.method, request.path, request.query)
-        if not user.is_administrator and question.resource and not self.allows(user, question):
-            raise forbidden(question, user.name)
+        info = request_info_of(request.method, request.path, request.query)
+        if not user.is_administrator and info.resource and not self.allows(user, info):
+            raise rbac_forbidden(info, user.name)
 
-    def allows(self, user: User, question: Question) -> bool:
+    def allows(self, user: User, info: RequestInfo) -> bool:
         """Whether some rule gives a right."""
-        if user.is_administrator or (question.resource in _SELF_REVIEWS and question.verb == "create"):
+        if user.is_administrator or (info.resource in _SELF_REVIEWS and info.verb == "create"):
             return True
-        return any(_covers(rule, question) for rule in self.rules(user, question.namespace))
+        return any(_covers(rule, info) for rule in self.rules(user, info.namespace))
 
     def rules(self, user: User, namespace: str) -> Iterator[Object]:
         """The rules that count for somebody in a namespace; only those for the whole cluster if it is empty."""
@@ -123,37 +123,37 @@ class Access:
         return (stored.body for stored in self._store.collection(GroupResource(_GROUP, plural)).ordered(namespace))
 
 
-def forbidden(question: Question, user: str) -> ApiFault:
+def rbac_forbidden(info: RequestInfo, user: str) -> StatusError:
     """403, as RBAC says it."""
-    what = f"{question.resource}.{question.group}" if question.group else question.resource
-    named = f'{what} "{question.name}"' if question.name else what
-    where = f' in the namespace "{question.namespace}"' if question.namespace else " at the cluster scope"
+    what = f"{info.resource}.{info.group}" if info.group else info.resource
+    named = f'{what} "{info.name}"' if info.name else what
+    where = f' in the namespace "{info.namespace}"' if info.namespace else " at the cluster scope"
     message = (
-        f'{named} is forbidden: User "{user}" cannot {rights_verb(question)} resource "{_resource(question)}" '
-        f'in API group "{question.group}"{where}'
+        f'{named} is forbidden: User "{user}" cannot {rbac_verb(info)} resource "{_resource(info)}" '
+        f'in API group "{info.group}"{where}'
     )
-    details = {"name": question.name, "group": question.group, "kind": question.resource}
-    return ApiFault(403, "Forbidden", message, details={name: value for name, value in details.items() if value})
+    details = {"name": info.name, "group": info.group, "kind": info.resource}
+    return StatusError(403, "Forbidden", message, details={name: value for name, value in details.items() if value})
 
 
-def rights_verb(question: Question) -> str:
+def rbac_verb(info: RequestInfo) -> str:
     """The verb by which RBAC knows a request: reading a log is `get`, starting a program `create`."""
-    if question.verb == "log":
+    if info.verb == "log":
         return "get"
-    return "create" if question.verb in _WRITING else question.verb
+    return "create" if info.verb in _WRITING else info.verb
 
 
-def _resource(question: Question) -> str:
-    return question.resource + (f"/{question.subresource}" if question.subresource else "")
+def _resource(info: RequestInfo) -> str:
+    return info.resource + (f"/{info.subresource}" if info.subresource else "")
 
 
-def _covers(rule: Object, question: Question) -> bool:
+def _covers(rule: Object, info: RequestInfo) -> bool:
     names = rule.get("resourceNames") or ()
     return (
-        _is_in(rights_verb(question), rule.get("verbs"))
-        and _is_in(question.group, rule.get("apiGroups"))
-        and (_is_in(_resource(question), rule.get("resources")))
-        and (not names or question.name in names)
+        _is_in(rbac_verb(info), rule.get("verbs"))
+        and _is_in(info.group, rule.get("apiGroups"))
+        and (_is_in(_resource(info), rule.get("resources")))
+        and (not names or info.name in names)
     )
 
 
@@ -174,7 +174,7 @@ def _is_bound(binding: Object, user: User) -> bool:
 _EVERYTHING: Object = {"verbs": ["*"], "apiGroups": ["*"], "resources": ["*"]}
 
 
-async def review(access: Access, request: web.Request, target: Target) -> web.Response:
+async def serve_review(access: AccessControl, request: web.Request, target: RequestTarget) -> web.Response:
     """POST of any review.
 
     Raises:
@@ -186,7 +186,7 @@ async def review(access: Access, request: web.Request, target: Target) -> web.Re
     return json_response({**asked, **head, "status": _answer(access, user, target.resource.kind, asked)}, code=201)
 
 
-def _answer(access: Access, user: User, kind: str, asked: Object) -> Object:
+def _answer(access: AccessControl, user: User, kind: str, asked: Object) -> Object:
     spec = asked.get("spec") or {}
     match kind:
         case "SelfSubjectReview":
@@ -199,10 +199,10 @@ def _answer(access: Access, user: User, kind: str, asked: Object) -> Object:
     return {"allowed": access.allows(user, _question(spec))}
 
 
-def _question(spec: Object) -> Question:
+def _question(spec: Object) -> RequestInfo:
     def word(name: str) -> str:
         return str(dig(spec, "resourceAttributes", name) or "")
 
-    return Question(
+    return RequestInfo(
         "", word("verb"), word("resource"), word("namespace"), word("name"), word("subresource"), word("group")
     )

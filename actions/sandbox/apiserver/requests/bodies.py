@@ -24,7 +24,7 @@ from actions.base.errors import InputError
 from actions.base.files import asset
 from actions.base.yamldoc import load_document
 from actions.sandbox.apiserver.storage.codec import Object, decode, encode
-from actions.sandbox.apiserver.storage.errors import ApiFault, bad_request, unsupported_media
+from actions.sandbox.apiserver.storage.errors import StatusError, bad_request, unsupported_media_type
 
 _MAGIC = b"k8s\x00"
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
@@ -32,7 +32,7 @@ _WIDTHS = {_FIXED64: 8, _FIXED32: 4}
 _BROKEN = (IndexError, UnicodeDecodeError, msgspec.DecodeError, struct.error, OverflowError)
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _MessageTable(msgspec.Struct, frozen=True):
     """`roots` leads from `VERSION KIND` to a message, `messages` from there to its fields by number."""
 
     roots: dict[str, str]
@@ -40,8 +40,8 @@ class _Table(msgspec.Struct, frozen=True):
 
 
 @cache
-def _table() -> _Table:
-    return msgspec.json.decode(asset("kubernetes/protobuf.json").read_bytes(), type=_Table)
+def _table() -> _MessageTable:
+    return msgspec.json.decode(asset("kubernetes/protobuf.json").read_bytes(), type=_MessageTable)
 
 
 def decode_object(data: bytes) -> Object:
@@ -58,7 +58,9 @@ def decode_object(data: bytes) -> Object:
         version, kind = (_as_bytes(described.get(number)).decode() for number in (1, 2))
         message = _table().roots.get(f"{version} {kind}")
         if message is None:
-            raise unsupported_media(f"application/vnd.kubernetes.protobuf of {version} {kind}", ["application/json"])
+            raise unsupported_media_type(
+                f"application/vnd.kubernetes.protobuf of {version} {kind}", ["application/json"]
+            )
         return {"apiVersion": version, "kind": kind, **_message(_as_bytes(envelope.get(2)), message)}
     except _BROKEN as error:
         raise bad_request("the request's body is a broken protobuf message") from error
@@ -181,11 +183,11 @@ def json_response(body: Object, *, code: int = 200) -> web.Response:
     return raw_json(encode(body), code=code)
 
 
-def fault_response(fault: ApiFault) -> web.Response:
+def error_response(error: StatusError) -> web.Response:
     """The response that a refusal becomes."""
-    response = json_response(fault.body(), code=fault.code)
-    if fault.retry_after_seconds:
-        response.headers["Retry-After"] = str(fault.retry_after_seconds)
+    response = json_response(error.body(), code=error.code)
+    if error.retry_after_seconds:
+        response.headers["Retry-After"] = str(error.retry_after_seconds)
     return response
 
 
@@ -198,7 +200,7 @@ def parse_body(data: bytes, content_type: str) -> Any:
     if "protobuf" in content_type:
         return decode_object(data)
     if "cbor" in content_type:
-        raise unsupported_media(content_type, [JSON, YAML])
+        raise unsupported_media_type(content_type, [JSON, YAML])
     try:
         return decode(data)
     except msgspec.DecodeError as error:

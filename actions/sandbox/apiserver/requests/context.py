@@ -5,18 +5,18 @@ from __future__ import annotations
 import msgspec
 
 from actions.base.clock import Clock
-from actions.sandbox.apiserver.requests.access import Access
-from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, Faults
+from actions.sandbox.apiserver.requests.access import AccessControl
+from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, FaultHook
 from actions.sandbox.apiserver.storage.resources import Registry
 from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.apiserver.writes.deletion import Deleter
 from actions.sandbox.apiserver.writes.writer import Writer
-from actions.sandbox.kubelet_api import KubeletPort
+from actions.sandbox.kubelet_api import KubeletApi
 
 BOOKMARK_SECONDS = 45.0
 
 
-class Services(msgspec.Struct, frozen=True):
+class ServerContext(msgspec.Struct, frozen=True):
     """The parts of one server. `bookmark_seconds` is how long a quiet watch stays silent."""
 
     store: Store
@@ -24,7 +24,7 @@ class Services(msgspec.Struct, frozen=True):
     clock: Clock
     writer: Writer
     deleter: Deleter
-    kubelet: KubeletPort
-    access: Access
-    faults: Faults = NO_FAULTS
+    kubelet: KubeletApi
+    access: AccessControl
+    faults: FaultHook = NO_FAULTS
     bookmark_seconds: float = BOOKMARK_SECONDS

@@ -9,14 +9,14 @@ from aiohttp import web
 from aiohttp.typedefs import Handler
 
 
-class Faults(Protocol):
+class FaultHook(Protocol):
     """Stands around every request, and in every stream."""
 
-    async def around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def wrap_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         """Answer a request: as `handler` does, in its place, or spoilt."""
         ...
 
-    def distort(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    def wrap_stream(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         """What reaches the client of the chunks of a stream, a watch or a log.
 
         Raises:
@@ -26,12 +26,12 @@ class Faults(Protocol):
 
 
 class _NoFaults:
-    async def around(self, request: web.Request, handler: Handler) -> web.StreamResponse:
+    async def wrap_request(self, request: web.Request, handler: Handler) -> web.StreamResponse:
         return await handler(request)
 
-    def distort(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    def wrap_stream(self, request: web.Request, chunks: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
         return chunks
 
 
-NO_FAULTS: Faults = _NoFaults()
+NO_FAULTS: FaultHook = _NoFaults()
 """Nothing goes wrong."""

@@ -1,6 +1,6 @@
 """The meaning of a request's line: verb, resource, namespace, name and subresource.
 
-`Question` is the form for rights and faults and needs no list of types; `Target` names a type that is served.
+`RequestInfo` is the form for rights and faults and needs no list of types; `RequestTarget` names a type that is served.
 
 Source: k8s.io/apiserver `request.RequestInfoFactory`.
 """
@@ -12,10 +12,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from actions.sandbox.apiserver.storage.errors import no_such_path
-from actions.sandbox.apiserver.storage.resources import Registry, ResourceType
+from actions.sandbox.apiserver.storage.errors import path_not_found
+from actions.sandbox.apiserver.storage.resources import ApiResource, Registry
 
-ACTOR_AGENT = "eksml-sandbox"
+CONTROLLER_AGENT = "eksml-sandbox"
 """The user agent of the sandbox's own controllers."""
 _VERBS = {"POST": "create", "PUT": "update", "PATCH": "patch"}
 _IN_NAMESPACES = frozenset({"status", "finalize"})
@@ -23,7 +23,7 @@ _IN_NAMESPACES = frozenset({"status", "finalize"})
 _VERB_LIKE = frozenset({"log", "exec", "attach", "portforward", "eviction", "binding", "scale"})
 
 
-class Question(NamedTuple):
+class RequestInfo(NamedTuple):
     """One request. `verb` is a subresource's name where that says more; all but `path` is empty outside the API."""
 
     path: str
@@ -34,22 +34,24 @@ class Question(NamedTuple):
     subresource: str = ""
     group: str = ""
     is_api: bool = False
-    is_actor: bool = False
+    is_controller: bool = False
 
 
-def question_of(method: str, path: str, query: Mapping[str, str], *, is_actor: bool = False) -> Question:
+def request_info_of(method: str, path: str, query: Mapping[str, str], *, is_controller: bool = False) -> RequestInfo:
     """Read a request's line."""
     steps = path.strip("/").split("/")
     is_core = steps[0] == "api"
     rest = steps[2:] if is_core else steps[3:]
     if steps[0] not in ("api", "apis") or not rest:
         is_api = steps[0] in ("api", "apis")
-        return Question(path, "get" if method == "GET" else method.lower(), is_api=is_api, is_actor=is_actor)
+        return RequestInfo(
+            path, "get" if method == "GET" else method.lower(), is_api=is_api, is_controller=is_controller
+        )
     namespace = ""
     if rest[0] == "namespaces" and len(rest) > 2 and rest[2] not in _IN_NAMESPACES:
         namespace, rest = rest[1], rest[2:]
     resource, name, subresource = (*rest, "", "")[:3]
-    return Question(
+    return RequestInfo(
         path,
         subresource if subresource in _VERB_LIKE else _verb(method, name, query),
         resource,
@@ -58,7 +60,7 @@ def question_of(method: str, path: str, query: Mapping[str, str], *, is_actor: b
         subresource,
         "" if is_core else steps[1],
         is_api=True,
-        is_actor=is_actor,
+        is_controller=is_controller,
     )
 
 
@@ -73,16 +75,16 @@ def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
     return _VERBS.get(method, method.lower())
 
 
-class Target(msgspec.Struct, frozen=True):
+class RequestTarget(msgspec.Struct, frozen=True):
     """A collection (no `name`), an object, or a subresource of one. `namespace` is empty for all of them."""
 
-    resource: ResourceType
+    resource: ApiResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""
 
 
-def target_of(registry: Registry, path: str) -> Target:
+def target_of(registry: Registry, path: str) -> RequestTarget:
     """Read `/api/v1/namespaces/a/pods/b/log` and its like.
 
     Raises:
@@ -98,10 +100,10 @@ def target_of(registry: Registry, path: str) -> Target:
         namespace, rest = rest[1], rest[2:]
     resource = registry.find(group, version, rest[0]) if rest else None
     if resource is None or len(rest) > 3 or (namespace and not resource.namespaced):
-        raise no_such_path()
+        raise path_not_found()
     name, subresource = (*rest[1:], "", "")[:2]
     if subresource and subresource not in resource.subresources:
-        raise no_such_path()
+        raise path_not_found()
     if resource.namespaced and name and not namespace:
-        raise no_such_path()
-    return Target(resource, namespace, name, subresource)
+        raise path_not_found()
+    return RequestTarget(resource, namespace, name, subresource)

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from actions.sandbox.apiserver.storage.codec import Object
-from actions.sandbox.apiserver.storage.resources import ResourceType
+from actions.sandbox.apiserver.storage.resources import ApiResource
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -18,7 +18,7 @@ class Cause(msgspec.Struct, frozen=True):
     reason: str = "FieldValueInvalid"
 
 
-class ApiFault(Exception):
+class StatusError(Exception):
     """A request that is answered with a `Status` of failure.
 
     Args:
@@ -71,7 +71,7 @@ class ApiFault(Exception):
         return status
 
 
-def success(*, details: Mapping[str, str] | None = None) -> Object:
+def success_status(*, details: Mapping[str, str] | None = None) -> Object:
     """The `Status` that answers a deletion."""
     status: Object = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"}
     if details:
@@ -79,48 +79,48 @@ def success(*, details: Mapping[str, str] | None = None) -> Object:
     return status
 
 
-def _details(resource: ResourceType, name: str, *, kind: str = "") -> dict[str, str]:
+def _details(resource: ApiResource, name: str, *, kind: str = "") -> dict[str, str]:
     details = {"name": name, "kind": kind or resource.plural}
     if resource.group:
         details["group"] = resource.group
     return details
 
 
-def not_found(resource: ResourceType, name: str) -> ApiFault:
+def not_found(resource: ApiResource, name: str) -> StatusError:
     """404: there is no such object."""
     message = f'{resource.qualified_plural} "{name}" not found'
-    return ApiFault(404, "NotFound", message, details=_details(resource, name))
+    return StatusError(404, "NotFound", message, details=_details(resource, name))
 
 
-def no_such_path() -> ApiFault:
+def path_not_found() -> StatusError:
     """404: nothing is served here."""
-    return ApiFault(404, "NotFound", "the server could not find the requested resource")
+    return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(resource: ResourceType, name: str) -> ApiFault:
+def already_exists(resource: ApiResource, name: str) -> StatusError:
     """409 on create."""
     message = f'{resource.qualified_plural} "{name}" already exists'
-    return ApiFault(409, "AlreadyExists", message, details=_details(resource, name))
+    return StatusError(409, "AlreadyExists", message, details=_details(resource, name))
 
 
-def conflict(resource: ResourceType, name: str, why: str, *, causes: Sequence[Cause] = ()) -> ApiFault:
+def conflict(resource: ApiResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
     """409 on a write that lost a race, or whose fields belong to somebody else."""
     message = f'Operation cannot be fulfilled on {resource.qualified_plural} "{name}": {why}'
-    return ApiFault(409, "Conflict", message, details=_details(resource, name), causes=causes)
+    return StatusError(409, "Conflict", message, details=_details(resource, name), causes=causes)
 
 
-def stale(resource: ResourceType, name: str) -> ApiFault:
+def stale_version(resource: ApiResource, name: str) -> StatusError:
     """409: the resource version sent is not the stored one."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 
-def invalid(resource: ResourceType, name: str, causes: Sequence[Cause]) -> ApiFault:
+def invalid(resource: ApiResource, name: str, causes: Sequence[Cause]) -> StatusError:
     """422: fields are wrong, each named."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     texts = [f"{cause.field}: {cause.message}" for cause in causes]
     reasons = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-    return ApiFault(
+    return StatusError(
         422,
         "Invalid",
         f'{kind} "{name}" is invalid: {reasons}',
@@ -129,44 +129,44 @@ def invalid(resource: ResourceType, name: str, causes: Sequence[Cause]) -> ApiFa
     )
 
 
-def bad_request(message: str) -> ApiFault:
+def bad_request(message: str) -> StatusError:
     """400."""
-    return ApiFault(400, "BadRequest", message)
+    return StatusError(400, "BadRequest", message)
 
 
-def not_of_its_type(resource: ResourceType, namespace: str, name: str, mistakes: Sequence[str]) -> ApiFault:
+def type_mismatch(resource: ApiResource, namespace: str, name: str, mistakes: Sequence[str]) -> StatusError:
     """500, as API servers answer an apply whose fields are unknown or of another type."""
     group_version = resource.api_version if "/" in resource.api_version else f"/{resource.api_version}"
     where = f"{namespace}/{name}; {group_version}, Kind={resource.kind}"
     said = mistakes[0] if len(mistakes) == 1 else "\n  ".join(("errors:", *mistakes))
-    return ApiFault(500, "", f"failed to create typed patch object ({where}): {said}")
+    return StatusError(500, "", f"failed to create typed patch object ({where}): {said}")
 
 
-def forbidden(resource: ResourceType, name: str, why: str, *, causes: Sequence[Cause] = ()) -> ApiFault:
+def forbidden(resource: ApiResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
     """403."""
     message = f'{resource.qualified_plural} "{name}" is forbidden: {why}'
-    return ApiFault(403, "Forbidden", message, details=_details(resource, name), causes=causes)
+    return StatusError(403, "Forbidden", message, details=_details(resource, name), causes=causes)
 
 
-def expired(message: str) -> ApiFault:
+def expired(message: str) -> StatusError:
     """410: the past asked for is no longer kept."""
-    return ApiFault(410, "Expired", message)
+    return StatusError(410, "Expired", message)
 
 
-def too_large_version(asked: int, current: int) -> ApiFault:
+def too_large_version(asked: int, current: int) -> StatusError:
     """504: the future asked for has not happened."""
     cause = Cause(field="", message="Too large resource version", reason="ResourceVersionTooLarge")
     message = f"Timeout: Too large resource version: {asked}, current: {current}"
-    return ApiFault(504, "Timeout", message, causes=[cause], retry_after_seconds=1)
+    return StatusError(504, "Timeout", message, causes=[cause], retry_after_seconds=1)
 
 
-def method_not_allowed() -> ApiFault:
+def method_not_allowed() -> StatusError:
     """405."""
     message = "the server does not allow this method on the requested resource"
-    return ApiFault(405, "MethodNotAllowed", message)
+    return StatusError(405, "MethodNotAllowed", message)
 
 
-def unsupported_media(content_type: str, accepted: Sequence[str]) -> ApiFault:
+def unsupported_media_type(content_type: str, accepted: Sequence[str]) -> StatusError:
     """415."""
     message = f"the body of the request was in an unknown format ({content_type}) - accepted: {', '.join(accepted)}"
-    return ApiFault(415, "UnsupportedMediaType", message)
+    return StatusError(415, "UnsupportedMediaType", message)

@@ -22,7 +22,7 @@ class GroupResource(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ResourceType:
+class ApiResource:
     """One served version of one type.
 
     `schema` is the `openAPIV3Schema` of a custom resource, empty for built-in types. `columns` are the CRD's
@@ -73,13 +73,13 @@ class Registry:
     `revision` grows with every change, so that what is derived from the registry can be cached.
     """
 
-    def __init__(self, types: Iterable[ResourceType]) -> None:
-        self._types: dict[tuple[str, str, str], ResourceType] = {}
+    def __init__(self, types: Iterable[ApiResource]) -> None:
+        self._types: dict[tuple[str, str, str], ApiResource] = {}
         self.revision = 0
         for resource in types:
             self.add(resource)
 
-    def add(self, resource: ResourceType) -> None:
+    def add(self, resource: ApiResource) -> None:
         """Serve a type, or serve it differently."""
         self._types[resource.group, resource.version, resource.plural] = resource
         self.revision += 1
@@ -90,18 +90,18 @@ class Registry:
             del self._types[path]
         self.revision += 1
 
-    def find(self, group: str, version: str, plural: str) -> ResourceType | None:
+    def find(self, group: str, version: str, plural: str) -> ApiResource | None:
         """The type under a path, or `None`."""
         return self._types.get((group, version, plural))
 
-    def any_version(self, key: GroupResource) -> ResourceType | None:
+    def any_version(self, key: GroupResource) -> ApiResource | None:
         """Some served version of a type, or `None`."""
         return next((resource for resource in self if resource.key == key), None)
 
-    def __iter__(self) -> Iterator[ResourceType]:
+    def __iter__(self) -> Iterator[ApiResource]:
         return iter(tuple(self._types.values()))
 
-    def of(self, group: str, version: str) -> list[ResourceType]:
+    def of(self, group: str, version: str) -> list[ApiResource]:
         """Every type of a group version, in order of registration."""
         return [resource for resource in self if resource.group == group and resource.version == version]
 
@@ -137,11 +137,11 @@ _REVIEW = ("create",)
 _READ = ("get", "list", "watch")
 
 
-def _core() -> list[ResourceType]:
+def _core() -> list[ApiResource]:
     def core(
         plural: str, kind: str, *short: str, namespaced: bool = True, sub: tuple[str, ...] = (), all_: bool = False
-    ) -> ResourceType:
-        return ResourceType("", "v1", plural, kind, namespaced, short, ("all",) if all_ else (), sub)
+    ) -> ApiResource:
+        return ApiResource("", "v1", plural, kind, namespaced, short, ("all",) if all_ else (), sub)
 
     return [
         core("namespaces", "Namespace", "ns", namespaced=False, sub=_STATUS),
@@ -168,10 +168,10 @@ def _core() -> list[ResourceType]:
     ]
 
 
-def _workloads() -> list[ResourceType]:
-    def apps(plural: str, kind: str, *short: str, sub: tuple[str, ...] = _SCALED) -> ResourceType:
+def _workloads() -> list[ApiResource]:
+    def apps(plural: str, kind: str, *short: str, sub: tuple[str, ...] = _SCALED) -> ApiResource:
         categories = () if plural == "controllerrevisions" else ("all",)
-        return ResourceType("apps", "v1", plural, kind, True, short, categories, sub)
+        return ApiResource("apps", "v1", plural, kind, True, short, categories, sub)
 
     return [
         apps("deployments", "Deployment", "deploy"),
@@ -179,9 +179,9 @@ def _workloads() -> list[ResourceType]:
         apps("statefulsets", "StatefulSet", "sts"),
         apps("daemonsets", "DaemonSet", "ds", sub=_STATUS),
         apps("controllerrevisions", "ControllerRevision", sub=()),
-        ResourceType("batch", "v1", "jobs", "Job", True, (), ("all",), _STATUS),
-        ResourceType("batch", "v1", "cronjobs", "CronJob", True, ("cj",), ("all",), _STATUS),
-        ResourceType(
+        ApiResource("batch", "v1", "jobs", "Job", True, (), ("all",), _STATUS),
+        ApiResource("batch", "v1", "cronjobs", "CronJob", True, ("cj",), ("all",), _STATUS),
+        ApiResource(
             "autoscaling",
             "v2",
             "horizontalpodautoscalers",
@@ -194,15 +194,15 @@ def _workloads() -> list[ResourceType]:
     ]
 
 
-def _cluster_services() -> list[ResourceType]:
+def _cluster_services() -> list[ApiResource]:
     def served(group: str, version: str, plural: str, kind: str, *short: str, namespaced: bool = False,
-               sub: tuple[str, ...] = ()) -> ResourceType:  # fmt: skip
-        return ResourceType(group, version, plural, kind, namespaced, short, (), sub)
+               sub: tuple[str, ...] = ()) -> ApiResource:  # fmt: skip
+        return ApiResource(group, version, plural, kind, namespaced, short, (), sub)
 
     rbac, storage = "rbac.authorization.k8s.io", "storage.k8s.io"
     admission = "admissionregistration.k8s.io"
     return [
-        ResourceType("events.k8s.io", "v1", "events", "Event", short_names=("ev",), verbs=_READ, home=""),
+        ApiResource("events.k8s.io", "v1", "events", "Event", short_names=("ev",), verbs=_READ, home=""),
         served(rbac, "v1", "roles", "Role", namespaced=True),
         served(rbac, "v1", "rolebindings", "RoleBinding", namespaced=True),
         served(rbac, "v1", "clusterroles", "ClusterRole"),
@@ -233,20 +233,20 @@ def _cluster_services() -> list[ResourceType]:
     ]
 
 
-def _reviews() -> list[ResourceType]:
+def _reviews() -> list[ApiResource]:
     authorization, authentication = "authorization.k8s.io", "authentication.k8s.io"
     return [
-        ResourceType(authorization, "v1", plural, kind, namespaced, verbs=_REVIEW)
+        ApiResource(authorization, "v1", plural, kind, namespaced, verbs=_REVIEW)
         for plural, kind, namespaced in (
             ("selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
             ("selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
             ("subjectaccessreviews", "SubjectAccessReview", False),
             ("localsubjectaccessreviews", "LocalSubjectAccessReview", True),
         )
-    ] + [ResourceType(authentication, "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_REVIEW)]
+    ] + [ApiResource(authentication, "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_REVIEW)]
 
 
-def builtin_types() -> list[ResourceType]:
+def builtin_types() -> list[ApiResource]:
     """Every built-in type, in the order in which discovery lists them."""
     return _core() + _workloads() + _cluster_services() + _reviews()
 
@@ -259,14 +259,14 @@ def key_of_definition(crd: Object) -> GroupResource:
     return GroupResource(crd["spec"]["group"], crd["spec"]["names"]["plural"])
 
 
-def types_of(crd: Object) -> Iterator[ResourceType]:
+def types_of(crd: Object) -> Iterator[ApiResource]:
     """Every version that a CRD serves."""
     spec = crd["spec"]
     names = spec["names"]
     for version in spec["versions"]:
         if not version.get("served", True):
             continue
-        yield ResourceType(
+        yield ApiResource(
             spec["group"],
             version["name"],
             names["plural"],
@@ -282,14 +282,14 @@ def types_of(crd: Object) -> Iterator[ResourceType]:
         )
 
 
-def register(registry: Registry, crd: Object) -> None:
+def register_definition(registry: Registry, crd: Object) -> None:
     """Serve exactly what the CRD asks for."""
     registry.drop(key_of_definition(crd))
     for resource in types_of(crd):
         registry.add(resource)
 
 
-def complete(crd: Object, *, now: str) -> None:
+def complete_definition(crd: Object, *, now: str) -> None:
     """Fill in the names that a CRD may leave out, and its status: accepted and established."""
     names = crd["spec"]["names"]
     names.setdefault("singular", names["kind"].lower())

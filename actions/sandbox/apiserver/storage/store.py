@@ -15,7 +15,7 @@ EVENTS_KEPT = 2_048
 FIRST_VERSION = 1_000
 
 
-class Change(StrEnum):
+class EventType(StrEnum):
     """What happened to an object, in the words of the watch protocol."""
 
     ADDED = "ADDED"
@@ -57,7 +57,7 @@ class StoreEvent:
     """One change. `before` is the version it replaced, `None` for an addition."""
 
     version: int
-    change: Change
+    change: EventType
     after: Stored
     before: Stored | None
 
@@ -102,7 +102,7 @@ class Collection:
 
     def record(self, event: StoreEvent, *, kept: int) -> None:
         """Add a change and wake everybody who waits."""
-        if event.change is not Change.MODIFIED:
+        if event.change is not EventType.MODIFIED:
             self._order = None
         self.events.append(event)
         if len(self.events) > 2 * kept:  # trimmed in halves, so that appending stays cheap
@@ -160,7 +160,7 @@ class Store:
             self._forget(before)
         self._remember(stored)
         self.collection(key).objects[namespace, name] = stored
-        change = Change.ADDED if before is None else Change.MODIFIED
+        change = EventType.ADDED if before is None else EventType.MODIFIED
         self._record(StoreEvent(stored.version, change, stored, before))
         return stored
 
@@ -179,7 +179,7 @@ class Store:
         last = self._next(stored.key, stored.namespace, stored.name, {**stored.body})
         del self.collection(stored.key).objects[stored.namespace, stored.name]
         self._forget(stored)
-        self._record(StoreEvent(last.version, Change.DELETED, last, stored))
+        self._record(StoreEvent(last.version, EventType.DELETED, last, stored))
         return last
 
     def _next(self, key: GroupResource, namespace: str, name: str, body: Object) -> Stored:

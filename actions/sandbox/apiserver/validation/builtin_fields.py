@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.files import asset
 from actions.sandbox.apiserver.storage.codec import Object
-from actions.sandbox.apiserver.storage.resources import ResourceType
+from actions.sandbox.apiserver.storage.resources import ApiResource
 
 _LIST, _MAP = "[]", "{}"
 _SCALARS: dict[str, tuple[type, ...]] = {
@@ -25,7 +25,7 @@ _SCALARS: dict[str, tuple[type, ...]] = {
 }
 
 
-class _Table(msgspec.Struct, frozen=True):
+class _FieldTable(msgspec.Struct, frozen=True):
     """`roots` leads from a kind to its type, `types` from a type to its fields: name and type code."""
 
     roots: dict[str, str]
@@ -41,8 +41,8 @@ class WrongType(NamedTuple):
 
 
 @cache
-def _table() -> _Table:
-    return msgspec.json.decode(asset("kubernetes/fields.json").read_bytes(), type=_Table)
+def _table() -> _FieldTable:
+    return msgspec.json.decode(asset("kubernetes/fields.json").read_bytes(), type=_FieldTable)
 
 
 def root_of(kind: str) -> str:
@@ -55,7 +55,7 @@ def fields_of(type_name: str) -> dict[str, str]:
     return _table().types.get(type_name, {})
 
 
-def prune_builtin(resource: ResourceType, body: Object) -> list[str]:
+def prune_builtin(resource: ApiResource, body: Object) -> list[str]:
     """Remove what the type does not have, in place, and return the paths of what was removed."""
     root = _table().roots.get(resource.kind)
     return list(_prune(body, root, "")) if root else []
@@ -78,7 +78,7 @@ def _prune(value: Any, code: str, path: str) -> Iterator[str]:
                 yield here
 
 
-def wrong_type(resource: ResourceType, body: Object) -> WrongType | None:
+def wrong_type(resource: ApiResource, body: Object) -> WrongType | None:
     """The first value that cannot be read as its field's type, or `None`."""
     root = _table().roots.get(resource.kind)
     return next(_wrong(body, root, ""), None) if root else None

@@ -16,7 +16,7 @@ from typing import Protocol
 import msgspec
 
 from actions.sandbox.apiserver.storage.codec import Object, dig
-from actions.sandbox.apiserver.storage.errors import ApiFault, bad_request
+from actions.sandbox.apiserver.storage.errors import StatusError, bad_request
 from actions.sandbox.apiserver.storage.resources import GroupResource
 from actions.sandbox.apiserver.storage.store import Store
 
@@ -33,7 +33,7 @@ class Operation(StrEnum):
     DELETE = "DELETE"
 
 
-class Review(msgspec.Struct, frozen=True):
+class AdmissionReview(msgspec.Struct, frozen=True):
     """One request on its way."""
 
     operation: Operation
@@ -44,10 +44,10 @@ class Review(msgspec.Struct, frozen=True):
     """As it would be stored, defaults filled in; may be changed in place, except when it is deleted."""
 
 
-class Admission(Protocol):
+class AdmissionPlugin(Protocol):
     """An admission plugin, or webhooks."""
 
-    def admit(self, review: Review, store: Store) -> None:
+    def admit(self, review: AdmissionReview, store: Store) -> None:
         """Change the object, or let it pass.
 
         Raises:
@@ -59,8 +59,8 @@ class Admission(Protocol):
 class DefaultStorageClass:
     """Gives a claim that names no class the default one; an empty name is a name."""
 
-    def admit(self, review: Review, store: Store) -> None:
-        """See `Admission`."""
+    def admit(self, review: AdmissionReview, store: Store) -> None:
+        """See `AdmissionPlugin`."""
         if review.key != _CLAIMS or review.operation is not Operation.CREATE:
             return
         if "storageClassName" in review.body["spec"]:
@@ -72,7 +72,7 @@ class DefaultStorageClass:
                 return
 
 
-BUILT_IN: tuple[Admission, ...] = (DefaultStorageClass(),)
+BUILT_IN: tuple[AdmissionPlugin, ...] = (DefaultStorageClass(),)
 """The server's own."""
 
 
@@ -84,7 +84,7 @@ _DEPLOYMENTS = GroupResource("apps", "deployments")
 _GROUP_NAME = "scheduling.k8s.io/group-name"
 
 
-class VolcanoAdmission:
+class VolcanoWebhooks:
     """All of them.
 
     Args:
@@ -94,8 +94,8 @@ class VolcanoAdmission:
     def __init__(self, *, needs_operator: bool = True) -> None:
         self._needs_operator = needs_operator
 
-    def admit(self, review: Review, store: Store) -> None:
-        """See `Admission`."""
+    def admit(self, review: AdmissionReview, store: Store) -> None:
+        """See `AdmissionPlugin`."""
         check = _CHECKS.get((review.key, review.operation))
         if check is not None and self._is_there(store):
             check(review, store)
@@ -107,30 +107,30 @@ class VolcanoAdmission:
         return deployment is not None and bool(dig(deployment.body, "status", "readyReplicas"))
 
 
-def _create_queue(review: Review, _store: Store) -> None:
+def _create_queue(review: AdmissionReview, _store: Store) -> None:
     spec = review.body.setdefault("spec", {})
     spec["weight"] = spec.get("weight") or 1
     spec.setdefault("reclaimable", True)
     _check_weight(review, _store)
 
 
-def _check_weight(review: Review, _store: Store) -> None:
+def _check_weight(review: AdmissionReview, _store: Store) -> None:
     weight = dig(review.body, "spec", "weight")
     if isinstance(weight, int) and weight < 1:
         why = f"requestBody.spec.weight: Invalid value: {weight}: queue weight must be a positive integer"
         raise _denied("validatequeue", why)
 
 
-def _delete_queue(review: Review, _store: Store) -> None:
+def _delete_queue(review: AdmissionReview, _store: Store) -> None:
     if review.name == "default":
         raise _denied("validatequeue", "`default` queue can not be deleted")
 
 
-def _create_group(review: Review, _store: Store) -> None:
+def _create_group(review: AdmissionReview, _store: Store) -> None:
     review.body.setdefault("spec", {}).setdefault("queue", "default")
 
 
-def _create_pod(review: Review, store: Store) -> None:
+def _create_pod(review: AdmissionReview, store: Store) -> None:
     """Refuse a pod whose PodGroup stands in a queue that is missing or not open."""
     group = _group_of(review, store)
     if group is None:
@@ -146,7 +146,7 @@ def _create_pod(review: Review, store: Store) -> None:
     raise _denied("validatepod", f"failed :  {why};;")
 
 
-def _group_of(review: Review, store: Store) -> Object | None:
+def _group_of(review: AdmissionReview, store: Store) -> Object | None:
     if dig(review.body, "spec", "schedulerName") != "volcano":
         return None
     name = (dig(review.body, "metadata", "annotations") or {}).get(_GROUP_NAME, "")
@@ -154,11 +154,11 @@ def _group_of(review: Review, store: Store) -> Object | None:
     return found.body if found is not None else None
 
 
-def _denied(webhook: str, why: str) -> ApiFault:
+def _denied(webhook: str, why: str) -> StatusError:
     return bad_request(f'admission webhook "{webhook}.volcano.sh" denied the request: {why}')
 
 
-_CHECKS: dict[tuple[GroupResource, Operation], Callable[[Review, Store], None]] = {
+_CHECKS: dict[tuple[GroupResource, Operation], Callable[[AdmissionReview, Store], None]] = {
     (_QUEUES, Operation.CREATE): _create_queue,
     (_QUEUES, Operation.UPDATE): _check_weight,
     (_QUEUES, Operation.DELETE): _delete_queue,

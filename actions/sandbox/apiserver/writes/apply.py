@@ -10,26 +10,33 @@ from typing import Any
 import msgspec
 
 from actions.sandbox.apiserver.storage.codec import Object, decode, encode
-from actions.sandbox.apiserver.storage.errors import ApiFault, Cause
-from actions.sandbox.apiserver.storage.resources import ResourceType
+from actions.sandbox.apiserver.storage.errors import Cause, StatusError
+from actions.sandbox.apiserver.storage.resources import ApiResource
 from actions.sandbox.apiserver.writes.managed_fields import (
     ITEM,
-    Claim,
+    FieldOwner,
     Leaves,
     Manager,
     Path,
-    claim_of,
-    claims_of,
     describe,
     item_step,
     leaves_of,
-    write_claims,
+    owner_of,
+    owners_of,
+    write_owners,
 )
-from actions.sandbox.apiserver.writes.merge_keys import Shape
+from actions.sandbox.apiserver.writes.merge_keys import MergeSchema
 
 
 def apply_object(
-    live: Object, wanted: Object, shape: Shape, manager: Manager, *, resource: ResourceType, force: bool, now: str
+    live: Object,
+    wanted: Object,
+    merge_schema: MergeSchema,
+    manager: Manager,
+    *,
+    resource: ApiResource,
+    force: bool,
+    now: str,
 ) -> Object:
     """The object after `manager` applied `wanted` to `live`.
 
@@ -46,29 +53,29 @@ def apply_object(
     Raises:
         ApiFault: 409 with one cause for every field that another manager owns with another value.
     """
-    claims = claims_of(live)
-    leaves = leaves_of(wanted, shape)
-    contested = _conflicts(claims, leaves, leaves_of(live, shape), manager)
-    if contested and not force and not (manager.name == _KUBECTL and _applied_by_client(live, shape, contested)):
+    owners = owners_of(live)
+    leaves = leaves_of(wanted, merge_schema)
+    contested = _conflicts(owners, leaves, leaves_of(live, merge_schema), manager)
+    if contested and not force and not (manager.name == _KUBECTL and _applied_by_client(live, merge_schema, contested)):
         raise _conflict_fault(resource, str(wanted["metadata"].get("name", "")), contested)
-    for claim, paths in contested:
-        claim.paths -= paths
-    own = claim_of(claims, manager, now=now)
+    for owner, paths in contested:
+        owner.paths -= paths
+    own = owner_of(owners, manager, now=now)
     paths = set(leaves)
     abandoned = own.paths - paths
-    for claim in claims:
-        if claim is not own:
-            abandoned -= claim.paths
-    merged: Object = _merge(live, wanted, shape)
+    for owner in owners:
+        if owner is not own:
+            abandoned -= owner.paths
+    merged: Object = _merge(live, wanted, merge_schema)
     for path in sorted(abandoned, key=len):  # an item goes before its fields, by which it is found
-        _prune(merged, path, shape, claims=[claim for claim in claims if claim is not own])
+        _prune(merged, path, merge_schema, owners=[owner for owner in owners if owner is not own])
     if own.paths != paths:
         own.paths, own.time = paths, now
     merged["metadata"] = dict(merged["metadata"])
     if manager.name == _KUBECTL and _LAST_APPLIED in (merged["metadata"].get("annotations") or {}):
         annotations = merged["metadata"]["annotations"]
         merged["metadata"]["annotations"] = {**annotations, _LAST_APPLIED: encode(wanted).decode()}
-    write_claims(merged, claims)
+    write_owners(merged, owners)
     return merged
 
 
@@ -76,7 +83,7 @@ _KUBECTL = "kubectl"
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 
 
-def _applied_by_client(live: Object, shape: Shape, contested: list[tuple[Claim, set[Path]]]) -> bool:
+def _applied_by_client(live: Object, merge_schema: MergeSchema, contested: list[tuple[FieldOwner, set[Path]]]) -> bool:
     """Whether all of it is what `kubectl` itself applied before, by the client's way: then it may change it."""
     text = (live["metadata"].get("annotations") or {}).get(_LAST_APPLIED)
     if not text:
@@ -85,55 +92,57 @@ def _applied_by_client(live: Object, shape: Shape, contested: list[tuple[Claim, 
         before = decode(text.encode())
     except msgspec.DecodeError:
         return False
-    now = leaves_of(live, shape)
-    unchanged = {path for path, value in leaves_of(before, shape).items() if path in now and now[path] == value}
+    now = leaves_of(live, merge_schema)
+    unchanged = {path for path, value in leaves_of(before, merge_schema).items() if path in now and now[path] == value}
     return all(paths <= unchanged for _, paths in contested)
 
 
-def _conflicts(claims: list[Claim], leaves: Leaves, live: Leaves, manager: Manager) -> list[tuple[Claim, set[Path]]]:
+def _conflicts(
+    owners: list[FieldOwner], leaves: Leaves, live: Leaves, manager: Manager
+) -> list[tuple[FieldOwner, set[Path]]]:
     changed = {
         path for path, value in leaves.items() if value is not ITEM and (path not in live or live[path] != value)
     }
-    found = [(claim, claim.paths & changed) for claim in claims if claim.manager != manager]
-    return [(claim, paths) for claim, paths in found if paths]
+    found = [(owner, owner.paths & changed) for owner in owners if owner.manager != manager]
+    return [(owner, paths) for owner, paths in found if paths]
 
 
-def _conflict_fault(resource: ResourceType, name: str, contested: list[tuple[Claim, set[Path]]]) -> ApiFault:
+def _conflict_fault(resource: ApiResource, name: str, contested: list[tuple[FieldOwner, set[Path]]]) -> StatusError:
     """The refusal, in the words of the server-side apply of Kubernetes: one conflict on a line, more by owner."""
     causes, texts = [], []
-    for claim, paths in contested:
+    for owner, paths in contested:
         fields = [describe(path) for path in sorted(paths)]
-        causes += [Cause(field, f"conflict with {_owner(claim)}", "FieldManagerConflict") for field in fields]
-        texts += [f"conflicts with {_owner(claim)}:", *(f"- {field}" for field in fields)]
+        causes += [Cause(field, f"conflict with {_owner(owner)}", "FieldManagerConflict") for field in fields]
+        texts += [f"conflicts with {_owner(owner)}:", *(f"- {field}" for field in fields)]
     if len(causes) == 1:
         message = f"Apply failed with 1 conflict: {causes[0].message}: {causes[0].field}"
     else:
         message = f"Apply failed with {len(causes)} conflicts: " + "\n".join(texts)
     details = {"name": name, "kind": resource.plural} | ({"group": resource.group} if resource.group else {})
-    return ApiFault(409, "Conflict", message, details=details, causes=causes)
+    return StatusError(409, "Conflict", message, details=details, causes=causes)
 
 
-def _owner(claim: Claim) -> str:
+def _owner(owner: FieldOwner) -> str:
     """Who holds a field. One who did not apply also says through which subresource, and with which version."""
-    manager = claim.manager
+    manager = owner.manager
     who = f'"{manager.name}"' + (f' with subresource "{manager.subresource}"' if manager.subresource else "")
     return f"{who} using {manager.api_version}" if manager.operation == "Update" else who
 
 
-def _merge(live: Any, wanted: Any, shape: Shape) -> Any:
-    if isinstance(wanted, dict) and isinstance(live, dict) and not shape.is_atomic_map():
+def _merge(live: Any, wanted: Any, merge_schema: MergeSchema) -> Any:
+    if isinstance(wanted, dict) and isinstance(live, dict) and not merge_schema.is_atomic_map():
         merged = dict(live)
         for name, value in wanted.items():
             if value is not None:
-                merged[name] = _merge(live.get(name), value, shape.child(name))
+                merged[name] = _merge(live.get(name), value, merge_schema.child(name))
         return merged
     if isinstance(wanted, list) and isinstance(live, list):
-        return _merge_list(live, wanted, shape)
+        return _merge_list(live, wanted, merge_schema)
     return wanted
 
 
-def _merge_list(live: list[Any], wanted: list[Any], shape: Shape) -> list[Any]:
-    rule, inside = shape.list_shape(), shape.items()
+def _merge_list(live: list[Any], wanted: list[Any], merge_schema: MergeSchema) -> list[Any]:
+    rule, inside = merge_schema.list_rule(), merge_schema.items()
     if not rule.keys and not rule.is_set:
         return wanted
     merged = list(live)
@@ -147,7 +156,7 @@ def _merge_list(live: list[Any], wanted: list[Any], shape: Shape) -> list[Any]:
     return merged
 
 
-def _prune(node: Any, path: Path, shape: Shape, *, claims: list[Claim], done: Path = ()) -> bool:
+def _prune(node: Any, path: Path, merge_schema: MergeSchema, *, owners: list[FieldOwner], done: Path = ()) -> bool:
     """Remove what `path` leads to, and maps and lists that this empties; whether `node` became empty.
 
     `node` is copied on the way, as it may be shared with the stored object.
@@ -155,21 +164,21 @@ def _prune(node: Any, path: Path, shape: Shape, *, claims: list[Claim], done: Pa
     step, rest = path[0], path[1:]
     here = (*done, step)
     if step.startswith("f:"):
-        return _prune_field(node, path, shape, claims=claims, done=done)
-    rule, inside = shape.list_shape(), shape.items()
+        return _prune_field(node, path, merge_schema, owners=owners, done=done)
+    rule, inside = merge_schema.list_rule(), merge_schema.items()
     for place, item in enumerate(node):
         if item_step(item, rule, inside) != step:
             continue
         if rest:
             node[place] = dict(item)
-            _prune(node[place], rest, inside, claims=claims, done=here)
-        elif not any(owned[: len(here)] == here for claim in claims for owned in claim.paths):
+            _prune(node[place], rest, inside, owners=owners, done=here)
+        elif not any(owned[: len(here)] == here for owner in owners for owned in owner.paths):
             del node[place]
         break
     return not node
 
 
-def _prune_field(node: Any, path: Path, shape: Shape, *, claims: list[Claim], done: Path) -> bool:
+def _prune_field(node: Any, path: Path, merge_schema: MergeSchema, *, owners: list[FieldOwner], done: Path) -> bool:
     name, rest = path[0][2:], path[1:]
     if not isinstance(node, dict) or name not in node:
         return False
@@ -179,6 +188,6 @@ def _prune_field(node: Any, path: Path, shape: Shape, *, claims: list[Claim], do
     inner = node[name]
     if isinstance(inner, dict | list):
         node[name] = inner.copy()
-        if _prune(node[name], rest, shape.child(name), claims=claims, done=(*done, path[0])):
+        if _prune(node[name], rest, merge_schema.child(name), owners=owners, done=(*done, path[0])):
             del node[name]
     return not node

@@ -10,13 +10,13 @@ from actions.sandbox.apiserver.storage.codec import Object, clone, dig
 from actions.sandbox.apiserver.storage.errors import conflict, not_found
 from actions.sandbox.apiserver.storage.resources import (
     CRD_KEY,
+    ApiResource,
     GroupResource,
     Registry,
-    ResourceType,
     key_of_definition,
 )
 from actions.sandbox.apiserver.storage.store import Store, Stored
-from actions.sandbox.apiserver.writes.admission import Admission, Operation, Review
+from actions.sandbox.apiserver.writes.admission import AdmissionPlugin, AdmissionReview, Operation
 from actions.sandbox.apiserver.writes.options import DeleteOptions
 
 FOREGROUND = "foregroundDeletion"
@@ -30,13 +30,15 @@ _ORPHANING_BY_DEFAULT = GroupResource("batch", "jobs")
 class Deleter:
     """The delete path of the server."""
 
-    def __init__(self, store: Store, registry: Registry, clock: Clock, admissions: Sequence[Admission] = ()) -> None:
+    def __init__(
+        self, store: Store, registry: Registry, clock: Clock, admissions: Sequence[AdmissionPlugin] = ()
+    ) -> None:
         self._store = store
         self._registry = registry
         self._clock = clock
         self._admissions = admissions
 
-    def delete(self, resource: ResourceType, namespace: str, name: str, options: DeleteOptions) -> tuple[Stored, bool]:
+    def delete(self, resource: ApiResource, namespace: str, name: str, options: DeleteOptions) -> tuple[Stored, bool]:
         """Delete an object, or begin to.
 
         Returns:
@@ -49,7 +51,7 @@ class Deleter:
         if stored is None:
             raise not_found(resource, name)
         self._check_preconditions(resource, stored, options)
-        review = Review(Operation.DELETE, resource.key, namespace, name, stored.body)
+        review = AdmissionReview(Operation.DELETE, resource.key, namespace, name, stored.body)
         for admission in self._admissions:
             admission.admit(review, self._store)
         body = clone(stored.body)
@@ -71,7 +73,7 @@ class Deleter:
             self._registry.drop(key_of_definition(stored.body))
         return self._store.remove(stored)
 
-    def _check_preconditions(self, resource: ResourceType, stored: Stored, options: DeleteOptions) -> None:
+    def _check_preconditions(self, resource: ApiResource, stored: Stored, options: DeleteOptions) -> None:
         if options.uid and options.uid != stored.uid:
             why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {stored.uid}"
             raise conflict(resource, stored.name, why)

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from typing import Never
 
 from actions.sandbox.apiserver.storage.codec import Object, clone
-from actions.sandbox.apiserver.storage.errors import ApiFault
+from actions.sandbox.apiserver.storage.errors import StatusError
 from actions.sandbox.apiserver.storage.resources import CRD_KEY, GroupResource, Registry, key_of_definition
-from actions.sandbox.apiserver.storage.store import Change, Store, Stored, StoreEvent
+from actions.sandbox.apiserver.storage.store import EventType, Store, Stored, StoreEvent
 from actions.sandbox.apiserver.writes.deletion import CLEANUP, FOREGROUND, ORPHAN, Deleter
 from actions.sandbox.apiserver.writes.options import DeleteOptions
 
@@ -91,10 +91,10 @@ class GarbageCollector:
     async def run(self) -> Never:
         """Work until cancelled."""
         while True:
-            self._consider(await self._events.get())
+            self._handle_event(await self._events.get())
 
-    def _consider(self, event: StoreEvent) -> None:
-        if event.change is Change.DELETED:
+    def _handle_event(self, event: StoreEvent) -> None:
+        if event.change is EventType.DELETED:
             self._after_removal(event.after)
             return
         current = self._store.by_uid(event.after.uid)
@@ -102,12 +102,12 @@ class GarbageCollector:
             return  # a later event of the same object will be considered
         if current.body["metadata"].get("deletionTimestamp"):
             self._advance(current)
-        elif event.change is Change.ADDED and current.owner_uids:
-            self._reconsider(current)
+        elif event.change is EventType.ADDED and current.owner_uids:
+            self._check_owners(current)
 
     def _after_removal(self, gone: Stored) -> None:
         for child in self._store.dependents(gone.uid):
-            self._reconsider(child)
+            self._check_owners(child)
         for owner in gone.owner_uids:
             parent = self._store.by_uid(owner)
             if parent is not None and FOREGROUND in _finalizers(parent):
@@ -122,7 +122,7 @@ class GarbageCollector:
         held_by = _finalizers(stored)
         if ORPHAN in held_by:
             for child in self._store.dependents(stored.uid):
-                self._disown(child, {stored.uid})
+                self._remove_owners(child, {stored.uid})
             self._release(stored, ORPHAN)
         elif FOREGROUND in held_by:
             self._delete_dependents(stored)
@@ -141,17 +141,17 @@ class GarbageCollector:
             if not child.body["metadata"].get("deletionTimestamp"):
                 self._delete(child, "Foreground" if self._store.dependents(child.uid) else "Background")
 
-    def _reconsider(self, child: Stored) -> None:
+    def _check_owners(self, child: Stored) -> None:
         """Delete an object whose last owner is gone; forget the owners that are."""
         owners = [self._store.by_uid(uid) for uid in child.owner_uids]
         if any(owner is not None and FOREGROUND not in _finalizers(owner) for owner in owners):
             absent = {uid for uid in child.owner_uids if self._store.by_uid(uid) is None}
             if absent:
-                self._disown(child, absent)
+                self._remove_owners(child, absent)
         elif not child.body["metadata"].get("deletionTimestamp"):
             self._delete(child, "Background")
 
-    def _disown(self, child: Stored, owners: set[str]) -> None:
+    def _remove_owners(self, child: Stored, owners: set[str]) -> None:
         body = clone(child.body)
         kept = [owner for owner in body["metadata"]["ownerReferences"] if owner.get("uid") not in owners]
         if kept:
@@ -179,9 +179,9 @@ class GarbageCollector:
                 self._deleter.remove(home)
             return
         self._delete_all([stored for stored in contents if "deletionTimestamp" not in stored.body["metadata"]])
-        self._tell_what_remains(home.name)
+        self._update_conditions(home.name)
 
-    def _tell_what_remains(self, name: str) -> None:
+    def _update_conditions(self, name: str) -> None:
         """Conditions of a namespace that is not empty yet."""
         home = self._store.get(_NAMESPACES, "", name)
         remaining = [stored for key in self._store.known_keys() for stored in self._store.collection(key).ordered(name)]
@@ -211,7 +211,7 @@ class GarbageCollector:
         options = DeleteOptions(propagation=propagation, uid=stored.uid)
         try:
             self._deleter.delete(resource, stored.namespace, stored.name, options)
-        except ApiFault:  # gone or replaced since: nothing is left to do
+        except StatusError:  # gone or replaced since: nothing is left to do
             return
 
 

@@ -15,7 +15,7 @@ from typing import Any, TypeAlias
 import msgspec
 
 from actions.sandbox.apiserver.storage.codec import Object, dig, encode
-from actions.sandbox.apiserver.writes.merge_keys import ListShape, Shape
+from actions.sandbox.apiserver.writes.merge_keys import ListMergeRule, MergeSchema
 
 Path: TypeAlias = tuple[str, ...]
 Leaves: TypeAlias = dict[Path, object]
@@ -34,31 +34,31 @@ ITEM = object()
 """The value of a path that stands for the presence of a list item."""
 
 
-def item_step(item: Any, rule: ListShape, shape: Shape) -> str:
+def item_step(item: Any, rule: ListMergeRule, merge_schema: MergeSchema) -> str:
     """The step to one item of a keyed list or set."""
     if rule.is_set or not isinstance(item, dict):
         return "v:" + encode(item).decode()
-    keys = {key: item.get(key, shape.default_of(key)) for key in sorted(rule.keys)}
+    keys = {key: item.get(key, merge_schema.default_of(key)) for key in sorted(rule.keys)}
     return "k:" + encode({key: value for key, value in keys.items() if value is not None}).decode()
 
 
-def leaves_of(body: Object, shape: Shape) -> Leaves:
+def leaves_of(body: Object, merge_schema: MergeSchema) -> Leaves:
     """Every owned path of an object with its value; atomic lists and maps are one leaf."""
     found: Leaves = {}
-    for path, value in _walk(body, shape, ()):
+    for path, value in _walk(body, merge_schema, ()):
         if path[:2] not in _UNOWNED and path not in _UNOWNED:
             found[path] = value
     return found
 
 
-def _walk(value: Any, shape: Shape, path: Path) -> Iterator[tuple[Path, object]]:
-    if isinstance(value, dict) and not shape.is_atomic_map() and (value or not path):
+def _walk(value: Any, merge_schema: MergeSchema, path: Path) -> Iterator[tuple[Path, object]]:
+    if isinstance(value, dict) and not merge_schema.is_atomic_map() and (value or not path):
         for name, inner in value.items():
             step = (*path, f"f:{name}")
             if step not in _UNOWNED:
-                yield from _walk(inner, shape.child(name), step)
-    elif isinstance(value, list) and (rule := shape.list_shape()) != ListShape():
-        inside = shape.items()
+                yield from _walk(inner, merge_schema.child(name), step)
+    elif isinstance(value, list) and (rule := merge_schema.list_rule()) != ListMergeRule():
+        inside = merge_schema.items()
         for item in value:
             step = (*path, item_step(item, rule, inside))
             yield step, ITEM
@@ -128,17 +128,17 @@ class Manager(msgspec.Struct, frozen=True):
     subresource: str = ""
 
 
-class Claim(msgspec.Struct):
-    """What a manager owns. `time` is RFC 3339, when the claim last changed."""
+class FieldOwner(msgspec.Struct):
+    """A manager and the field paths that it owns. `time` is RFC 3339, when these last changed."""
 
     manager: Manager
     time: str
     paths: set[Path] = msgspec.field(default_factory=set)
 
 
-def claims_of(body: Object) -> list[Claim]:
-    """Read the claims of an object; entries without fields are dropped."""
-    claims = []
+def owners_of(body: Object) -> list[FieldOwner]:
+    """Read the owners of the fields of an object; entries without fields are dropped."""
+    owners = []
     for entry in dig(body, "metadata", "managedFields") or ():
         if not entry.get("fieldsV1"):
             continue
@@ -146,24 +146,24 @@ def claims_of(body: Object) -> list[Claim]:
             entry.get("manager", ""), entry.get("operation", UPDATE), entry.get("apiVersion", ""),
             entry.get("subresource", ""),
         )  # fmt: skip
-        claims.append(Claim(manager, entry.get("time", ""), decode_fields(entry["fieldsV1"])))
-    return claims
+        owners.append(FieldOwner(manager, entry.get("time", ""), decode_fields(entry["fieldsV1"])))
+    return owners
 
 
-def write_claims(body: Object, claims: Iterable[Claim]) -> None:
-    """Write the claims that own something into the object, appliers first, then by time."""
+def write_owners(body: Object, owners: Iterable[FieldOwner]) -> None:
+    """Write the owners that own any field into the object, appliers first, then by time."""
     written = []
-    for claim in sorted(claims, key=lambda claim: (claim.manager.operation, claim.time)):
-        if not claim.paths:
+    for owner in sorted(owners, key=lambda owner: (owner.manager.operation, owner.time)):
+        if not owner.paths:
             continue
-        manager = claim.manager
+        manager = owner.manager
         entry: Object = {
             "manager": manager.name,
             "operation": manager.operation,
             "apiVersion": manager.api_version,
-            "time": claim.time,
+            "time": owner.time,
             "fieldsType": "FieldsV1",
-            "fieldsV1": encode_fields(claim.paths),
+            "fieldsV1": encode_fields(owner.paths),
         }
         if manager.subresource:
             entry["subresource"] = manager.subresource
@@ -171,36 +171,38 @@ def write_claims(body: Object, claims: Iterable[Claim]) -> None:
     body["metadata"]["managedFields"] = written
 
 
-def claim_of(claims: list[Claim], manager: Manager, *, now: str) -> Claim:
-    """The claim of one manager, added to the list if it has none."""
-    for claim in claims:
-        if claim.manager == manager:
-            return claim
-    claims.append(Claim(manager, now))
-    return claims[-1]
+def owner_of(owners: list[FieldOwner], manager: Manager, *, now: str) -> FieldOwner:
+    """Return the owner for one manager, added to the list if it has none."""
+    for owner in owners:
+        if owner.manager == manager:
+            return owner
+    owners.append(FieldOwner(manager, now))
+    return owners[-1]
 
 
-def track_update(before: Object | None, after: Object, shape: Shape, manager: Manager, *, now: str) -> None:
+def track_update(
+    before: Object | None, after: Object, merge_schema: MergeSchema, manager: Manager, *, now: str
+) -> None:
     """Record in `after` that `manager` wrote every field that differs from `before`.
 
-    Claims that the writer changed by hand are taken as they are: that is how `kubectl` migrates them.
+    Owners that the writer changed by hand are taken as they are: that is how `kubectl` migrates them.
     """
     handed_in = dig(after, "metadata", "managedFields")
     known = dig(before, "metadata", "managedFields") if before is not None else None
     if handed_in is not None and handed_in != known and before is not None:
-        write_claims(after, claims_of(after))
+        write_owners(after, owners_of(after))
         return
-    old = leaves_of(before, shape) if before is not None else {}
-    new = leaves_of(after, shape)
+    old = leaves_of(before, merge_schema) if before is not None else {}
+    new = leaves_of(after, merge_schema)
     written = {path for path, value in new.items() if path not in old or old[path] != value}
     gone = old.keys() - new.keys()
-    claims = claims_of(before) if before is not None else []
+    owners = owners_of(before) if before is not None else []
     if written or gone:
-        for claim in claims:
-            claim.paths -= written
-            claim.paths -= gone
+        for owner in owners:
+            owner.paths -= written
+            owner.paths -= gone
     if written:
-        own = claim_of(claims, manager, now=now)
+        own = owner_of(owners, manager, now=now)
         own.paths |= written
         own.time = now
-    write_claims(after, claims)
+    write_owners(after, owners)

@@ -11,32 +11,32 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from actions.sandbox.apiserver.storage.codec import Object
-from actions.sandbox.apiserver.storage.resources import ResourceType
+from actions.sandbox.apiserver.storage.resources import ApiResource
 
 
-class ListShape(NamedTuple):
+class ListMergeRule(NamedTuple):
     """Neither keys nor a set: the list is atomic."""
 
     keys: tuple[str, ...] = ()
     is_set: bool = False
 
 
-ATOMIC = ListShape()
-SET = ListShape(is_set=True)
+ATOMIC = ListMergeRule()
+SET = ListMergeRule(is_set=True)
 
 
-class Shape(Protocol):
+class MergeSchema(Protocol):
     """What is known about one place in an object."""
 
-    def child(self, name: str) -> Shape:
+    def child(self, name: str) -> MergeSchema:
         """The place one field further."""
         ...
 
-    def items(self) -> Shape:
+    def items(self) -> MergeSchema:
         """The place of each item, if this is a list."""
         ...
 
-    def list_shape(self) -> ListShape:
+    def list_rule(self) -> ListMergeRule:
         """How this merges, if it is a list."""
         ...
 
@@ -49,8 +49,8 @@ class Shape(Protocol):
         ...
 
 
-_NAME = ListShape(("name",))
-_BY_FIELD: dict[str, ListShape] = {
+_NAME = ListMergeRule(("name",))
+_BY_FIELD: dict[str, ListMergeRule] = {
     "containers": _NAME,
     "initContainers": _NAME,
     "ephemeralContainers": _NAME,
@@ -59,23 +59,23 @@ _BY_FIELD: dict[str, ListShape] = {
     "imagePullSecrets": _NAME,
     "secrets": _NAME,
     "resourceClaims": _NAME,
-    "volumeMounts": ListShape(("mountPath",)),
-    "volumeDevices": ListShape(("devicePath",)),
-    "conditions": ListShape(("type",)),
-    "addresses": ListShape(("type",)),
-    "hostAliases": ListShape(("ip",)),
-    "ownerReferences": ListShape(("uid",)),
-    "podIPs": ListShape(("ip",)),
-    "hostIPs": ListShape(("ip",)),
+    "volumeMounts": ListMergeRule(("mountPath",)),
+    "volumeDevices": ListMergeRule(("devicePath",)),
+    "conditions": ListMergeRule(("type",)),
+    "addresses": ListMergeRule(("type",)),
+    "hostAliases": ListMergeRule(("ip",)),
+    "ownerReferences": ListMergeRule(("uid",)),
+    "podIPs": ListMergeRule(("ip",)),
+    "hostIPs": ListMergeRule(("ip",)),
     "webhooks": _NAME,
-    "topologySpreadConstraints": ListShape(("topologyKey", "whenUnsatisfiable")),
+    "topologySpreadConstraints": ListMergeRule(("topologyKey", "whenUnsatisfiable")),
     "finalizers": SET,
     "podCIDRs": SET,
 }
 _ATOMIC_MAP_FIELDS = frozenset({"nodeSelector", "valueFrom", "secretKeyRef", "configMapKeyRef", "fieldRef"})
 
 
-class BuiltinShape:
+class BuiltinMergeSchema:
     """A place in a built-in type, known by the names on the way to it.
 
     Args:
@@ -87,15 +87,15 @@ class BuiltinShape:
         self._name = name
         self._parent = parent
 
-    def child(self, name: str) -> BuiltinShape:
-        return BuiltinShape(name, self._name)
+    def child(self, name: str) -> BuiltinMergeSchema:
+        return BuiltinMergeSchema(name, self._name)
 
-    def items(self) -> BuiltinShape:
+    def items(self) -> BuiltinMergeSchema:
         return self
 
-    def list_shape(self) -> ListShape:
+    def list_rule(self) -> ListMergeRule:
         if self._name == "ports":
-            return ListShape(("containerPort", "protocol") if "ontainers" in self._parent else ("port", "protocol"))
+            return ListMergeRule(("containerPort", "protocol") if "ontainers" in self._parent else ("port", "protocol"))
         if self._name == "conditions" and self._parent not in ("", "status"):
             return ATOMIC
         return _BY_FIELD.get(self._name, ATOMIC)
@@ -107,7 +107,7 @@ class BuiltinShape:
         return "TCP" if key == "protocol" else None
 
 
-class SchemaShape:
+class CrdMergeSchema:
     """A place in a custom resource, known by its schema. Metadata merges as in every built-in type.
 
     Args:
@@ -117,21 +117,21 @@ class SchemaShape:
     def __init__(self, schema: Object) -> None:
         self._schema = schema
 
-    def child(self, name: str) -> SchemaShape:
+    def child(self, name: str) -> CrdMergeSchema:
         inner = (self._schema.get("properties") or {}).get(name)
         if inner is None:
             inner = self._schema.get("additionalProperties")
-        return SchemaShape(inner if isinstance(inner, dict) else {})
+        return CrdMergeSchema(inner if isinstance(inner, dict) else {})
 
-    def items(self) -> SchemaShape:
-        return SchemaShape(self._schema.get("items") or {})
+    def items(self) -> CrdMergeSchema:
+        return CrdMergeSchema(self._schema.get("items") or {})
 
-    def list_shape(self) -> ListShape:
+    def list_rule(self) -> ListMergeRule:
         match self._schema.get("x-kubernetes-list-type"):
             case "set":
                 return SET
             case "map":
-                return ListShape(tuple(self._schema.get("x-kubernetes-list-map-keys") or ()))
+                return ListMergeRule(tuple(self._schema.get("x-kubernetes-list-map-keys") or ()))
         return ATOMIC
 
     def is_atomic_map(self) -> bool:
@@ -142,19 +142,19 @@ class SchemaShape:
         return default
 
 
-class CustomRoot:
+class CustomResourceMergeSchema:
     """The root of a custom resource: its schema, with the metadata that every type has."""
 
     def __init__(self, schema: Object) -> None:
-        self._declared = SchemaShape(schema)
+        self._declared = CrdMergeSchema(schema)
 
-    def child(self, name: str) -> Shape:
-        return BuiltinShape("metadata") if name == "metadata" else self._declared.child(name)
+    def child(self, name: str) -> MergeSchema:
+        return BuiltinMergeSchema("metadata") if name == "metadata" else self._declared.child(name)
 
-    def items(self) -> Shape:
+    def items(self) -> MergeSchema:
         return self._declared.items()
 
-    def list_shape(self) -> ListShape:
+    def list_rule(self) -> ListMergeRule:
         return ATOMIC
 
     def is_atomic_map(self) -> bool:
@@ -164,6 +164,6 @@ class CustomRoot:
         return self._declared.default_of(key)
 
 
-def shape_of(resource: ResourceType) -> Shape:
+def merge_schema_of(resource: ApiResource) -> MergeSchema:
     """The root of a type."""
-    return CustomRoot(resource.schema) if resource.is_custom else BuiltinShape()
+    return CustomResourceMergeSchema(resource.schema) if resource.is_custom else BuiltinMergeSchema()

@@ -9,8 +9,8 @@ from __future__ import annotations
 from typing import Any
 
 from actions.sandbox.apiserver.storage.codec import Object
-from actions.sandbox.apiserver.storage.errors import ApiFault
-from actions.sandbox.apiserver.writes.merge_keys import ListShape, Shape
+from actions.sandbox.apiserver.storage.errors import StatusError
+from actions.sandbox.apiserver.writes.merge_keys import ListMergeRule, MergeSchema
 
 
 def merge_patch(target: Any, change: Any) -> Any:
@@ -26,8 +26,8 @@ def merge_patch(target: Any, change: Any) -> Any:
     return merged
 
 
-def _refuse(why: str) -> ApiFault:
-    return ApiFault(422, "Invalid", f"the server rejected our request due to an error in our request: {why}")
+def _refuse(why: str) -> StatusError:
+    return StatusError(422, "Invalid", f"the server rejected our request due to an error in our request: {why}")
 
 
 def _steps(pointer: str) -> list[str]:
@@ -126,12 +126,12 @@ _DELETE_FROM = "$deleteFromPrimitiveList/"
 _ORDER = "$setElementOrder/"
 
 
-def strategic_patch(target: Object, change: Object, shape: Shape) -> Object:
+def strategic_patch(target: Object, change: Object, merge_schema: MergeSchema) -> Object:
     """The object that `change` makes of `target`; `target` itself is left alone."""
-    return _merge_map(target, change, shape)
+    return _merge_map(target, change, merge_schema)
 
 
-def _merge_map(target: Object, change: Object, shape: Shape) -> Object:
+def _merge_map(target: Object, change: Object, merge_schema: MergeSchema) -> Object:
     directive = change.get("$patch")
     if directive in ("replace", "delete"):
         return {name: value for name, value in change.items() if name != "$patch"} if directive == "replace" else {}
@@ -142,41 +142,41 @@ def _merge_map(target: Object, change: Object, shape: Shape) -> Object:
             field = name.removeprefix(_DELETE_FROM)
             merged[field] = [item for item in merged.get(field) or [] if item not in value]
         elif not name.startswith("$"):
-            _merge_field(merged, name, value, shape.child(name))
+            _merge_field(merged, name, value, merge_schema.child(name))
     for name, order in change.items():
         if name.startswith(_ORDER):
-            _reorder(merged, name.removeprefix(_ORDER), order, shape)
+            _reorder(merged, name.removeprefix(_ORDER), order, merge_schema)
     return merged
 
 
-def _merge_field(merged: Object, name: str, value: Any, shape: Shape) -> None:
+def _merge_field(merged: Object, name: str, value: Any, merge_schema: MergeSchema) -> None:
     if value is None or (isinstance(value, dict) and value.get("$patch") == "delete"):
         merged.pop(name, None)
     elif isinstance(value, dict):
         before = merged.get(name)
-        merged[name] = _merge_map(before if isinstance(before, dict) else {}, value, shape)
+        merged[name] = _merge_map(before if isinstance(before, dict) else {}, value, merge_schema)
     elif isinstance(value, list):
-        merged[name] = _merge_list(merged.get(name) or [], value, shape)
+        merged[name] = _merge_list(merged.get(name) or [], value, merge_schema)
     else:
         merged[name] = value
 
 
-def _merge_list(target: list[Any], change: list[Any], shape: Shape) -> list[Any]:
-    rule = shape.list_shape()
+def _merge_list(target: list[Any], change: list[Any], merge_schema: MergeSchema) -> list[Any]:
+    rule = merge_schema.list_rule()
     if rule.is_set:
         return target + [item for item in change if item not in target]
     is_replacement = any(isinstance(item, dict) and item.get("$patch") == "replace" for item in change)
     if not rule.keys or is_replacement:
         return [item for item in change if not (isinstance(item, dict) and "$patch" in item)]
-    return _merge_keyed(target, change, rule, shape.items())
+    return _merge_keyed(target, change, rule, merge_schema.items())
 
 
-def _key_of(item: object, rule: ListShape) -> object:
+def _key_of(item: object, rule: ListMergeRule) -> object:
     """The first key alone tells items apart, as `patchMergeKey` has one."""
     return item.get(rule.keys[0]) if isinstance(item, dict) else item
 
 
-def _merge_keyed(target: list[Any], change: list[Any], rule: ListShape, shape: Shape) -> list[Any]:
+def _merge_keyed(target: list[Any], change: list[Any], rule: ListMergeRule, merge_schema: MergeSchema) -> list[Any]:
     merged = list(target)
     for item in change:
         key = _key_of(item, rule)
@@ -184,15 +184,15 @@ def _merge_keyed(target: list[Any], change: list[Any], rule: ListShape, shape: S
         if item.get("$patch") == "delete":
             merged = [old for old in merged if _key_of(old, rule) != key]
         elif position is None:
-            merged.append(_merge_map({}, item, shape))
+            merged.append(_merge_map({}, item, merge_schema))
         else:
-            merged[position] = _merge_map(merged[position], item, shape)
+            merged[position] = _merge_map(merged[position], item, merge_schema)
     return merged
 
 
-def _reorder(merged: Object, field: str, order: list[Any], shape: Shape) -> None:
+def _reorder(merged: Object, field: str, order: list[Any], merge_schema: MergeSchema) -> None:
     """Bring the items that the patch names into its order; the others keep their places after them."""
-    rule = shape.child(field).list_shape()
+    rule = merge_schema.child(field).list_rule()
     wanted = [_key_of(item, rule) if rule.keys else item for item in order]
     ranks = {repr(key): rank for rank, key in enumerate(wanted)}
     items = merged.get(field) or []

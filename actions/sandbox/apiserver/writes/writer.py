@@ -15,26 +15,26 @@ from actions.sandbox.apiserver.storage.errors import (
     forbidden,
     invalid,
     not_found,
-    not_of_its_type,
-    stale,
+    stale_version,
+    type_mismatch,
 )
 from actions.sandbox.apiserver.storage.resources import (
     CRD_KEY,
+    ApiResource,
     GroupResource,
     Registry,
-    ResourceType,
-    complete,
-    register,
+    complete_definition,
+    register_definition,
 )
 from actions.sandbox.apiserver.storage.store import Store, Stored
 from actions.sandbox.apiserver.validation.builtin import immutable_causes, metadata_causes, object_causes
 from actions.sandbox.apiserver.validation.builtin_fields import prune_builtin, wrong_type
 from actions.sandbox.apiserver.validation.crd_schema import prune_resource, violations, with_defaults
 from actions.sandbox.apiserver.validation.defaults import default_builtin
-from actions.sandbox.apiserver.writes.admission import BUILT_IN, Admission, Operation, Review
+from actions.sandbox.apiserver.writes.admission import BUILT_IN, AdmissionPlugin, AdmissionReview, Operation
 from actions.sandbox.apiserver.writes.apply import apply_object
 from actions.sandbox.apiserver.writes.managed_fields import APPLY, UPDATE, Manager, track_update
-from actions.sandbox.apiserver.writes.merge_keys import shape_of
+from actions.sandbox.apiserver.writes.merge_keys import merge_schema_of
 from actions.sandbox.apiserver.writes.options import WriteOptions
 from actions.sandbox.apiserver.writes.protected_fields import (
     check_namespace,
@@ -58,7 +58,7 @@ class Writer:
     """The write path of the server. A call either stores a complete object or raises and changes nothing."""
 
     def __init__(
-        self, store: Store, registry: Registry, clock: Clock, admissions: Sequence[Admission] = BUILT_IN
+        self, store: Store, registry: Registry, clock: Clock, admissions: Sequence[AdmissionPlugin] = BUILT_IN
     ) -> None:
         self._store = store
         self._registry = registry
@@ -69,7 +69,7 @@ class Writer:
         """The wall time as objects carry it."""
         return format_rfc3339(self._clock.now())
 
-    def find(self, resource: ResourceType, namespace: str, name: str) -> Stored:
+    def find(self, resource: ApiResource, namespace: str, name: str) -> Stored:
         """The stored object.
 
         Raises:
@@ -80,7 +80,7 @@ class Writer:
             raise not_found(resource, name)
         return stored
 
-    def create(self, resource: ResourceType, namespace: str, body: Object, options: WriteOptions) -> Stored:
+    def create(self, resource: ApiResource, namespace: str, body: Object, options: WriteOptions) -> Stored:
         """Store a new object.
 
         Raises:
@@ -90,7 +90,7 @@ class Writer:
         manager = Manager(options.manager, UPDATE, resource.api_version)
         return self._store_new(resource, namespace, body, options, manager)
 
-    def replace(self, resource: ResourceType, namespace: str, name: str, body: Object, options: WriteOptions) -> Stored:
+    def replace(self, resource: ApiResource, namespace: str, name: str, body: Object, options: WriteOptions) -> Stored:
         """Store a new version of an object.
 
         Raises:
@@ -101,7 +101,7 @@ class Writer:
         return self._store_change(resource, before, body, options)
 
     def change(
-        self, resource: ResourceType, namespace: str, name: str, edit: Callable[[Object], Object], options: WriteOptions
+        self, resource: ApiResource, namespace: str, name: str, edit: Callable[[Object], Object], options: WriteOptions
     ) -> Stored:
         """Store what `edit` makes of a copy of an object.
 
@@ -119,7 +119,7 @@ class Writer:
         return self._store.put(stored.key, stored.namespace, stored.name, edit(clone(stored.body)))
 
     def apply(
-        self, resource: ResourceType, namespace: str, name: str, wanted: Object, options: WriteOptions
+        self, resource: ApiResource, namespace: str, name: str, wanted: Object, options: WriteOptions
     ) -> tuple[Stored, bool]:
         """Server-side apply; the second value tells whether the object was created.
 
@@ -133,21 +133,23 @@ class Writer:
         self._check_typed(resource, namespace, name, wanted)
         before = self._store.get(resource.key, namespace, name)
         manager = Manager(options.manager, APPLY, resource.api_version, options.subresource)
-        shape, own_part = shape_of(resource), writable_part(resource, wanted, options.subresource)
+        merge_schema, own_part = merge_schema_of(resource), writable_part(resource, wanted, options.subresource)
         if before is None:
             if options.subresource:
                 raise not_found(resource, name)
             self._prepare_new(resource, namespace, wanted)
             empty: Object = {"metadata": {}}
-            body = apply_object(empty, own_part, shape, manager, resource=resource, force=True, now=self.now())
+            body = apply_object(empty, own_part, merge_schema, manager, resource=resource, force=True, now=self.now())
             body = {**body, "apiVersion": resource.api_version, "kind": resource.kind}
             body["metadata"] = {**wanted["metadata"], **body["metadata"]}
             return self._store_new(resource, namespace, body, options, None), True
         live = clone(before.body)
-        body = apply_object(live, own_part, shape, manager, resource=resource, force=options.force, now=self.now())
+        body = apply_object(
+            live, own_part, merge_schema, manager, resource=resource, force=options.force, now=self.now()
+        )
         return self._store_change(resource, before, body, options, is_tracked=True), False
 
-    def _prepare_new(self, resource: ResourceType, namespace: str, body: Object) -> None:
+    def _prepare_new(self, resource: ApiResource, namespace: str, body: Object) -> None:
         check_type(resource, body)
         metadata = metadata_of(body)
         if not metadata.get("name") and metadata.get("generateName"):
@@ -165,7 +167,7 @@ class Writer:
         if resource.has_status and resource.key not in _KEEPS_STATUS_ON_CREATE:
             body.pop("status", None)
 
-    def _require_namespace(self, resource: ResourceType, namespace: str, name: str) -> None:
+    def _require_namespace(self, resource: ApiResource, namespace: str, name: str) -> None:
         home = self._store.get(NAMESPACES, "", namespace)
         if home is None:
             spaces = self._registry.any_version(NAMESPACES)
@@ -176,7 +178,7 @@ class Writer:
             raise forbidden(resource, name, why, causes=[cause])
 
     def _store_new(
-        self, resource: ResourceType, namespace: str, body: Object, options: WriteOptions, manager: Manager | None
+        self, resource: ApiResource, namespace: str, body: Object, options: WriteOptions, manager: Manager | None
     ) -> Stored:
         name = str(body["metadata"].get("name", ""))
         if name and self._store.get(resource.key, namespace, name) is not None:
@@ -186,16 +188,16 @@ class Writer:
         self._admit(Operation.CREATE, resource, namespace, body)
         self._check(resource, body, None)
         if manager is not None:
-            track_update(None, body, shape_of(resource), manager, now=self.now())
+            track_update(None, body, merge_schema_of(resource), manager, now=self.now())
         return self._put(resource, namespace, name, body, options)
 
     def _store_change(
-        self, resource: ResourceType, before: Stored, body: Object, options: WriteOptions, *, is_tracked: bool = False
+        self, resource: ApiResource, before: Stored, body: Object, options: WriteOptions, *, is_tracked: bool = False
     ) -> Stored:
         check_namespace(resource, before.namespace, body["metadata"])
         asked = str(body["metadata"].get("resourceVersion") or before.version)
         if asked != str(before.version) or body["metadata"].get("uid", before.uid) != before.uid:
-            raise stale(resource, before.name)
+            raise stale_version(resource, before.name)
         if not is_tracked:
             self._check_unknown(resource, body, options)
         body = with_protected_parts(resource, before.body, body, options.subresource)
@@ -210,10 +212,10 @@ class Writer:
             body["metadata"]["generation"] = before.body["metadata"].get("generation", 0) + 1
         if not is_tracked:
             manager = Manager(options.manager, UPDATE, resource.api_version, options.subresource)
-            track_update(before.body, body, shape_of(resource), manager, now=self.now())
+            track_update(before.body, body, merge_schema_of(resource), manager, now=self.now())
         return self._put(resource, before.namespace, before.name, body, options)
 
-    def _check_typed(self, resource: ResourceType, namespace: str, name: str, wanted: Object) -> None:
+    def _check_typed(self, resource: ApiResource, namespace: str, name: str, wanted: Object) -> None:
         """What is applied must be of its kind in every field, however strict the client is."""
         wrong = None if resource.is_custom else wrong_type(resource, wanted)
         if wrong is not None:
@@ -221,9 +223,9 @@ class Writer:
         else:
             mistakes = [f".{path}: field not declared in schema" for path in _unknown_in(resource, wanted)]
         if mistakes:
-            raise not_of_its_type(resource, namespace, name, mistakes)
+            raise type_mismatch(resource, namespace, name, mistakes)
 
-    def _check_unknown(self, resource: ResourceType, body: Object, options: WriteOptions) -> None:
+    def _check_unknown(self, resource: ApiResource, body: Object, options: WriteOptions) -> None:
         head = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
         wrong = None if resource.is_custom else wrong_type(resource, body)
         if wrong is not None:
@@ -237,12 +239,12 @@ class Writer:
             raise bad_request(f"{head}: strict decoding error: {', '.join(texts)}")
         options.warnings.extend(texts)
 
-    def _admit(self, operation: Operation, resource: ResourceType, namespace: str, body: Object) -> None:
-        review = Review(operation, resource.key, namespace, str(body["metadata"].get("name", "")), body)
+    def _admit(self, operation: Operation, resource: ApiResource, namespace: str, body: Object) -> None:
+        review = AdmissionReview(operation, resource.key, namespace, str(body["metadata"].get("name", "")), body)
         for admission in self._admissions:
             admission.admit(review, self._store)
 
-    def _complete(self, resource: ResourceType, body: Object) -> None:
+    def _complete(self, resource: ApiResource, body: Object) -> None:
         for name in _OMITTED_IF_EMPTY:
             if name in body["metadata"] and not body["metadata"][name]:
                 del body["metadata"][name]
@@ -251,7 +253,7 @@ class Writer:
         else:
             default_builtin(resource.key, body)
 
-    def _check(self, resource: ResourceType, body: Object, before: Object | None) -> None:
+    def _check(self, resource: ApiResource, body: Object, before: Object | None) -> None:
         causes = list(metadata_causes(resource, body))
         if not causes and resource.is_custom:
             causes = list(violations(body, resource.schema))
@@ -262,19 +264,19 @@ class Writer:
         if causes:
             raise invalid(resource, str(body["metadata"].get("name", "")), causes)
 
-    def _put(self, resource: ResourceType, namespace: str, name: str, body: Object, options: WriteOptions) -> Stored:
+    def _put(self, resource: ApiResource, namespace: str, name: str, body: Object, options: WriteOptions) -> Stored:
         if resource.key == CRD_KEY:
-            complete(body, now=self.now())
+            complete_definition(body, now=self.now())
         if options.is_dry_run:
             return Stored(resource.key, namespace, name, self._store.version, body, encode(body))
         stored = self._store.put(resource.key, namespace, name, body)
         if resource.key == CRD_KEY and not body["metadata"].get("deletionTimestamp"):
-            register(self._registry, body)
+            register_definition(self._registry, body)
         if body["metadata"].get("deletionTimestamp") and is_released(body):
             return self._store.remove(stored)
         return stored
 
 
-def _unknown_in(resource: ResourceType, body: Object) -> list[str]:
+def _unknown_in(resource: ApiResource, body: Object) -> list[str]:
     """Paths of fields that the kind does not have; they are taken out."""
     return prune_resource(body, resource.schema) if resource.is_custom else prune_builtin(resource, body)
