@@ -21,7 +21,7 @@ from actions.sandbox.apiserver.storage.resources import GroupResource, Registry,
 from actions.sandbox.apiserver.storage.store import FIRST_VERSION, Store, Stored
 from actions.sandbox.apiserver.writes.options import WriteOptions
 from actions.sandbox.apiserver.writes.writer import Writer
-from actions.sandbox.clientkit.kinds import CROWD, GPU
+from actions.sandbox.clientkit.kinds import GPU, HOLLOW
 from actions.sandbox.controllers.aws.machines import Machine, node_document, node_status
 
 TemplateValues: TypeAlias = Mapping[str, Callable[[int], str]]
@@ -218,7 +218,7 @@ class _HollowNodeBuilder:
             placeholder("address"),
             kind,
             f"{self._region}a",
-            {CROWD: "true"},
+            {HOLLOW: "true"},
         )
         document = node_document(machine, self._region)
         status = node_status(machine, is_ready=True, now=self._now)
@@ -237,7 +237,7 @@ class _HollowNodeBuilder:
             "resources": {"limits": amounts, "requests": amounts},
             "volumeMounts": [{"name": "shm", "mountPath": "/dev/shm"}],  # noqa: S108 - a path in a container
         }
-        labels = {CROWD: "true", "app": "crowd", "training.kubeflow.org/replica-index": placeholder("index")}
+        labels = {HOLLOW: "true", "app": "crowd", "training.kubeflow.org/replica-index": placeholder("index")}
         spec: Object = {
             "nodeName": placeholder("node"),
             "containers": [container],

@@ -24,9 +24,9 @@ from actions.sandbox.aws.services import (
     answer_json,
     caller_identity,
     ecr_calls,
-    refusal,
     secret_value,
     service_quota,
+    sts_refusal,
     tagged_resources,
 )
 from actions.sandbox.keys import AccessKey
@@ -124,7 +124,7 @@ def _queries(node_groups: NodeGroups, options: SandboxOptions) -> Callable[[web.
             return web.Response(text=text, status=status, content_type="text/xml")
         if action == "GetCallerIdentity":
             return web.Response(text=caller_identity(options.account, request_id), content_type="text/xml")
-        return web.Response(text=refusal(action, request_id), status=400, content_type="text/xml")
+        return web.Response(text=sts_refusal(action, request_id), status=400, content_type="text/xml")
 
     return query
 

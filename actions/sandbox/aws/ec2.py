@@ -26,7 +26,7 @@ _RESERVED_COUNT = 16
 Form = Mapping[str, str]
 
 
-class Rule(msgspec.Struct, frozen=True):
+class SecurityGroupRule(msgspec.Struct, frozen=True):
     """A rule of one group about another."""
 
     id: str
@@ -37,7 +37,7 @@ class Rule(msgspec.Struct, frozen=True):
     tags: dict[str, str] = msgspec.field(default_factory=dict)
 
 
-class RefusedCallError(Exception):
+class Ec2Error(Exception):
     """The call is answered with an error: a code of EC2 and a sentence."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -49,9 +49,9 @@ class SecurityGroups:
     """The rules of all groups of the account, as far as calls have made them."""
 
     def __init__(self) -> None:
-        self._rules: dict[str, Rule] = {}
+        self._rules: dict[str, SecurityGroupRule] = {}
 
-    def __iter__(self) -> Iterator[Rule]:
+    def __iter__(self) -> Iterator[SecurityGroupRule]:
         return iter(list(self._rules.values()))
 
     def answer(self, form: Form, request_id: str) -> tuple[int, str]:
@@ -67,9 +67,9 @@ class SecurityGroups:
         }
         try:
             if action not in calls:
-                raise RefusedCallError("InvalidAction", f"The sandbox does not serve {action or 'this request'}.")
+                raise Ec2Error("InvalidAction", f"The sandbox does not serve {action or 'this request'}.")
             body = calls[action](form)
-        except RefusedCallError as refused:
+        except Ec2Error as refused:
             error = f"<Error><Code>{refused.code}</Code><Message>{escape(str(refused))}</Message></Error>"
             return 400, f"<Response><Errors>{error}</Errors><RequestID>{request_id}</RequestID></Response>"
         name = f"{action}Response"
@@ -92,25 +92,25 @@ class SecurityGroups:
         rules = "".join(map(_rule_xml, made))
         return f"<return>true</return><securityGroupRuleSet>{rules}</securityGroupRuleSet>"
 
-    def _made(self, form: Form, number: int, group: str, *, is_egress: bool) -> Rule:
+    def _made(self, form: Form, number: int, group: str, *, is_egress: bool) -> SecurityGroupRule:
         protocol = form.get(f"IpPermissions.{number}.IpProtocol", "-1")
         peer = form.get(f"IpPermissions.{number}.Groups.1.GroupId", "")
         if any(
             (rule.group, rule.is_egress, rule.protocol, rule.peer) == (group, is_egress, protocol, peer)
             for rule in self
         ):
-            raise RefusedCallError("InvalidPermission.Duplicate", "the specified rule already exists")
+            raise Ec2Error("InvalidPermission.Duplicate", "the specified rule already exists")
         tags = {
             form[f"TagSpecification.1.Tag.{n}.Key"]: form.get(f"TagSpecification.1.Tag.{n}.Value", "")
             for n in _numbers(form, "TagSpecification.1.Tag")
         }
-        return Rule(f"sgr-{secrets.token_hex(9)[:17]}", group, is_egress, protocol, peer, tags)
+        return SecurityGroupRule(f"sgr-{secrets.token_hex(9)[:17]}", group, is_egress, protocol, peer, tags)
 
     def _revoke(self, form: Form) -> str:
         for rule_id in _values(form, "SecurityGroupRuleId"):
             if self._rules.pop(rule_id, None) is None:
                 message = f"The security group rule ID '{rule_id}' does not exist"
-                raise RefusedCallError("InvalidSecurityGroupRuleId.NotFound", message)
+                raise Ec2Error("InvalidSecurityGroupRuleId.NotFound", message)
         return "<return>true</return>"
 
 
@@ -120,7 +120,7 @@ def _reservations(form: Form) -> str:
         match = _RESERVATION.match(reservation_id)
         if match is None:
             message = f"The capacity reservation '{reservation_id}' does not exist"
-            raise RefusedCallError("InvalidCapacityReservationId.NotFound", message)
+            raise Ec2Error("InvalidCapacityReservationId.NotFound", message)
         name = _RESERVED_TYPES[int(match[1], 16) % len(_RESERVED_TYPES)]
         entries.append(
             f"<item><capacityReservationId>{reservation_id}</capacityReservationId><instanceType>{name}</instanceType>"
@@ -130,7 +130,7 @@ def _reservations(form: Form) -> str:
     return f"<capacityReservationSet>{''.join(entries)}</capacityReservationSet>"
 
 
-def _rule_xml(rule: Rule) -> str:
+def _rule_xml(rule: SecurityGroupRule) -> str:
     tags = "".join(
         f"<item><key>{escape(key)}</key><value>{escape(value)}</value></item>" for key, value in rule.tags.items()
     )
@@ -145,7 +145,7 @@ def _rule_xml(rule: Rule) -> str:
 
 def _require_group(group: str) -> None:
     if _GROUP.match(group) is None:
-        raise RefusedCallError("InvalidGroup.NotFound", f"The security group '{group}' does not exist")
+        raise Ec2Error("InvalidGroup.NotFound", f"The security group '{group}' does not exist")
 
 
 def _numbers(form: Form, prefix: str) -> list[int]:

@@ -86,7 +86,7 @@ _DEFAULT_DISK_GIB = 20
 _Handler = Callable[[web.Request], Awaitable[web.Response]]
 
 
-class _RefusedError(Exception):
+class _EksError(Exception):
     """What EKS answers with an error, whose code and status it is."""
 
     def __init__(self, code: str, status: int, message: str) -> None:
@@ -107,7 +107,7 @@ def add_node_groups(app: web.Application, groups: NodeGroups, options: SandboxOp
         group = _group_of(request.match_info["name"], await _body(request), types, created_at=clock.now().timestamp())
         if groups.get(group.key) is not None:
             message = f"NodeGroup already exists with name {group.name} and cluster name {group.cluster}"
-            raise _RefusedError("ResourceInUseException", 409, message)
+            raise _EksError("ResourceInUseException", 409, message)
         groups.put(group)
         return _described(group, options)
 
@@ -134,7 +134,7 @@ def _answering(handler: _Handler) -> _Handler:
     async def answer(request: web.Request) -> web.Response:
         try:
             return await handler(request)
-        except _RefusedError as error:
+        except _EksError as error:
             headers = {"x-amzn-ErrorType": error.code}
             return web.json_response({"message": str(error)}, status=error.status, headers=headers)
 
@@ -155,7 +155,7 @@ def _found(request: web.Request, groups: NodeGroups) -> NodeGroup:
     group = groups.get(f"{request.match_info['name']}/{request.match_info['group']}")
     if group is None:
         message = f"No node group found for name: {request.match_info['group']}."
-        raise _RefusedError("ResourceNotFoundException", 404, message)
+        raise _EksError("ResourceNotFoundException", 404, message)
     return group
 
 
@@ -190,8 +190,8 @@ def _check_size(size: object) -> None:
         raise _invalid("desired capacity must lie between the minimum and the maximum size of the node group.")
 
 
-def _invalid(message: str) -> _RefusedError:
-    return _RefusedError("InvalidParameterException", 400, message)
+def _invalid(message: str) -> _EksError:
+    return _EksError("InvalidParameterException", 400, message)
 
 
 def _described(group: NodeGroup, options: SandboxOptions) -> web.Response:

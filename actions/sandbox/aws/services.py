@@ -26,7 +26,7 @@ JsonCall = Callable[[Mapping[str, Any]], dict[str, Any]]
 CONTENT_TYPE = "application/x-amz-json-1.1"
 
 
-class JsonRefusalError(Exception):
+class JsonApiError(Exception):
     """The call is answered with an error: a code of the service and a sentence."""
 
     def __init__(self, code: str, message: str) -> None:
@@ -39,9 +39,9 @@ async def answer_json(request: web.Request, calls: Mapping[str, JsonCall]) -> we
     target = request.headers.get("X-Amz-Target", "")
     try:
         if target not in calls:
-            raise JsonRefusalError("UnknownOperationException", f"The sandbox does not serve {target}.")
+            raise JsonApiError("UnknownOperationException", f"The sandbox does not serve {target}.")
         answer = calls[target](await request.json())
-    except JsonRefusalError as refused:
+    except JsonApiError as refused:
         body = {"__type": refused.code, "message": str(refused)}
         return web.json_response(body, status=400, headers={"x-amzn-ErrorType": refused.code})
     return web.json_response(answer, content_type=CONTENT_TYPE)
@@ -51,21 +51,21 @@ ECR_TARGET = "AmazonEC2ContainerRegistry_V20150921"
 _SIZE_BYTES = 21_474_836_480
 _MEDIA_TYPE = "application/vnd.docker.distribution.manifest.v2+json"
 
-Asked = Mapping[str, Any]
+Parameters = Mapping[str, Any]
 
 
-def ecr_calls(account: str) -> dict[str, Callable[[Asked], dict[str, Any]]]:
+def ecr_calls(account: str) -> dict[str, Callable[[Parameters], dict[str, Any]]]:
     """The calls that are served, by `X-Amz-Target`."""
 
-    def describe_images(asked: Asked) -> dict[str, Any]:
+    def describe_images(asked: Parameters) -> dict[str, Any]:
         return {"imageDetails": [_detail(account, asked, image) for image in asked.get("imageIds") or ()]}
 
-    def batch_get_image(asked: Asked) -> dict[str, Any]:
+    def batch_get_image(asked: Parameters) -> dict[str, Any]:
         images, failures = [], []
         for image in asked.get("imageIds") or ():
             try:
                 detail = _detail(account, asked, image)
-            except JsonRefusalError as refused:
+            except JsonApiError as refused:
                 failures.append({"imageId": image, "failureCode": "ImageNotFound", "failureReason": str(refused)})
                 continue
             found = {"imageDigest": detail["imageDigest"], **image}
@@ -80,10 +80,10 @@ def ecr_calls(account: str) -> dict[str, Callable[[Asked], dict[str, Any]]]:
             )
         return {"images": images, "failures": failures}
 
-    def batch_delete_image(asked: Asked) -> dict[str, Any]:
+    def batch_delete_image(asked: Parameters) -> dict[str, Any]:
         return {"imageIds": list(asked.get("imageIds") or ()), "failures": []}
 
-    def get_authorization_token(_asked: Asked) -> dict[str, Any]:
+    def get_authorization_token(_asked: Parameters) -> dict[str, Any]:
         token = base64.b64encode(b"AWS:sandbox").decode()
         endpoint = f"https://{account}.dkr.ecr.us-west-2.amazonaws.com"
         return {"authorizationData": [{"authorizationToken": token, "proxyEndpoint": endpoint}]}
@@ -92,12 +92,12 @@ def ecr_calls(account: str) -> dict[str, Callable[[Asked], dict[str, Any]]]:
     return {f"{ECR_TARGET}.{_operation(call.__name__)}": call for call in served}
 
 
-def _detail(account: str, asked: Asked, image: Mapping[str, str]) -> dict[str, Any]:
+def _detail(account: str, asked: Parameters, image: Mapping[str, str]) -> dict[str, Any]:
     repository, tag = str(asked["repositoryName"]), image.get("imageTag", "")
     if not has_tag(tag):
         where = f"in the repository with name '{repository}' in the registry with id '{account}'"
         message = f"The image with imageId {{imageDigest:'null', imageTag:'{tag}'}} does not exist within {where}"
-        raise JsonRefusalError("ImageNotFoundException", message)
+        raise JsonApiError("ImageNotFoundException", message)
     digest = image.get("imageDigest") or "sha256:" + hashlib.sha256(f"{repository}:{tag}".encode()).hexdigest()
     return {
         "registryId": account,
@@ -149,7 +149,7 @@ def secret_value(asked: Mapping[str, Any]) -> dict[str, Any]:
     """`GetSecretValue`."""
     name = str(asked.get("SecretId", ""))
     if name not in _VALUES:
-        raise JsonRefusalError("ResourceNotFoundException", "Secrets Manager can't find the specified secret.")
+        raise JsonApiError("ResourceNotFoundException", "Secrets Manager can't find the specified secret.")
     return {
         "ARN": f"arn:aws:secretsmanager:us-west-2:111122223333:secret:{name}",
         "Name": name,
@@ -170,7 +170,7 @@ def caller_identity(account: str, request_id: str) -> str:
     )
 
 
-def refusal(action: str, request_id: str) -> str:
+def sts_refusal(action: str, request_id: str) -> str:
     """The error for an action that the sandbox does not serve."""
     message = escape(f"The sandbox does not serve {action or 'this request'}.")
     return (

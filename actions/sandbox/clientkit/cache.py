@@ -18,7 +18,7 @@ from actions.sandbox.clientkit.conditions import is_true
 from actions.sandbox.clientkit.kinds import (
     DEFINITIONS,
     NODES,
-    NOT_A_CROWD,
+    NOT_HOLLOW,
     PODS,
     Document,
     Kind,
@@ -73,7 +73,7 @@ class Cache:
         if known is not None and uid_of(known) == uid_of(document) and _version(known) >= _version(document):
             return
         self.objects[key] = document
-        self._tell(document)
+        self._notify(document)
 
     def remove(self, document: Document) -> None:
         """Forget an object that has been deleted."""
@@ -82,7 +82,7 @@ class Cache:
         known = self.objects.get(key)
         if known is not None and uid_of(known) == uid_of(document):
             del self.objects[key]
-        self._tell(document)
+        self._notify(document)
 
     async def replace(self, documents: Sequence[Document]) -> None:
         """Take in a whole list: what is not in it is gone."""
@@ -98,7 +98,7 @@ class Cache:
         if health.state in (Health.LIVE, Health.MISSING):
             self.is_synced.set()
 
-    def _tell(self, document: Document) -> None:
+    def _notify(self, document: Document) -> None:
         for listener in self._listeners:
             listener(document)
 
@@ -185,6 +185,6 @@ def _reflector(session: KubeSession, cache: Cache, clock: Clock) -> Reflector[Do
         identify=uid_of,
         sink=cache,
         clock=clock,
-        label_selector=NOT_A_CROWD if kind in (PODS, NODES) else "",
+        label_selector=NOT_HOLLOW if kind in (PODS, NODES) else "",
         backoff=Backoff(clock, first_seconds=0.2, longest_seconds=_LONGEST_WAIT_SECONDS),
     )

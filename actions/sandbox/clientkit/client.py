@@ -101,7 +101,7 @@ class ApiClient:
         path = f"/api/v1/namespaces/{metadata['namespace']}/pods/{metadata['name']}/binding"
         await self.session.request("POST", path, body=msgspec.json.encode(body))
 
-    async def record(self, about: Document, kind: Kind, reason: str, message: str, *, source: str,
+    async def record_event(self, about: Document, kind: Kind, reason: str, message: str, *, source: str,
                      is_warning: bool = False) -> None:  # fmt: skip
         """Tell what happened to an object, or count it once more."""
         signature = (uid_of(about), reason, message)

@@ -18,9 +18,9 @@ NEURON_CORE = "aws.amazon.com/neuroncore"
 EFA = "vpc.amazonaws.com/efa"
 """The resource that the EFA device plugin offers."""
 
-CROWD = "eksml.dev/crowd"
+HOLLOW = "eksml.dev/crowd"
 """The label of nodes and pods that are only there to be many."""
-NOT_A_CROWD = f"!{CROWD}"
+NOT_HOLLOW = f"!{HOLLOW}"
 """What actors look after."""
 
 

@@ -28,7 +28,7 @@ from actions.sandbox.clientkit.kinds import (
     STORAGE_CLASSES,
     VOLUMES,
 )
-from actions.sandbox.controllers.aws.device_plugins import DevicePlugins
+from actions.sandbox.controllers.aws.device_plugins import DevicePluginController
 from actions.sandbox.controllers.aws.fsx import FsxProvisioner
 from actions.sandbox.controllers.aws.node_groups import NodeGroupController
 from actions.sandbox.controllers.karpenter.node_claims import NodeClaimController
@@ -41,14 +41,14 @@ from actions.sandbox.controllers.volcano.queues import VolcanoQueueController
 from actions.sandbox.controllers.volcano.scheduler import VolcanoScheduler
 from actions.sandbox.options import SandboxOptions
 
-OUTSIDE_WATCHED = (
+ADDON_KINDS = (
     PODS, NODES, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, DEPLOYMENTS, JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS,
     POD_GROUPS, QUEUES, COMMANDS, NODE_POOLS, NODE_CLAIMS, NODE_CLASSES, VOLUMES, STORAGE_CLASSES,
 )  # fmt: skip
 """The kinds whose caches they read."""
 
 
-def outside_controllers(
+def addon_controllers(
     client: ApiClient, caches: Caches, types: InstanceTable, options: SandboxOptions, groups: NodeGroups
 ) -> list[Controller]:
     """All of them but the training-operator, which also exists as a program of its own."""
@@ -63,6 +63,6 @@ def outside_controllers(
         EmptinessController(client, caches, options),
         NodeClaimController(client, caches, types, options),
         NodeGroupController(client, caches, groups, types, options),
-        DevicePlugins(client, caches, types),
+        DevicePluginController(client, caches, types),
         FsxProvisioner(client, caches, options),
     ]

@@ -242,7 +242,9 @@ def viewer_documents() -> list[Document]:
 _NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease", "karpenter", "nvidia-device-plugin")
 
 
-async def seed(client: ApiClient, types: InstanceTable, options: SandboxOptions, groups: NodeGroups) -> None:
+async def bootstrap_cluster(
+    client: ApiClient, types: InstanceTable, options: SandboxOptions, groups: NodeGroups
+) -> None:
     """Make what is missing of the initial cluster, and say which nodes the core group has; what is there stays.
 
     Raises:

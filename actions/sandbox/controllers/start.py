@@ -15,18 +15,18 @@ from actions.sandbox.clientkit.cache import Caches, watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import DAEMON_SETS, PYTORCH_JOBS, REPLICA_SETS
-from actions.sandbox.controllers.addons import OUTSIDE_WATCHED, outside_controllers
-from actions.sandbox.controllers.bootstrap import seed
+from actions.sandbox.controllers.addons import ADDON_KINDS, addon_controllers
+from actions.sandbox.controllers.bootstrap import bootstrap_cluster
 from actions.sandbox.controllers.core.claims import ClaimController, VolumeController
 from actions.sandbox.controllers.core.daemon_sets import DaemonSetController
 from actions.sandbox.controllers.core.deployments import DeploymentController, ReplicaSetController
 from actions.sandbox.controllers.core.jobs import JobController
-from actions.sandbox.controllers.core.pods import PodCollector
+from actions.sandbox.controllers.core.pods import PodGarbageCollector
 from actions.sandbox.controllers.core.scheduler import Scheduler
 from actions.sandbox.controllers.kubeflow.pytorch_job import PyTorchJobController
 from actions.sandbox.options import SandboxOptions
 
-_WATCHED = (*OUTSIDE_WATCHED, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
+_WATCHED = (*ADDON_KINDS, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
 
 
 class NodeAgent(Protocol):
@@ -61,7 +61,7 @@ async def start_controllers(
     time = clock or SystemClock()
     client, types = ApiClient(session, time), InstanceTable.load()
     groups = groups if groups is not None else NodeGroups.of(options, time)
-    await seed(client, types, options, groups)
+    await bootstrap_cluster(client, types, options, groups)
     async with kubelet.serving(session), watching(session, _WATCHED, time) as caches:
         tasks = [
             asyncio.create_task(controller.run(), name=type(controller).__name__)
@@ -87,6 +87,6 @@ def _controllers(
         ClaimController(client, caches),
         VolumeController(client, caches),
         PyTorchJobController(client, caches),
-        PodCollector(client, caches),
-        *outside_controllers(client, caches, types, options, groups),
+        PodGarbageCollector(client, caches),
+        *addon_controllers(client, caches, types, options, groups),
     ]

@@ -16,7 +16,7 @@ from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import NODES, PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.kubelet.container import ContainerRun
 from actions.sandbox.kubelet.log_file import LogFile
-from actions.sandbox.kubelet.node_resources import Machines
+from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.pod import PodRun
 from actions.sandbox.kubelet.remote import RemoteCommand, answer
 from actions.sandbox.kubelet_api import ContainerLogRef, ContainerNotRunning, ExecStreams, PodLogOptions, PortStream
@@ -39,7 +39,7 @@ class Kubelet:
     def __init__(self, options: SandboxOptions, clock: Clock | None = None) -> None:
         self._options = options
         self._clock = clock or SystemClock()
-        self._machines = Machines()
+        self._node_resources = NodeResources()
         self._runs: dict[str, PodRun] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._endings: set[asyncio.Task[None]] = set()
@@ -51,11 +51,11 @@ class Kubelet:
         async with watching(session, (PODS, NODES, VOLUMES), self._clock) as caches:
 
             def look(pod: Document) -> None:
-                self._look(pod, client, is_gone=caches[PODS].get(key_of(pod)) is not pod)
+                self._on_pod(pod, client, is_gone=caches[PODS].get(key_of(pod)) is not pod)
 
             def look_at_volume(volume: Document) -> None:
                 if caches[VOLUMES].get(key_of(volume)) is not volume:
-                    self._machines.storage.forget(key_of(volume))
+                    self._node_resources.storage.forget(key_of(volume))
 
             caches[PODS].listen(look)
             caches[VOLUMES].listen(look_at_volume)
@@ -87,8 +87,8 @@ class Kubelet:
         candidates = [run for run in self._runs.values() if run.spec.key == key]
         for run in reversed(candidates):
             found = run.container(container)
-            if found is not None and found.inside is not None:
-                command = RemoteCommand(found.inside, streams, tty=tty, clock=self._clock)
+            if found is not None and found.context is not None:
+                command = RemoteCommand(found.context, streams, tty=tty, clock=self._clock)
                 return await _while_it_runs(found, command.run(argv))
         raise ContainerNotRunning(f"container {container} of pod {key} does not run")
 
@@ -97,12 +97,12 @@ class Kubelet:
         key = f"{namespace}/{pod}"
         for run in self._runs.values():
             if run.spec.key == key and any(one.is_running and port in one.spec.ports for one in run.containers):
-                service = self._machines.network.find(pod_host(namespace, pod), port)
+                service = self._node_resources.network.find(pod_host(namespace, pod), port)
                 await answer(stream, pod=pod, port=port, service=service)
                 return
         raise ContainerNotRunning(f"dial tcp4 127.0.0.1:{port}: connect: connection refused")
 
-    def _look(self, pod: Document, client: ApiClient, *, is_gone: bool) -> None:
+    def _on_pod(self, pod: Document, client: ApiClient, *, is_gone: bool) -> None:
         """Start, stop or forget a pod, as its newest version asks."""
         uid = uid_of(pod)
         if is_gone:
@@ -110,7 +110,7 @@ class Kubelet:
         elif is_deleting(pod):
             self._end(pod, client)
         elif pod["spec"].get("nodeName") and uid not in self._tasks and not _is_over(pod):
-            run = PodRun(pod, client, self._machines, self._options, self._clock)
+            run = PodRun(pod, client, self._node_resources, self._options, self._clock)
             self._runs[uid] = run
             self._tasks[uid] = asyncio.create_task(_guarded(run), name=f"pod {run.spec.key}")
 
@@ -166,11 +166,11 @@ def _is_over(pod: Document) -> bool:
 
 async def _while_it_runs(container: ContainerRun, command: Coroutine[None, None, int]) -> int:
     """The exit code of a command in a container; it is killed when the container's own process ends."""
-    inside, task = container.inside, asyncio.create_task(command)
+    context, task = container.context, asyncio.create_task(command)
     try:
         while not task.done():
             await asyncio.wait({task}, timeout=_LOOK_SECONDS)
-            if container.inside is not inside and not task.done():
+            if container.context is not context and not task.done():
                 return _KILLED
         return task.result()
     finally:

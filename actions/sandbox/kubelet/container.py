@@ -9,14 +9,14 @@ import msgspec
 
 from actions.sandbox.clientkit.kinds import Document
 from actions.sandbox.kubelet.log_file import LogFile
-from actions.sandbox.kubelet.pod_config import ContainerSpec
-from actions.sandbox.programs.program import GpuLoad, Inside, Load
+from actions.sandbox.kubelet.pod_config import ContainerConfig
+from actions.sandbox.programs.program import GpuLoad, Load, ProcessContext
 
 
 class ContainerRun(msgspec.Struct):
     """What its pod's task changes as the container lives, and what logs and exec look at."""
 
-    spec: ContainerSpec
+    spec: ContainerConfig
     is_init: bool = False
     state: Document = msgspec.field(default_factory=lambda: {"waiting": {"reason": "PodInitializing"}})
     last_state: Document = msgspec.field(default_factory=dict)
@@ -30,7 +30,7 @@ class ContainerRun(msgspec.Struct):
     load: Load = msgspec.field(default_factory=GpuLoad)
     gpus: tuple[int, ...] = ()
     neurons: tuple[int, ...] = ()
-    inside: Inside | None = None
+    context: ProcessContext | None = None
     """What commands see while it runs, `None` otherwise."""
 
     @property
@@ -60,7 +60,7 @@ class ContainerRun(msgspec.Struct):
         """Its process has ended."""
         started = (self.state.get("running") or {}).get("startedAt", now)
         reason = "Completed" if exit_code == 0 else "Error"
-        self.inside = None
+        self.context = None
         ended = {"exitCode": exit_code, "reason": reason, "startedAt": started, "finishedAt": now}
         self.state = {"terminated": ended | {"containerID": self.id}}
         if self.log is not None:

@@ -13,7 +13,7 @@ from actions.sandbox.programs.nemo.data import fetch_vocabulary, prepare_pile, w
 from actions.sandbox.programs.neuronx_nemo import data as neuronx_nemo_data
 from actions.sandbox.programs.neuronx_nemo import node as neuronx_nemo
 from actions.sandbox.programs.neuronx_nemo import train as neuronx_nemo_train
-from actions.sandbox.programs.program import Container, Inside, Program, Step
+from actions.sandbox.programs.program import ContainerView, ProcessContext, Program, ProgramStep
 from actions.sandbox.programs.ray import dataset as ray_dataset
 from actions.sandbox.programs.ray import node as ray_node
 from actions.sandbox.programs.ray import submit as ray_submit
@@ -22,7 +22,7 @@ from actions.sandbox.programs.shell.commands import NOT_FOUND, command_named
 
 _WHOLE_DAY = 86_400.0
 
-_IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]], ...] = (
+_IMAGES: tuple[tuple[Callable[[ContainerView], bool], Callable[[ContainerView], Program]], ...] = (
     (uniref50.is_wanted_by, uniref50.prepare),
     (uniref50.makes_sample, uniref50.make_sample),
     (esm1nv.is_wanted_by, esm1nv.train),
@@ -49,28 +49,28 @@ _IMAGES: tuple[tuple[Callable[[Container], bool], Callable[[Container], Program]
 """Whether a container wants a program, and that program; the first that is wanted runs."""
 
 
-def program_of(inside: Inside) -> Program:
+def program_of(context: ProcessContext) -> Program:
     """The main program of a container."""
-    container = inside.container
+    container = context.container
     for is_wanted_by, program in _IMAGES:
         if is_wanted_by(container):
             return program(container)
     if "nslookup" in container.command_line:
         return _wait_for_name()
-    if shell.is_shell(container.argv) or (container.argv and command_named(inside, container.argv[0])):
-        return shell.run_argv(inside, container.argv)
+    if shell.is_shell(container.argv) or (container.argv and command_named(context, container.argv[0])):
+        return shell.run_argv(context, container.argv)
     return _service(container) if container.stays else _one_line(container)
 
 
-def exec_program(inside: Inside, argv: list[str], given: str = "") -> Program:
+def exec_program(context: ProcessContext, argv: list[str], given: str = "") -> Program:
     """The program behind `kubectl exec`, without a shell in between; `given` is its standard input."""
-    if shell.is_shell(argv) or command_named(inside, argv[0]):
-        return shell.run_argv(inside, argv, given)
+    if shell.is_shell(argv) or command_named(context, argv[0]):
+        return shell.run_argv(context, argv, given)
     return _missing(argv[0])
 
 
 def _missing(name: str) -> Program:
-    yield Step(
+    yield ProgramStep(
         text=f'OCI runtime exec failed: exec failed: unable to start container process: exec: "{name}": '
         "executable file not found in $PATH: unknown\n",
         is_error=True,
@@ -80,17 +80,19 @@ def _missing(name: str) -> Program:
 
 def _wait_for_name() -> Program:
     """The loop by which operators' init containers wait for a Service; names always resolve here."""
-    yield Step(1.0, "Name:   resolved by the sandbox\n")
+    yield ProgramStep(1.0, "Name:   resolved by the sandbox\n")
     return 0
 
 
-def _one_line(container: Container) -> Program:
-    yield Step(0.5, f"{container.name}: the sandbox has no program for {container.image}, nothing was computed\n")
-    yield Step(0.5)
+def _one_line(container: ContainerView) -> Program:
+    yield ProgramStep(
+        0.5, f"{container.name}: the sandbox has no program for {container.image}, nothing was computed\n"
+    )
+    yield ProgramStep(0.5)
     return 0
 
 
-def _service(container: Container) -> Program:
-    yield Step(0.2, f"{container.name}: {container.image} is up\n")
+def _service(container: ContainerView) -> Program:
+    yield ProgramStep(0.2, f"{container.name}: {container.image} is up\n")
     while True:
-        yield Step(_WHOLE_DAY)
+        yield ProgramStep(_WHOLE_DAY)

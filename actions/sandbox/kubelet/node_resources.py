@@ -7,22 +7,22 @@ from collections.abc import Mapping
 from actions.base.clock import Clock
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import CLAIMS, CONFIG_MAPS, NODES, Document, labels_of
-from actions.sandbox.kubelet.pod_config import PodSpec
-from actions.sandbox.kubelet.process import Shells, Surroundings
-from actions.sandbox.kubelet.rendezvous import Meetings
-from actions.sandbox.programs.files import Volume
-from actions.sandbox.programs.network import Network
+from actions.sandbox.kubelet.pod_config import PodConfig
+from actions.sandbox.kubelet.process import ProgramRuntime, SshServers
+from actions.sandbox.kubelet.rendezvous import RendezvousTable
+from actions.sandbox.programs.files import MemoryVolume
+from actions.sandbox.programs.network import HttpNetwork
 
 
-class Storage:
+class VolumeStore:
     """Volumes by what holds them: a persistent volume's name, else the pod."""
 
     def __init__(self) -> None:
-        self._persistent: dict[str, Volume] = {}
+        self._persistent: dict[str, MemoryVolume] = {}
 
-    async def volumes_of(self, pod: PodSpec, client: ApiClient) -> Mapping[str, Volume] | str:
+    async def volumes_of(self, pod: PodConfig, client: ApiClient) -> Mapping[str, MemoryVolume] | str:
         """The pod's volumes by name, or why they cannot be mounted yet."""
-        found: dict[str, Volume] = {}
+        found: dict[str, MemoryVolume] = {}
         for name, volume in pod.volumes.items():
             mounted = await self._mounted(pod, volume, client)
             if isinstance(mounted, str):
@@ -30,55 +30,55 @@ class Storage:
             found[name] = mounted
         return found
 
-    async def _mounted(self, pod: PodSpec, volume: Document, client: ApiClient) -> Volume | str:
+    async def _mounted(self, pod: PodConfig, volume: Document, client: ApiClient) -> MemoryVolume | str:
         if "persistentVolumeClaim" in volume:
             return await self._claimed(pod, volume["persistentVolumeClaim"]["claimName"], client)
         if "configMap" in volume and not volume["configMap"].get("optional"):
             return await _config(pod, volume["configMap"]["name"], client)
-        return Volume()
+        return MemoryVolume()
 
-    async def _claimed(self, pod: PodSpec, name: str, client: ApiClient) -> Volume | str:
+    async def _claimed(self, pod: PodConfig, name: str, client: ApiClient) -> MemoryVolume | str:
         claim = await client.read(CLAIMS, f"{pod.namespace}/{name}")
         if claim is None:
             return f'persistentvolumeclaim "{name}" not found'
         bound_to = claim["spec"].get("volumeName", "")
         if not bound_to or (claim.get("status") or {}).get("phase") != "Bound":
             return f'unbound immediate PersistentVolumeClaim "{name}"'
-        return self._persistent.setdefault(bound_to, Volume())
+        return self._persistent.setdefault(bound_to, MemoryVolume())
 
     def forget(self, name: str) -> None:
         """A persistent volume has been deleted, and what was on it with it."""
         self._persistent.pop(name, None)
 
 
-async def _config(pod: PodSpec, name: str, client: ApiClient) -> Volume | str:
+async def _config(pod: PodConfig, name: str, client: ApiClient) -> MemoryVolume | str:
     config = await client.read(CONFIG_MAPS, f"{pod.namespace}/{name}")
     if config is None:
         return f'configmap "{name}" not found'
-    volume = Volume()
+    volume = MemoryVolume()
     for key, value in (config.get("data") or {}).items():
         volume.put(f"/{key}", str(value).encode())
     return volume
 
 
-class Machines:
+class NodeResources:
     """The state of all nodes. One instance a kubelet."""
 
     def __init__(self) -> None:
-        self.meetings = Meetings()
-        self.network = Network()
-        self.shells = Shells()
-        self.storage = Storage()
+        self.rendezvous_table = RendezvousTable()
+        self.network = HttpNetwork()
+        self.ssh_servers = SshServers()
+        self.storage = VolumeStore()
         self._images: set[tuple[str, str]] = set()
         self._devices: dict[str, dict[int, str]] = {}
         self._types: dict[str, str] = {}
         self._addresses = 0
 
-    def surroundings(self, speed: float, clock: Clock) -> Surroundings:
+    def runtime(self, speed: float, clock: Clock) -> ProgramRuntime:
         """What the programs of the cluster share, at a speed."""
-        return Surroundings(speed, clock, self.meetings, self.shells)
+        return ProgramRuntime(speed, clock, self.rendezvous_table, self.ssh_servers)
 
-    async def meet(self, node: str, client: ApiClient) -> None:
+    async def observe_node(self, node: str, client: ApiClient) -> None:
         """Learn what kind of machine a node is, if that is not known yet."""
         if node not in self._types and (found := await client.read(NODES, node)) is not None:
             self._types[node] = labels_of(found).get("node.kubernetes.io/instance-type", "")

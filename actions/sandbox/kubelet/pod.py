@@ -14,13 +14,13 @@ from actions.sandbox.clientkit.kinds import PODS, Document
 from actions.sandbox.kubelet.container import ContainerRun, note_transitions, pod_status
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.kubelet.log_file import LogFile
-from actions.sandbox.kubelet.node_resources import Machines
-from actions.sandbox.kubelet.pod_config import resolve, spec_of
+from actions.sandbox.kubelet.node_resources import NodeResources
+from actions.sandbox.kubelet.pod_config import pod_config, resolve_variables
 from actions.sandbox.kubelet.process import run_program
-from actions.sandbox.kubelet.process_context import inside_of, restarts_after
+from actions.sandbox.kubelet.process_context import process_context, restarts_after
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.programs.files import Volume
-from actions.sandbox.programs.program import Step
+from actions.sandbox.programs.files import MemoryVolume
+from actions.sandbox.programs.program import ProgramStep
 
 _SOURCE = "kubelet"
 _LONGEST_BACKOFF_SECONDS = 60.0
@@ -34,27 +34,27 @@ class PodRun:
     Args:
         pod: The pod as it was when bound.
         client: Where its status goes.
-        machines: What its node has.
+        node_resources: What its node has.
         options: Delays and speed.
         clock: Wall time.
     """
 
     def __init__(
-        self, pod: Document, client: ApiClient, machines: Machines, options: SandboxOptions, clock: Clock
+        self, pod: Document, client: ApiClient, node_resources: NodeResources, options: SandboxOptions, clock: Clock
     ) -> None:
         self._document = pod
-        self.spec = spec_of(pod)
+        self.spec = pod_config(pod)
         self.init_containers = [ContainerRun(one, is_init=True) for one in self.spec.init_containers]
         self.containers = [ContainerRun(one) for one in self.spec.containers]
         self._client = client
-        self._machines = machines
+        self._node_resources = node_resources
         self._options = options
         self._clock = clock
         self._phase = "Pending"
         self._address = ""
         self._started_at = client.timestamp()
         self._transitions: dict[str, tuple[str, str]] = {}
-        self._volumes: dict[str, Volume] = {}
+        self._volumes: dict[str, MemoryVolume] = {}
         self._reporting = asyncio.Lock()
 
     def container(self, name: str) -> ContainerRun | None:
@@ -68,11 +68,11 @@ class PodRun:
         await self._report()
         try:
             await self._mount()
-            self._address = self._machines.address()
+            self._address = self._node_resources.address()
             if await self._initialise():
                 await self._run_all()
         finally:
-            self._machines.give_back(self.spec.node, self.spec.uid)
+            self._node_resources.give_back(self.spec.node, self.spec.uid)
 
     def kill(self) -> None:
         """Mark what still runs as killed; called after the task has been cancelled."""
@@ -90,10 +90,10 @@ class PodRun:
     async def _mount(self) -> None:
         is_told = False
         while True:
-            volumes = await self._machines.storage.volumes_of(self.spec, self._client)
+            volumes = await self._node_resources.storage.volumes_of(self.spec, self._client)
             if not isinstance(volumes, str):
                 self._volumes = dict(volumes)
-                await self._machines.meet(self.spec.node, self._client)
+                await self._node_resources.observe_node(self.spec.node, self._client)
                 return
             if not is_told:
                 is_told = True
@@ -103,7 +103,7 @@ class PodRun:
     async def _initialise(self) -> bool:
         """Run the init containers one after the other. Returns whether the pod may start."""
         for container in self.init_containers:
-            await self._live(container)
+            await self._run_container(container)
             if container.exit_code:
                 self._phase = "Failed"
                 await self._report()
@@ -114,12 +114,12 @@ class PodRun:
     async def _run_all(self) -> None:
         async with asyncio.TaskGroup() as group:
             for container in self.containers:
-                group.create_task(self._live(container))
+                group.create_task(self._run_container(container))
         failed = any(container.exit_code for container in self.containers)
         self._phase = "Failed" if failed else "Succeeded"
         await self._report()
 
-    async def _live(self, container: ContainerRun) -> None:
+    async def _run_container(self, container: ContainerRun) -> None:
         """Pull, run, and run again as the restart policy says, until the container has ended for good."""
         await self._pull(container)
         while True:
@@ -134,18 +134,18 @@ class PodRun:
 
     async def _pull(self, container: ContainerRun) -> None:
         image, node = container.spec.image, self.spec.node
-        is_there = self._machines.has_image(node, image)
+        is_there = self._node_resources.has_image(node, image)
         if is_there and not container.spec.pulls_always:
             await self._event("Pulled", f'Container image "{image}" already present on machine')
             return
         await self._event("Pulling", f'Pulling image "{image}"')
         if not is_there:
             await self._clock.sleep(self._options.image_pull_seconds)
-            await self._insist(container)
-            self._machines.keep_image(node, image)
+            await self._retry_pull(container)
+            self._node_resources.keep_image(node, image)
         await self._event("Pulled", f'Successfully pulled image "{image}"')
 
-    async def _insist(self, container: ContainerRun) -> None:
+    async def _retry_pull(self, container: ContainerRun) -> None:
         """Pull again and again an image that is not there, ever more seldom."""
         image, seconds = container.spec.image, self._options.restart_backoff_seconds
         while problem := pull_error_of(image):
@@ -166,7 +166,7 @@ class PodRun:
         if not container.spec.references:
             return
         while True:
-            found = await resolve(container.spec.references, self.spec.namespace, self._client)
+            found = await resolve_variables(container.spec.references, self.spec.namespace, self._client)
             if not isinstance(found, str):
                 container.variables = found
                 return
@@ -178,29 +178,29 @@ class PodRun:
             await self._clock.sleep(_RETRY_SECONDS)
 
     async def _run_once(self, container: ContainerRun) -> int:
-        inside = inside_of(
+        context = process_context(
             container,
             self.spec,
             volumes=self._volumes,
-            machines=self._machines,
+            node_resources=self._node_resources,
             clock=self._clock,
             seed=self._options.seed,
         )
         container.begin(LogFile(self._now_ns), self._client.timestamp(), instance=self._instance(container))
-        container.inside = inside
+        container.context = context
         if not container.is_init:
             self._phase = "Running"
         await self._event("Started", f"Started container {container.spec.name}")
         await self._report()
 
-        def write(step: Step) -> None:
+        def write(step: ProgramStep) -> None:
             if container.log is not None:
                 container.log.write(step.text.encode())
 
         code = await run_program(
-            program_of(inside),
-            inside,
-            self._machines.surroundings(self._options.speed, self._clock),
+            program_of(context),
+            context,
+            self._node_resources.runtime(self._options.speed, self._clock),
             member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",
             write=write,
             set_load=container.set_load,
@@ -249,7 +249,9 @@ class PodRun:
 
     async def _event(self, reason: str, message: str, *, is_warning: bool = False) -> None:
         try:
-            await self._client.record(self._document, PODS, reason, message, source=_SOURCE, is_warning=is_warning)
+            await self._client.record_event(
+                self._document, PODS, reason, message, source=_SOURCE, is_warning=is_warning
+            )
         except ConsoleError:
             return  # an event that is lost is lost, for a real kubelet too
 

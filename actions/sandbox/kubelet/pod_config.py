@@ -23,7 +23,7 @@ from actions.sandbox.clientkit.kinds import (
 )
 
 
-class Reference(msgspec.Struct, frozen=True):
+class EnvVarSource(msgspec.Struct, frozen=True):
     """One entry of `env` with `valueFrom`, or of `envFrom`.
 
     `key` is empty for all keys of the object, each after `name` as a prefix.
@@ -36,7 +36,7 @@ class Reference(msgspec.Struct, frozen=True):
     is_optional: bool
 
 
-def references_of(container: Document) -> tuple[Reference, ...]:
+def references_of(container: Document) -> tuple[EnvVarSource, ...]:
     """What a container's manifest refers to, in the order in which it counts."""
     found = []
     for entry in container.get("envFrom") or ():
@@ -51,11 +51,13 @@ def references_of(container: Document) -> tuple[Reference, ...]:
     return tuple(found)
 
 
-def _reference(name: str, kind: Kind, source: Document, *, key: str) -> Reference:
-    return Reference(name, kind, source.get("name", ""), key, bool(source.get("optional")))
+def _reference(name: str, kind: Kind, source: Document, *, key: str) -> EnvVarSource:
+    return EnvVarSource(name, kind, source.get("name", ""), key, bool(source.get("optional")))
 
 
-async def resolve(references: tuple[Reference, ...], namespace: str, client: ApiClient) -> dict[str, str] | str:
+async def resolve_variables(
+    references: tuple[EnvVarSource, ...], namespace: str, client: ApiClient
+) -> dict[str, str] | str:
     """The variables, or in a kubelet's words why the container cannot be made yet."""
     variables: dict[str, str] = {}
     for reference in references:
@@ -71,7 +73,7 @@ async def resolve(references: tuple[Reference, ...], namespace: str, client: Api
     return variables
 
 
-async def _values(reference: Reference, namespace: str, client: ApiClient) -> dict[str, str] | None:
+async def _values(reference: EnvVarSource, namespace: str, client: ApiClient) -> dict[str, str] | None:
     found = await client.read(reference.kind, f"{namespace}/{reference.source}")
     if found is None:
         return None
@@ -89,14 +91,14 @@ def _decoded(value: str) -> str:
 _CORES_OF_A_DEVICE = 2
 
 
-class ContainerSpec(msgspec.Struct, frozen=True):
+class ContainerConfig(msgspec.Struct, frozen=True):
     """One container of a manifest."""
 
     name: str
     image: str
     argv: tuple[str, ...]
     environment: Mapping[str, str]
-    references: tuple[Reference, ...]
+    references: tuple[EnvVarSource, ...]
     """Variables that other objects hold."""
     gpus: int
     neurons: int
@@ -111,15 +113,15 @@ class ContainerSpec(msgspec.Struct, frozen=True):
     working_folder: str
 
 
-class PodSpec(msgspec.Struct, frozen=True):
+class PodConfig(msgspec.Struct, frozen=True):
     """One pod that is bound to a node."""
 
     key: str
     uid: str
     node: str
     restart_policy: str
-    init_containers: tuple[ContainerSpec, ...]
-    containers: tuple[ContainerSpec, ...]
+    init_containers: tuple[ContainerConfig, ...]
+    containers: tuple[ContainerConfig, ...]
     volumes: Mapping[str, Document]
     """Name → the volume as the manifest says it."""
 
@@ -134,10 +136,10 @@ class PodSpec(msgspec.Struct, frozen=True):
         return self.key.partition("/")[2]
 
 
-def spec_of(pod: Document) -> PodSpec:
+def pod_config(pod: Document) -> PodConfig:
     """Read a pod."""
     spec, metadata = pod["spec"], pod["metadata"]
-    return PodSpec(
+    return PodConfig(
         key=f"{metadata['namespace']}/{metadata['name']}",
         uid=uid_of(pod),
         node=spec.get("nodeName", ""),
@@ -148,11 +150,11 @@ def spec_of(pod: Document) -> PodSpec:
     )
 
 
-def _container(pod: Document, container: Document) -> ContainerSpec:
+def _container(pod: Document, container: Document) -> ContainerConfig:
     resources = container.get("resources") or {}
     amounts = {**(resources.get("requests") or {}), **(resources.get("limits") or {})}
     image = container.get("image", "")
-    return ContainerSpec(
+    return ContainerConfig(
         name=container["name"],
         image=image,
         argv=tuple(str(word) for word in (*(container.get("command") or ()), *(container.get("args") or ()))),

@@ -11,47 +11,56 @@ from msgspec.structs import replace
 
 from actions.base.clock import Clock
 from actions.sandbox.kubelet.images import program_of
-from actions.sandbox.kubelet.rendezvous import Gathering, Meetings
-from actions.sandbox.programs.program import GpuLoad, Inside, Load, PeerLost, Program, RemoteFailed, RemoteProcess, Step
+from actions.sandbox.kubelet.rendezvous import RendezvousRound, RendezvousTable
+from actions.sandbox.programs.program import (
+    GpuLoad,
+    Load,
+    PeerLost,
+    ProcessContext,
+    Program,
+    ProgramStep,
+    RemoteFailed,
+    RemoteProcess,
+)
 
 _OF_A_LOGIN = ("PATH", "HOME")
 """What a process has that comes by ssh: nothing of the container's own environment."""
 
 SetLoad = Callable[[Load], None]
-Start = Callable[[Inside, int, SetLoad], Coroutine[Any, Any, int]]
+Start = Callable[[ProcessContext, int, SetLoad], Coroutine[Any, Any, int]]
 """Runs a process to its end: what it sees, its position among the launcher's processes, who is told of its load."""
 
 
-class _Door(msgspec.Struct, eq=False):
-    inside: Inside
+class _SshServer(msgspec.Struct, eq=False):
+    context: ProcessContext
     set_load: SetLoad
-    guests: set[asyncio.Task[int]] = msgspec.field(default_factory=set)
+    sessions: set[asyncio.Task[int]] = msgspec.field(default_factory=set)
 
 
-class Shells:
+class SshServers:
     """All open doors of a cluster, by namespace and pod."""
 
     def __init__(self) -> None:
-        self._doors: dict[str, _Door] = {}
+        self._servers: dict[str, _SshServer] = {}
 
-    def open(self, inside: Inside, set_load: SetLoad) -> None:
+    def open(self, context: ProcessContext, set_load: SetLoad) -> None:
         """A container lets launchers in from now on.
 
         Args:
-            inside: What its processes see.
+            context: What its processes see.
             set_load: Told of the load of whatever runs there.
         """
-        self._doors[_key(inside.container.namespace, inside.container.pod)] = _Door(inside, set_load)
+        self._servers[_key(context.container.namespace, context.container.pod)] = _SshServer(context, set_load)
 
-    def close(self, inside: Inside) -> None:
+    def close(self, context: ProcessContext) -> None:
         """The container has ended, and all that launchers had started there."""
-        key = _key(inside.container.namespace, inside.container.pod)
-        door = self._doors.get(key)
-        if door is None or door.inside is not inside:
+        key = _key(context.container.namespace, context.container.pod)
+        server = self._servers.get(key)
+        if server is None or server.context is not context:
             return
-        del self._doors[key]
-        for guest in door.guests:
-            guest.cancel()
+        del self._servers[key]
+        for session in server.sessions:
+            session.cancel()
 
     async def run(self, namespace: str, processes: tuple[RemoteProcess, ...], start: Start) -> None:
         """Run processes until all have ended with 0.
@@ -64,46 +73,46 @@ class Shells:
         Raises:
             RemoteFailed: A host cannot be reached, was lost, or its process ended with another code. The rest is ended.
         """
-        doors = [self._door(namespace, position, process.host) for position, process in enumerate(processes)]
+        doors = [self._server(namespace, position, process.host) for position, process in enumerate(processes)]
         running = {
-            _enter(door, position, process, start): position
-            for position, (process, door) in enumerate(zip(processes, doors, strict=True))
+            _enter(server, position, process, start): position
+            for position, (process, server) in enumerate(zip(processes, doors, strict=True))
         }
         try:
             await self._first_failure(running, processes)
         finally:
-            for guest in running:
-                guest.cancel()
+            for session in running:
+                session.cancel()
             await asyncio.gather(*running, return_exceptions=True)
 
     async def _first_failure(self, running: dict[asyncio.Task[int], int], processes: tuple[RemoteProcess, ...]) -> None:
         waiting = set(running)
         while waiting:
             ended, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            for guest in sorted(ended, key=running.__getitem__):
-                position = running[guest]
-                code = None if guest.cancelled() else guest.result()
+            for session in sorted(ended, key=running.__getitem__):
+                position = running[session]
+                code = None if session.cancelled() else session.result()
                 if code != 0:
                     raise RemoteFailed(position, processes[position].host, code)
 
-    def _door(self, namespace: str, position: int, host: str) -> _Door:
+    def _server(self, namespace: str, position: int, host: str) -> _SshServer:
         pod, _, domain = host.partition(".")
         parts = domain.split(".")
-        door = self._doors.get(_key(parts[1] if len(parts) > 1 else namespace, pod))
-        if door is None:
+        server = self._servers.get(_key(parts[1] if len(parts) > 1 else namespace, pod))
+        if server is None:
             raise RemoteFailed(position, host, None, is_unreachable=True)
-        return door
+        return server
 
 
-def _enter(door: _Door, position: int, process: RemoteProcess, start: Start) -> asyncio.Task[int]:
-    there = door.inside.container
+def _enter(server: _SshServer, position: int, process: RemoteProcess, start: Start) -> asyncio.Task[int]:
+    there = server.context.container
     login = {name: there.environment[name] for name in _OF_A_LOGIN if name in there.environment}
     environment = login | process.environment
-    container = replace(there, argv=process.argv, environment=environment, started_at=door.inside.now())
-    guest = replace(door.inside, container=container, variables={}, last_code=0, folder=process.folder)
-    task = asyncio.create_task(start(guest, position, door.set_load))
-    door.guests.add(task)
-    task.add_done_callback(door.guests.discard)
+    container = replace(there, argv=process.argv, environment=environment, started_at=server.context.now())
+    session = replace(server.context, container=container, variables={}, last_code=0, folder=process.folder)
+    task = asyncio.create_task(start(session, position, server.set_load))
+    server.sessions.add(task)
+    task.add_done_callback(server.sessions.discard)
     return task
 
 
@@ -113,69 +122,69 @@ def _key(namespace: str, pod: str) -> str:
 
 _SHORTEST_SLEEP_SECONDS = 0.02
 
-Write = Callable[[Step], Awaitable[None] | None]
+Write = Callable[[ProgramStep], Awaitable[None] | None]
 """Takes what a step writes."""
 
 
-class Surroundings(msgspec.Struct, frozen=True):
+class ProgramRuntime(msgspec.Struct, frozen=True):
     """What the programs of a cluster share."""
 
     speed: float
     """Seconds of a program in one second of the clock."""
     clock: Clock
     """Wall time."""
-    meetings: Meetings
-    shells: Shells
+    rendezvous_table: RendezvousTable
+    ssh_servers: SshServers
 
 
 async def run_program(
-    program: Program, inside: Inside, surroundings: Surroundings, *, member: str, write: Write, set_load: SetLoad
+    program: Program, context: ProcessContext, runtime: ProgramRuntime, *, member: str, write: Write, set_load: SetLoad
 ) -> int:
     """Run a program to its end and return its exit code.
 
     Args:
         program: The program.
-        inside: What it sees; others may start processes there while the program lets them in.
-        surroundings: What it shares with others.
+        context: What it sees; others may start processes there while the program lets them in.
+        runtime: What it shares with others.
         member: Its name in meetings; unique among all running programs.
         write: Where its output goes.
         set_load: Told of each change of the accelerators' load.
     """
-    return await _Run(inside, surroundings, member, write, set_load).run(program)
+    return await _ProgramRun(context, runtime, member, write, set_load).run(program)
 
 
-class _Run:
+class _ProgramRun:
     """One program on its way; `run` is called once."""
 
     def __init__(
-        self, inside: Inside, surroundings: Surroundings, member: str, write: Write, set_load: SetLoad
+        self, context: ProcessContext, runtime: ProgramRuntime, member: str, write: Write, set_load: SetLoad
     ) -> None:
-        self._inside = inside
-        self._surroundings = surroundings
+        self._context = context
+        self._runtime = runtime
         self._member = member
         self._write = write
         self._set_load = set_load
-        self._due = surroundings.clock.monotonic()
-        self._gathering: Gathering | None = None
+        self._due = runtime.clock.monotonic()
+        self._round: RendezvousRound | None = None
 
     async def run(self, program: Program) -> int:
-        meetings, shells = self._surroundings.meetings, self._surroundings.shells
+        rendezvous_table, ssh_servers = self._runtime.rendezvous_table, self._runtime.ssh_servers
         step = _next(program)
         try:
-            while isinstance(step, Step):
+            while isinstance(step, ProgramStep):
                 failure = await self._take(step)
                 step = _next(program) if failure is None else _interrupted(program, failure)
         except asyncio.CancelledError:
-            meetings.leave(self._member, is_finished=False)
+            rendezvous_table.leave(self._member, is_finished=False)
             raise
         finally:
             program.close()
-            shells.close(self._inside)
+            ssh_servers.close(self._context)
             self._set_load(GpuLoad())
-        meetings.leave(self._member, is_finished=step == 0)
+        rendezvous_table.leave(self._member, is_finished=step == 0)
         return step
 
-    async def _take(self, step: Step) -> Exception | None:
+    async def _take(self, step: ProgramStep) -> Exception | None:
         """Wait and do what a step says. Returns what the program must be told of."""
         await self._wait(step.after_seconds)
         if step.load is not None:
@@ -184,20 +193,20 @@ class _Run:
             outcome = self._write(step)
             if outcome is not None:
                 await outcome
-        if step.lets_in:
-            self._surroundings.shells.open(self._inside, self._set_load)
+        if step.accepts_ssh:
+            self._runtime.ssh_servers.open(self._context, self._set_load)
         failure = await self._run_elsewhere(step.remote) if step.remote else None
-        if step.meeting is not None:
-            self._gathering = await self._surroundings.meetings.join(step.meeting, self._member)
-            self._due = self._surroundings.clock.monotonic()
-        if self._gathering is not None and self._gathering.is_broken:
-            self._gathering = None
+        if step.rendezvous is not None:
+            self._round = await self._runtime.rendezvous_table.join(step.rendezvous, self._member)
+            self._due = self._runtime.clock.monotonic()
+        if self._round is not None and self._round.is_broken:
+            self._round = None
             return PeerLost()
         return failure
 
     async def _wait(self, seconds: float) -> None:
-        clock = self._surroundings.clock
-        self._due += seconds / self._surroundings.speed
+        clock = self._runtime.clock
+        self._due += seconds / self._runtime.speed
         wait = self._due - clock.monotonic()
         if wait > _SHORTEST_SLEEP_SECONDS:
             await clock.sleep(wait)
@@ -205,24 +214,24 @@ class _Run:
     async def _run_elsewhere(self, processes: tuple[RemoteProcess, ...]) -> RemoteFailed | None:
         """Run processes in other pods to their end; what they write is written here."""
 
-        async def start(inside: Inside, position: int, set_load: SetLoad) -> int:
-            def write(step: Step) -> Awaitable[None] | None:
+        async def start(context: ProcessContext, position: int, set_load: SetLoad) -> int:
+            def write(step: ProgramStep) -> Awaitable[None] | None:
                 return self._write(replace(step, text=processes[position].tagged(step.text, is_error=step.is_error)))
 
             member = f"{self._member}/{position}"
-            program = program_of(inside)
-            return await run_program(program, inside, self._surroundings, member=member, write=write, set_load=set_load)
+            program = program_of(context)
+            return await run_program(program, context, self._runtime, member=member, write=write, set_load=set_load)
 
         try:
-            await self._surroundings.shells.run(self._inside.container.namespace, processes, start)
+            await self._runtime.ssh_servers.run(self._context.container.namespace, processes, start)
         except RemoteFailed as failed:
             return failed
         finally:
-            self._due = self._surroundings.clock.monotonic()
+            self._due = self._runtime.clock.monotonic()
         return None
 
 
-def _next(program: Program) -> Step | int:
+def _next(program: Program) -> ProgramStep | int:
     """The next step, or the exit code. A program that stumbles over its arguments has crashed, as a real one would."""
     try:
         return next(program)
@@ -232,7 +241,7 @@ def _next(program: Program) -> Step | int:
         return 1
 
 
-def _interrupted(program: Program, failure: Exception) -> Step | int:
+def _interrupted(program: Program, failure: Exception) -> ProgramStep | int:
     try:
         return program.throw(failure)
     except StopIteration as end:

@@ -6,42 +6,42 @@ from collections.abc import Mapping
 
 from actions.base.clock import Clock
 from actions.sandbox.kubelet.container import ContainerRun
-from actions.sandbox.kubelet.node_resources import Machines
-from actions.sandbox.kubelet.pod_config import PodSpec
-from actions.sandbox.programs.files import FileView, Volume
-from actions.sandbox.programs.program import Container, Inside
+from actions.sandbox.kubelet.node_resources import NodeResources
+from actions.sandbox.kubelet.pod_config import PodConfig
+from actions.sandbox.programs.files import FileView, MemoryVolume
+from actions.sandbox.programs.program import ContainerView, ProcessContext
 
 _FOLDERS = ("/root", "/tmp", "/var/log", "/workspace")  # noqa: S108 - paths in the pretended container
 
 
-def inside_of(
+def process_context(
     container: ContainerRun,
-    pod: PodSpec,
+    pod: PodConfig,
     *,
-    volumes: Mapping[str, Volume],
-    machines: Machines,
+    volumes: Mapping[str, MemoryVolume],
+    node_resources: NodeResources,
     clock: Clock,
     seed: int,
-) -> Inside:
+) -> ProcessContext:
     """The inside of a container that is about to start; takes its accelerators when it has none yet.
 
     Args:
         container: Which one.
         pod: Its pod.
         volumes: The pod's volumes by name, as far as they are mounted.
-        machines: What its node has.
+        node_resources: What its node has.
         clock: What its processes read.
         seed: Of its losses, readings and names.
     """
     if container.spec.gpus and not container.gpus:
-        container.gpus = machines.take_devices(pod.node, container.spec.gpus, pod.uid)
+        container.gpus = node_resources.take_devices(pod.node, container.spec.gpus, pod.uid)
     if container.spec.neurons and not container.neurons:
-        container.neurons = machines.take_devices(pod.node, container.spec.neurons, pod.uid)
+        container.neurons = node_resources.take_devices(pod.node, container.spec.neurons, pod.uid)
     mounts = {point: volumes[name] for point, name in container.spec.mounts.items() if name in volumes}
     files = FileView(mounts)
     for folder in _FOLDERS:
         files.make_folder(folder)
-    seen = Container(
+    seen = ContainerView(
         namespace=pod.namespace,
         pod=pod.name,
         name=container.spec.name,
@@ -52,18 +52,20 @@ def inside_of(
         gpus=container.gpus,
         neurons=container.neurons,
         efa_interfaces=container.spec.efa_interfaces,
-        instance_type=machines.instance_type(pod.node),
+        instance_type=node_resources.instance_type(pod.node),
         capabilities=container.spec.capabilities,
         restarts=container.restarts,
         stays=pod.restart_policy == "Always" and not container.is_init,
         started_at=clock.now().timestamp(),
         seed=seed,
-        network=machines.network,
+        network=node_resources.network,
     )
-    return Inside(seen, lambda: container.load, lambda: clock.now().timestamp(), folder=container.spec.working_folder)
+    return ProcessContext(
+        seen, lambda: container.load, lambda: clock.now().timestamp(), folder=container.spec.working_folder
+    )
 
 
-def restarts_after(pod: PodSpec, container: ContainerRun, code: int) -> bool:
+def restarts_after(pod: PodConfig, container: ContainerRun, code: int) -> bool:
     """Whether the pod's restart policy has a container started again that ended with `code`."""
     match pod.restart_policy:
         case "Always":

@@ -12,13 +12,13 @@ from msgspec.structs import replace
 from actions.base.clock import Clock
 from actions.cluster.remote.exec import Channel
 from actions.sandbox.kubelet.images import exec_program
-from actions.sandbox.kubelet.process import Shells, Surroundings, run_program
-from actions.sandbox.kubelet.rendezvous import Meetings
+from actions.sandbox.kubelet.process import ProgramRuntime, SshServers, run_program
+from actions.sandbox.kubelet.rendezvous import RendezvousTable
 from actions.sandbox.kubelet_api import ExecStreams, PortStream
-from actions.sandbox.programs.network import Answer, Service
-from actions.sandbox.programs.program import Inside, Load, Program, Step
+from actions.sandbox.programs.network import HttpAnswer, HttpService
+from actions.sandbox.programs.program import Load, ProcessContext, Program, ProgramStep
 from actions.sandbox.programs.shell.commands import is_screen, reads_input
-from actions.sandbox.programs.shell.shell import Leave, is_conversation, run_lines, without_env
+from actions.sandbox.programs.shell.shell import ShellExit, is_interactive, run_lines, without_env
 
 _INTERRUPT, _END, _BACKSPACES = b"\x03", b"\x04", (b"\x7f", b"\x08")
 _INTERRUPTED = 130
@@ -29,14 +29,14 @@ class RemoteCommand:
     """One session. Time passes as on the wall: somebody is looking.
 
     Args:
-        inside: The container's inside; the session gets its own folder and variables.
+        context: The container's process context; the session gets its own folder and variables.
         streams: The client's end.
         tty: Whether the client's terminal is attached: then input is echoed and lines end in CR LF.
         clock: Wall time.
     """
 
-    def __init__(self, inside: Inside, streams: ExecStreams, *, tty: bool, clock: Clock) -> None:
-        self._inside = replace(inside, variables={"TERM": "xterm"} if tty else {}, last_code=0)
+    def __init__(self, context: ProcessContext, streams: ExecStreams, *, tty: bool, clock: Clock) -> None:
+        self._context = replace(context, variables={"TERM": "xterm"} if tty else {}, last_code=0)
         self._streams = streams
         self._tty = tty
         self._clock = clock
@@ -45,11 +45,11 @@ class RemoteCommand:
     async def run(self, argv: Sequence[str]) -> int:
         """Run the command and return its exit code."""
         argv = without_env(argv)
-        if not is_conversation(argv):
+        if not is_interactive(argv):
             given = await self._all_input() if reads_input(argv) else ""
-            running = self._run(exec_program(self._inside, list(argv), given))
+            running = self._run(exec_program(self._context, list(argv), given))
             return await (self._watch(running, argv) if self._tty else running)
-        return await (self._converse() if self._tty else self._run_input())
+        return await (self._run_interactively() if self._tty else self._run_input())
 
     async def _watch(self, running: Coroutine[None, None, int], argv: Sequence[str]) -> int:
         """One program at a terminal, until it ends or somebody ends it."""
@@ -65,7 +65,7 @@ class RemoteCommand:
 
     async def _run_input(self) -> int:
         """A shell that reads its script from standard input."""
-        return await self._run(_until_exit(self._inside, await self._all_input()))
+        return await self._run(_until_exit(self._context, await self._all_input()))
 
     async def _all_input(self) -> str:
         """Standard input to its end."""
@@ -74,19 +74,19 @@ class RemoteCommand:
             read += data
         return read.decode(errors="replace")
 
-    async def _converse(self) -> int:
+    async def _run_interactively(self) -> int:
         """A shell at a terminal: prompt, line, answer."""
         while True:
-            await self._write(f"root@{self._inside.container.pod}:{self._inside.folder}# ".encode())
+            await self._write(f"root@{self._context.container.pod}:{self._context.folder}# ".encode())
             line = await self._read_line()
             if line is None:
                 await self._write(b"exit\r\n")
-                return self._inside.last_code
+                return self._context.last_code
             leaving: list[int] = []
-            program = _noting_exit(self._inside, line, leaving)
+            program = _noting_exit(self._context, line, leaving)
             interrupted = await self._unless_interrupted(self._run(program))
             if interrupted:
-                self._inside.last_code = _INTERRUPTED
+                self._context.last_code = _INTERRUPTED
             if leaving:
                 return leaving[0]
 
@@ -139,7 +139,7 @@ class RemoteCommand:
                 await self._write(b"\b \b")
         elif byte == _INTERRUPT:
             line.clear()
-            await self._write(b"^C\r\n" + f"root@{self._inside.container.pod}:{self._inside.folder}# ".encode())
+            await self._write(b"^C\r\n" + f"root@{self._context.container.pod}:{self._context.folder}# ".encode())
         elif byte >= b" ":
             line += byte
             await self._write(byte)
@@ -147,14 +147,14 @@ class RemoteCommand:
     async def _run(self, program: Program) -> int:
         return await run_program(
             program,
-            self._inside,
-            Surroundings(1.0, self._clock, Meetings(), Shells()),
+            self._context,
+            ProgramRuntime(1.0, self._clock, RendezvousTable(), SshServers()),
             member=f"exec/{id(program)}",
             write=self._write_step,
             set_load=_ignore,
         )
 
-    async def _write_step(self, step: Step) -> None:
+    async def _write_step(self, step: ProgramStep) -> None:
         data = step.text.encode()
         if self._tty:
             await self._write(data.replace(b"\n", b"\r\n"))
@@ -171,17 +171,17 @@ def _ignore(_load: Load) -> None:
     """What runs by exec does not keep accelerators busy."""
 
 
-def _until_exit(inside: Inside, script: str) -> Program:
+def _until_exit(context: ProcessContext, script: str) -> Program:
     try:
-        return (yield from run_lines(inside, script))
-    except Leave as leave:
+        return (yield from run_lines(context, script))
+    except ShellExit as leave:
         return leave.code
 
 
-def _noting_exit(inside: Inside, line: str, leaving: list[int]) -> Program:
+def _noting_exit(context: ProcessContext, line: str, leaving: list[int]) -> Program:
     try:
-        return (yield from run_lines(inside, line))
-    except Leave as leave:
+        return (yield from run_lines(context, line))
+    except ShellExit as leave:
         leaving.append(leave.code)
         return leave.code
 
@@ -191,7 +191,7 @@ _LONGEST_BODY = 1 << 20
 _HTTP = re.compile(rb"^(?P<method>GET|HEAD|POST|PUT|DELETE|OPTIONS) (?P<path>\S+) HTTP/1\.[01]\r?$", re.MULTILINE)
 
 
-async def answer(stream: PortStream, *, pod: str, port: int, service: Service | None = None) -> None:
+async def answer(stream: PortStream, *, pod: str, port: int, service: HttpService | None = None) -> None:
     """Serve one connection until it is closed.
 
     Args:
@@ -208,7 +208,7 @@ async def answer(stream: PortStream, *, pod: str, port: int, service: Service | 
         path = request["path"].decode("latin-1")
         has_body = data[:4] != b"HEAD"
         if service is None:
-            said = Answer(200, f"{pod}:{port}{path}\n".encode(), "text/plain")
+            said = HttpAnswer(200, f"{pod}:{port}{path}\n".encode(), "text/plain")
         else:
             said = service.answer(request["method"].decode(), path, await _body(stream, data))
         await stream.write(_response(said, has_body=has_body))
@@ -225,7 +225,7 @@ async def _body(stream: PortStream, data: bytes) -> bytes:
     return body[:length]
 
 
-def _response(said: Answer, *, has_body: bool) -> bytes:
+def _response(said: HttpAnswer, *, has_body: bool) -> bytes:
     head = (
         f"HTTP/1.1 {said.status} {HTTPStatus(said.status).phrase}\r\nContent-Type: {said.content_type}\r\n"
         f"Content-Length: {len(said.body)}\r\nConnection: close\r\n\r\n"

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from actions.sandbox.programs.program import Meeting
+from actions.sandbox.programs.program import Rendezvous
 
 
-class Gathering:
+class RendezvousRound:
     """One round of a meeting: complete once, perhaps broken afterwards."""
 
     def __init__(self, size: int) -> None:
@@ -17,36 +17,36 @@ class Gathering:
         self.is_broken = False
 
 
-class Meetings:
+class RendezvousTable:
     """All meetings of a cluster. A round that is complete makes way for the next one of the same group."""
 
     def __init__(self) -> None:
-        self._open: dict[str, Gathering] = {}
-        self._joined: dict[str, Gathering] = {}
+        self._open: dict[str, RendezvousRound] = {}
+        self._joined: dict[str, RendezvousRound] = {}
 
-    async def join(self, meeting: Meeting, member: str) -> Gathering:
+    async def join(self, rendezvous: Rendezvous, member: str) -> RendezvousRound:
         """Wait until all are here.
 
         Args:
-            meeting: Which group, and how many they are.
+            rendezvous: Which group, and how many they are.
             member: Who comes; coming twice counts once.
         """
-        gathering = self._open.get(meeting.group)
-        if gathering is None or gathering.size != meeting.size:
-            gathering = self._open[meeting.group] = Gathering(meeting.size)
-        gathering.members.add(member)
-        self._joined[member] = gathering
-        if len(gathering.members) >= gathering.size:
-            gathering.is_complete.set()
-            del self._open[meeting.group]
-        await gathering.is_complete.wait()
-        return gathering
+        current_round = self._open.get(rendezvous.group)
+        if current_round is None or current_round.size != rendezvous.size:
+            current_round = self._open[rendezvous.group] = RendezvousRound(rendezvous.size)
+        current_round.members.add(member)
+        self._joined[member] = current_round
+        if len(current_round.members) >= current_round.size:
+            current_round.is_complete.set()
+            del self._open[rendezvous.group]
+        await current_round.is_complete.wait()
+        return current_round
 
     def leave(self, member: str, *, is_finished: bool) -> None:
         """A member ends; unless it has finished its work, the others of a complete round are told."""
-        gathering = self._joined.pop(member, None)
-        if gathering is None:
+        current_round = self._joined.pop(member, None)
+        if current_round is None:
             return
-        gathering.members.discard(member)
-        if gathering.is_complete.is_set() and not is_finished:
-            gathering.is_broken = True
+        current_round.members.discard(member)
+        if current_round.is_complete.is_set() and not is_finished:
+            current_round.is_broken = True

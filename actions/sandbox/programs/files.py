@@ -19,7 +19,7 @@ class File(msgspec.Struct, frozen=True):
     """Seconds since the epoch."""
 
 
-class Volume:
+class MemoryVolume:
     """One file system. Paths in it are absolute and normalised; folders exist because files are in them."""
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -47,8 +47,8 @@ class FileView:
         mounts: Mount point → volume. `/` is added if absent: a scratch volume of the container's own.
     """
 
-    def __init__(self, mounts: Mapping[str, Volume]) -> None:
-        self._mounts = {"/": Volume()} | {posixpath.normpath(point): volume for point, volume in mounts.items()}
+    def __init__(self, mounts: Mapping[str, MemoryVolume]) -> None:
+        self._mounts = {"/": MemoryVolume()} | {posixpath.normpath(point): volume for point, volume in mounts.items()}
 
     def write(self, path: str, content: bytes, *, size_bytes: int | None = None) -> None:
         """Put a file, its folders included."""
@@ -106,7 +106,7 @@ class FileView:
         """Where volumes are mounted, `/` first."""
         return sorted(self._mounts)
 
-    def _locate(self, path: str) -> tuple[Volume, str]:
+    def _locate(self, path: str) -> tuple[MemoryVolume, str]:
         path = posixpath.normpath(path)
         point = max((point for point in self._mounts if point in ("/", path) or path.startswith(point + "/")), key=len)
         inner = path if point == "/" else path[len(point) :] or "/"

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from actions.sandbox.programs.program import Container, Program, RemoteFailed, RemoteProcess, Step
+from actions.sandbox.programs.program import ContainerView, Program, ProgramStep, RemoteFailed, RemoteProcess
 
 _ONE_VALUE = frozenset(
     {"np", "n", "c", "N", "npernode", "x", "wdir", "wd", "bind-to", "map-by", "rank-by", "host", "H", "hostfile"}
@@ -26,7 +26,7 @@ _TWO_VALUES = frozenset({"mca", "gmca"})
 _SAME = {"n": "np", "c": "np", "npernode": "N", "wd": "wdir", "machinefile": "hostfile", "H": "host"}
 
 
-class Request(msgspec.Struct, frozen=True):
+class MpirunCommand(msgspec.Struct, frozen=True):
     """What a command line asks for."""
 
     command: tuple[str, ...]
@@ -43,7 +43,7 @@ class Request(msgspec.Struct, frozen=True):
     oversubscribe: bool
 
 
-def request_of(argv: Sequence[str]) -> Request:
+def request_of(argv: Sequence[str]) -> MpirunCommand:
     """Read the arguments after the program's name; the command is what follows the options.
 
     Raises:
@@ -64,7 +64,7 @@ def request_of(argv: Sequence[str]) -> Request:
             exported[name] = text if is_given else None
         options[_SAME.get(option, option)] = value
     per_node = options.get("N") or _per_node(options.get("map-by", ""))
-    return Request(
+    return MpirunCommand(
         command=tuple(words),
         processes=int(options["np"]) if "np" in options else None,
         per_node=int(per_node) if per_node else None,
@@ -91,41 +91,43 @@ _HOSTFILE = "/etc/mpi/hostfile"
 _RULE = "-" * 74 + "\n"
 
 
-def is_sshd(container: Container) -> bool:
+def is_sshd(container: ContainerView) -> bool:
     """Whether a container waits for launchers."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) == "sshd"
 
 
-def sshd(_container: Container) -> Program:
+def sshd(_container: ContainerView) -> Program:
     """Let launchers in for as long as the container lives."""
-    yield Step(0.2, "Server listening on 0.0.0.0 port 22.\nServer listening on :: port 22.\n", True, lets_in=True)
+    yield ProgramStep(
+        0.2, "Server listening on 0.0.0.0 port 22.\nServer listening on :: port 22.\n", True, accepts_ssh=True
+    )
     while True:
-        yield Step(_WHOLE_DAY)
+        yield ProgramStep(_WHOLE_DAY)
 
 
-def is_mpirun(container: Container) -> bool:
+def is_mpirun(container: ContainerView) -> bool:
     """Whether a container's command is `mpirun`."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) in ("mpirun", "mpiexec")
 
 
-def launch(container: Container, argv: Sequence[str] | None = None) -> Program:
+def launch(container: ContainerView, argv: Sequence[str] | None = None) -> Program:
     """`mpirun` with the container's arguments, or with those given: start all processes and wait for them."""
     request = request_of(container.argv[1:] if argv is None else argv)
     places = _places(request, _hosts_of(container, request))
     problem = _problem(container, request, len(places))
     if problem:
-        yield Step(0.5, _RULE + problem + _RULE, is_error=True)
+        yield ProgramStep(0.5, _RULE + problem + _RULE, is_error=True)
         return 1
-    yield Step(_START_SECONDS, "".join(_added_host(host) for host in dict.fromkeys(places)), is_error=True)
+    yield ProgramStep(_START_SECONDS, "".join(_added_host(host) for host in dict.fromkeys(places)), is_error=True)
     try:
-        yield Step(remote=_processes(container, request, places))
+        yield ProgramStep(remote=_processes(container, request, places))
     except RemoteFailed as failed:
-        yield Step(0.5, _farewell(failed), is_error=True)
+        yield ProgramStep(0.5, _farewell(failed), is_error=True)
         return failed.code or 1
     return 0
 
 
-def _problem(container: Container, request: Request, places: int) -> str:
+def _problem(container: ContainerView, request: MpirunCommand, places: int) -> str:
     """Why nothing can be started, in mpirun's words; empty if something can."""
     if not request.as_root and container.environment.get("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM") != "1":
         return _ROOT
@@ -135,7 +137,7 @@ def _problem(container: Container, request: Request, places: int) -> str:
     return _NO_SLOTS.format(count=wanted, command=request.command[0]) if places < wanted else ""
 
 
-def _hosts_of(container: Container, request: Request) -> list[tuple[str, int]]:
+def _hosts_of(container: ContainerView, request: MpirunCommand) -> list[tuple[str, int]]:
     """Hosts with their slots."""
     if request.hosts:
         pairs = (entry.partition(":") for entry in request.hosts)
@@ -152,7 +154,7 @@ def _hosts_of(container: Container, request: Request) -> list[tuple[str, int]]:
     return hosts
 
 
-def _places(request: Request, hosts: Sequence[tuple[str, int]]) -> list[str]:
+def _places(request: MpirunCommand, hosts: Sequence[tuple[str, int]]) -> list[str]:
     """The host of each rank: slot by slot, or so many on each host."""
     if request.per_node is not None:
         places = [host for host, _ in hosts for _ in range(request.per_node)]
@@ -164,7 +166,7 @@ def _places(request: Request, hosts: Sequence[tuple[str, int]]) -> list[str]:
     return places[:wanted]
 
 
-def _processes(container: Container, request: Request, places: Sequence[str]) -> tuple[RemoteProcess, ...]:
+def _processes(container: ContainerView, request: MpirunCommand, places: Sequence[str]) -> tuple[RemoteProcess, ...]:
     given = {
         name: container.environment.get(name, "") if value is None else value
         for name, value in request.exported.items()

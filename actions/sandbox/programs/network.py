@@ -8,7 +8,7 @@ from typing import Protocol
 import msgspec
 
 
-class Answer(msgspec.Struct, frozen=True):
+class HttpAnswer(msgspec.Struct, frozen=True):
     """What a service says to a request."""
 
     status: int
@@ -16,30 +16,30 @@ class Answer(msgspec.Struct, frozen=True):
     content_type: str = "application/json"
 
 
-class Service(Protocol):
+class HttpService(Protocol):
     """Whatever listens on a port and understands HTTP."""
 
-    def answer(self, method: str, path: str, body: bytes) -> Answer:
+    def answer(self, method: str, path: str, body: bytes) -> HttpAnswer:
         """Serve one request. `path` begins with `/`; what follows a `?` is part of it."""
         ...
 
 
-class Network:
+class HttpNetwork:
     """The listening ports of a cluster. One instance a kubelet; programs find it in their container."""
 
     def __init__(self) -> None:
-        self._services: dict[tuple[str, int], Service] = {}
+        self._services: dict[tuple[str, int], HttpService] = {}
 
-    def listen(self, hosts: Iterable[str], port: int, service: Service) -> None:
+    def listen(self, hosts: Iterable[str], port: int, service: HttpService) -> None:
         """Have requests to these hosts answered by `service`; who listened there before is forgotten."""
         for host in hosts:
             self._services[host, port] = service
 
-    def close(self, service: Service) -> None:
+    def close(self, service: HttpService) -> None:
         """A program has ended: nothing of it listens any more."""
         self._services = {place: one for place, one in self._services.items() if one is not service}
 
-    def find(self, host: str, port: int) -> Service | None:
+    def find(self, host: str, port: int) -> HttpService | None:
         """Who listens there; `None` if the connection would be refused."""
         return self._services.get((host, port))
 

@@ -17,7 +17,7 @@ from zlib import crc32
 
 import msgspec
 
-from actions.sandbox.programs.program import Container, GpuLoad, Load, Program, Step
+from actions.sandbox.programs.program import ContainerView, GpuLoad, Load, Program, ProgramStep
 
 
 class GpuModel(msgspec.Struct, frozen=True):
@@ -86,7 +86,7 @@ _FIRST, _THIRD = 41, 22
 """Widths of the outer columns, the same in both layouts."""
 
 
-class Reading(msgspec.Struct, frozen=True):
+class NvidiaDevice(msgspec.Struct, frozen=True):
     """One accelerator at one moment, as a container sees it."""
 
     index: int
@@ -117,7 +117,7 @@ class Reading(msgspec.Struct, frozen=True):
         return f"00000000:{known[self.node_index % len(known)]}"
 
 
-def read(container: Container, load: Load, moment: float) -> list[Reading]:
+def read(container: ContainerView, load: Load, moment: float) -> list[NvidiaDevice]:
     """What the container's devices report at `moment` (seconds since the epoch) under `load`."""
     load = load if isinstance(load, GpuLoad) else GpuLoad()
     model, readings = model_of(container.instance_type), []
@@ -126,7 +126,7 @@ def read(container: Container, load: Load, moment: float) -> list[Reading]:
         busy = load.utilisation_percent
         shown = min(100, max(0, busy + jitter.randint(-3, 3))) if busy else 0
         readings.append(
-            Reading(
+            NvidiaDevice(
                 index=index,
                 node_index=node_index,
                 utilisation_percent=shown,
@@ -140,7 +140,7 @@ def read(container: Container, load: Load, moment: float) -> list[Reading]:
 
 
 def run_nvidia_smi(
-    container: Container, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
+    container: ContainerView, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
 ) -> Program:
     """`nvidia-smi` with its arguments; `-l N` repeats until somebody ends it.
 
@@ -151,19 +151,19 @@ def run_nvidia_smi(
         argv: The arguments after the program's name.
     """
     if not container.gpus:
-        yield Step(0.0, "No devices were found\n")
+        yield ProgramStep(0.0, "No devices were found\n")
         return 6
     options = list(argv)
     period = _take_period(options)
     while True:
         text, code = _report(options, read(container, load(), now()), now())
-        yield Step(0.0, text)
+        yield ProgramStep(0.0, text)
         if period is None or code:
             return code
-        yield Step(period)
+        yield ProgramStep(period)
 
 
-def _report(options: list[str], readings: list[Reading], moment: float) -> tuple[str, int]:
+def _report(options: list[str], readings: list[NvidiaDevice], moment: float) -> tuple[str, int]:
     query = next((option.partition("=")[2] for option in options if option.startswith("--query-gpu=")), None)
     if query is not None:
         form = next((option.partition("=")[2] for option in options if option.startswith("--format=")), "")
@@ -177,7 +177,7 @@ def _report(options: list[str], readings: list[Reading], moment: float) -> tuple
     return table(readings, moment), 0
 
 
-def table(readings: Sequence[Reading], moment: float) -> str:
+def table(readings: Sequence[NvidiaDevice], moment: float) -> str:
     """The table that `nvidia-smi` prints without arguments. Processes of other containers are not shown."""
     model = readings[0].model
     middle = model.middle_column
@@ -214,7 +214,7 @@ def _rule(stroke: str, middle: int) -> str:
     return "+" + "+".join(stroke * width for width in (_FIRST, middle, _THIRD)) + "+"
 
 
-def _rows(one: Reading) -> tuple[str, str, str]:
+def _rows(one: NvidiaDevice) -> tuple[str, str, str]:
     """The three lines of one device."""
     model, middle = one.model, one.model.middle_column
     extra = middle - 22  # the younger layout pads its limits by one digit more
@@ -229,7 +229,7 @@ def _rows(one: Reading) -> tuple[str, str, str]:
     )
 
 
-_FIELDS: dict[str, tuple[str, str, Callable[[Reading], str]]] = {
+_FIELDS: dict[str, tuple[str, str, Callable[[NvidiaDevice], str]]] = {
     "index": ("index", "", lambda one: str(one.index)),
     "name": ("name", "", lambda one: one.model.name),
     "uuid": ("uuid", "", lambda one: one.uuid),
@@ -256,7 +256,7 @@ _FIELDS: dict[str, tuple[str, str, Callable[[Reading], str]]] = {
 """Field → name in the header, unit, value. `timestamp` and `count` are of the whole table and made apart."""
 
 
-def _csv(fields: list[str], form: list[str], readings: list[Reading], moment: float) -> tuple[str, int]:
+def _csv(fields: list[str], form: list[str], readings: list[NvidiaDevice], moment: float) -> tuple[str, int]:
     asked = [field.strip() for field in fields]
     unknown = next((field for field in asked if field not in _FIELDS and field not in ("timestamp", "count")), None)
     if unknown is not None:
@@ -280,7 +280,7 @@ def _header(field: str, *, has_units: bool) -> str:
     return f"{name} [{unit}]" if unit and has_units else name
 
 
-def _cell(field: str, reading: Reading, *, has_units: bool) -> str:
+def _cell(field: str, reading: NvidiaDevice, *, has_units: bool) -> str:
     _name, unit, value = _FIELDS[field]
     return f"{value(reading)} {unit}" if unit and has_units else value(reading)
 

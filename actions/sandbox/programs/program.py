@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 import msgspec
 
 from actions.sandbox.programs.files import FileView
-from actions.sandbox.programs.network import Network
+from actions.sandbox.programs.network import HttpNetwork
 
 
 class GpuLoad(msgspec.Struct, frozen=True):
@@ -60,14 +60,14 @@ class RemoteProcess(msgspec.Struct, frozen=True):
         return mark + body.replace("\n", "\n" + mark) + text[len(body) :]
 
 
-class Meeting(msgspec.Struct, frozen=True):
+class Rendezvous(msgspec.Struct, frozen=True):
     """A point where the programs of several pods wait for each other, as a rendezvous of torchrun does."""
 
     group: str
     size: int
 
 
-class Step(msgspec.Struct, frozen=True):
+class ProgramStep(msgspec.Struct, frozen=True):
     """What a program does next: wait, then write."""
 
     after_seconds: float = 0.0
@@ -77,9 +77,9 @@ class Step(msgspec.Struct, frozen=True):
     """Whether the text goes to stderr."""
     load: Load | None = None
     """The accelerators' new load, `None` if it stays."""
-    meeting: Meeting | None = None
+    rendezvous: Rendezvous | None = None
     """Go on only when all members are here."""
-    lets_in: bool = False
+    accepts_ssh: bool = False
     """From now on launchers may start processes here, as where `sshd` listens."""
     remote: tuple[RemoteProcess, ...] = ()
     """Start these, take their output as this program's own, and go on when all have ended with 0."""
@@ -104,11 +104,11 @@ class RemoteFailed(Exception):
         self.is_unreachable = is_unreachable
 
 
-Program = Generator[Step, None, int]
+Program = Generator[ProgramStep, None, int]
 """A run of a container's process; returns its exit code."""
 
 
-class Container(msgspec.Struct, frozen=True):
+class ContainerView(msgspec.Struct, frozen=True):
     """All that a program can see of the container that it runs in."""
 
     namespace: str
@@ -135,7 +135,7 @@ class Container(msgspec.Struct, frozen=True):
     started_at: float = 0.0
     """Seconds since the epoch, UTC, at which this run of the process began."""
     seed: int = 0
-    network: Network = msgspec.field(default_factory=Network)
+    network: HttpNetwork = msgspec.field(default_factory=HttpNetwork)
     """Of the cluster."""
 
     @property
@@ -144,13 +144,13 @@ class Container(msgspec.Struct, frozen=True):
         return " ".join(self.argv)
 
 
-class Inside(msgspec.Struct):
+class ProcessContext(msgspec.Struct):
     """The surroundings of a command.
 
     `folder` and `variables` change as a shell runs; the rest is fixed.
     """
 
-    container: Container
+    container: ContainerView
     load: Callable[[], Load]
     now: Callable[[], float]
     """Seconds since the epoch."""

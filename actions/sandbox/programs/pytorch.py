@@ -14,16 +14,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from actions.sandbox.programs.program import Container
+from actions.sandbox.programs.program import ContainerView
 
 
-def group_of(container: Container) -> str:
+def group_of(container: ContainerView) -> str:
     """Where the agents meet: torchrun's endpoint, the master's address, or what the pods' names have in common."""
     known = container.environment
     return known.get("PET_RDZV_ENDPOINT") or known.get("MASTER_ADDR") or container.pod.rpartition("-")[0]
 
 
-def node_rank(container: Container) -> int:
+def node_rank(container: ContainerView) -> int:
     """The pod's place in the group: torchrun's `RANK`, or the number that the pod's name ends in."""
     given = container.environment.get("RANK", "")
     if given.isdigit():
@@ -32,7 +32,7 @@ def node_rank(container: Container) -> int:
     return int(tail) if tail.isdigit() else 0
 
 
-def newest_step(container: Container, folder: str, max_steps: int) -> int:
+def newest_step(container: ContainerView, folder: str, max_steps: int) -> int:
     """The step of the newest checkpoint in a folder, as `resume_if_exists` finds it; 0 without one."""
     steps = [step for name in container.files.names(folder) for step in _steps_in(name)]
     return min(max(steps, default=0), max_steps)
@@ -44,7 +44,7 @@ def _steps_in(name: str) -> Iterator[int]:
             yield int(part[5:])
 
 
-def child_failed(program: str, container: Container, *, rank: int, moment: str, code: int = 1) -> str:
+def child_failed(program: str, container: ContainerView, *, rank: int, moment: str, code: int = 1) -> str:
     """How torchrun says that a process of its group has failed.
 
     Args:

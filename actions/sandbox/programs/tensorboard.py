@@ -11,28 +11,30 @@ import posixpath
 import re
 
 from actions.sandbox.programs.files import FileView
-from actions.sandbox.programs.network import Answer, pod_host
-from actions.sandbox.programs.program import Container, Program, Step
+from actions.sandbox.programs.network import HttpAnswer, pod_host
+from actions.sandbox.programs.program import ContainerView, Program, ProgramStep
 
 _VERSION = "2.11.2"
 _WHOLE_DAY = 86_400.0
 
 
-def is_wanted_by(container: Container) -> bool:
+def is_wanted_by(container: ContainerView) -> bool:
     """Whether a container's command is TensorBoard."""
     return "tensorboard" in container.command_line and "--logdir" in container.command_line
 
 
-def serve(container: Container) -> Program:
+def serve(container: ContainerView) -> Program:
     """Run until somebody ends it."""
     given = dict(re.findall(r"--(logdir|port)[= ](\S+)", container.command_line))
     port = int(given.get("port", "6006"))
     board = _Board(container.files, given.get("logdir", "/"))
     container.network.listen([pod_host(container.namespace, container.pod)], port, board)
     try:
-        yield Step(2.0, f"TensorBoard {_VERSION} at http://0.0.0.0:{port}/ (Press CTRL+C to quit)\n", is_error=True)
+        yield ProgramStep(
+            2.0, f"TensorBoard {_VERSION} at http://0.0.0.0:{port}/ (Press CTRL+C to quit)\n", is_error=True
+        )
         while True:
-            yield Step(_WHOLE_DAY)
+            yield ProgramStep(_WHOLE_DAY)
     finally:
         container.network.close(board)
 
@@ -44,17 +46,17 @@ class _Board:
         self._files = files
         self._folder = folder
 
-    def answer(self, method: str, path: str, body: bytes) -> Answer:
+    def answer(self, method: str, path: str, body: bytes) -> HttpAnswer:
         """See `network.Service`."""
         match (method, path.partition("?")[0]):
             case ("GET" | "HEAD", "/"):
-                return Answer(200, self._page().encode(), "text/html; charset=utf-8")
+                return HttpAnswer(200, self._page().encode(), "text/html; charset=utf-8")
             case ("GET", "/data/runs"):
-                return Answer(200, json.dumps(self._runs()).encode())
+                return HttpAnswer(200, json.dumps(self._runs()).encode())
             case ("GET", "/data/environment"):
                 known = {"version": _VERSION, "data_location": self._folder, "window_title": ""}
-                return Answer(200, json.dumps(known).encode())
-        return Answer(404, b"Not found", "text/plain")
+                return HttpAnswer(200, json.dumps(known).encode())
+        return HttpAnswer(404, b"Not found", "text/plain")
 
     def _runs(self) -> list[str]:
         """Folders with an events file, relative to the folder that is served."""

@@ -14,7 +14,7 @@ from actions.sandbox.clientkit.cache import watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import PODS, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.kubelet.container import ContainerRun
-from actions.sandbox.kubelet.node_resources import Machines
+from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.remote import RemoteCommand
 from actions.sandbox.kubelet_api import ContainerNotRunning, ExecStreams, PodLogOptions
 from actions.sandbox.options import SandboxOptions
@@ -35,14 +35,14 @@ class Containers:
         self._options = options
         self._clock = clock
         self._folder = folder
-        self._machines = Machines()
+        self._node_resources = NodeResources()
         self._feeds: dict[str, PodFeed] = {}
         self._tasks: dict[str, asyncio.Task[None]] = {}
 
     @asynccontextmanager
     async def serving(self, session: KubeSession) -> AsyncIterator[None]:
         """Watch pods and run them until the context is left."""
-        site = Site(ApiClient(session, self._clock), self._machines, self._options, self._clock, self._folder)
+        site = Site(ApiClient(session, self._clock), self._node_resources, self._options, self._clock, self._folder)
         async with watching(session, (PODS, VOLUMES), self._clock) as caches:
 
             def look(pod: Document) -> None:
@@ -50,7 +50,7 @@ class Containers:
 
             def look_at_volume(volume: Document) -> None:
                 if caches[VOLUMES].get(key_of(volume)) is not volume:
-                    self._machines.storage.forget(key_of(volume))
+                    self._node_resources.storage.forget(key_of(volume))
 
             caches[PODS].listen(look)
             caches[VOLUMES].listen(look_at_volume)
@@ -71,8 +71,8 @@ class Containers:
             NoProcess: It does not run.
         """
         found = self._running(namespace, pod, container)
-        assert found.inside is not None
-        return await RemoteCommand(found.inside, streams, tty=tty, clock=self._clock).run(argv)
+        assert found.context is not None
+        return await RemoteCommand(found.context, streams, tty=tty, clock=self._clock).run(argv)
 
     async def attach(self, namespace: str, pod: str, container: str, streams: ExecStreams) -> None:
         """Pass on what a container prints from now on, until it ends.
@@ -88,7 +88,7 @@ class Containers:
     def _running(self, namespace: str, pod: str, container: str) -> ContainerRun:
         for feed in self._feeds.values():
             found = feed.container(container) if feed.spec.key == f"{namespace}/{pod}" else None
-            if found is not None and found.inside is not None:
+            if found is not None and found.context is not None:
                 return found
         raise ContainerNotRunning(f"container {container} of pod {namespace}/{pod} does not run")
 

@@ -15,13 +15,13 @@ from actions.sandbox.clientkit.kinds import PODS, Document, Kind
 from actions.sandbox.kubelet.container import ContainerRun, note_transitions, pod_status
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.kubelet.log_file import LogFile
-from actions.sandbox.kubelet.node_resources import Machines
-from actions.sandbox.kubelet.pod_config import resolve, spec_of
+from actions.sandbox.kubelet.node_resources import NodeResources
+from actions.sandbox.kubelet.pod_config import pod_config, resolve_variables
 from actions.sandbox.kubelet.process import run_program
-from actions.sandbox.kubelet.process_context import inside_of, restarts_after
+from actions.sandbox.kubelet.process_context import process_context, restarts_after
 from actions.sandbox.options import SandboxOptions
-from actions.sandbox.programs.files import Volume
-from actions.sandbox.programs.program import Step
+from actions.sandbox.programs.files import MemoryVolume
+from actions.sandbox.programs.program import ProgramStep
 from tests.realcluster.harness.crilog import CriLog, RunMarker
 from tests.realcluster.harness.ports import PORT_FORWARDS, open_ports
 
@@ -37,7 +37,7 @@ class Site:
     """What all pods of a cluster share."""
 
     client: ApiClient
-    machines: Machines
+    node_resources: NodeResources
     options: SandboxOptions
     clock: Clock
     folder: Path
@@ -49,13 +49,13 @@ class PodFeed:
 
     def __init__(self, pod: Document, site: Site) -> None:
         self._pod = pod
-        self.spec = spec_of(pod)
+        self.spec = pod_config(pod)
         self.containers = [ContainerRun(one) for one in self.spec.containers]
         self._site = site
         self._client = site.client
         self._folder = site.folder / self.spec.namespace / self.spec.name
         self._is_started = asyncio.Event()
-        self._volumes: dict[str, Volume] = {}
+        self._volumes: dict[str, MemoryVolume] = {}
         self._transitions: dict[str, tuple[str, str]] = {}
 
     def container(self, name: str) -> ContainerRun | None:
@@ -78,9 +78,9 @@ class PodFeed:
                     for container in self.containers:
                         group.create_task(self._live(container))
             finally:
-                self._site.machines.give_back(self.spec.node, self.spec.uid)
+                self._site.node_resources.give_back(self.spec.node, self.spec.uid)
                 for container in self.containers:
-                    container.inside = None
+                    container.context = None
                     self._marker(container).ended(container.restarts)
         failed = any(container.exit_code for container in self.containers)
         await self._report("Failed" if failed else "Succeeded")
@@ -93,18 +93,18 @@ class PodFeed:
         metadata = {"name": self.spec.name, "namespace": self.spec.namespace, "ownerReferences": [self._owner()]}
         await self._client.delete(LOGS, self.spec.key)
         await self._client.create(LOGS, {"metadata": metadata, "spec": self._log_files()})
-        forwards = await open_ports(stack, self.spec, self._site.machines.network)
+        forwards = await open_ports(stack, self.spec, self._site.node_resources.network)
         if forwards:
             await self._client.delete(PORT_FORWARDS, self.spec.key)
             await self._client.create(PORT_FORWARDS, {"metadata": metadata, "spec": {"forwards": forwards}})
         await self._client.patch(PODS, self.spec.key, {"metadata": {"annotations": {PREPARED: "true"}}})
 
     async def _mount(self) -> None:
-        while isinstance(found := await self._site.machines.storage.volumes_of(self.spec, self._client), str):
+        while isinstance(found := await self._site.node_resources.storage.volumes_of(self.spec, self._client), str):
             await self._site.clock.sleep(_MOUNT_SECONDS)
         self._volumes = dict(found)
-        await self._site.machines.meet(self.spec.node, self._client)
-        await self._site.machines.meet(self.spec.node, self._client)
+        await self._site.node_resources.observe_node(self.spec.node, self._client)
+        await self._site.node_resources.observe_node(self.spec.node, self._client)
 
     async def _live(self, container: ContainerRun) -> None:
         while True:
@@ -126,40 +126,40 @@ class PodFeed:
     async def _configure(self, container: ContainerRun) -> None:
         """Wait until the objects are there that hold the container's variables."""
         references = container.spec.references
-        while isinstance(found := await resolve(references, self.spec.namespace, self._client), str):
+        while isinstance(found := await resolve_variables(references, self.spec.namespace, self._client), str):
             await self._site.clock.sleep(_MOUNT_SECONDS)
         container.variables = found
 
     async def _run_once(self, container: ContainerRun) -> int:
-        inside = inside_of(
+        context = process_context(
             container,
             self.spec,
             volumes=self._volumes,
-            machines=self._site.machines,
+            node_resources=self._site.node_resources,
             clock=self._site.clock,
             seed=self._site.options.seed,
         )
         written = CriLog(self._path(container))
         instance = f"kwok://{self.spec.uid}/{container.spec.name}/{container.restarts}"
         container.begin(LogFile(self._now_ns, written.append), self._client.timestamp(), instance=instance)
-        container.inside = inside
+        container.context = context
         marker = self._marker(container)
         marker.running(container.restarts)
-        await self._client.record(
+        await self._client.record_event(
             self._pod, PODS, "Started", f"Started container {container.spec.name}", source=_SOURCE
         )
         if container.restarts:
             await self._report("Running")
 
-        def write(step: Step) -> None:
+        def write(step: ProgramStep) -> None:
             if container.log is not None:
                 container.log.write(step.text.encode())
 
         try:
             code = await run_program(
-                program_of(inside),
-                inside,
-                self._site.machines.surroundings(self._site.options.speed, self._site.clock),
+                program_of(context),
+                context,
+                self._site.node_resources.runtime(self._site.options.speed, self._site.clock),
                 member=f"{self.spec.uid}/{container.spec.name}/{container.restarts}",
                 write=write,
                 set_load=container.set_load,

@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 from actions.sandbox.clientkit.kinds import Kind
-from actions.sandbox.kubelet.pod_config import PodSpec
+from actions.sandbox.kubelet.pod_config import PodConfig
 from actions.sandbox.kubelet.remote import answer
-from actions.sandbox.programs.network import Network, pod_host
+from actions.sandbox.programs.network import HttpNetwork, pod_host
 
 PORT_FORWARDS = Kind("kwok.x-k8s.io/v1alpha1", "PortForward", "portforwards")
 _CHUNK_BYTES = 1 << 16
@@ -33,7 +33,7 @@ class _Connection:
         await self._writer.drain()
 
 
-async def open_ports(stack: AsyncExitStack, pod: PodSpec, network: Network) -> list[dict[str, Any]]:
+async def open_ports(stack: AsyncExitStack, pod: PodConfig, network: HttpNetwork) -> list[dict[str, Any]]:
     """Listen on the loopback address for each port of a pod until the stack is left.
 
     Returns:
@@ -42,11 +42,11 @@ async def open_ports(stack: AsyncExitStack, pod: PodSpec, network: Network) -> l
     return [await _open(stack, pod, port, network) for port in sorted(set(_ports_of(pod)))]
 
 
-def _ports_of(pod: PodSpec) -> Iterable[int]:
+def _ports_of(pod: PodConfig) -> Iterable[int]:
     return (port for container in pod.containers for port in container.ports)
 
 
-async def _open(stack: AsyncExitStack, pod: PodSpec, port: int, network: Network) -> dict[str, Any]:
+async def _open(stack: AsyncExitStack, pod: PodConfig, port: int, network: HttpNetwork) -> dict[str, Any]:
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         service = network.find(pod_host(pod.namespace, pod.name), port)
         try:

@@ -15,8 +15,8 @@ from actions.sandbox.account import NodeGroups
 from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.clientkit.cache import watching
 from actions.sandbox.clientkit.client import ApiClient
-from actions.sandbox.controllers.addons import OUTSIDE_WATCHED, outside_controllers
-from actions.sandbox.controllers.bootstrap import seed
+from actions.sandbox.controllers.addons import ADDON_KINDS, addon_controllers
+from actions.sandbox.controllers.bootstrap import bootstrap_cluster
 from actions.sandbox.keys import AccessKey
 from actions.sandbox.options import SandboxOptions
 from tests.realcluster.harness.background import in_background
@@ -28,9 +28,9 @@ ACCESS_KEY = AccessKey("realcluster", "realcluster")
 async def world(session: KubeSession, options: SandboxOptions, clock: Clock, groups: NodeGroups) -> AsyncIterator[None]:
     """Seed the cluster; play operators, Karpenter, EC2 and device plugins until the context is left."""
     client, types = ApiClient(session, clock), InstanceTable.load()
-    await seed(client, types, options, groups)
-    async with watching(session, OUTSIDE_WATCHED, clock) as caches:
-        controllers = outside_controllers(client, caches, types, options, groups)
+    await bootstrap_cluster(client, types, options, groups)
+    async with watching(session, ADDON_KINDS, clock) as caches:
+        controllers = addon_controllers(client, caches, types, options, groups)
         tasks = [in_background(one.run(), type(one).__name__) for one in controllers]
         try:
             yield

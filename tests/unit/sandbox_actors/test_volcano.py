@@ -69,8 +69,8 @@ def test_a_gang_that_does_not_fit_tells_what_each_pod_waits_for() -> None:
     assert not gang.is_ready
     assert gang.refused == {"w0": "0/2 nodes are unavailable: 2 Insufficient aws.amazon.com/neuron."}
     waiting = "3 Pending, 3 minAvailable; Pending: 1 Schedulable, 2 Unschedulable"
-    assert gang.shortage() == f"2/3 tasks in gang unschedulable: pod group is not ready, {waiting}"
-    assert gang.tidings() == f"3/3 tasks in gang unschedulable: pod group is not ready, {waiting}"
+    assert gang.shortage_message() == f"2/3 tasks in gang unschedulable: pod group is not ready, {waiting}"
+    assert gang.waiting_message() == f"3/3 tasks in gang unschedulable: pod group is not ready, {waiting}"
 
 
 def test_another_pod_comes_first_each_time() -> None:

@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.cluster.remote.exec import Channel
 from actions.sandbox.kubelet.remote import RemoteCommand
-from tests.unit.sandbox_workloads.containers import a_container, inside
+from tests.unit.sandbox_workloads.containers import a_container, context
 
 
 class _Terminal:
@@ -37,7 +37,7 @@ class _Terminal:
 
 
 def _command(terminal: _Terminal, *, tty: bool) -> RemoteCommand:
-    return RemoteCommand(inside(a_container("worker-0")), terminal, tty=tty, clock=SystemClock())
+    return RemoteCommand(context(a_container("worker-0")), terminal, tty=tty, clock=SystemClock())
 
 
 async def test_a_typed_line_is_echoed_answered_and_prompted_again() -> None:
@@ -72,7 +72,7 @@ async def test_a_shell_without_a_terminal_runs_what_it_reads() -> None:
 
 
 async def test_a_screen_at_a_terminal_is_left_with_q() -> None:
-    place = inside(replace(a_container(gpus=()), neurons=(0, 1)))
+    place = context(replace(a_container(gpus=()), neurons=(0, 1)))
     terminal = _Terminal()
     command = RemoteCommand(place, terminal, tty=True, clock=SystemClock())
     running = asyncio.create_task(command.run(["/bin/bash", "-l", "neuron-top"]))

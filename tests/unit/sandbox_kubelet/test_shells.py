@@ -8,39 +8,37 @@ from collections.abc import Callable
 from msgspec.structs import replace
 
 from actions.base.clock import SystemClock
-from actions.sandbox.kubelet.process import Shells, Surroundings, run_program
-from actions.sandbox.kubelet.rendezvous import Meetings
+from actions.sandbox.kubelet.process import ProgramRuntime, SshServers, run_program
+from actions.sandbox.kubelet.rendezvous import RendezvousTable
 from actions.sandbox.programs.mpirun import sshd
-from actions.sandbox.programs.program import Inside, Program, RemoteFailed, RemoteProcess, Step
+from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep, RemoteFailed, RemoteProcess
 from tests.support.polling import until
-from tests.unit.sandbox_workloads.containers import a_container, inside
+from tests.unit.sandbox_workloads.containers import a_container, context
 
 
 class _Cluster:
     """A launcher and some workers that let it in."""
 
     def __init__(self, *workers: str) -> None:
-        self.surroundings = Surroundings(1000.0, SystemClock(), Meetings(), Shells())
-        self.insides = {name: inside(a_container(name)) for name in workers}
+        self.runtime = ProgramRuntime(1000.0, SystemClock(), RendezvousTable(), SshServers())
+        self.insides = {name: context(a_container(name)) for name in workers}
         self.workers = {name: asyncio.create_task(self._serve(one)) for name, one in self.insides.items()}
         self.written: list[str] = []
 
-    async def _serve(self, place: Inside) -> int:
+    async def _serve(self, place: ProcessContext) -> int:
         program = sshd(place.container)
         return await self._run(program, place, lambda step: None)
 
-    async def _run(self, program: Program, place: Inside, write: Callable[[Step], None]) -> int:
+    async def _run(self, program: Program, place: ProcessContext, write: Callable[[ProgramStep], None]) -> int:
         member = place.container.pod
-        return await run_program(
-            program, place, self.surroundings, member=member, write=write, set_load=lambda load: None
-        )
+        return await run_program(program, place, self.runtime, member=member, write=write, set_load=lambda load: None)
 
     async def launch(self, *processes: RemoteProcess) -> int:
         """Run processes from a launcher, once the workers let it in, and return its code."""
         async with asyncio.timeout(60):
-            while len(self.surroundings.shells._doors) < len(self.insides):
+            while len(self.runtime.ssh_servers._servers) < len(self.insides):
                 await asyncio.sleep(0)
-        place = inside(a_container("launcher"))
+        place = context(a_container("launcher"))
         return await self._run(_launcher(processes), place, lambda step: self.written.append(step.text))
 
     async def end(self) -> None:
@@ -51,11 +49,11 @@ class _Cluster:
 
 def _launcher(processes: tuple[RemoteProcess, ...]) -> Program:
     try:
-        yield Step(remote=processes)
+        yield ProgramStep(remote=processes)
     except RemoteFailed as failed:
-        yield Step(text=f"failed: {failed.host} {failed.code} {failed.is_unreachable}\n")
+        yield ProgramStep(text=f"failed: {failed.host} {failed.code} {failed.is_unreachable}\n")
         return 1
-    yield Step(text="all ended\n")
+    yield ProgramStep(text="all ended\n")
     return 0
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from actions.sandbox.programs.files import FileView, Volume
-from actions.sandbox.programs.program import Container, GpuLoad, Inside, Load, PeerLost, Program
+from actions.sandbox.programs.files import FileView, MemoryVolume
+from actions.sandbox.programs.program import ContainerView, GpuLoad, Load, PeerLost, ProcessContext, Program
 
 MOMENT = 1740423095.0
 """2025-02-24 18:51:35 UTC."""
@@ -46,20 +46,20 @@ def a_container(
     pod: str = "esm1nv-pretraining-worker-0",
     argv: tuple[str, ...] = TRAINING,
     *,
-    volume: Volume | None = None,
+    volume: MemoryVolume | None = None,
     gpus: tuple[int, ...] = (0,),
     stays: bool = False,
     **environment: str,
-) -> Container:
+) -> ContainerView:
     """A container with `/fsx` mounted, one of eight workers unless told otherwise."""
-    return Container(
+    return ContainerView(
         namespace="default",
         pod=pod,
         name="pytorch",
         image="nvcr.io/nvidia/clara/bionemo-framework:1.2",
         argv=argv,
         environment={"PET_NNODES": "8:8", "PET_MAX_RESTARTS": "1"} | environment,
-        files=FileView({"/fsx": volume or Volume()}),
+        files=FileView({"/fsx": volume or MemoryVolume()}),
         gpus=gpus,
         stays=stays,
         started_at=MOMENT,
@@ -67,14 +67,14 @@ def a_container(
     )
 
 
-def inside(container: Container, *, load: Load | None = None) -> Inside:
+def context(container: ContainerView, *, load: Load | None = None) -> ProcessContext:
     """Its inside, at a fixed moment."""
-    return Inside(container, lambda: load or GpuLoad(), lambda: MOMENT)
+    return ProcessContext(container, lambda: load or GpuLoad(), lambda: MOMENT)
 
 
-def with_dataset(files: int = 2) -> Volume:
+def with_dataset(files: int = 2) -> MemoryVolume:
     """A volume on which the data job has done its work."""
-    volume = Volume()
+    volume = MemoryVolume()
     for split in ("train", "val", "test"):
         for index in range(files):
             volume.put(f"/processed/{split}/x{index:03d}.csv", b"record_id\n")

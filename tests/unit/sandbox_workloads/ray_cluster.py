@@ -6,9 +6,9 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from actions.sandbox.programs.files import FileView, Volume
-from actions.sandbox.programs.network import Network, Service, pod_host
-from actions.sandbox.programs.program import Container, NeuronLoad, Program
+from actions.sandbox.programs.files import FileView, MemoryVolume
+from actions.sandbox.programs.network import HttpNetwork, HttpService, pod_host
+from actions.sandbox.programs.program import ContainerView, NeuronLoad, Program
 from actions.sandbox.programs.ray import node as ray_node
 from actions.sandbox.programs.ray import submit as ray_submit
 from actions.sandbox.programs.ray.dataset import FOLDER
@@ -33,8 +33,8 @@ class RayCluster:
     """Programs of one cluster on a shared volume."""
 
     def __init__(self, workers: int = 2) -> None:
-        self.network = Network()
-        self.volume = Volume()
+        self.network = HttpNetwork()
+        self.volume = MemoryVolume()
         self.now = 0.0
         self.members: dict[str, Member] = {}
         self.start("head", ray_node.lead(self._container("head", "ray start --head", RAY_CLUSTER_NAME="kuberay-trn1")))
@@ -59,7 +59,7 @@ class RayCluster:
 
     def submitter(
         self, name: str, entrypoint: str, environment: dict[str, Any] | None = None, *, job: str = ""
-    ) -> Container:
+    ) -> ContainerView:
         words = ("ray", "job", "submit", "--address", f"http://{HOST}:8265")
         options = ("--runtime-env-json", json.dumps(environment or {}), "--submission-id", job or name)
         return self._container(name, *words, *options, "--", *entrypoint.split())
@@ -88,7 +88,7 @@ class RayCluster:
         member.load = step.load if isinstance(step.load, NeuronLoad) else member.load
         member.due += step.after_seconds
 
-    def dashboard(self) -> Service:
+    def dashboard(self) -> HttpService:
         found = self.network.find(pod_host("default", "head"), 8265)
         assert found is not None
         return found
@@ -98,8 +98,8 @@ class RayCluster:
         self.volume.put(FOLDER.removeprefix("/shared") + "/dataset_info.json", b"{}")
         return self
 
-    def _container(self, pod: str, *argv: str, neurons: tuple[int, ...] = (), **environment: str) -> Container:
-        return Container(
+    def _container(self, pod: str, *argv: str, neurons: tuple[int, ...] = (), **environment: str) -> ContainerView:
+        return ContainerView(
             "default",
             pod,
             "ray",

@@ -6,11 +6,11 @@ import re
 
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.programs.bionemo.esm1nv import train
-from actions.sandbox.programs.files import Volume
+from actions.sandbox.programs.files import MemoryVolume
 from actions.sandbox.programs.program import GpuLoad
 from actions.sandbox.programs.pytorch import lightning_bar, number
 from actions.telemetry.log_reader import read_log
-from tests.unit.sandbox_workloads.containers import TRAINING, a_container, inside, run, with_dataset
+from tests.unit.sandbox_workloads.containers import TRAINING, a_container, context, run, with_dataset
 
 _PREPARE = ("python3", "-c", 'from bionemo.data import UniRef50Preprocess\nUniRef50Preprocess(root_directory="/fsx")')
 
@@ -20,9 +20,9 @@ def _losses(text: str) -> list[float]:
 
 
 def test_the_data_job_prints_its_phases_in_order_and_leaves_three_splits() -> None:
-    volume = Volume()
+    volume = MemoryVolume()
     container = a_container("uniref50-download-x", _PREPARE, volume=volume, gpus=(), NUM_CSV_FILES="5")
-    outcome = run(program_of(inside(container)))
+    outcome = run(program_of(context(container)))
     assert outcome.exit_code == 0
     words = (
         "Downloading file from",
@@ -41,9 +41,9 @@ def test_the_data_job_prints_its_phases_in_order_and_leaves_three_splits() -> No
 
 
 def test_a_second_data_job_takes_up_the_finished_download() -> None:
-    volume = Volume()
-    first = run(program_of(inside(a_container("a", _PREPARE, volume=volume, NUM_CSV_FILES="2"))))
-    second = run(program_of(inside(a_container("b", _PREPARE, volume=volume, NUM_CSV_FILES="2"))))
+    volume = MemoryVolume()
+    first = run(program_of(context(a_container("a", _PREPARE, volume=volume, NUM_CSV_FILES="2"))))
+    second = run(program_of(context(a_container("b", _PREPARE, volume=volume, NUM_CSV_FILES="2"))))
     assert "already exists" in second.out
     assert second.seconds < first.seconds - 60
 

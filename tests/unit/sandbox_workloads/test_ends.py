@@ -7,12 +7,12 @@ from collections.abc import Iterator
 import pytest
 
 from actions.sandbox.kubelet.images import exec_program
-from actions.sandbox.programs.program import Inside, Program
-from tests.unit.sandbox_workloads.containers import a_container, inside, run
+from actions.sandbox.programs.program import ProcessContext, Program
+from tests.unit.sandbox_workloads.containers import a_container, context, run
 
 
-def _with_file(content: bytes = b"a\nb\rc\nd\n") -> Inside:
-    place = inside(a_container())
+def _with_file(content: bytes = b"a\nb\rc\nd\n") -> ProcessContext:
+    place = context(a_container())
     place.container.files.write("/fsx/log", content)
     return place
 
@@ -54,7 +54,7 @@ def test_following_shows_what_is_appended() -> None:
 
 
 def test_with_retry_a_file_is_awaited_and_shown_whole() -> None:
-    place = inside(a_container())
+    place = context(a_container())
     shown = _texts(exec_program(place, ["tail", "-F", "/fsx/log"]))
     assert "No such file" in next(shown)
     place.container.files.append("/fsx/log", b"one\ntwo\n")
@@ -63,6 +63,6 @@ def test_with_retry_a_file_is_awaited_and_shown_whole() -> None:
 
 
 def test_without_retry_a_missing_file_is_the_end() -> None:
-    outcome = run(exec_program(inside(a_container()), ["tail", "-f", "/fsx/log"]))
+    outcome = run(exec_program(context(a_container()), ["tail", "-f", "/fsx/log"]))
     assert outcome.exit_code == 1
     assert "no files remaining" in outcome.err

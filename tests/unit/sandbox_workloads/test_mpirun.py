@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from actions.sandbox.programs.files import FileView, Volume
+from actions.sandbox.programs.files import FileView, MemoryVolume
 from actions.sandbox.programs.mpirun import launch, request_of
-from actions.sandbox.programs.program import Container, Program, RemoteFailed, RemoteProcess, Step
+from actions.sandbox.programs.program import ContainerView, Program, ProgramStep, RemoteFailed, RemoteProcess
 from tests.unit.sandbox_workloads.containers import MOMENT
 
 _HOSTS = tuple(f"job-worker-{index}.job.default.svc" for index in range(3))
 
 
-def _launcher(*argv: str, slots: int = 1, **environment: str) -> Container:
-    volume = Volume()
+def _launcher(*argv: str, slots: int = 1, **environment: str) -> ContainerView:
+    volume = MemoryVolume()
     volume.put("/hostfile", "".join(f"{host} slots={slots}\n" for host in _HOSTS).encode())
-    return Container(
+    return ContainerView(
         namespace="default",
         pod="job-launcher-x7f2p",
         name="mpi",
@@ -33,7 +33,7 @@ def _ended(program: Program, failure: RemoteFailed | None = None) -> tuple[str, 
     """What a launcher says, and its code, when its processes fail like that."""
     text: list[str] = []
     try:
-        step: Step = next(program)
+        step: ProgramStep = next(program)
         while True:
             text.append(step.text)
             step = program.throw(failure) if step.remote and failure else next(program)

@@ -8,11 +8,11 @@ from msgspec.structs import replace
 from actions.sandbox.kubelet.images import program_of
 from actions.sandbox.programs.nccl import nccl_tests
 from actions.sandbox.programs.nccl.fabric import list_adapters
-from actions.sandbox.programs.program import Container, PeerLost
+from actions.sandbox.programs.program import ContainerView, PeerLost
 from actions.telemetry.tools.bandwidth import judge_adapters, judge_bandwidth, load_references
 from actions.telemetry.tools.collectives import NcclReading, read_nccl
 from actions.telemetry.tools.efa import read_fi_info
-from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside
+from tests.unit.sandbox_workloads.containers import Outcome, a_container, context
 from tests.unit.sandbox_workloads.containers import run as played
 
 _COMMAND = "/opt/nccl-tests/build/all_reduce_perf -b 8 -e 16G -f 2 -g 1 -c 1 -n 100"
@@ -28,7 +28,7 @@ def _rank(
     gpus: int = 1,
     command: str = _COMMAND,
     **environment: str,
-) -> Container:
+) -> ContainerView:
     group = {
         "OMPI_COMM_WORLD_RANK": str(rank),
         "OMPI_COMM_WORLD_SIZE": str(size),
@@ -40,11 +40,11 @@ def _rank(
     return replace(made, environment=known, instance_type=instance_type, efa_interfaces=efa)
 
 
-def _played(container: Container) -> Outcome:
+def _played(container: ContainerView) -> Outcome:
     return played(nccl_tests.run(container))
 
 
-def _reading(container: Container) -> NcclReading:
+def _reading(container: ContainerView) -> NcclReading:
     return read_nccl(_played(container).text)
 
 
@@ -118,7 +118,7 @@ def test_a_rank_whose_peer_is_lost_says_so() -> None:
 
 def test_fi_info_lists_every_interface_and_its_absence() -> None:
     two = _rank(command="/opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM", instance_type="p5.48xlarge", efa=32)
-    listed = played(program_of(inside(two)))
+    listed = played(program_of(context(two)))
     assert [one.is_good for one in judge_adapters(read_fi_info(listed.text), ranks=1, adapters=32)] == [True]
     none = played(list_adapters(replace(two, efa_interfaces=0)))
     assert (none.exit_code, none.err) == (61, "fi_getinfo: -61 (No data available)\n")

@@ -8,20 +8,20 @@ import pytest
 from msgspec.structs import replace
 
 from actions.sandbox.kubelet.images import exec_program
-from actions.sandbox.programs.program import Inside, NeuronLoad
+from actions.sandbox.programs.program import NeuronLoad, ProcessContext
 from actions.telemetry.tools.neuron import read_monitor_line, read_neuron_ls, read_neuron_top
-from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside, run
+from tests.unit.sandbox_workloads.containers import Outcome, a_container, context, run
 
 _COMMAND = "python3 -u megatron_gpt_pretraining.py --config-path=conf --config-name=megatron_llama_7b_config"
 _BUSY = NeuronLoad(71.0, 14_000, command=_COMMAND)
 
 
-def _worker(*devices: int, load: NeuronLoad = _BUSY, has_terminal: bool = False) -> Inside:
-    found = inside(replace(a_container(gpus=()), neurons=devices or tuple(range(16))), load=load)
+def _worker(*devices: int, load: NeuronLoad = _BUSY, has_terminal: bool = False) -> ProcessContext:
+    found = context(replace(a_container(gpus=()), neurons=devices or tuple(range(16))), load=load)
     return replace(found, variables={"TERM": "xterm"} if has_terminal else {})
 
 
-def _ask(worker: Inside, *argv: str, for_seconds: float = 1e6) -> Outcome:
+def _ask(worker: ProcessContext, *argv: str, for_seconds: float = 1e6) -> Outcome:
     return run(exec_program(worker, list(argv)), for_seconds=for_seconds)
 
 
@@ -101,7 +101,7 @@ def test_at_a_terminal_the_top_goes_on() -> None:
 
 
 def test_without_a_device_there_are_no_tools() -> None:
-    outcome = _ask(inside(a_container(gpus=())), "neuron-ls")
+    outcome = _ask(context(a_container(gpus=())), "neuron-ls")
     assert outcome.exit_code == 127
 
 

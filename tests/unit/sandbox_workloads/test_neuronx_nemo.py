@@ -9,19 +9,19 @@ import pytest
 from msgspec.structs import replace
 
 from actions.sandbox.kubelet.images import program_of
-from actions.sandbox.programs.files import FileView, Volume
-from actions.sandbox.programs.neuronx_nemo.node import CACHE, Choices, read_scripts, write_scripts
+from actions.sandbox.programs.files import FileView, MemoryVolume
+from actions.sandbox.programs.neuronx_nemo.node import CACHE, ScriptParameters, read_scripts, write_scripts
 from actions.sandbox.programs.neuronx_nemo.train import GRAPHS, step_seconds
-from actions.sandbox.programs.program import Container, NeuronLoad
+from actions.sandbox.programs.program import ContainerView, NeuronLoad
 from actions.telemetry.log_reader import read_log
-from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside, run
+from tests.unit.sandbox_workloads.containers import Outcome, a_container, context, run
 
 _TOKENIZER = "/shared/llama7b_tokenizer"
 _DATASET = "/shared/data/redpajama_sample_text_document"
 _LOG = "/nemo_experiments/u-1/0/log"
 
 
-def _container(volume: Volume, *argv: str, **environment: str) -> Container:
+def _container(volume: MemoryVolume, *argv: str, **environment: str) -> ContainerView:
     bare = a_container(gpus=())
     return replace(
         bare,
@@ -34,14 +34,15 @@ def _container(volume: Volume, *argv: str, **environment: str) -> Container:
     )
 
 
-def _job(volume: Volume, *argv: str, **environment: str) -> Outcome:
-    return run(program_of(inside(_container(volume, *argv, **environment))))
+def _job(volume: MemoryVolume, *argv: str, **environment: str) -> Outcome:
+    return run(program_of(context(_container(volume, *argv, **environment))))
 
 
-def _prepared(choices: Choices | None = None) -> Volume:
-    volume = Volume()
+def _prepared(choices: ScriptParameters | None = None) -> MemoryVolume:
+    volume = MemoryVolume()
     write_scripts(
-        FileView({"/shared": volume}), choices or Choices(tokenizer=_TOKENIZER, dataset=_DATASET, warmup_steps=10)
+        FileView({"/shared": volume}),
+        choices or ScriptParameters(tokenizer=_TOKENIZER, dataset=_DATASET, warmup_steps=10),
     )
     volume.put("/llama7b_tokenizer/tokenizer.model", b"", size_bytes=1)
     for ending in (".bin", ".idx"):
@@ -49,23 +50,23 @@ def _prepared(choices: Choices | None = None) -> Volume:
     return volume
 
 
-def _rank(volume: Volume, rank: int = 0, nodes: int = 4, **environment: str) -> Container:
+def _rank(volume: MemoryVolume, rank: int = 0, nodes: int = 4, **environment: str) -> ContainerView:
     group = {"OMPI_COMM_WORLD_RANK": str(rank), "OMPI_COMM_WORLD_SIZE": str(nodes), "POD_UID": "u-1"}
     known = {"TRAIN_ITERS": "40", "GBS": "16", "UBS": "1"} | group | environment
     return _container(volume, "./llama_7b.sh", **known)
 
 
-def _run(container: Container, *, lose_a_peer_after: float | None = None) -> Outcome:
-    return run(program_of(inside(container)), lose_a_peer_after=lose_a_peer_after)
+def _run(container: ContainerView, *, lose_a_peer_after: float | None = None) -> Outcome:
+    return run(program_of(context(container)), lose_a_peer_after=lose_a_peer_after)
 
 
-def _compiled(volume: Volume, nodes: int = 4) -> Volume:
+def _compiled(volume: MemoryVolume, nodes: int = 4) -> MemoryVolume:
     assert _run(_rank(volume, nodes=nodes, COMPILE="1")).exit_code == 0
     return volume
 
 
 def test_configuring_writes_the_runs_values_and_shows_them() -> None:
-    volume = Volume()
+    volume = MemoryVolume()
     outcome = _job(
         volume,
         "bash",
@@ -79,7 +80,7 @@ def test_configuring_writes_the_runs_values_and_shows_them() -> None:
     assert outcome.exit_code == 0
     assert f"${{TOKENIZER_PATH={_TOKENIZER}}}" in outcome.out
     found = read_scripts(FileView({"/shared": volume}))
-    assert found == Choices(tokenizer=_TOKENIZER, dataset=_DATASET, learning_rate=0.001, warmup_steps=7)
+    assert found == ScriptParameters(tokenizer=_TOKENIZER, dataset=_DATASET, learning_rate=0.001, warmup_steps=7)
 
 
 @pytest.mark.parametrize(
@@ -92,7 +93,7 @@ def test_configuring_writes_the_runs_values_and_shows_them() -> None:
 )
 def test_the_hub_refuses_a_missing_a_wrong_and_an_unlicensed_token(repository: str, token: str, said: str) -> None:
     known = {"HF_REPOSITORY": repository, "TOKENIZER_PATH": _TOKENIZER} | ({"HF_TOKEN": token} if token else {})
-    outcome = _job(Volume(), "python3", "/config/tokenizer.py", **known)
+    outcome = _job(MemoryVolume(), "python3", "/config/tokenizer.py", **known)
     assert outcome.exit_code == 1
     assert said in outcome.err
     assert not token or token not in outcome.text
@@ -100,7 +101,7 @@ def test_the_hub_refuses_a_missing_a_wrong_and_an_unlicensed_token(repository: s
 
 def test_a_good_token_or_a_free_model_gives_the_four_files() -> None:
     for repository, token in (("meta-llama/Llama-2-7b-hf", "hf_abc"), ("openlm-research/open_llama_7b", "")):
-        volume = Volume()
+        volume = MemoryVolume()
         known = {"HF_REPOSITORY": repository, "TOKENIZER_PATH": _TOKENIZER, "HF_TOKEN": token}
         assert _job(volume, "python3", "/config/tokenizer.py", **known).exit_code == 0
         assert "/llama7b_tokenizer/tokenizer.model" in volume.files
@@ -189,7 +190,7 @@ def test_without_resuming_a_launcher_that_starts_again_begins_anew() -> None:
 
 
 def test_a_launcher_that_starts_again_in_its_pod_goes_on_and_appends() -> None:
-    volume = _compiled(_prepared(Choices(tokenizer=_TOKENIZER, dataset=_DATASET, resumes=True)))
+    volume = _compiled(_prepared(ScriptParameters(tokenizer=_TOKENIZER, dataset=_DATASET, resumes=True)))
     assert _run(_rank(volume, TRAIN_ITERS="20")).exit_code == 0
     before = len(volume.files[_LOG].content)
     outcome = _run(_rank(volume, TRAIN_ITERS="40"))
@@ -235,7 +236,7 @@ def test_what_is_missing_on_the_file_system_is_named() -> None:
     volume = _prepared()
     del volume.files["/data/redpajama_sample_text_document.idx"]
     assert f"No such file or directory: '{_DATASET}.idx'" in _run(_rank(volume)).out
-    assert _run(_rank(Volume())).exit_code == 127
+    assert _run(_rank(MemoryVolume())).exit_code == 127
 
 
 def test_outside_of_mpirun_the_script_refuses() -> None:
@@ -244,7 +245,7 @@ def test_outside_of_mpirun_the_script_refuses() -> None:
 
 
 def test_too_high_a_rate_ends_in_nan_and_the_run_goes_on() -> None:
-    choices = Choices(tokenizer=_TOKENIZER, dataset=_DATASET, learning_rate=1.0)
+    choices = ScriptParameters(tokenizer=_TOKENIZER, dataset=_DATASET, learning_rate=1.0)
     outcome = _run(_rank(_compiled(_prepared(choices))))
     losses = [point.value for point in read_log(outcome.text.encode()) if point.metric == "train_loss"]
     assert (outcome.exit_code, math.isnan(losses[-1]), math.isnan(losses[0])) == (0, True, False)
@@ -262,12 +263,12 @@ def test_a_step_takes_as_long_as_it_was_seen_to_take() -> None:
 
 
 def test_tensorboard_names_the_runs_and_stops_listening_when_it_ends() -> None:
-    volume = Volume()
+    volume = MemoryVolume()
     volume.put("/nemo_experiments/u-1/events.out.tfevents.0.x", b"")
     container = _container(
         volume, "python3", "-m", "tensorboard.main", "--logdir=/shared/nemo_experiments", "--port=6006"
     )
-    program = program_of(inside(container))
+    program = program_of(context(container))
     assert "TensorBoard 2.11.2 at http://0.0.0.0:6006/" in next(program).text
     service = container.network.find(f"default/{container.pod}", 6006)
     assert service is not None

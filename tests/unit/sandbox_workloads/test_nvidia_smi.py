@@ -5,9 +5,9 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from actions.sandbox.kubelet.images import exec_program
-from actions.sandbox.programs.nvidia import Reading, model_of, table
+from actions.sandbox.programs.nvidia import NvidiaDevice, model_of, table
 from actions.sandbox.programs.program import GpuLoad
-from tests.unit.sandbox_workloads.containers import MOMENT, Outcome, a_container, inside, run
+from tests.unit.sandbox_workloads.containers import MOMENT, Outcome, a_container, context, run
 
 _CSV = "--format=csv,noheader,nounits"
 _BUSY = GpuLoad(95, 3032)
@@ -41,23 +41,23 @@ _CAPTURED_570 = """\
 
 
 def _ask(*argv: str, gpus: tuple[int, ...] = (2,), load: GpuLoad = _BUSY, for_seconds: float = 1e6) -> Outcome:
-    program = exec_program(inside(a_container(gpus=gpus), load=load), ["nvidia-smi", *argv])
+    program = exec_program(context(a_container(gpus=gpus), load=load), ["nvidia-smi", *argv])
     return run(program, for_seconds=for_seconds)
 
 
 def test_the_table_is_the_captured_one() -> None:
-    reading = Reading(0, 3, 95, 3032, 33, 112.0)
+    reading = NvidiaDevice(0, 3, 95, 3032, 33, 112.0)
     assert table([reading], MOMENT).startswith(_CAPTURED)
 
 
 def test_a_younger_driver_has_a_wider_table() -> None:
-    reading = Reading(4, 4, 95, 11751, 39, 334.0, model_of("p5.48xlarge"))
+    reading = NvidiaDevice(4, 4, 95, 11751, 39, 334.0, model_of("p5.48xlarge"))
     assert _CAPTURED_570 in table([reading], MOMENT)
 
 
 def test_an_instance_type_brings_its_own_devices() -> None:
     container = replace(a_container(gpus=tuple(range(8))), instance_type="p4de.24xlarge")
-    outcome = run(exec_program(inside(container), ["nvidia-smi", "--query-gpu=name,memory.total,power.limit", _CSV]))
+    outcome = run(exec_program(context(container), ["nvidia-smi", "--query-gpu=name,memory.total,power.limit", _CSV]))
     assert outcome.out.splitlines() == ["NVIDIA A100-SXM4-80GB, 81920, 400.00"] * 8
 
 

@@ -6,7 +6,7 @@ import json
 import math
 
 from actions.sandbox.programs.files import FileView
-from actions.sandbox.programs.program import Container
+from actions.sandbox.programs.program import ContainerView
 from actions.sandbox.programs.ray import dataset as ray_dataset
 from actions.sandbox.programs.ray import node as ray_node
 from actions.sandbox.programs.ray import submit as ray_submit
@@ -81,7 +81,7 @@ def test_a_training_is_read_as_a_person_would() -> None:
 def test_variables_of_the_head_stand_in_an_entry_point() -> None:
     cluster = RayCluster().with_blocks()
     head = ray_node.lead(
-        Container(
+        ContainerView(
             "default", "other-head", "ray", "i", ("ray start --head",),
             {"RAY_CLUSTER_NAME": "kuberay-trn1", "LLAMA2_SWITCHES": "--print_grad_norm"},
             FileView({"/shared": cluster.volume}), network=cluster.network, started_at=1.8e9,
@@ -160,6 +160,6 @@ def test_the_dashboard_tells_of_jobs_and_stops_them() -> None:
 def test_a_worker_waits_until_the_head_answers() -> None:
     cluster = RayCluster(workers=0)
     words = ("/bin/bash", "-lc", "--", f"ray health-check --address {HOST}:6379")
-    waiting = Container("default", "w", "wait", "i", words, {}, FileView({}), network=cluster.network)
+    waiting = ContainerView("default", "w", "wait", "i", words, {}, FileView({}), network=cluster.network)
     cluster.lose("head")
     assert "5 seconds elapsed: Waiting for GCS to be ready." in run(ray_node.wait(waiting), for_seconds=12).text

@@ -5,12 +5,12 @@ from __future__ import annotations
 import pytest
 
 from actions.sandbox.kubelet.images import exec_program, program_of
-from tests.unit.sandbox_workloads.containers import Outcome, a_container, inside, run, with_dataset
+from tests.unit.sandbox_workloads.containers import Outcome, a_container, context, run, with_dataset
 
 
 def _sh(script: str) -> Outcome:
     container = a_container(volume=with_dataset(3), DATA_PATH="/fsx")
-    return run(exec_program(inside(container), ["sh", "-c", script]))
+    return run(exec_program(context(container), ["sh", "-c", script]))
 
 
 @pytest.mark.parametrize(
@@ -58,17 +58,17 @@ def test_a_sleep_takes_its_time() -> None:
 
 
 def test_an_unknown_image_prints_a_line_and_succeeds() -> None:
-    outcome = run(program_of(inside(a_container(argv=()))))
+    outcome = run(program_of(context(a_container(argv=()))))
     assert outcome.exit_code == 0
     assert outcome.out.count("\n") == 1
 
 
 def test_an_unknown_image_that_is_to_stay_stays() -> None:
-    outcome = run(program_of(inside(a_container(argv=(), stays=True))))
+    outcome = run(program_of(context(a_container(argv=(), stays=True))))
     assert outcome.exit_code == -1
     assert "is up" in outcome.out
 
 
 def test_the_file_that_output_goes_to_may_be_named_by_a_variable() -> None:
     container = a_container(NAME="kept")
-    assert run(exec_program(inside(container), ["sh", "-c", "echo a > /fsx/$NAME; cat /fsx/kept"])).out == "a\n"
+    assert run(exec_program(context(container), ["sh", "-c", "echo a > /fsx/$NAME; cat /fsx/kept"])).out == "a\n"

@@ -17,7 +17,7 @@ from actions.sandbox.controllers.core.pods import is_pod_ready
 _EFA_CHART = "aws-efa-k8s-device-plugin"
 
 
-class Plugin(msgspec.Struct, frozen=True):
+class DevicePlugin(msgspec.Struct, frozen=True):
     """A device plugin: how its pods are known, and what they tell of."""
 
     is_plugin: Callable[[dict[str, str]], bool]
@@ -26,20 +26,20 @@ class Plugin(msgspec.Struct, frozen=True):
 
 
 PLUGINS = (
-    Plugin(
+    DevicePlugin(
         lambda labels: (
             labels.get("app.kubernetes.io/name") == "nvidia-device-plugin"
             or labels.get("name") == "nvidia-device-plugin-ds"
         ),
         (GPU,),
     ),
-    Plugin(lambda labels: labels.get("name") == "neuron-device-plugin-ds", (NEURON, NEURON_CORE)),
-    Plugin(lambda labels: labels.get("name", "").endswith(_EFA_CHART), (EFA,)),
+    DevicePlugin(lambda labels: labels.get("name") == "neuron-device-plugin-ds", (NEURON, NEURON_CORE)),
+    DevicePlugin(lambda labels: labels.get("name", "").endswith(_EFA_CHART), (EFA,)),
 )
 """Those of the charts, and of the static manifests, that the systems install."""
 
 
-class DevicePlugins(Controller):
+class DevicePluginController(Controller):
     """Puts a node's devices into its allocatable once a plugin's pod on it is ready, and takes them out after it."""
 
     def __init__(self, client: ApiClient, caches: Caches, types: InstanceTable) -> None:
@@ -61,14 +61,14 @@ class DevicePlugins(Controller):
         if node is None or kind is None:
             return None
         known = (node.get("status") or {}).get("allocatable") or {}
-        told = self._told(key, node, kind)
-        offered = {name: amount for name, amount in told.items() if amount != "0" or name in known}
+        advertised = self._advertised(key, node, kind)
+        offered = {name: amount for name, amount in advertised.items() if amount != "0" or name in known}
         if any(known.get(name) != amount for name, amount in offered.items()):
             capacity = {name: amount for name, amount in offered.items() if amount != "0"}
             await self._client.patch_status(NODES, node, {"capacity": capacity, "allocatable": offered})
         return None
 
-    def _told(self, name: str, node: Document, kind: InstanceType) -> dict[str, str]:
+    def _advertised(self, name: str, node: Document, kind: InstanceType) -> dict[str, str]:
         """Each device resource of the node, with the amount that its plugin tells of; "0" while none does."""
         ready = [
             labels_of(pod)
@@ -76,8 +76,8 @@ class DevicePlugins(Controller):
             if pod["spec"].get("nodeName") == name and is_pod_ready(pod)
         ]
         devices = devices_of(kind, has_efa=has_efa(node))
-        told = {}
+        advertised = {}
         for plugin in PLUGINS:
             is_there = any(plugin.is_plugin(labels) for labels in ready)
-            told.update({one: devices[one] if is_there else "0" for one in plugin.resources if one in devices})
-        return told
+            advertised.update({one: devices[one] if is_there else "0" for one in plugin.resources if one in devices})
+        return advertised

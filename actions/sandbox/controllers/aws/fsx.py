@@ -66,14 +66,14 @@ class FsxProvisioner(Controller):
         if uid not in self._begun:
             self._begun[uid] = now
             message = f'External provisioner is provisioning volume for claim "{key_of(claim)}"'
-            await self._client.record(claim, CLAIMS, "Provisioning", message, source=_SOURCE)
+            await self._client.record_event(claim, CLAIMS, "Provisioning", message, source=_SOURCE)
         left = self._begun[uid] + self._options.filesystem_seconds - now
         if left > 0:
             return left
         made = await self._client.create(VOLUMES, _volume(claim, storage_class))
         if made is not None:
             message = f"Successfully provisioned volume {made['metadata']['name']}"
-            await self._client.record(claim, CLAIMS, "ProvisioningSucceeded", message, source=_SOURCE)
+            await self._client.record_event(claim, CLAIMS, "ProvisioningSucceeded", message, source=_SOURCE)
         return None
 
     async def _reclaim(self, volume: Document) -> None:

@@ -17,10 +17,10 @@ from actions.sandbox.clientkit.kinds import NODES, PODS, Document
 from actions.sandbox.controllers.aws.machines import (
     DRAIN_POLL_SECONDS,
     Machine,
-    become_ready,
-    drain,
+    drain_node,
+    mark_ready,
     node_document,
-    register,
+    register_node,
 )
 from actions.sandbox.controllers.core.scheduler import is_ready
 from actions.sandbox.options import SandboxOptions
@@ -91,14 +91,14 @@ class NodeGroupController(Controller):
             self._groups.put(group)
         for machine in machines:
             if self._caches[NODES].get(machine.name) is None:
-                await register(self._client, machine, node_document(machine, self._options.region))
+                await register_node(self._client, machine, node_document(machine, self._options.region))
         left = self._left(group, "ready", self._options.node_ready_seconds)
         if left > 0:
             return left
         nodes = [self._caches[NODES].get(machine.name) for machine in machines]
         for machine, node in zip(machines, nodes, strict=True):
             if node is not None and not is_ready(node):
-                await become_ready(self._client, machine, node)
+                await mark_ready(self._client, machine, node)
         if all(node is not None and is_ready(node) for node in nodes):
             self._groups.move(group.key, GroupStatus.ACTIVE)
         return None
@@ -130,7 +130,7 @@ class NodeGroupController(Controller):
                 if not node["spec"].get("unschedulable"):
                     await self._client.patch(NODES, node["metadata"]["name"], {"spec": {"unschedulable": True}})
             names = [node["metadata"]["name"] for node in nodes]
-            if any([await drain(self._client, self._caches, name, source=_SOURCE) for name in names]):
+            if any([await drain_node(self._client, self._caches, name, source=_SOURCE) for name in names]):
                 return DRAIN_POLL_SECONDS
             left = self._left(group, "end", self._options.instance_end_seconds)
             if left > 0:

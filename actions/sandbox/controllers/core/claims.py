@@ -40,7 +40,7 @@ class ClaimController(Controller):
         super().__init__()
         self._client = client
         self._caches = caches
-        self._told: dict[str, Obstacle] = {}
+        self._obstacles: dict[str, Obstacle] = {}
         """Claim's uid → what it was last told."""
         caches[CLAIMS].listen(lambda claim: self.wake(key_of(claim)))
         caches[VOLUMES].listen(self._on_supply)
@@ -62,7 +62,7 @@ class ClaimController(Controller):
         if claim is None:
             return None
         if is_deleting(claim):
-            await self._let_go(claim)
+            await self._release(claim)
             return None
         if _CLAIM_GUARD not in (claim["metadata"].get("finalizers") or ()):
             finalizers = [*(claim["metadata"].get("finalizers") or ()), _CLAIM_GUARD]
@@ -85,10 +85,10 @@ class ClaimController(Controller):
         annotations = claim["metadata"].get("annotations") or {}
         if provisioner and annotations.get(PROVISIONER) != provisioner:
             await self._client.patch(CLAIMS, key_of(claim), {"metadata": {"annotations": {PROVISIONER: provisioner}}})
-        if obstacle is not None and self._told.get(uid_of(claim)) != obstacle:
-            self._told[uid_of(claim)] = obstacle
+        if obstacle is not None and self._obstacles.get(uid_of(claim)) != obstacle:
+            self._obstacles[uid_of(claim)] = obstacle
             reason, message, is_warning = obstacle
-            await self._client.record(claim, CLAIMS, reason, message, source=_SOURCE, is_warning=is_warning)
+            await self._client.record_event(claim, CLAIMS, reason, message, source=_SOURCE, is_warning=is_warning)
 
     def _obstacle(self, claim: Document) -> tuple[str, Obstacle | None]:
         """The driver that is to make a volume, if any, and what there is to say of a claim without one."""
@@ -141,7 +141,7 @@ class ClaimController(Controller):
         }
         await self._client.patch_status(CLAIMS, claim, status)
 
-    async def _let_go(self, claim: Document) -> None:
+    async def _release(self, claim: Document) -> None:
         """Take the guard away once no pod that lives uses the claim, and release its volume."""
         if self._is_used(claim):
             return

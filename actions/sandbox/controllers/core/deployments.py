@@ -28,7 +28,7 @@ _SOURCE = "deployment-controller"
 _SHARE = "25%"
 
 
-class Size(msgspec.Struct, frozen=True):
+class ReplicaSetSize(msgspec.Struct, frozen=True):
     """One ReplicaSet: how many pods it asks for, has, and has ready."""
 
     wanted: int
@@ -36,7 +36,7 @@ class Size(msgspec.Struct, frozen=True):
     ready: int = 0
 
 
-def next_sizes(deployment: Document, new: Size, old: list[Size]) -> tuple[int, list[int]]:
+def next_sizes(deployment: Document, new: ReplicaSetSize, old: list[ReplicaSetSize]) -> tuple[int, list[int]]:
     """How many pods the new ReplicaSet and the old ones are to ask for next.
 
     Source: k8s.io/kubernetes `pkg/controller/deployment/rolling.go`, `recreate.go`.
@@ -107,7 +107,7 @@ class DeploymentController(Controller):
         return None
 
     async def _scale(self, deployment: Document, current: Document | None, old: list[Document]) -> None:
-        new = _size_of(current) if current is not None else Size(0)
+        new = _size_of(current) if current is not None else ReplicaSetSize(0)
         grown, shrunk = next_sizes(deployment, new, [_size_of(one) for one in old])
         if current is not None:
             await self._resize(deployment, current, grown)
@@ -123,7 +123,7 @@ class DeploymentController(Controller):
             self._caches[REPLICA_SETS].upsert(changed)
         verb, name = "up" if size > before else "down", replica_set["metadata"]["name"]
         message = f"Scaled {verb} replica set {name} from {before} to {size}"
-        await self._client.record(deployment, DEPLOYMENTS, "ScalingReplicaSet", message, source=_SOURCE)
+        await self._client.record_event(deployment, DEPLOYMENTS, "ScalingReplicaSet", message, source=_SOURCE)
 
     async def _number(self, deployment: Document, current: Document | None, old: list[Document]) -> None:
         """Give the newest ReplicaSet the highest revision, and the Deployment the same."""
@@ -175,9 +175,9 @@ class DeploymentController(Controller):
             await self._client.patch_status(DEPLOYMENTS, deployment, status)
 
 
-def _size_of(replica_set: Document) -> Size:
+def _size_of(replica_set: Document) -> ReplicaSetSize:
     status = replica_set.get("status") or {}
-    return Size(
+    return ReplicaSetSize(
         int(replica_set["spec"].get("replicas", 1)),
         int(status.get("replicas") or 0),
         int(status.get("availableReplicas") or 0),

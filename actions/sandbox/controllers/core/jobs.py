@@ -28,7 +28,7 @@ FINALIZER = "batch.kubernetes.io/job-tracking"
 """Keeps a pod until its end has been counted in its job's status."""
 
 
-class _Tally(msgspec.Struct, frozen=True):
+class _PodCounts(msgspec.Struct, frozen=True):
     """How many pods of a job have ended, those included that its status does not count yet."""
 
     succeeded: int
@@ -90,16 +90,16 @@ class JobController(Controller):
                 found.append(pod)
         return found
 
-    def _count(self, job: Document, pods: list[Document]) -> _Tally:
+    def _count(self, job: Document, pods: list[Document]) -> _PodCounts:
         status = job.get("status") or {}
         fresh = [pod for pod in pods if _has_ended(pod) and _is_held(pod) and uid_of(pod) not in self._counted]
         failures = [pod for pod in fresh if phase_of(pod) != "Succeeded"]
         if failures and uid_of(job) not in self._failed_at:
             self._failed_at[uid_of(job)] = self._client.clock.monotonic()
         succeeded = int(status.get("succeeded") or 0) + len(fresh) - len(failures)
-        return _Tally(succeeded, int(status.get("failed") or 0) + len(failures), tuple(fresh))
+        return _PodCounts(succeeded, int(status.get("failed") or 0) + len(failures), tuple(fresh))
 
-    async def _settle(self, tally: _Tally) -> None:
+    async def _settle(self, tally: _PodCounts) -> None:
         """Let go of the pods whose end the job's status now holds."""
         self._counted |= {uid_of(pod) for pod in tally.uncounted}
         await self._release(tally.uncounted)
@@ -114,7 +114,7 @@ class JobController(Controller):
                 if updated is not None and not is_deleting(updated):
                     self._caches[PODS].upsert(updated)
 
-    def _failure(self, job: Document, pods: list[Document], tally: _Tally) -> tuple[str, str] | None:
+    def _failure(self, job: Document, pods: list[Document], tally: _PodCounts) -> tuple[str, str] | None:
         target = condition_of(job, "FailureTarget")
         if target is not None:
             return target["reason"], target["message"]
@@ -132,7 +132,7 @@ class JobController(Controller):
             return _DEADLINE
         return None
 
-    async def _fill(self, job: Document, active: list[Document], tally: _Tally) -> float | None:
+    async def _fill(self, job: Document, active: list[Document], tally: _PodCounts) -> float | None:
         """Make the pods that are missing. Returns when to look again."""
         wanted = min(int(job["spec"].get("parallelism", 1)), _completions(job) - tally.succeeded)
         missing = wanted - len(active)
@@ -153,7 +153,7 @@ class JobController(Controller):
         backoff = min(_RETRY_SECONDS * 2.0 ** (failures - 1), _LONGEST_RETRY_SECONDS)
         return failed_at + backoff - self._client.clock.monotonic()
 
-    async def _report(self, job: Document, tally: _Tally) -> None:
+    async def _report(self, job: Document, tally: _PodCounts) -> None:
         status = job.get("status") or {}
         pods = self._caches[PODS].of_owner(job)
         active = [pod for pod in pods if phase_of(pod) in ("Pending", "Running") and not is_deleting(pod)]
@@ -170,9 +170,9 @@ class JobController(Controller):
         await self._patch(job, change)
         await self._settle(tally)
         if is_resumed:
-            await self._client.record(job, JOBS, "Resumed", "Job resumed", source=_SOURCE)
+            await self._client.record_event(job, JOBS, "Resumed", "Job resumed", source=_SOURCE)
 
-    async def _suspend(self, job: Document, active: list[Document], tally: _Tally) -> None:
+    async def _suspend(self, job: Document, active: list[Document], tally: _PodCounts) -> None:
         """Remove the pods. They are let go first, so that they do not count as failed."""
         await self._release(active)
         for pod in active:
@@ -183,10 +183,10 @@ class JobController(Controller):
         else:
             conditions = self._conditions(job, ("Suspended", True, "JobSuspended", "Job suspended"))
             await self._patch(job, change | {"conditions": conditions})
-            await self._client.record(job, JOBS, "Suspended", "Job suspended", source=_SOURCE)
+            await self._client.record_event(job, JOBS, "Suspended", "Job suspended", source=_SOURCE)
         await self._settle(tally)
 
-    async def _complete(self, job: Document, tally: _Tally) -> None:
+    async def _complete(self, job: Document, tally: _PodCounts) -> None:
         now = self._client.timestamp()
         base: Document = {
             "active": None,
@@ -201,9 +201,9 @@ class JobController(Controller):
         await self._settle(tally)
         conditions = self._conditions(job, ("Complete", True, *_REACHED))
         await self._patch(job, base | _amounts(tally) | {"conditions": conditions, "completionTime": now})
-        await self._client.record(job, JOBS, "Completed", "Job completed", source=_SOURCE)
+        await self._client.record_event(job, JOBS, "Completed", "Job completed", source=_SOURCE)
 
-    async def _fail(self, job: Document, pods: list[Document], tally: _Tally, failure: tuple[str, str]) -> None:
+    async def _fail(self, job: Document, pods: list[Document], tally: _PodCounts, failure: tuple[str, str]) -> None:
         """Remove the pods; the job has failed when the last one is gone."""
         left = [pod for pod in pods if phase_of(pod) in ("Pending", "Running")]
         for pod in left:
@@ -218,7 +218,7 @@ class JobController(Controller):
             return
         conditions = self._conditions(job, ("Failed", True, *failure))
         await self._patch(job, {"terminating": 0, "conditions": conditions})
-        await self._client.record(job, JOBS, *failure, source=_SOURCE, is_warning=True)
+        await self._client.record_event(job, JOBS, *failure, source=_SOURCE, is_warning=True)
 
     async def _expire(self, job: Document) -> float | None:
         """Delete a finished job, its pods before it, when its time to live is over."""
@@ -257,7 +257,7 @@ def _completions(job: Document) -> int:
     return int(job["spec"].get("completions") or 1)
 
 
-def _amounts(tally: _Tally) -> Document:
+def _amounts(tally: _PodCounts) -> Document:
     """The counts of a job's status; zeros are `None`, which a merge patch removes."""
     counts = {"succeeded": tally.succeeded or None, "failed": tally.failed or None}
     return counts | {"uncountedTerminatedPods": {}}

@@ -44,14 +44,14 @@ class PodControl:
             return False
         self._caches[PODS].upsert(made)
         message = f"Created pod: {made['metadata']['name']}"
-        await self._client.record(owner, self._kind, reason, message, source=self._source)
+        await self._client.record_event(owner, self._kind, reason, message, source=self._source)
         return True
 
     async def delete(self, owner: Document, pod: Document, *, reason: str = "SuccessfulDelete") -> None:
         """Ask for a pod's deletion."""
         if await self._client.delete(PODS, key_of(pod), uid=uid_of(pod)):
             message = f"Deleted pod: {pod['metadata']['name']}"
-            await self._client.record(owner, self._kind, reason, message, source=self._source)
+            await self._client.record_event(owner, self._kind, reason, message, source=self._source)
 
 
 def pod_of(template: Document, name: str) -> Document:
@@ -95,7 +95,7 @@ def is_pod_ready(pod: Document) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-class PodCollector(Controller):
+class PodGarbageCollector(Controller):
     """Deletes pods that are bound to a node which does not exist any more."""
 
     def __init__(self, client: ApiClient, caches: Caches) -> None:

@@ -150,7 +150,7 @@ class Scheduler(Controller):
         super().__init__()
         self._client = client
         self._caches = caches
-        self._told: dict[str, str] = {}
+        self._messages: dict[str, str] = {}
         """Pod's uid → what it was last told."""
         for kind in (PODS, NODES, CLAIMS):
             caches[kind].listen(self._on_change)
@@ -162,7 +162,7 @@ class Scheduler(Controller):
         """Place what can be placed."""
         pods = list(self._caches[PODS].objects.values())
         waiting = [pod for pod in pods if is_waiting(pod)]
-        self._told = {uid: told for uid, told in self._told.items() if uid in {_uid(pod) for pod in waiting}}
+        self._messages = {uid: told for uid, told in self._messages.items() if uid in {_uid(pod) for pod in waiting}}
         spaces = spaces_of(list(self._caches[NODES].objects.values()), pods)
         for pod in sorted(waiting, key=lambda one: (one["metadata"]["creationTimestamp"], key_of(one))):
             problem = claim_problem(pod, self._caches)
@@ -171,18 +171,18 @@ class Scheduler(Controller):
             if problem or not fitting:
                 about_claim = f"0/{len(spaces)} nodes are available: {problem}"
                 told = about_claim if problem else unschedulable_message(against for _space, against in reasons)
-                await self._tell(pod, told)
+                await self._record_failure(pod, told)
                 continue
-            chosen = min(fitting, key=lambda space: (fullness(space), space.name))
+            chosen = min(fitting, key=lambda space: (promised_share(space), space.name))
             chosen.promise(requests_of(pod))
             await assign(self._client, self._caches, pod, chosen.name, source=_SOURCE)
         return None
 
-    async def _tell(self, pod: Document, message: str) -> None:
-        if self._told.get(_uid(pod)) == message:
+    async def _record_failure(self, pod: Document, message: str) -> None:
+        if self._messages.get(_uid(pod)) == message:
             return
-        self._told[_uid(pod)] = message
-        await turn_down(self._client, pod, "Unschedulable", message, source=_SOURCE)
+        self._messages[_uid(pod)] = message
+        await mark_unschedulable(self._client, pod, "Unschedulable", message, source=_SOURCE)
 
 
 def claim_problem(pod: Document, caches: Caches) -> str:
@@ -205,10 +205,10 @@ async def assign(client: ApiClient, caches: Caches, pod: Document, node: str, *,
     bound = await client.read(PODS, key_of(pod))
     if bound is not None:
         caches[PODS].upsert(bound)
-    await client.record(pod, PODS, "Scheduled", f"Successfully assigned {key_of(pod)} to {node}", source=source)
+    await client.record_event(pod, PODS, "Scheduled", f"Successfully assigned {key_of(pod)} to {node}", source=source)
 
 
-async def turn_down(client: ApiClient, pod: Document, reason: str, message: str, *, source: str) -> None:
+async def mark_unschedulable(client: ApiClient, pod: Document, reason: str, message: str, *, source: str) -> None:
     """Tell a pod why it has no node."""
     condition = {
         "type": "PodScheduled",
@@ -219,15 +219,15 @@ async def turn_down(client: ApiClient, pod: Document, reason: str, message: str,
         "lastTransitionTime": client.timestamp(),
     }
     await client.patch_status(PODS, pod, {"conditions": [condition]})
-    await client.record(pod, PODS, "FailedScheduling", message, source=source, is_warning=True)
+    await client.record_event(pod, PODS, "FailedScheduling", message, source=source, is_warning=True)
 
 
 def is_waiting(pod: Document) -> bool:
     """Whether a pod waits for a node from this scheduler."""
-    return is_homeless(pod) and pod["spec"].get("schedulerName", _SOURCE) == _SOURCE
+    return needs_node(pod) and pod["spec"].get("schedulerName", _SOURCE) == _SOURCE
 
 
-def is_homeless(pod: Document) -> bool:
+def needs_node(pod: Document) -> bool:
     """Whether a pod has no node, and may be given one."""
     spec = pod["spec"]
     return not spec.get("nodeName") and not is_deleting(pod) and not spec.get("schedulingGates")
@@ -249,7 +249,7 @@ def is_ready(node: Document) -> bool:
     return any(one["type"] == "Ready" and one["status"] == "True" for one in conditions)
 
 
-def fullness(space: NodeSpace) -> float:
+def promised_share(space: NodeSpace) -> float:
     """The largest share of a resource that has been promised."""
     shares = [space.promised.get(name, 0.0) / offered for name, offered in space.offered.items() if offered]
     return max(shares, default=0.0)

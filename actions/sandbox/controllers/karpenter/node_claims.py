@@ -16,12 +16,12 @@ from actions.sandbox.controllers.aws.machines import (
     INSTANCE_TYPE,
     Machine,
     allocatable_of,
-    become_ready,
     capacity_of,
     devices_of,
-    drain,
+    drain_node,
+    mark_ready,
     node_document,
-    register,
+    register_node,
 )
 from actions.sandbox.controllers.core.scheduler import is_ready
 from actions.sandbox.controllers.karpenter.pools import CLAIM_GUARD, SOURCE
@@ -96,7 +96,7 @@ class NodeClaimController(Controller):
         document["metadata"]["finalizers"] = [CLAIM_GUARD]
         document["metadata"]["ownerReferences"] = [_claim_reference(claim)]
         document["spec"]["taints"] = claim["spec"].get("taints")
-        await register(self._client, machine, document)
+        await register_node(self._client, machine, document)
         await self._advance(claim, "Registered", {"nodeName": machine.name})
         return None
 
@@ -110,7 +110,7 @@ class NodeClaimController(Controller):
             left = self._left(claim, "ready", self._options.node_ready_seconds)
             if left > 0:
                 return left
-            await become_ready(self._client, machine, node)
+            await mark_ready(self._client, machine, node)
             return None
         allocatable = node["status"].get("allocatable") or {}
         devices = devices_of(machine.type, has_efa=machine.has_efa)
@@ -132,7 +132,7 @@ class NodeClaimController(Controller):
             if not any(taint["key"] == _DISRUPTED_TAINT["key"] for taint in node["spec"].get("taints") or ()):
                 taints = [*(node["spec"].get("taints") or ()), _DISRUPTED_TAINT]
                 await self._client.patch(NODES, name, {"spec": {"taints": taints}})
-            if await drain(self._client, self._caches, name, source=SOURCE):
+            if await drain_node(self._client, self._caches, name, source=SOURCE):
                 return DRAIN_POLL_SECONDS
             await self._advance(claim, "InstanceTerminating", {})
             left = self._left(claim, "end", self._options.instance_end_seconds)
@@ -158,7 +158,7 @@ class NodeClaimController(Controller):
         if updated is not None:
             self._caches[NODE_CLAIMS].upsert(updated)
         message = f"Status condition transitioned, Type: {step}, Status: Unknown -> True, Reason: {step}"
-        await self._client.record(claim, NODE_CLAIMS, step, message, source=SOURCE)
+        await self._client.record_event(claim, NODE_CLAIMS, step, message, source=SOURCE)
 
     def _left(self, claim: Document, step: str, seconds: float) -> float:
         now = self._client.clock.monotonic()

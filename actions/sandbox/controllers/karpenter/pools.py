@@ -27,7 +27,7 @@ from actions.sandbox.clientkit.kinds import (
 )
 from actions.sandbox.controllers.aws.machines import INSTANCE_TYPE
 from actions.sandbox.controllers.core.pods import phase_of, suffix
-from actions.sandbox.controllers.core.scheduler import NodeSpace, is_homeless, spaces_of
+from actions.sandbox.controllers.core.scheduler import NodeSpace, needs_node, spaces_of
 from actions.sandbox.controllers.karpenter.offers import (
     NODE_POOL,
     Offer,
@@ -123,7 +123,7 @@ class Provisioner(Controller):
 
     async def reconcile(self, key: str) -> float | None:
         """One round over all waiting pods."""
-        pods = [pod for pod in self._caches[PODS].objects.values() if is_homeless(pod) and _is_unschedulable(pod)]
+        pods = [pod for pod in self._caches[PODS].objects.values() if needs_node(pod) and _is_unschedulable(pod)]
         pods = [pod for pod in pods if (owner_of(pod) or {}).get("kind") != "DaemonSet"]
         if not pods:
             return None
@@ -156,7 +156,7 @@ class Provisioner(Controller):
     async def _refuse(self, members: list[Document], pool: str) -> None:
         message = f'Failed to schedule pod, all available instance types exceed limits for nodepool: "{pool}"'
         for pod in members:
-            await self._client.record(pod, PODS, "FailedScheduling", message, source=SOURCE, is_warning=True)
+            await self._client.record_event(pod, PODS, "FailedScheduling", message, source=SOURCE, is_warning=True)
 
     def _spaces(self) -> list[NodeSpace]:
         """Nodes that are there, and those that claims are on the way to become."""
@@ -202,7 +202,7 @@ class Provisioner(Controller):
         self._caches[NODE_CLAIMS].upsert(made)
         for pod in members:
             message = f"Pod should schedule on: nodeclaim/{name}"
-            await self._client.record(pod, PODS, "Nominated", message, source=SOURCE)
+            await self._client.record_event(pod, PODS, "Nominated", message, source=SOURCE)
 
 
 class EmptinessController(Controller):
@@ -234,7 +234,7 @@ class EmptinessController(Controller):
         if left > 0:
             return left
         message = f"Disrupting NodeClaim: Empty/Delete {claim['status']['nodeName']}"
-        await self._client.record(claim, NODE_CLAIMS, "DisruptionLaunching", message, source=SOURCE)
+        await self._client.record_event(claim, NODE_CLAIMS, "DisruptionLaunching", message, source=SOURCE)
         await self._client.delete(NODE_CLAIMS, key, uid=uid_of(claim))
         return None
 

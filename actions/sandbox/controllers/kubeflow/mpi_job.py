@@ -90,7 +90,7 @@ class MPIJobController(Controller):
             return None
         problem = _problem_of(job)
         if problem:
-            await self._tell(job, "ValidationError", f"Found validation errors: {problem}", is_warning=True)
+            await self._record(job, "ValidationError", f"Found validation errors: {problem}", is_warning=True)
             return None
         status = begin_mpi_job_status(job, self._client.timestamp())
         if (job.get("status") or {}).get("completionTime"):
@@ -124,7 +124,7 @@ class MPIJobController(Controller):
         if launcher is None and self._is_time_to_launch(job, workers):
             if (replica_spec(job, LAUNCHER) or {})["template"]["spec"].get("restartPolicy"):
                 message = "Restart policy in pod template overridden by restart policy in replica spec"
-                await self._tell(job, "SetPodTemplateRestartPolicy", message, is_warning=True)
+                await self._record(job, "SetPodTemplateRestartPolicy", message, is_warning=True)
             launcher = await self._ensure(job, JOBS, launcher_job(job))
         return workers, launcher
 
@@ -144,7 +144,7 @@ class MPIJobController(Controller):
         if found is not None and (owner_of(found) or {}).get("uid") != uid_of(job):
             what = f'Resource "{found["metadata"]["name"]}" of Kind "{kind.kind}"'
             message = f"{what} already exists and is not managed by MPIJob"
-            await self._tell(job, "ErrResourceExists", message, is_warning=True)
+            await self._record(job, "ErrResourceExists", message, is_warning=True)
             return None
         return found
 
@@ -190,10 +190,10 @@ class MPIJobController(Controller):
             if updated is not None:
                 self._caches[MPI_JOBS].upsert(updated)
         for told in status.events:
-            await self._tell(job, told.reason, told.message, is_warning=told.is_warning)
+            await self._record(job, told.reason, told.message, is_warning=told.is_warning)
 
-    async def _tell(self, job: Document, reason: str, message: str, *, is_warning: bool = False) -> None:
-        await self._client.record(job, MPI_JOBS, reason, message, source=_SOURCE, is_warning=is_warning)
+    async def _record(self, job: Document, reason: str, message: str, *, is_warning: bool = False) -> None:
+        await self._client.record_event(job, MPI_JOBS, reason, message, source=_SOURCE, is_warning=is_warning)
 
 
 def _problem_of(job: Document) -> str:

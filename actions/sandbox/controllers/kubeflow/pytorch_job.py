@@ -64,7 +64,7 @@ class PyTorchJobController(Controller):
         self._caches = caches
         self._operator = Operator(caches, _OPERATOR, is_needed=needs_operator)
         self._pods = PodControl(client, caches, PYTORCH_JOBS, source=_SOURCE)
-        self._told_unschedulable: set[tuple[str, str]] = set()
+        self._unschedulable: set[tuple[str, str]] = set()
         caches[PYTORCH_JOBS].listen(lambda job: self.wake(key_of(job)))
         self.wake_owners(PYTORCH_JOBS, [caches[PODS], caches[SERVICES]])
         self._operator.on_change(lambda: self.wake_each(caches[PYTORCH_JOBS]))
@@ -86,7 +86,7 @@ class PyTorchJobController(Controller):
         if status.has("Suspended"):
             message = f"PyTorchJob {name} is resumed."
             status.set("Suspended", "PyTorchJobResumed", message, status=False)
-            status.tell("PyTorchJobResumed", message)
+            status.add_event("PyTorchJobResumed", message)
             job = job | {"status": job["status"] | {"startTime": None}}  # it starts anew
         limit = self._limit(job, pods)
         if limit:
@@ -120,11 +120,11 @@ class PyTorchJobController(Controller):
 
     async def _judge(self, job: Document, role: str, pod: Document) -> bool:
         """Tell of a pod's end, delete it if it is to be made anew. Returns whether its failure is the job's end."""
-        await self._tell_unschedulable(job, pod)
+        await self._record_unschedulable(job, pod)
         code = _exit_code(pod)
         if code is not None:
             message = f"Pod: {pod['metadata']['namespace']}.{pod['metadata']['name']} exited with code {code}"
-            await self._client.record(job, PYTORCH_JOBS, "ExitedWithCode", message, source=_SOURCE)
+            await self._client.record_event(job, PYTORCH_JOBS, "ExitedWithCode", message, source=_SOURCE)
         policy = restart_policy(job, role)
         if phase_of(pod) != "Failed" or policy == "Never" or is_deleting(pod):
             return False
@@ -132,17 +132,19 @@ class PyTorchJobController(Controller):
             return True
         await self._pods.delete(job, pod, reason="SuccessfulDeletePod")
         message = f"job {job['metadata']['name']} is restarting because {role} replica(s) failed."
-        await self._client.record(job, PYTORCH_JOBS, "PyTorchJobRestarting", message, source=_SOURCE, is_warning=True)
+        await self._client.record_event(
+            job, PYTORCH_JOBS, "PyTorchJobRestarting", message, source=_SOURCE, is_warning=True
+        )
         return False
 
-    async def _tell_unschedulable(self, job: Document, pod: Document) -> None:
+    async def _record_unschedulable(self, job: Document, pod: Document) -> None:
         for condition in (pod.get("status") or {}).get("conditions") or ():
             if condition["type"] == "PodScheduled" and condition["status"] == "False":
                 name = pod["metadata"]["name"]
                 message = f"Error pod {name} condition message: {condition.get('message', '')}"
-                if (uid_of(pod), message) not in self._told_unschedulable:
-                    self._told_unschedulable.add((uid_of(pod), message))
-                    await self._client.record(
+                if (uid_of(pod), message) not in self._unschedulable:
+                    self._unschedulable.add((uid_of(pod), message))
+                    await self._client.record_event(
                         job, PYTORCH_JOBS, "Unschedulable", message, source=_SOURCE, is_warning=True
                     )
 
@@ -164,7 +166,7 @@ class PyTorchJobController(Controller):
             made = await self._client.create(SERVICES, replica_service(job, role, index))
             if made is not None:
                 self._caches[SERVICES].upsert(made)
-                await self._tell(job, "SuccessfulCreateService", f"Created service: {object_name(job, role, index)}")
+                await self._record(job, "SuccessfulCreateService", f"Created service: {object_name(job, role, index)}")
         for service in mine:
             if index_of(service) >= replicas_of(job, role):
                 await self._delete_service(job, service)
@@ -185,7 +187,7 @@ class PyTorchJobController(Controller):
         )
         if not is_same:
             await self._put(job, change)
-        await self._tell_all(job, status)
+        await self._record_all(job, status)
 
     async def _clean_up(self, job: Document, pods: list[Document], services: list[Document]) -> float | None:
         """After the end: recount, remove pods as the policy says, then the job when its time to live is over."""
@@ -203,7 +205,7 @@ class PyTorchJobController(Controller):
         if left > 0:
             return left
         if await self._client.delete(PYTORCH_JOBS, key_of(job), uid=uid_of(job)):
-            await self._tell(job, "SuccessfulDeletePod", f"Deleted job: {job['metadata']['name']}")
+            await self._record(job, "SuccessfulDeletePod", f"Deleted job: {job['metadata']['name']}")
         return None
 
     async def _recount(self, job: Document) -> None:
@@ -226,7 +228,7 @@ class PyTorchJobController(Controller):
             await self._remove_replica(job, pod, services)
         message = f"PyTorchJob {job['metadata']['name']} is suspended."
         if not status.has("Suspended"):
-            status.tell("PyTorchJobSuspended", message)
+            status.add_event("PyTorchJobSuspended", message)
         if status.has("Running"):
             status.set("Running", "PyTorchJobSuspended", message, status=False)
         status.set("Suspended", "PyTorchJobSuspended", message)
@@ -235,7 +237,7 @@ class PyTorchJobController(Controller):
         if old.get("conditions") != status.conditions or any(amounts.get("active") for amounts in roles.values()):
             idle = {role: {"active": None} for role in roles}
             await self._put(job, {"conditions": status.conditions} | ({"replicaStatuses": idle} if idle else {}))
-        await self._tell_all(job, status)
+        await self._record_all(job, status)
 
     def _limit(self, job: Document, pods: list[Document]) -> str:
         """Why the job must end now, empty if it may go on."""
@@ -256,9 +258,9 @@ class PyTorchJobController(Controller):
         for pod in pods:
             await self._remove_replica(job, pod, services)
         status.set("Failed", "PyTorchJobFailed", message)
-        status.tell("PyTorchJobFailed", message)
+        status.add_event("PyTorchJobFailed", message)
         await self._put(job, {"conditions": status.conditions, "completionTime": status.now})
-        await self._tell_all(job, status)
+        await self._record_all(job, status)
 
     async def _remove_replica(self, job: Document, pod: Document, services: list[Document]) -> None:
         if not is_deleting(pod):
@@ -269,19 +271,19 @@ class PyTorchJobController(Controller):
 
     async def _delete_service(self, job: Document, service: Document) -> None:
         if await self._client.delete(SERVICES, key_of(service), uid=uid_of(service)):
-            await self._tell(job, "SuccessfulDeleteService", f"Deleted service: {service['metadata']['name']}")
+            await self._record(job, "SuccessfulDeleteService", f"Deleted service: {service['metadata']['name']}")
 
     async def _put(self, job: Document, change: Document) -> None:
         updated = await self._client.patch_status(PYTORCH_JOBS, job, change)
         if updated is not None:
             self._caches[PYTORCH_JOBS].upsert(updated)
 
-    async def _tell(self, job: Document, reason: str, message: str) -> None:
-        await self._client.record(job, PYTORCH_JOBS, reason, message, source=_SOURCE)
+    async def _record(self, job: Document, reason: str, message: str) -> None:
+        await self._client.record_event(job, PYTORCH_JOBS, reason, message, source=_SOURCE)
 
-    async def _tell_all(self, job: Document, status: PyTorchJobStatus) -> None:
+    async def _record_all(self, job: Document, status: PyTorchJobStatus) -> None:
         for told in status.events:
-            await self._client.record(
+            await self._client.record_event(
                 job, PYTORCH_JOBS, told.reason, told.message, source=_SOURCE, is_warning=told.is_warning
             )
 

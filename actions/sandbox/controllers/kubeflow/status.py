@@ -22,7 +22,7 @@ from actions.sandbox.controllers.kubeflow.pytorch_objects import (
 )
 
 
-class Told(msgspec.Struct, frozen=True):
+class StatusEvent(msgspec.Struct, frozen=True):
     """One event about the job."""
 
     reason: str
@@ -36,11 +36,11 @@ class JobStatus(msgspec.Struct):
     job: Document
     now: str
     conditions: list[Document] = msgspec.field(default_factory=list)
-    events: list[Told] = msgspec.field(default_factory=list)
+    events: list[StatusEvent] = msgspec.field(default_factory=list)
 
-    def tell(self, reason: str, message: str, *, is_warning: bool = False) -> None:
+    def add_event(self, reason: str, message: str, *, is_warning: bool = False) -> None:
         """Note an event to record once the status is written."""
-        self.events.append(Told(reason, message, is_warning))
+        self.events.append(StatusEvent(reason, message, is_warning))
 
     def put(self, name: str, reason: str, message: str, *, status: bool) -> bool:
         """Put a condition at the end, unless there is one of the same status and reason. Returns whether it did."""
@@ -111,7 +111,7 @@ def begin_mpi_job_status(job: Document, now: str) -> MPIJobStatus:
     if not status.conditions:
         message = f"MPIJob {_name(job)} is created."
         status.set("Created", "MPIJobCreated", message)
-        status.tell("MPIJobCreated", message)
+        status.add_event("MPIJobCreated", message)
     if status.started_at is None and not is_suspended(job):
         status.started_at = now
     return status
@@ -121,10 +121,10 @@ def conclude_mpi_job(
     status: MPIJobStatus, launcher: Document | None, pods: list[Document], workers: list[Document]
 ) -> None:
     """Set the conditions and counts that follow from the launcher's Job, its pods, and the workers."""
-    _rest(status)
+    _set_suspended(status)
     running = sum(phase_of(pod) == "Running" for pod in pods)
     if launcher is not None:
-        status.replicas[LAUNCHER] = _of_launcher(status, launcher, pods, running)
+        status.replicas[LAUNCHER] = _launcher_counts(status, launcher, pods, running)
     phases = [phase_of(pod) for pod in workers]
     status.replicas[WORKER] = {
         "active": phases.count("Running"),
@@ -135,38 +135,38 @@ def conclude_mpi_job(
     if evicted:
         message = f"{evicted}/{len(workers)} workers are evicted"
         status.set("Failed", "MPIJobEvicted", message)
-        status.tell("MPIJobEvicted", message, is_warning=True)
+        status.add_event("MPIJobEvicted", message, is_warning=True)
     name = _name(status.job)
     if is_suspended(status.job):
         status.set("Running", "MPIJobSuspended", f"MPIJob {name} is suspended.", status=False)
     elif running and phases.count("Running") == len(workers):
         status.set("Running", "MPIJobRunning", f"MPIJob {name} is running.")
-        status.tell("MPIJobRunning", f"MPIJob {name} is running")
+        status.add_event("MPIJobRunning", f"MPIJob {name} is running")
 
 
-def _rest(status: MPIJobStatus) -> None:
+def _set_suspended(status: MPIJobStatus) -> None:
     """Suspended or resumed."""
     if is_suspended(status.job):
         if status.set("Suspended", "MPIJobSuspended", "MPIJob suspended"):
-            status.tell("MPIJobSuspended", "MPIJob suspended")
+            status.add_event("MPIJobSuspended", "MPIJob suspended")
     elif status.has("Suspended") and status.set("Suspended", "MPIJobResumed", "MPIJob resumed", status=False):
-        status.tell("MPIJobResumed", "MPIJob resumed")
+        status.add_event("MPIJobResumed", "MPIJob resumed")
         status.started_at = status.now
 
 
-def _of_launcher(status: MPIJobStatus, launcher: Document, pods: list[Document], running: int) -> dict[str, int]:
+def _launcher_counts(status: MPIJobStatus, launcher: Document, pods: list[Document], running: int) -> dict[str, int]:
     ended = launcher.get("status") or {}
     amounts = {"failed": int(ended.get("failed") or 0)}
     if is_true(launcher, "Complete"):
         message = f"MPIJob {_name(status.job)} successfully completed."
         status.set("Succeeded", "MPIJobSucceeded", message)
-        status.tell("MPIJobSucceeded", message)
+        status.add_event("MPIJobSucceeded", message)
         status.completed_at = status.completed_at or ended.get("completionTime") or status.now
         return amounts | {"succeeded": 1}
     if is_true(launcher, "Failed"):
         reason, message = _launcher_failure(launcher, pods)
         status.set("Failed", reason, message)
-        status.tell(reason, message, is_warning=True)
+        status.add_event(reason, message, is_warning=True)
         status.completed_at = status.completed_at or status.now
         return amounts
     return amounts | {"active": running}
@@ -289,7 +289,7 @@ def _progress(
             else f"PyTorchJob {full} successfully completed."
         )
         status.set("Succeeded", "PyTorchJobSucceeded", message)
-        status.tell("PyTorchJobSucceeded", message)
+        status.add_event("PyTorchJobSucceeded", message)
     elif amounts["active"]:
         status.set("Running", "PyTorchJobRunning", f"PyTorchJob {name if has_master else full} is running.")
 
@@ -299,12 +299,12 @@ def _replica_failure(job: Document, status: PyTorchJobStatus, role: str, failed:
     if is_fatal:
         message = f'job "{name}" is failing because "{role}" replica(s) failed.'
         status.set("Failed", "PyTorchJobFailed", message)
-        status.tell("PyTorchJobFailed", message, is_warning=True)
+        status.add_event("PyTorchJobFailed", message, is_warning=True)
     elif restart_policy(job, role) == "Never":
         message = f"PyTorchJob {name} is failed because {failed} {role} replica(s) failed."
         status.set("Failed", "PyTorchJobFailed", message)
-        status.tell("PyTorchJobFailed", message)
+        status.add_event("PyTorchJobFailed", message)
     else:
         message = f"PyTorchJob {name} is restarting because {failed} {role} replica(s) failed."
         status.set("Restarting", "PyTorchJobRestarting", message)
-        status.tell("PyTorchJobRestarting", message, is_warning=True)
+        status.add_event("PyTorchJobRestarting", message, is_warning=True)

@@ -62,7 +62,7 @@ _SILENT = ("lastUpdateTime", "observedGeneration", "desiredCPU", "desiredMemory"
 """Fields whose change alone is not worth an update."""
 
 
-def concluded(cluster: Document, pods: Sequence[Document], service: Document | None, now: str) -> Document:
+def ray_cluster_status(cluster: Document, pods: Sequence[Document], service: Document | None, now: str) -> Document:
     """The whole status that follows from what is there. Empty and zero fields are absent."""
     old = cluster.get("status") or {}
     sums = desired_resources(cluster)
@@ -87,7 +87,7 @@ def concluded(cluster: Document, pods: Sequence[Document], service: Document | N
 
 def is_news(cluster: Document, status: Document) -> bool:
     """Whether a status says more than what the cluster has."""
-    return _told(cluster.get("status") or {}) != _told(status)
+    return _comparable(cluster.get("status") or {}) != _comparable(status)
 
 
 def replacing(old: Document, new: Document) -> Document:
@@ -99,7 +99,7 @@ def replacing(old: Document, new: Document) -> Document:
     return change
 
 
-def _told(status: Document) -> Document:
+def _comparable(status: Document) -> Document:
     return {name: value for name, value in status.items() if name not in _SILENT and value}
 
 
@@ -187,7 +187,7 @@ class RayClusterController(Controller):
             if await self._client.read(kind, key_of(wanted)) is None:
                 made = await self._client.create(kind, wanted)
                 if made is not None:
-                    await self._tell(cluster, "Created", f"Created {what} {wanted['metadata']['name']}")
+                    await self._record(cluster, "Created", f"Created {what} {wanted['metadata']['name']}")
 
     async def _serve(self, cluster: Document) -> None:
         wanted = head_service(cluster)
@@ -195,7 +195,7 @@ class RayClusterController(Controller):
             made = await self._client.create(SERVICES, wanted)
             if made is not None:
                 self._caches[SERVICES].upsert(made)
-                await self._tell(cluster, "Created", f"Created service {wanted['metadata']['name']}")
+                await self._record(cluster, "Created", f"Created service {wanted['metadata']['name']}")
 
     async def _bring_pods(self, cluster: Document) -> None:
         if cluster["spec"].get("suspend"):
@@ -212,7 +212,7 @@ class RayClusterController(Controller):
             if not is_deleting(pod):
                 await self._client.delete(PODS, key_of(pod), uid=uid_of(pod))
         namespace, name = cluster["metadata"]["namespace"], cluster["metadata"]["name"]
-        await self._tell(cluster, "Deleted", f"Deleted Pods for RayCluster {namespace}/{name} due to suspension")
+        await self._record(cluster, "Deleted", f"Deleted Pods for RayCluster {namespace}/{name} due to suspension")
 
     async def _gather(self, cluster: Document) -> None:
         """Make the PodGroup, or bring it up to date with the number of workers."""
@@ -234,7 +234,7 @@ class RayClusterController(Controller):
         heads = [pod for pod in self._pods(cluster) if labels_of(pod).get(NODE_TYPE) == HEAD]
         if not heads:
             name = await self._make_pod(head_pod(cluster))
-            await self._tell(cluster, "Created", f"Created head pod {name}")
+            await self._record(cluster, "Created", f"Created head pod {name}")
         elif why := _ended_for_good(heads[0], HEAD):
             await self._remove_ended(cluster, heads[0], HEAD)
             raise _Stopped(why)
@@ -249,16 +249,16 @@ class RayClusterController(Controller):
         named = set((group.get("scaleStrategy") or {}).get("workersToDelete") or ())
         for pod in [pod for pod in pods if pod["metadata"]["name"] in named]:
             await self._client.delete(PODS, key_of(pod), uid=uid_of(pod))
-            await self._tell(cluster, "Deleted", f"Deleted pod {pod['metadata']['name']}")
+            await self._record(cluster, "Deleted", f"Deleted pod {pod['metadata']['name']}")
         alive = [pod for pod in pods if pod["metadata"]["name"] not in named]
         for _ in range(pods_of(group) - len(alive)):
             await self._make_pod(worker_pod(cluster, group))
-            await self._tell(cluster, "Created", "Created worker pod ")
+            await self._record(cluster, "Created", "Created worker pod ")
         if not is_autoscaled(cluster):
             for pod in alive[: max(0, len(alive) - pods_of(group))]:
                 if not is_deleting(pod):
                     await self._client.delete(PODS, key_of(pod), uid=uid_of(pod))
-                await self._tell(cluster, "Deleted", f"Deleted Pod {pod['metadata']['name']}")
+                await self._record(cluster, "Deleted", f"Deleted Pod {pod['metadata']['name']}")
 
     async def _make_pod(self, pod: Document) -> str:
         made = await self._client.create(PODS, pod)
@@ -270,7 +270,7 @@ class RayClusterController(Controller):
     async def _remove_ended(self, cluster: Document, pod: Document, role: str) -> None:
         if await self._client.delete(PODS, key_of(pod), uid=uid_of(pod)):
             self._caches[PODS].remove(pod)
-            await self._tell(
+            await self._record(
                 cluster,
                 "Deleted",
                 f"Deleted {role} Pod {pod['metadata']['name']}; Pod status: {phase_of(pod)}; Pod restart policy: "
@@ -284,7 +284,7 @@ class RayClusterController(Controller):
             status = known.get("status") or {}
             if any(status.get(name) != value for name, value in change.items()):
                 await self._put(known, (EMPTY if not status else {}) | change)
-        await self._client.record(
+        await self._client.record_event(
             cluster, RAY_CLUSTERS, "PodReconciliationError", reason, source=_SOURCE, is_warning=True
         )
 
@@ -293,7 +293,7 @@ class RayClusterController(Controller):
             f"{cluster['metadata']['namespace']}/{head_service_name(cluster['metadata']['name'])}"
         )
         known = self._caches[RAY_CLUSTERS].get(key_of(cluster)) or cluster
-        status = concluded(known, self._pods(cluster), service, self._client.timestamp())
+        status = ray_cluster_status(known, self._pods(cluster), service, self._client.timestamp())
         if is_news(known, status):
             await self._put(known, replacing(known.get("status") or {}, status))
 
@@ -307,8 +307,8 @@ class RayClusterController(Controller):
         found = self._caches[PODS].labelled(**{CLUSTER: cluster["metadata"]["name"]})
         return [pod for pod in found if pod["metadata"]["namespace"] == namespace]
 
-    async def _tell(self, cluster: Document, reason: str, message: str) -> None:
-        await self._client.record(cluster, RAY_CLUSTERS, reason, message, source=_SOURCE)
+    async def _record(self, cluster: Document, reason: str, message: str) -> None:
+        await self._client.record_event(cluster, RAY_CLUSTERS, reason, message, source=_SOURCE)
 
 
 def _ended_for_good(pod: Document, role: str) -> str:

@@ -157,7 +157,7 @@ class RayJobController(Controller):
         )
         if made is not None:
             self._caches[JOBS].upsert(made)
-            await self._tell(job, "Created", f"Created Kubernetes Job {made['metadata']['name']}")
+            await self._record(job, "Created", f"Created Kubernetes Job {made['metadata']['name']}")
 
     async def _follow(self, job: Document, status: Document) -> bool:
         """Take over what the dashboard says; end when it and the submitter have."""
@@ -220,7 +220,7 @@ class RayJobController(Controller):
         if known is None:
             return True
         if not is_deleting(known) and await self._client.delete(RAY_CLUSTERS, key_of(known), uid=uid_of(known)):
-            await self._tell(job, "Deleted", f"Deleted cluster {name}")
+            await self._record(job, "Deleted", f"Deleted cluster {name}")
         return False
 
     async def _delete_submitter(self, job: Document) -> bool:
@@ -275,7 +275,7 @@ class RayJobController(Controller):
         made = await self._client.create(RAY_CLUSTERS, own_cluster(job, name))
         if made is not None:
             self._caches[RAY_CLUSTERS].upsert(made)
-            await self._tell(job, "Created", f"Created RayCluster {name}")
+            await self._record(job, "Created", f"Created RayCluster {name}")
         return made
 
     async def _write(self, job: Document, status: Document) -> None:
@@ -288,8 +288,8 @@ class RayJobController(Controller):
         if updated is not None:
             self._caches[RAY_JOBS].upsert(updated)
 
-    async def _tell(self, job: Document, reason: str, message: str) -> None:
-        await self._client.record(job, RAY_JOBS, reason, message, source=_SOURCE)
+    async def _record(self, job: Document, reason: str, message: str) -> None:
+        await self._client.record_event(job, RAY_JOBS, reason, message, source=_SOURCE)
 
     def _age(self, timestamp: str) -> float:
         return (self._client.clock.now() - parse_rfc3339(timestamp)).total_seconds()

@@ -20,8 +20,8 @@ from actions.sandbox.controllers.core.scheduler import (
     PODS_RESOURCE,
     Amounts,
     NodeSpace,
-    fullness,
-    is_homeless,
+    needs_node,
+    promised_share,
     requests_of,
     selects,
     tolerates,
@@ -64,7 +64,7 @@ class Gang(msgspec.Struct):
     @property
     def pending(self) -> list[Document]:
         """The pods that wait for a node."""
-        return [pod for pod in self.pods if is_homeless(pod) and task_status(pod) == _PENDING]
+        return [pod for pod in self.pods if needs_node(pod) and task_status(pod) == _PENDING]
 
     @property
     def statuses(self) -> Counter[str]:
@@ -96,17 +96,17 @@ class Gang(msgspec.Struct):
             problem = problem_of(pod)
             fitting = [node for node, reason in zip(nodes, reasons, strict=True) if not reason]
             if problem or not fitting:
-                self.refused[uid_of(pod)] = problem or _told_of_nodes(reasons)
+                self.refused[uid_of(pod)] = problem or _node_reasons(reasons)
                 return
-            chosen = min(fitting, key=lambda node: (fullness(node), node.name))
+            chosen = min(fitting, key=lambda node: (promised_share(node), node.name))
             chosen.promise(requests_of(pod))
             self.placed[uid_of(pod)] = chosen.name
 
-    def shortage(self) -> str:
+    def shortage_message(self) -> str:
         """Why it is not ready, as its condition says it; the number of pods that are missing comes first."""
         return f"{self.least - self.allocated - len(self.placed)}{self._of_all()}"
 
-    def tidings(self) -> str:
+    def waiting_message(self) -> str:
         """Why it is not ready, as its event says it; the number of pods that wait comes first."""
         return f"{len(self.pending)}{self._of_all()}"
 
@@ -135,7 +135,7 @@ def reason_against(pod: Document, node: NodeSpace) -> str:
     return "node(s) pod number exceeded" if node.free(PODS_RESOURCE) < 1 else ""
 
 
-def _told_of_nodes(reasons: list[str]) -> str:
+def _node_reasons(reasons: list[str]) -> str:
     counts = Counter(reasons)
     told = ", ".join(sorted(f"{count} {reason}" for reason, count in counts.items()))
     return f"0/{len(reasons)} nodes are unavailable: {told}."
@@ -195,7 +195,7 @@ def _conditions(gang: Gang, conditions: list[Document], now: str) -> list[Docume
     if gang.is_ready:
         new = {"type": "Scheduled", "reason": _READY}
     else:
-        new = {"type": "Unschedulable", "reason": "NotEnoughResources", "message": gang.shortage()}
+        new = {"type": "Unschedulable", "reason": "NotEnoughResources", "message": gang.shortage_message()}
     stamp = {"status": "True", "lastTransitionTime": now, "transitionID": str(uuid.uuid4())}
     return with_condition(conditions, new | stamp)
 

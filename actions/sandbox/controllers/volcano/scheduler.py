@@ -21,8 +21,8 @@ from actions.sandbox.controllers.core.scheduler import (
     NodeSpace,
     assign,
     claim_problem,
+    mark_unschedulable,
     spaces_of,
-    turn_down,
 )
 from actions.sandbox.controllers.volcano.gang import (
     INQUEUE,
@@ -62,29 +62,29 @@ class VolcanoScheduler(Controller):
         self._is_due = False
         self._grown: dict[str, tuple[int, float]] = {}
         """PodGroup's uid → how many pods it has, and since when (monotonic)."""
-        self._told: dict[str, tuple[str, str]] = {}
+        self._reported: dict[str, tuple[str, str]] = {}
         """Pod's uid → reason and message that it was last told."""
         self._attempts: dict[str, int] = {}
         """PodGroup's uid → how often its pods have been tried: each time another one comes first."""
         caches[QUEUES].listen(self._on_queue)
         caches[POD_GROUPS].listen(self._on_group)
         for kind in (PODS, NODES, CLAIMS):
-            caches[kind].listen(lambda _changed: self._soon())
-        self._operator.on_change(self._soon)
+            caches[kind].listen(lambda _changed: self._wake_soon())
+        self._operator.on_change(self._wake_soon)
         self.wake(_ALL)
 
     def _on_queue(self, queue: Document) -> None:
         """A new Queue may be what PodGroups have waited for: those are looked at without another period's delay."""
         if (queue.get("status") or {}).get("state"):
-            self._soon()
+            self._wake_soon()
         else:
             self.wake(_ALL)
 
     def _on_group(self, group: Document) -> None:
         self._grown.setdefault(uid_of(group), (0, self._client.clock.monotonic()))
-        self._soon()
+        self._wake_soon()
 
-    def _soon(self) -> None:
+    def _wake_soon(self) -> None:
         if not self._is_due:
             self._is_due = True
             self._wake_in(_ALL, _PERIOD_SECONDS)
@@ -111,7 +111,7 @@ class VolcanoScheduler(Controller):
         groups = {uid_of(group) for group in self._caches[POD_GROUPS].objects.values()}
         self._grown = {uid: grown for uid, grown in self._grown.items() if uid in groups}
         self._attempts = {uid: count for uid, count in self._attempts.items() if uid in groups}
-        self._told = {uid: told for uid, told in self._told.items() if uid in known}
+        self._reported = {uid: reported for uid, reported in self._reported.items() if uid in known}
         return _PERIOD_SECONDS if is_unsettled else None
 
     def _gangs(self) -> list[Gang]:
@@ -148,7 +148,7 @@ class VolcanoScheduler(Controller):
         if phase == PENDING:
             refusal = self._refusal(gang, gangs, spaces)
             if refusal:
-                await self._client.record(gang.group, POD_GROUPS, "Unschedulable", refusal, source=_SOURCE)
+                await self._client.record_event(gang.group, POD_GROUPS, "Unschedulable", refusal, source=_SOURCE)
             else:
                 phase = INQUEUE
         if phase != PENDING:
@@ -204,7 +204,7 @@ class VolcanoScheduler(Controller):
             return
         is_news = phase_of_group(gang.group) in (PENDING, INQUEUE)
         if gang.placed and is_news:
-            await self._client.record(gang.group, POD_GROUPS, "Scheduled", "pod group is ready", source=_SOURCE)
+            await self._client.record_event(gang.group, POD_GROUPS, "Scheduled", "pod group is ready", source=_SOURCE)
         for pod in gang.pending:
             chosen = gang.placed.get(uid_of(pod))
             if chosen is not None:
@@ -215,8 +215,10 @@ class VolcanoScheduler(Controller):
     async def _report(self, gang: Gang, phase: str) -> None:
         """Write the PodGroup's status, and tell waiting pods and the PodGroup what is missing."""
         if not gang.is_ready:
-            told = gang.tidings()
-            await self._client.record(gang.group, POD_GROUPS, "Unschedulable", told, source=_SOURCE, is_warning=True)
+            reported = gang.waiting_message()
+            await self._client.record_event(
+                gang.group, POD_GROUPS, "Unschedulable", reported, source=_SOURCE, is_warning=True
+            )
             for pod in gang.pending:
                 await self._turn_down(gang, pod)
         else:
@@ -232,12 +234,12 @@ class VolcanoScheduler(Controller):
     async def _turn_down(self, gang: Gang, pod: Document) -> None:
         uid = uid_of(pod)
         if uid in gang.placed:
-            told = ("Schedulable", f"Pod {key_of(pod)} can possibly be assigned to {gang.placed[uid]}")
+            reported = ("Schedulable", f"Pod {key_of(pod)} can possibly be assigned to {gang.placed[uid]}")
         else:
-            told = ("Unschedulable", gang.refused.get(uid) or gang.shortage())
-        if self._told.get(uid) != told:
-            self._told[uid] = told
-            await turn_down(self._client, pod, *told, source=_SOURCE)
+            reported = ("Unschedulable", gang.refused.get(uid) or gang.shortage_message())
+        if self._reported.get(uid) != reported:
+            self._reported[uid] = reported
+            await mark_unschedulable(self._client, pod, *reported, source=_SOURCE)
 
     async def _report_queue(self, queue: Document, gangs: list[Gang]) -> None:
         """Say what the Queue's pods have been given; that it is open is for the controllers to say."""

@@ -17,7 +17,7 @@ import msgspec
 
 from actions.sandbox.programs.nccl.setup_log import start_lines
 from actions.sandbox.programs.nvidia import model_of
-from actions.sandbox.programs.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
+from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
 from actions.sandbox.programs.pytorch import cuda_out_of_memory, group_of, lightning_bar, newest_step, node_rank
 
 _STEP_SECONDS = 0.3
@@ -33,12 +33,12 @@ _LOADED = GpuLoad(4, 1310)
 _TRAINING = GpuLoad(95, 3032)
 
 
-def is_wanted_by(container: Container) -> bool:
+def is_wanted_by(container: ContainerView) -> bool:
     """Whether this container's command trains ESM-1nv."""
     return "esm1nv/pretrain.py" in container.command_line
 
 
-class Settings(msgspec.Struct, frozen=True):
+class Esm1nvSettings(msgspec.Struct, frozen=True):
     """What the overrides and torchrun's environment ask for."""
 
     max_steps: int
@@ -58,13 +58,13 @@ class Settings(msgspec.Struct, frozen=True):
         return self.micro_batch * self.world_size * self.accumulate
 
 
-def settings_of(container: Container) -> Settings:
+def settings_of(container: ContainerView) -> Esm1nvSettings:
     """Read the Hydra overrides in the arguments, and `PET_*` as the training operator sets them."""
     given = dict(argument.split("=", 1) for argument in container.argv if "=" in argument)
     pods = int(container.environment.get("PET_NNODES", "1").rpartition(":")[2])
     asked = given.get("--nproc_per_node") or container.environment.get("PET_NPROC_PER_NODE", "auto")
     processes = int(asked) if asked.isdigit() else max(1, len(container.gpus))
-    return Settings(
+    return Esm1nvSettings(
         max_steps=int(given.get("trainer.max_steps", "1000000")),
         validate_every=int(given.get("trainer.val_check_interval", "500")),
         micro_batch=int(given.get("model.micro_batch_size", "8")),
@@ -78,50 +78,50 @@ def settings_of(container: Container) -> Settings:
     )
 
 
-def train(container: Container) -> Program:
+def train(container: ContainerView) -> Program:
     """Train to `max_steps`, from the newest checkpoint if there is one. Ends with 0, or with 1 and a traceback."""
     settings = settings_of(container)
-    yield Step(1.5, load=_WAITING)
+    yield ProgramStep(1.5, load=_WAITING)
     for attempt in range(settings.restarts_allowed + 1):
         try:
             return (yield from _attempt(container, settings, attempt))
         except PeerLost:
-            yield Step(
+            yield ProgramStep(
                 0.5, _agent(container, "worker group failed: a peer left; will restart worker group"), True, _WAITING
             )
-    yield Step(0.1, _agent(container, "no restarts left, exiting"), True)
+    yield ProgramStep(0.1, _agent(container, "no restarts left, exiting"), True)
     return 1
 
 
-def _attempt(container: Container, settings: Settings, attempt: int) -> Program:
+def _attempt(container: ContainerView, settings: Esm1nvSettings, attempt: int) -> Program:
     group = f"{container.namespace}/{group_of(container)}"
-    yield Step(0.5, _agent(container, f"rendezvous of {settings.pods} nodes, restart {attempt}"), True)
-    yield Step(0.1, meeting=Meeting(group, settings.pods))
+    yield ProgramStep(0.5, _agent(container, f"rendezvous of {settings.pods} nodes, restart {attempt}"), True)
+    yield ProgramStep(0.1, rendezvous=Rendezvous(group, settings.pods))
     problem = _problem(container, settings)
     if problem:
-        yield Step(2.0, problem, True, _WAITING)
+        yield ProgramStep(2.0, problem, True, _WAITING)
         return 1
     rank = node_rank(container) * settings.processes
-    yield Step(3.0, load=_LOADED)
+    yield ProgramStep(3.0, load=_LOADED)
     address = f"10.0.{40 + rank % 8}.{20 + rank * 7 % 200}"
     lines = start_lines(
         container.pod, rank=rank, world_size=settings.world_size, address=address, process_id=96 + attempt
     )
     for line in lines:
-        yield Step(0.03, line + "\n")
+        yield ProgramStep(0.03, line + "\n")
     if rank == 0:
         yield from _opening(settings)
     needed = _MIB_BEFORE_SAMPLES + round(settings.micro_batch * _MIB_A_SAMPLE)
     total = model_of(container.instance_type).total_mib - _DRIVER_MIB
     if needed > total:
-        yield Step(2.0, _first_step_fails(container, settings, total), True, _WAITING)
+        yield ProgramStep(2.0, _first_step_fails(container, settings, total), True, _WAITING)
         return 1
     yield from _epoch(container, settings, rank)
-    yield Step(1.0, load=_WAITING)
+    yield ProgramStep(1.0, load=_WAITING)
     return 0
 
 
-def _first_step_fails(container: Container, settings: Settings, total_mib: int) -> str:
+def _first_step_fails(container: ContainerView, settings: Esm1nvSettings, total_mib: int) -> str:
     free = 500 + container.seed % 300
     asked = settings.micro_batch * _MIB_A_SAMPLE / 6 / 1024
     return (
@@ -131,12 +131,12 @@ def _first_step_fails(container: Container, settings: Settings, total_mib: int) 
     ) + cuda_out_of_memory(device=0, total_mib=total_mib, free_mib=free, asked_gib=asked)
 
 
-def _opening(settings: Settings) -> Program:
-    yield Step(
+def _opening(settings: Esm1nvSettings) -> Program:
+    yield ProgramStep(
         0.5, "GPU available: True (cuda), used: True\nTPU available: False, using: 0 TPU cores\nHPU available: False\n"
     )
-    yield Step(0.3, f"Loading DATASET from {settings.dataset}\n")
-    yield Step(
+    yield ProgramStep(0.3, f"Loading DATASET from {settings.dataset}\n")
+    yield ProgramStep(
         0.5,
         "  | Name                           | Type                     | Params\n"
         "----------------------------------------------------------------------------\n"
@@ -147,31 +147,31 @@ def _opening(settings: Settings) -> Program:
     return 0
 
 
-def _epoch(container: Container, settings: Settings, rank: int) -> Program:
+def _epoch(container: ContainerView, settings: Esm1nvSettings, rank: int) -> Program:
     """Train and validate; every rank takes the same time, rank 0 also draws and saves."""
-    curve = Curve(settings.max_steps, container.seed)
+    curve = Esm1nvCurve(settings.max_steps, container.seed)
     start = newest_step(container, f"{settings.results}/checkpoints", settings.max_steps)
     main_bar = _MainBar(curve, settings, start)
     for step in range(start, settings.max_steps):
         main_bar.elapsed += _STEP_SECONDS
         is_logged = (step + 1) % _LOG_EVERY == 0 or step + 1 == settings.max_steps
         text = main_bar.drawing(step, end="\n" if is_logged else "") if rank == 0 else ""
-        yield Step(_STEP_SECONDS, text, is_error=True, load=_TRAINING)
+        yield ProgramStep(_STEP_SECONDS, text, is_error=True, load=_TRAINING)
         if (step + 1) % settings.validate_every == 0:
             val_loss = curve.validation(step + 1)
             yield from _validate(container, settings, rank, step + 1, val_loss)
             main_bar.validated(val_loss)
             if rank == 0:
-                yield Step(0.0, main_bar.drawing(step, end="\n"), is_error=True)
+                yield ProgramStep(0.0, main_bar.drawing(step, end="\n"), is_error=True)
     if rank == 0:
-        yield Step(0.2, f"`Trainer.fit` stopped: `max_steps={settings.max_steps}` reached.\n", True)
+        yield ProgramStep(0.2, f"`Trainer.fit` stopped: `max_steps={settings.max_steps}` reached.\n", True)
     return 0
 
 
 class _MainBar:
     """Lightning's main bar: its count runs ahead of the steps by the validation batches."""
 
-    def __init__(self, curve: Curve, settings: Settings, start: int) -> None:
+    def __init__(self, curve: Esm1nvCurve, settings: Esm1nvSettings, start: int) -> None:
         rounds = start // settings.validate_every
         self.elapsed = 0.0
         self._curve = curve
@@ -203,25 +203,25 @@ class _MainBar:
         return f"\r{drawn}{end}"
 
 
-def _validate(container: Container, settings: Settings, rank: int, step: int, val_loss: float) -> Program:
+def _validate(container: ContainerView, settings: Esm1nvSettings, rank: int, step: int, val_loss: float) -> Program:
     if rank:
-        yield Step(_VALIDATION_SECONDS)
+        yield ProgramStep(_VALIDATION_SECONDS)
         return 0
     for done in (_VALIDATION_BATCHES // 2, _VALIDATION_BATCHES):
         share = done * 100 // _VALIDATION_BATCHES
         blocks = ("█" * (share // 10)).ljust(10)
         bar = f"\rValidation DataLoader 0: {share:3d}%|{blocks}| {done}/{_VALIDATION_BATCHES} [00:0{done // 25}<00:00]"
-        yield Step(_VALIDATION_SECONDS / 2, bar, True)
+        yield ProgramStep(_VALIDATION_SECONDS / 2, bar, True)
     samples = step * settings.global_batch
     name = f"megatron_bert--val_loss={val_loss:.2f}-step={step}-consumed_samples={samples:.1f}.ckpt"
     container.files.write(f"{settings.results}/checkpoints/{name}", b"", size_bytes=523_000_000)
-    yield Step(
+    yield ProgramStep(
         0.1, f"\nEpoch 0, global step {step}: 'val_loss' reached {val_loss:.5f}, saving model to '{name}'\n", True
     )
     return 0
 
 
-class Curve:
+class Esm1nvCurve:
     """Losses of a healthy run: from 2.95 towards 2.5, the same for the same seed."""
 
     def __init__(self, max_steps: int, seed: int) -> None:
@@ -245,7 +245,7 @@ class Curve:
         return 2.5 + 0.45 * math.exp(-step / self._decay_steps)
 
 
-def _problem(container: Container, settings: Settings) -> str:
+def _problem(container: ContainerView, settings: Esm1nvSettings) -> str:
     """A traceback if the run cannot start here, empty if it can."""
     if settings.processes > len(container.gpus):
         return (
@@ -264,5 +264,5 @@ def _problem(container: Container, settings: Settings) -> str:
     return ""
 
 
-def _agent(container: Container, text: str) -> str:
+def _agent(container: ContainerView, text: str) -> str:
     return f"torch.distributed.elastic.agent.server.api: [{container.pod}] {text}\n"

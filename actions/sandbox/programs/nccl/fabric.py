@@ -13,18 +13,18 @@ import posixpath
 import msgspec
 
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.programs.program import Container, Program, Step
+from actions.sandbox.programs.program import ContainerView, Program, ProgramStep
 
-Curve = tuple[tuple[int, float], ...]
+LatencyTable = tuple[tuple[int, float], ...]
 """(Message size in bytes, time in µs), by size."""
 
-_G5: Curve = (
+_G5: LatencyTable = (
     (8, 67.1), (1 << 10, 72.3), (4 << 10, 80.0), (16 << 10, 95.5), (64 << 10, 112.6), (128 << 10, 142.0),
     (256 << 10, 281.7), (512 << 10, 382.5), (1 << 20, 475.7), (2 << 20, 779.3), (4 << 20, 1369.3), (8 << 20, 3039.0),
     (16 << 20, 6375.0), (32 << 20, 12_124.0), (64 << 20, 23_665.0), (128 << 20, 47_018.0), (1 << 30, 372_377.0),
     (4 << 30, 1_491_861.0),
 )  # fmt: skip
-_P5: Curve = (
+_P5: LatencyTable = (
     (8, 78.0), (4 << 10, 83.2), (64 << 10, 101.1), (512 << 10, 108.8), (1 << 20, 119.1), (4 << 20, 163.2),
     (16 << 20, 282.3), (64 << 20, 597.4), (128 << 20, 872.0), (256 << 20, 1501.2), (1 << 30, 4556.5),
     (4 << 30, 17_320.0), (16 << 30, 66_988.0),
@@ -39,7 +39,7 @@ _SMALL, _LARGE = 8, 1 << 30
 class Fabric(msgspec.Struct, frozen=True):
     """What one group of ranks goes over."""
 
-    curve: Curve
+    curve: LatencyTable
     curve_ranks: int
     interfaces: int
     """EFA interfaces of each node that are used; 0 for sockets."""
@@ -70,7 +70,7 @@ def share_of_bandwidth(size: int) -> float:
     return min(1.0, math.log2(max(size, 8) / 8) / 21)
 
 
-def fabric_of(container: Container, *, ranks: int) -> Fabric:
+def fabric_of(container: ContainerView, *, ranks: int) -> Fabric:
     """What a rank's container offers to the group."""
     family = container.instance_type[:1] if container.instance_type[:1] in _CURVES else "g"
     curve, curve_ranks, wanted = _CURVES[family]
@@ -91,7 +91,7 @@ def _bus_factor(ranks: int) -> float:
     return 2 * (ranks - 1) / ranks if ranks > 1 else 1.0
 
 
-def _interpolated(curve: Curve, size: int) -> float:
+def _interpolated(curve: LatencyTable, size: int) -> float:
     """Along straight lines between the points, sizes and times both on logarithmic axes."""
     before = [point for point in curve if point[0] <= size]
     after = [point for point in curve if point[0] > size]
@@ -110,19 +110,19 @@ _P5_BUSES = tuple(range(79, 207, 4))
 _SLOT = {"g5": 29, "p4d": 27, "p4de": 27}
 
 
-def is_fi_info(container: Container) -> bool:
+def is_fi_info(container: ContainerView) -> bool:
     """Whether a container's command is `fi_info`."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) == "fi_info"
 
 
-def list_adapters(container: Container) -> Program:
+def list_adapters(container: ContainerView) -> Program:
     """List the adapters; ends with 61 if there is none."""
-    yield Step(0.5)
+    yield ProgramStep(0.5)
     if not container.efa_interfaces:
-        yield Step(text=f"fi_getinfo: -{_NO_DATA} (No data available)\n", is_error=True)
+        yield ProgramStep(text=f"fi_getinfo: -{_NO_DATA} (No data available)\n", is_error=True)
         return _NO_DATA
     for domain in domains_of(container):
-        yield Step(
+        yield ProgramStep(
             0.1,
             f"provider: efa\n    fabric: efa\n    domain: {domain}-rdm\n    version: 122.0\n    type: FI_EP_RDM\n"
             "    protocol: FI_PROTO_EFA\n",
@@ -130,7 +130,7 @@ def list_adapters(container: Container) -> Program:
     return 0
 
 
-def domains_of(container: Container) -> list[str]:
+def domains_of(container: ContainerView) -> list[str]:
     """The adapters' names: by the PCI bus and slot at which the instance type has them."""
     family = container.instance_type.partition(".")[0]
     buses = _BUS_OF_FAMILY.get(family, _P5_BUSES)

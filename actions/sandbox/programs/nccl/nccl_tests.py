@@ -18,7 +18,7 @@ from actions.fleet.instance_types import InstanceTable
 from actions.sandbox.programs.nccl.fabric import Fabric, fabric_of
 from actions.sandbox.programs.nccl.setup_log import NcclTransport, start_lines
 from actions.sandbox.programs.nvidia import GpuModel, model_of
-from actions.sandbox.programs.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
+from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
 
 _UNITS = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
 _LONG = {
@@ -31,7 +31,7 @@ _LONG = {
 }
 
 
-class Options(msgspec.Struct, frozen=True):
+class NcclTestOptions(msgspec.Struct, frozen=True):
     """What a test does. Sizes in bytes."""
 
     smallest: int = 32 << 20
@@ -42,7 +42,7 @@ class Options(msgspec.Struct, frozen=True):
     checks: bool = True
 
 
-def options_of(argv: Sequence[str]) -> Options:
+def options_of(argv: Sequence[str]) -> NcclTestOptions:
     """Read the options; one that is not known, or is no number, is passed over as a value of the default."""
     given: dict[str, int] = {}
     words = list(argv)
@@ -54,9 +54,9 @@ def options_of(argv: Sequence[str]) -> Options:
             number = _number(value or (words.pop(0) if words else ""))
             if number is not None:
                 given[name] = number
-    plain = Options()
+    plain = NcclTestOptions()
     smallest = max(4, given.get("-b", plain.smallest))
-    return Options(
+    return NcclTestOptions(
         smallest=smallest,
         largest=max(smallest, given.get("-e", plain.largest)),
         factor=max(2, given.get("-f", plain.factor)),
@@ -78,7 +78,7 @@ _LINKED = ("p4", "p5", "p6")
 """Families whose GPUs are linked, which is what the protocol LL128 needs."""
 
 
-class Problem(msgspec.Struct, frozen=True):
+class NcclFailure(msgspec.Struct, frozen=True):
     """What a process says before it ends."""
 
     text: str
@@ -86,12 +86,12 @@ class Problem(msgspec.Struct, frozen=True):
     is_error: bool = True
 
 
-def too_many_devices(container: Container, options: Options, *, first: int) -> Problem | None:
+def too_many_devices(container: ContainerView, options: NcclTestOptions, *, first: int) -> NcclFailure | None:
     """The test wants more devices than the container was given."""
     wanted, there = first + options.gpus, len(container.gpus)
     if wanted <= there:
         return None
-    return Problem(
+    return NcclFailure(
         f"Invalid number of GPUs: {wanted} requested but only {there} were found.\n"
         "Please check the number of processes and GPUs per process.\n"
         f" .. {container.pod} pid {33 + first}: Test failure common.cu:1074\n",
@@ -100,13 +100,13 @@ def too_many_devices(container: Container, options: Options, *, first: int) -> P
     )
 
 
-def no_remote_read(container: Container) -> Problem | None:
+def no_remote_read(container: ContainerView) -> NcclFailure | None:
     """Somebody demands RDMA read of a device that has none: libfabric aborts the process."""
     kind = InstanceTable.load().find(container.instance_type)
     demands = container.environment.get("FI_EFA_USE_DEVICE_RDMA") == "1" and container.efa_interfaces
     if not demands or kind is None or kind.efa_reads_remotely:
         return None
-    return Problem(
+    return NcclFailure(
         "FI_EFA_USE_DEVICE_RDMA=1 was set by user, but EFA device has no rdma-read capability.  Application will "
         f"abort().\n[{container.pod}:00033] *** Process received signal ***\n[{container.pod}:00033] Signal: Aborted "
         "(6)\n",
@@ -114,11 +114,11 @@ def no_remote_read(container: Container) -> Problem | None:
     )
 
 
-def no_registered_memory(container: Container, *, device: int) -> Problem | None:
+def no_registered_memory(container: ContainerView, *, device: int) -> NcclFailure | None:
     """EFA is told to set an attribute on GPU memory that NCCL 2.19 and later allocate in another way."""
     if container.environment.get("FI_EFA_SET_CUDA_SYNC_MEMOPS") != "1" or not container.efa_interfaces:
         return None
-    return Problem(
+    return NcclFailure(
         f"{container.pod}:33:75 [{device}] register_rail_mr_buffer:617 NCCL WARN NET/OFI Unable to register memory "
         f"(type = 2) for device {device}. RC: -22, Error: Invalid argument\n"
         f"{container.pod}: Test NCCL failure common.cu:1005 'unhandled system error (run with NCCL_DEBUG=INFO for "
@@ -136,7 +136,7 @@ def closed_by_peer(pod: str, rank: int) -> str:
     )
 
 
-def wrong_values(container: Container, count: int) -> int:
+def wrong_values(container: ContainerView, count: int) -> int:
     """How many of `count` values come out wrong: half, where LL128 is forced on GPUs without links."""
     is_forced = container.environment.get("NCCL_PROTO", "").upper() == "LL128"
     return max(1, count // 2) if is_forced and not container.instance_type.startswith(_LINKED) else 0
@@ -157,32 +157,32 @@ _TESTING = GpuLoad(99, 4096)
 _IDLE = GpuLoad(0, 0)
 
 
-def is_wanted_by(container: Container) -> bool:
+def is_wanted_by(container: ContainerView) -> bool:
     """Whether a container's command is nccl-tests' all-reduce."""
     return bool(container.argv) and posixpath.basename(container.argv[0]) == "all_reduce_perf"
 
 
-def run(container: Container) -> Program:
+def run(container: ContainerView) -> Program:
     """Test all sizes. Ends with 0, with 1 if values were wrong or NCCL failed, and aborts where EFA does."""
     rank = _Rank(container)
     problem = rank.first_problem()
     if problem:
-        yield Step(_START_SECONDS, problem.text, is_error=problem.is_error)
+        yield ProgramStep(_START_SECONDS, problem.text, is_error=problem.is_error)
         return problem.code
     try:
         return (yield from rank.run())
     except PeerLost:
-        yield Step(2.0, closed_by_peer(container.pod, rank.number), is_error=True, load=_IDLE)
+        yield ProgramStep(2.0, closed_by_peer(container.pod, rank.number), is_error=True, load=_IDLE)
         return 1
 
 
 class _Rank:
     """One process of the group."""
 
-    def __init__(self, container: Container) -> None:
+    def __init__(self, container: ContainerView) -> None:
         known = container.environment
         self._container = container
-        self._options: Options = options_of(container.argv[1:])
+        self._options: NcclTestOptions = options_of(container.argv[1:])
         self.number = int(known.get("OMPI_COMM_WORLD_RANK", "0"))
         self._size = int(known.get("OMPI_COMM_WORLD_SIZE", "1"))
         self._local = int(known.get("OMPI_COMM_WORLD_LOCAL_RANK", "0"))
@@ -192,7 +192,7 @@ class _Rank:
         self._random = random.Random(container.seed)
         self._debug = known.get("NCCL_DEBUG", "").upper()
 
-    def first_problem(self) -> Problem | None:
+    def first_problem(self) -> NcclFailure | None:
         """What ends the process before anything is measured."""
         container = self._container
         return (
@@ -205,13 +205,13 @@ class _Rank:
         """From the first meeting of the ranks to the footer."""
         known = self._container.environment
         group = f"{self._container.namespace}/{known.get('OMPI_MCA_orte_hnp_uri', self._container.pod)}/nccl-tests"
-        yield Step(_START_SECONDS, meeting=Meeting(group, self._size), load=_IDLE)
+        yield ProgramStep(_START_SECONDS, rendezvous=Rendezvous(group, self._size), load=_IDLE)
         largest = min(self._options.largest, self._limit())
         if self.number == 0:
-            yield Step(0.2, self._header(largest))
+            yield ProgramStep(0.2, self._header(largest))
         yield from self._connect()
         if self.number == 0:
-            yield Step(0.5, _HEADS, load=_TESTING)
+            yield ProgramStep(0.5, _HEADS, load=_TESTING)
         return (yield from self._measure(largest))
 
     def _limit(self) -> int:
@@ -258,11 +258,11 @@ class _Rank:
                     protocol="RDMA" if self._fabric.reads_remotely else "SENDRECV",
                 ),
             )
-            yield Step(1.0, "".join(line + "\n" for line in lines))
+            yield ProgramStep(1.0, "".join(line + "\n" for line in lines))
         elif self.number == 0 and self._debug in ("VERSION", "WARN"):
-            yield Step(1.0, f"NCCL version {_VERSION}\n")
+            yield ProgramStep(1.0, f"NCCL version {_VERSION}\n")
         else:
-            yield Step(1.0)
+            yield ProgramStep(1.0)
         return 0
 
     def _measure(self, largest: int) -> Program:
@@ -274,14 +274,14 @@ class _Rank:
             wrong = wrong_values(self._container, size // _ELEMENT)
             times = [self._fabric.time_us(size) * self._random.uniform(0.985, 1.015) for _ in ("out", "in")]
             seconds = sum(times) * (options.iterations + _WARMUP) / 1e6
-            yield Step(seconds, self._row(size, times, wrong) if self.number == 0 else "", load=_TESTING)
+            yield ProgramStep(seconds, self._row(size, times, wrong) if self.number == 0 else "", load=_TESTING)
             bandwidths += [self._fabric.bus_bandwidth(size, time) for time in times]
             wrongs += 2 * bool(wrong)
             size *= options.factor
         if self.number == 0:
             average = sum(bandwidths) / max(1, len(bandwidths))
             verdict = f"{wrongs} {'FAILED' if wrongs else 'OK'}"
-            yield Step(
+            yield ProgramStep(
                 0.2, f"# Out of bounds values : {verdict}\n# Avg bus bandwidth    : {average:g}\n#\n", load=_IDLE
             )
         return int(bool(wrongs))

@@ -19,17 +19,17 @@ from actions.sandbox.programs.nccl.setup_log import NcclTransport, start_lines
 from actions.sandbox.programs.nemo.gpt_settings import (
     PARAMETERS,
     WATCHDOG_SECONDS,
-    Settings,
+    GptSettings,
     closed_by_peer,
+    gpt_settings,
     missing_data,
     missing_vocabulary,
     no_device,
     no_locked_memory,
     out_of_memory,
-    settings_of,
     watchdog,
 )
-from actions.sandbox.programs.program import Container, GpuLoad, Meeting, PeerLost, Program, Step
+from actions.sandbox.programs.program import ContainerView, GpuLoad, PeerLost, Program, ProgramStep, Rendezvous
 from actions.sandbox.programs.pytorch import child_failed, group_of, nemo_bar, newest_step, node_rank
 
 _SCRIPT = "/opt/NeMo/examples/nlp/language_modeling/megatron_gpt_pretraining.py"
@@ -46,38 +46,38 @@ _SEQUENCES_A_STEP = 97
 _NAN_AFTER_STEPS = 12
 
 
-def is_wanted_by(container: Container) -> bool:
+def is_wanted_by(container: ContainerView) -> bool:
     """Whether this container's command pre-trains GPT with NeMo."""
     return "megatron_gpt_pretraining.py" in container.command_line
 
 
-def train(container: Container) -> Program:
+def train(container: ContainerView) -> Program:
     """Train to `max_steps`, from the newest checkpoint if there is one. Ends with 0, or with 1 and a traceback."""
-    settings = settings_of(container)
+    settings = gpt_settings(container)
     problem = missing_data(container)
     if problem:
-        yield Step(0.5, problem, is_error=True)
+        yield ProgramStep(0.5, problem, is_error=True)
         return 1
-    yield Step(_START_SECONDS, load=_WAITING)
-    pod = _Pod(container, settings)
+    yield ProgramStep(_START_SECONDS, load=_WAITING)
+    pod = _GptPod(container, settings)
     try:
         code = yield from pod.run()
     except PeerLost:
         yield from pod.mourn()
         code = 1
     if code:
-        yield Step(0.5, pod.epitaph(), is_error=True, load=_WAITING)
+        yield ProgramStep(0.5, pod.epitaph(), is_error=True, load=_WAITING)
     return code
 
 
-class _Pod:
+class _GptPod:
     """The processes of one pod, which go through the same steps together."""
 
-    def __init__(self, container: Container, settings: Settings) -> None:
+    def __init__(self, container: ContainerView, settings: GptSettings) -> None:
         self._container = container
         self._settings = settings
         self._first_rank = node_rank(container) * settings.processes
-        self._curve = Curve(settings, container.seed)
+        self._curve = GptCurve(settings, container.seed)
         self._step = 0
         self._elapsed = 0.0
         self._code = 1
@@ -85,34 +85,34 @@ class _Pod:
     def run(self) -> Program:
         """From the rendezvous to the last step."""
         container, settings = self._container, self._settings
-        yield Step(0.1, meeting=Meeting(f"{container.namespace}/{group_of(container)}", settings.nodes))
+        yield ProgramStep(0.1, rendezvous=Rendezvous(f"{container.namespace}/{group_of(container)}", settings.nodes))
         for problem in (
             no_device(settings, container),
             missing_vocabulary(settings, container),
         ):
             if problem:
-                yield Step(2.0, problem, is_error=True)
+                yield ProgramStep(2.0, problem, is_error=True)
                 return 1
         yield from self._connect()
         problem = no_locked_memory(settings, container, rank=self._first_rank)
         if problem:
-            yield Step(1.0, problem, is_error=True)
+            yield ProgramStep(1.0, problem, is_error=True)
             return 1
         if settings.trainer_nodes != settings.nodes:
             return (yield from self._hang(1))
         yield from self._build()
         problem = out_of_memory(settings, device=self._container.seed % settings.processes)
         if problem:
-            yield Step(settings.step_seconds, problem, is_error=True)
+            yield ProgramStep(settings.step_seconds, problem, is_error=True)
             return 1
         yield from self._epoch()
-        yield Step(1.0, load=_WAITING)
+        yield ProgramStep(1.0, load=_WAITING)
         return 0
 
     def mourn(self) -> Program:
         """A peer is lost. Over sockets that is noticed at once; over EFA the collective only never ends."""
         if not self._settings.efa_interfaces:
-            yield Step(2.0, closed_by_peer(self._first_rank, self._container), is_error=True)
+            yield ProgramStep(2.0, closed_by_peer(self._first_rank, self._container), is_error=True)
             return 1
         return (yield from self._hang(max(1, self._step) * _SEQUENCES_A_STEP))
 
@@ -144,14 +144,14 @@ class _Pod:
                 device=device,
                 network=network,
             )
-            yield Step(0.1, "".join(line + "\n" for line in lines))
+            yield ProgramStep(0.1, "".join(line + "\n" for line in lines))
         return 0
 
     def _build(self) -> Program:
         """Data, model and optimiser; rank 0 speaks for all."""
         settings = self._settings
         text = "".join(self._opening()) if self._first_rank == 0 else ""
-        yield Step(_BUILD_SECONDS, text, load=GpuLoad(6, round(settings.weights_mib)))
+        yield ProgramStep(_BUILD_SECONDS, text, load=GpuLoad(6, round(settings.weights_mib)))
         return 0
 
     def _opening(self) -> Iterator[str]:
@@ -175,25 +175,25 @@ class _Pod:
         if is_first:
             self._leave_files()
         if is_first and start:
-            yield Step(3.0, f"Restored all states from the checkpoint of step {start}\n")
-        bar = _Bar(self._curve, settings, start)
+            yield ProgramStep(3.0, f"Restored all states from the checkpoint of step {start}\n")
+        bar = _GptBar(self._curve, settings, start)
         for step in range(start, settings.max_steps):
             self._step = step
             is_logged = (step + 1) % settings.log_every == 0 or step + 1 == settings.max_steps
             text = bar.after(step, end="\n" if is_logged else "") if is_first else ""
-            yield Step(settings.step_seconds, text, is_error=True, load=load)
+            yield ProgramStep(settings.step_seconds, text, is_error=True, load=load)
             if (step + 1) % settings.validate_every == 0:
                 yield from self._validate(bar, step)
         if is_first:
-            yield Step(0.2, f"`Trainer.fit` stopped: `max_steps={settings.max_steps}` reached.\n", is_error=True)
+            yield ProgramStep(0.2, f"`Trainer.fit` stopped: `max_steps={settings.max_steps}` reached.\n", is_error=True)
         return 0
 
-    def _validate(self, bar: _Bar, step: int) -> Program:
+    def _validate(self, bar: _GptBar, step: int) -> Program:
         """Validate and save; only rank 0 draws."""
         settings = self._settings
         seconds = settings.validation_seconds
         if self._first_rank:
-            yield Step(seconds + _SAVE_SECONDS)
+            yield ProgramStep(seconds + _SAVE_SECONDS)
             return 0
         count, half = settings.validation_batches, seconds / 2
         for done, spent in ((max(1, count // 2), half), (count, seconds)):
@@ -201,14 +201,14 @@ class _Pod:
             drawn = (
                 f"\rValidation DataLoader 0: : {done}it [{int(spent) // 60:02d}:{int(spent) % 60:02d}, {rate:5.2f}it/s]"
             )
-            yield Step(half, drawn, is_error=True)
+            yield ProgramStep(half, drawn, is_error=True)
         val_loss = self._curve.validation(step + 1)
         bar.validated(val_loss)
         samples = (step + 1) * settings.global_batch
         name = f"megatron_gpt--val_loss={val_loss:.2f}-step={step + 1}-consumed_samples={samples:.1f}"
-        yield Step(0.0, bar.again(step) + "\n", is_error=True)
+        yield ProgramStep(0.0, bar.again(step) + "\n", is_error=True)
         text = f"Epoch 0, global step {step + 1}: 'val_loss' reached {val_loss:.5f}, saving model to '{name}.ckpt'\n"
-        yield Step(_SAVE_SECONDS, text, is_error=True)
+        yield ProgramStep(_SAVE_SECONDS, text, is_error=True)
         self._save(name)
         return 0
 
@@ -223,11 +223,11 @@ class _Pod:
 
     def _hang(self, sequence: int) -> Program:
         """The collective with this number never ends; the watchdogs notice after ten minutes."""
-        yield Step(load=GpuLoad(100, round(self._settings.needed_mib)))
-        yield Step(WATCHDOG_SECONDS)
+        yield ProgramStep(load=GpuLoad(100, round(self._settings.needed_mib)))
+        yield ProgramStep(WATCHDOG_SECONDS)
         stamp = datetime.fromtimestamp(self._container.started_at, UTC).strftime("%m%d %H:%M:%S.%f")
         for rank in self._ranks():
-            yield Step(0.1, watchdog(rank, sequence=sequence, moment=stamp), is_error=True)
+            yield ProgramStep(0.1, watchdog(rank, sequence=sequence, moment=stamp), is_error=True)
         self._code = -6
         return 1
 
@@ -244,10 +244,10 @@ class _Pod:
             self._container.files.write(f"{self._settings.results}/{name}", b"", size_bytes=4096)
 
 
-class _Bar:
+class _GptBar:
     """The training bar of rank 0."""
 
-    def __init__(self, curve: Curve, settings: Settings, start: int) -> None:
+    def __init__(self, curve: GptCurve, settings: GptSettings, start: int) -> None:
         self._curve = curve
         self._settings = settings
         self._start = start
@@ -284,10 +284,10 @@ class _Bar:
         return f"\r{drawn}"
 
 
-class Curve:
+class GptCurve:
     """Losses by samples seen: 10.9 at first, 2.6 after 1.28 million; none where the learning rate is far too high."""
 
-    def __init__(self, settings: Settings, seed: int) -> None:
+    def __init__(self, settings: GptSettings, seed: int) -> None:
         self._settings = settings
         self._seed = seed
 

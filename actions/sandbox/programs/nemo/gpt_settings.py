@@ -12,7 +12,7 @@ from __future__ import annotations
 import msgspec
 
 from actions.sandbox.programs.nvidia import GpuModel, model_of
-from actions.sandbox.programs.program import Container
+from actions.sandbox.programs.program import ContainerView
 from actions.sandbox.programs.pytorch import cuda_out_of_memory
 
 PARAMETERS = 5.0e9
@@ -27,7 +27,7 @@ _DIVERGING_RATE = 0.004
 _MIB = 1 << 20
 
 
-class Settings(msgspec.Struct, frozen=True):
+class GptSettings(msgspec.Struct, frozen=True):
     """What overrides and environment ask for."""
 
     max_steps: int
@@ -94,12 +94,12 @@ class Settings(msgspec.Struct, frozen=True):
         return self.learning_rate >= _DIVERGING_RATE
 
 
-def settings_of(container: Container) -> Settings:
+def gpt_settings(container: ContainerView) -> GptSettings:
     """Read the arguments of `train.sh`: torchrun's options and Hydra's overrides."""
     given = dict(argument.split("=", 1) for argument in container.argv if "=" in argument)
     processes = given.get("--nproc_per_node", "")
     nodes = int(given.get("--nnodes", "1").rpartition(":")[2])
-    return Settings(
+    return GptSettings(
         max_steps=int(given.get("trainer.max_steps", "75000")),
         validate_every=int(given.get("trainer.val_check_interval", "2000")),
         validation_batches=int(given.get("trainer.limit_val_batches", "50")),
@@ -120,7 +120,7 @@ def settings_of(container: Container) -> Settings:
     )
 
 
-def _has_plugin(container: Container) -> bool:
+def _has_plugin(container: ContainerView) -> bool:
     """Whether the image has aws-ofi-nccl: NVIDIA's own has not."""
     return not container.image.startswith("nvcr.io/")
 
@@ -129,7 +129,7 @@ WATCHDOG_SECONDS = 600.0
 _CLOSING = "terminate called after throwing an instance of 'c10::DistBackendError'\n"
 
 
-def missing_data(container: Container) -> str:
+def missing_data(container: ContainerView) -> str:
     """What `train.sh` says if a tokenised file is not there; empty if all are, or none is wanted."""
     known = container.environment
     if known.get("DATA") == "sample":
@@ -147,7 +147,7 @@ def missing_data(container: Container) -> str:
     return ""
 
 
-def no_device(settings: Settings, container: Container) -> str:
+def no_device(settings: GptSettings, container: ContainerView) -> str:
     """More processes than devices; empty if there are enough."""
     if settings.processes <= len(container.gpus):
         return ""
@@ -160,7 +160,7 @@ def no_device(settings: Settings, container: Container) -> str:
     )
 
 
-def missing_vocabulary(settings: Settings, container: Container) -> str:
+def missing_vocabulary(settings: GptSettings, container: ContainerView) -> str:
     """The tokenizer's traceback if its vocabulary is not there; empty if it is."""
     if container.files.file(settings.vocabulary):
         return ""
@@ -173,7 +173,7 @@ def missing_vocabulary(settings: Settings, container: Container) -> str:
     )
 
 
-def no_locked_memory(settings: Settings, container: Container, *, rank: int) -> str:
+def no_locked_memory(settings: GptSettings, container: ContainerView, *, rank: int) -> str:
     """EFA without the right to lock memory; empty if the pod has it, or there is no EFA."""
     if not settings.efa_interfaces or "IPC_LOCK" in container.capabilities:
         return ""
@@ -188,7 +188,7 @@ def no_locked_memory(settings: Settings, container: Container, *, rank: int) -> 
     )
 
 
-def out_of_memory(settings: Settings, *, device: int) -> str:
+def out_of_memory(settings: GptSettings, *, device: int) -> str:
     """CUDA's allocator gives up in the first step; empty if the step fits."""
     total = settings.gpu.total_mib - 870
     if settings.needed_mib <= total:
@@ -220,7 +220,7 @@ def watchdog(rank: int, *, sequence: int, moment: str) -> str:
     )
 
 
-def closed_by_peer(rank: int, container: Container) -> str:
+def closed_by_peer(rank: int, container: ContainerView) -> str:
     """A rank finds its socket closed: another one has died."""
     return (
         f"{container.pod}:103:414 [0] socket.cpp:46 NCCL WARN Net : Connection closed by remote peer\n"

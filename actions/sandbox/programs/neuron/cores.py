@@ -11,7 +11,7 @@ import random
 
 import msgspec
 
-from actions.sandbox.programs.program import Container, Load, NeuronLoad
+from actions.sandbox.programs.program import ContainerView, Load, NeuronLoad
 
 CORES_OF_A_DEVICE = 2
 DEVICE_BYTES = 32 << 30
@@ -37,7 +37,7 @@ class Core(msgspec.Struct, frozen=True):
     """Used, of the device's memory."""
 
 
-class Instance(msgspec.Struct, frozen=True):
+class InstanceIdentity(msgspec.Struct, frozen=True):
     """What the tools say of the machine itself."""
 
     type: str
@@ -49,14 +49,14 @@ def load_of(load: Load) -> NeuronLoad:
     return load if isinstance(load, NeuronLoad) else NeuronLoad()
 
 
-def instance_of(container: Container) -> Instance:
+def instance_of(container: ContainerView) -> InstanceIdentity:
     """The machine, as a container can tell."""
     generator = random.Random(container.environment.get("HOSTNAME", container.pod))
     digits = "".join(generator.choice("0123456789abcdef") for _ in range(17))
-    return Instance(container.instance_type or "trn1.32xlarge", f"i-{digits}")
+    return InstanceIdentity(container.instance_type or "trn1.32xlarge", f"i-{digits}")
 
 
-def cores_of(container: Container, load: Load, moment: float) -> list[Core]:
+def cores_of(container: ContainerView, load: Load, moment: float) -> list[Core]:
     """All cores of the container's devices at `moment` (seconds since the epoch), in order."""
     known = load_of(load)
     cores = []

@@ -28,7 +28,7 @@ from actions.sandbox.programs.neuron.cores import (
     load_of,
     neighbours_of,
 )
-from actions.sandbox.programs.program import Container, Load, Program, Step
+from actions.sandbox.programs.program import ContainerView, Load, Program, ProgramStep
 
 _COLUMNS = (("NEURON", "DEVICE"), ("NEURON", "CORES"), ("NEURON", "MEMORY"), ("CONNECTED", "DEVICES"), ("PCI", "BDF"))
 _OF_PROCESSES = (("PID", ""), ("COMMAND", ""), ("RUNTIME", "VERSION"))
@@ -36,20 +36,20 @@ _COMMAND_WIDTH = 40
 _WIDE_COMMAND_WIDTH = 80
 
 
-def run_neuron_ls(container: Container, load: Load, argv: Sequence[str]) -> Program:
+def run_neuron_ls(container: ContainerView, load: Load, argv: Sequence[str]) -> Program:
     """`neuron-ls` with its arguments. Without a device it fails, and says so on stderr only."""
     if not container.neurons:
-        yield Step(text="neuron-ls: No neuron device found\n", is_error=True)
+        yield ProgramStep(text="neuron-ls: No neuron device found\n", is_error=True)
         return 1
     if {"-j", "--json-output"} & set(argv):
-        yield Step(text=json.dumps(_devices(container, load), indent=4) + "\n")
+        yield ProgramStep(text=json.dumps(_devices(container, load), indent=4) + "\n")
         return 0
     is_wide = bool({"-w", "--wide"} & set(argv))
-    yield Step(text=_table(container, load, width=_WIDE_COMMAND_WIDTH if is_wide else _COMMAND_WIDTH))
+    yield ProgramStep(text=_table(container, load, width=_WIDE_COMMAND_WIDTH if is_wide else _COMMAND_WIDTH))
     return 0
 
 
-def _devices(container: Container, load: Load) -> list[dict[str, object]]:
+def _devices(container: ContainerView, load: Load) -> list[dict[str, object]]:
     command = load_of(load).command
     process = {"pid": PROCESS_ID, "command": command, "neuron_runtime_version": RUNTIME}
     return [
@@ -75,7 +75,7 @@ def _is_held(load: Load, place: int) -> bool:
     return cores is None or place * CORES_OF_A_DEVICE < cores
 
 
-def _table(container: Container, load: Load, *, width: int) -> str:
+def _table(container: ContainerView, load: Load, *, width: int) -> str:
     """Header of two lines, then a row a device; columns of processes only where there are some."""
     command = load_of(load).command
     columns = _COLUMNS + (_OF_PROCESSES if command else ())
@@ -108,7 +108,7 @@ _SHARES = (("constants", 0.06), ("model_code", 0.15), ("model_shared_scratchpad"
 
 
 def run_neuron_monitor(
-    container: Container, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
+    container: ContainerView, load: Callable[[], Load], now: Callable[[], float], argv: Sequence[str]
 ) -> Program:
     """`neuron-monitor`, with `-c FILE` for its configuration.
 
@@ -119,16 +119,16 @@ def run_neuron_monitor(
         argv: The arguments after the program's name.
     """
     if not container.neurons:
-        yield Step(text="neuron-monitor: No neuron device found\n", is_error=True)
+        yield ProgramStep(text="neuron-monitor: No neuron device found\n", is_error=True)
         return 1
     period = _period_of(container, argv)
-    yield Step(text=_json_line(_first_record(container)))
+    yield ProgramStep(text=_json_line(_first_record(container)))
     while True:
-        yield Step(period)
-        yield Step(text=_json_line(record(container, load(), now(), period)))
+        yield ProgramStep(period)
+        yield ProgramStep(text=_json_line(record(container, load(), now(), period)))
 
 
-def record(container: Container, load: Load, moment: float, period: float) -> dict[str, Any]:
+def record(container: ContainerView, load: Load, moment: float, period: float) -> dict[str, Any]:
     """One whole record."""
     known = load_of(load)
     cores = cores_of(container, load, moment)
@@ -157,7 +157,7 @@ def record(container: Container, load: Load, moment: float, period: float) -> di
     }
 
 
-def _first_record(container: Container) -> dict[str, Any]:
+def _first_record(container: ContainerView) -> dict[str, Any]:
     where = instance_of(container)
     return {
         "neuron_runtime_data": [],
@@ -253,7 +253,7 @@ def _json_line(one: dict[str, Any]) -> str:
     return json.dumps(one, separators=(",", ":")) + "\n"
 
 
-def _period_of(container: Container, argv: Sequence[str]) -> float:
+def _period_of(container: ContainerView, argv: Sequence[str]) -> float:
     """Seconds, from the configuration's `period` such as `2s`; a period that is none counts as not given."""
     path = next((after for before, after in itertools.pairwise(argv) if before in ("-c", "--config-file")), "")
     found = container.files.file(path) if path else None
@@ -275,7 +275,7 @@ _FOOT = (
 
 
 def run_neuron_top(
-    container: Container, load: Callable[[], Load], now: Callable[[], float], *, has_terminal: bool
+    container: ContainerView, load: Callable[[], Load], now: Callable[[], float], *, has_terminal: bool
 ) -> Program:
     """`neuron-top`; see the module.
 
@@ -286,16 +286,16 @@ def run_neuron_top(
         has_terminal: Whether it draws on a terminal, again and again.
     """
     if not container.neurons:
-        yield Step(text="neuron-top: No neuron device found\n", is_error=True)
+        yield ProgramStep(text="neuron-top: No neuron device found\n", is_error=True)
         return 1
     while has_terminal:
-        yield Step(text=_CLEAR + screen(container, load(), now()))
-        yield Step(_PERIOD_SECONDS)
-    yield Step(text=screen(container, load(), now()))
+        yield ProgramStep(text=_CLEAR + screen(container, load(), now()))
+        yield ProgramStep(_PERIOD_SECONDS)
+    yield ProgramStep(text=screen(container, load(), now()))
     return 0
 
 
-def screen(container: Container, load: Load, moment: float) -> str:
+def screen(container: ContainerView, load: Load, moment: float) -> str:
     """One screen."""
     cores, known, where = cores_of(container, load, moment), load_of(load), instance_of(container)
     average = sum(core.utilisation_percent for core in cores) / len(cores)

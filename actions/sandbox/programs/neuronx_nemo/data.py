@@ -12,8 +12,8 @@ from __future__ import annotations
 import posixpath
 import re
 
-from actions.sandbox.programs.neuronx_nemo.node import SCRIPTS, SOURCES, Choices, write_scripts
-from actions.sandbox.programs.program import Container, Program, Step
+from actions.sandbox.programs.neuronx_nemo.node import SCRIPTS, SOURCES, ScriptParameters, write_scripts
+from actions.sandbox.programs.program import ContainerView, Program, ProgramStep
 
 _DATASET = "/shared/data/RedPajama-Data-1T-Sample"
 TEXT = "/shared/redpajama_sample.jsonl"
@@ -27,18 +27,18 @@ _DOWNLOAD_SECONDS = 1.2
 _GATED = "meta-llama/"
 
 
-def configures(container: Container) -> bool:
+def configures(container: ContainerView) -> bool:
     """Whether a container fetches and configures the training code."""
     return "/configure.sh" in container.command_line and "SOURCE_COMMIT" in container.environment
 
 
-def configure(container: Container) -> Program:
+def configure(container: ContainerView) -> Program:
     """Clone at the commit, set the run's values, show them."""
     known = container.environment
-    yield Step(1.0, f"Cloning into '{SOURCES}'...\n", is_error=True)
-    yield Step(6.0, f"neuronx-nemo-megatron at {known['SOURCE_COMMIT']}\n")
-    default = Choices()
-    choices = Choices(
+    yield ProgramStep(1.0, f"Cloning into '{SOURCES}'...\n", is_error=True)
+    yield ProgramStep(6.0, f"neuronx-nemo-megatron at {known['SOURCE_COMMIT']}\n")
+    default = ScriptParameters()
+    choices = ScriptParameters(
         tokenizer=known.get("TOKENIZER_PATH", default.tokenizer),
         dataset=known.get("DATASET_PATH", default.dataset),
         learning_rate=float(known.get("LEARNING_RATE", default.learning_rate)),
@@ -53,29 +53,29 @@ def configure(container: Container) -> Program:
     )
     lines = write_scripts(container.files, choices)
     container.files.write(f"{SOURCES}/nemo/scripts/nlp_language_modeling/preprocess_data_for_megatron.py", b"")
-    yield Step(0.5, "".join(line + "\n" for line in lines))
-    yield Step(0.1, "Scripts are configured\n")
+    yield ProgramStep(0.5, "".join(line + "\n" for line in lines))
+    yield ProgramStep(0.1, "Scripts are configured\n")
     return 0
 
 
-def takes_tokenizer(container: Container) -> bool:
+def takes_tokenizer(container: ContainerView) -> bool:
     """Whether a container downloads a tokenizer."""
     return "HF_REPOSITORY" in container.environment and "tokenizer.py" in container.command_line
 
 
-def take_tokenizer(container: Container) -> Program:
+def take_tokenizer(container: ContainerView) -> Program:
     """Download a tokenizer's files; a gated one wants a token that was given access."""
     repository, target = container.environment["HF_REPOSITORY"], container.environment["TOKENIZER_PATH"]
     token = container.environment.get("HF_TOKEN", "")
-    yield Step(4.0, f"Downloading the tokenizer of {repository} {'with' if token else 'without'} a token\n")
+    yield ProgramStep(4.0, f"Downloading the tokenizer of {repository} {'with' if token else 'without'} a token\n")
     refusal = _refusal(repository, token)
     if refusal:
-        yield Step(1.5, refusal, is_error=True)
+        yield ProgramStep(1.5, refusal, is_error=True)
         return 1
     names = ("special_tokens_map.json", "tokenizer.json", "tokenizer.model", "tokenizer_config.json")
     for name, size in zip(names, (414, 1_842_767, 499_723, 776), strict=True):
         container.files.write(posixpath.join(target, name), b"{}" if name.endswith("json") else b"", size_bytes=size)
-    yield Step(3.0, f"Saved 32000 tokens to {target}: {', '.join(names)}\n")
+    yield ProgramStep(3.0, f"Saved 32000 tokens to {target}: {', '.join(names)}\n")
     return 0
 
 
@@ -114,75 +114,75 @@ def _refusal(repository: str, token: str) -> str:
     )
 
 
-def takes_dataset(container: Container) -> bool:
+def takes_dataset(container: ContainerView) -> bool:
     """Whether a container downloads the dataset."""
     return "DATASET_URL" in container.environment and "dataset.sh" in container.command_line
 
 
-def take_dataset(container: Container) -> Program:
+def take_dataset(container: ContainerView) -> Program:
     """Download part after part, then join them. Parts that are there are not loaded again."""
     files = container.files
-    yield Step(1.0, f"Cloning into '{_DATASET}'...\n", is_error=True)
+    yield ProgramStep(1.0, f"Cloning into '{_DATASET}'...\n", is_error=True)
     parts = [f"{part}_sample.jsonl" for part in (*_PARTS, *_PARTS_END)]
     for number, part in enumerate(parts, start=1):
         path = f"{_DATASET}/{part}"
         if files.file(path) is None:
-            yield Step(_DOWNLOAD_SECONDS)
+            yield ProgramStep(_DOWNLOAD_SECONDS)
             files.write(path, b'{"text": "made up", "meta": {}}\n', size_bytes=460_000_000)
-        yield Step(0.1, f"Downloaded {number} of {len(parts)} files: {part}\n")
-    yield Step(3.0)
+        yield ProgramStep(0.1, f"Downloaded {number} of {len(parts)} files: {part}\n")
+    yield ProgramStep(3.0)
     size = sum(found.size_bytes for part in parts if (found := files.file(f"{_DATASET}/{part}")))
     files.write(TEXT, b'{"text": "made up", "meta": {}}\n', size_bytes=size)
-    yield Step(0.1, f"Joined {len(parts)} files: {size} bytes\n")
+    yield ProgramStep(0.1, f"Joined {len(parts)} files: {size} bytes\n")
     return 0
 
 
-def makes_sample(container: Container) -> bool:
+def makes_sample(container: ContainerView) -> bool:
     """Whether a container makes text up."""
     return "DOCUMENTS" in container.environment and "sample.py" in container.command_line
 
 
-def make_sample(container: Container) -> Program:
+def make_sample(container: ContainerView) -> Program:
     """Write made-up documents in the dataset's place."""
     count = int(container.environment["DOCUMENTS"])
-    yield Step(4.0)
+    yield ProgramStep(4.0)
     container.files.write(TEXT, b'{"text": "made up"}\n', size_bytes=count * 7_000)
-    yield Step(0.1, f"Wrote {count} made-up documents to {TEXT}\n")
+    yield ProgramStep(0.1, f"Wrote {count} made-up documents to {TEXT}\n")
     return 0
 
 
-def tokenises(container: Container) -> bool:
+def tokenises(container: ContainerView) -> bool:
     """Whether a container turns text into tokens."""
     return "preprocess_data_for_megatron.py" in container.command_line
 
 
-def tokenise(container: Container) -> Program:
+def tokenise(container: ContainerView) -> Program:
     """Count documents until all are done, and leave the two files that the training maps."""
     given = dict(re.findall(r"--([a-z-]+)[= ](\S+)", container.command_line))
     text, tokenizer, prefix = given["input"], given["tokenizer-type"], given["output-prefix"]
     missing = _missing(container, text, tokenizer)
     if missing:
-        yield Step(2.0, f"Traceback (most recent call last):\n{missing}\n", is_error=True)
+        yield ProgramStep(2.0, f"Traceback (most recent call last):\n{missing}\n", is_error=True)
         return 1
     found = container.files.file(text)
     total = min(_DOCUMENTS, max(1, (found.size_bytes if found else 0) // 7_000))
     pause = _TOKENISE_SECONDS * _DOCUMENTS_A_LINE / _DOCUMENTS
-    yield Step(2.0, f"Opening {text}\n")
-    yield Step(2.0, "Vocab size: 32000\n")
-    yield Step(0.1, f"Output prefix: {prefix}\nTime to startup: 4.0212\n")
+    yield ProgramStep(2.0, f"Opening {text}\n")
+    yield ProgramStep(2.0, "Vocab size: 32000\n")
+    yield ProgramStep(0.1, f"Output prefix: {prefix}\nTime to startup: 4.0212\n")
     for done in range(_DOCUMENTS_A_LINE, total, _DOCUMENTS_A_LINE):
         rate = 258.4 + done % 7
-        yield Step(
+        yield ProgramStep(
             pause, f"Processed {done} documents ({rate:.2f} docs/s, {rate * 0.00541:.4f} MB/s).\n", is_error=True
         )
-    yield Step(pause)
+    yield ProgramStep(pause)
     for ending, size in ((".bin", total * 2_200), (".idx", total * 20)):
         container.files.write(f"{prefix}_text_document{ending}", b"", size_bytes=size)
-    yield Step(0.1, f"Processed {total} documents (258.91 docs/s, 1.4007 MB/s).\n", is_error=True)
+    yield ProgramStep(0.1, f"Processed {total} documents (258.91 docs/s, 1.4007 MB/s).\n", is_error=True)
     return 0
 
 
-def _missing(container: Container, text: str, tokenizer: str) -> str:
+def _missing(container: ContainerView, text: str, tokenizer: str) -> str:
     if container.files.file(f"{SCRIPTS}/llama_7b.sh") is None:
         return f"python3: can't open file '{container.argv[1]}': [Errno 2] No such file or directory"
     if container.files.file(text) is None:

@@ -17,7 +17,7 @@ import msgspec
 
 from actions.sandbox.programs.files import FileView
 from actions.sandbox.programs.neuron.cores import CORES_OF_A_DEVICE
-from actions.sandbox.programs.program import Container, Meeting, NeuronLoad, PeerLost, Program, Step
+from actions.sandbox.programs.program import ContainerView, NeuronLoad, PeerLost, Program, ProgramStep, Rendezvous
 
 
 def cores_taken(moment: float, process_id: int, core: int) -> str:
@@ -82,7 +82,7 @@ _HEAD = "#!/usr/bin/env bash\n"
 _UNKNOWN = re.compile(r"^[\w./+-]+$")
 
 
-class Choices(msgspec.Struct, frozen=True):
+class ScriptParameters(msgspec.Struct, frozen=True):
     """What the scripts are set to."""
 
     tokenizer: str = "/root/llamav2_weights/7b-hf"
@@ -99,7 +99,7 @@ class Choices(msgspec.Struct, frozen=True):
     """Whether a run that finds checkpoints in its folder goes on from them."""
 
 
-def write_scripts(files: FileView, choices: Choices) -> list[str]:
+def write_scripts(files: FileView, choices: ScriptParameters) -> list[str]:
     """Put the scripts in place. Returns the changed lines, as a look at them shows."""
     test = [
         f": ${{TOKENIZER_PATH={choices.tokenizer}}}",
@@ -124,15 +124,15 @@ def write_scripts(files: FileView, choices: Choices) -> list[str]:
     return [*test[:4], *model]
 
 
-def read_scripts(files: FileView) -> Choices | None:
+def read_scripts(files: FileView) -> ScriptParameters | None:
     """The choices of the scripts that are there, `None` if there are none."""
     names = ("llama_7b.sh", "test_llama.sh", "train_setup.sh")
     found = [files.file(f"{SCRIPTS}/{name}") for name in names]
     if any(one is None for one in found):
         return None
     text = "".join(one.content.decode(errors="replace") for one in found if one is not None)
-    default = Choices()
-    return Choices(
+    default = ScriptParameters()
+    return ScriptParameters(
         tokenizer=_value(text, r"TOKENIZER_PATH:?=([^}\s]+)", default.tokenizer),
         dataset=_value(text, r"DATASET_PATH:?=([^}\s]+)", default.dataset),
         learning_rate=float(_value(text, r"optim\.lr=(\S+)", str(default.learning_rate))),
@@ -162,11 +162,11 @@ _TIME_LIMIT_SECONDS = 100.0
 """NEURON_RT_EXEC_TIMEOUT."""
 
 
-class Node(msgspec.Struct, frozen=True):
+class TrainingNode(msgspec.Struct, frozen=True):
     """One node's part of a run."""
 
-    container: Container
-    choices: Choices
+    container: ContainerView
+    choices: ScriptParameters
     rank: int
     """Of the node."""
     nodes: int
@@ -182,18 +182,18 @@ class Node(msgspec.Struct, frozen=True):
         return f"{EXPERIMENTS}/{self.run_id}"
 
 
-def is_wanted_by(container: Container) -> bool:
+def is_wanted_by(container: ContainerView) -> bool:
     """Whether a container starts the model's script."""
     return bool(container.argv) and container.argv[0].endswith(("/llama_7b.sh", "/test_llama.sh"))
 
 
-def node_of(container: Container) -> Node | None:
+def node_of(container: ContainerView) -> TrainingNode | None:
     """The node's part in the run, `None` where the scripts are missing."""
     choices = read_scripts(container.files)
     if choices is None:
         return None
     known = container.environment
-    return Node(
+    return TrainingNode(
         container=container,
         choices=choices,
         rank=int(known["OMPI_COMM_WORLD_RANK"]),
@@ -205,27 +205,27 @@ def node_of(container: Container) -> Node | None:
     )
 
 
-def start(node: Node) -> Program:
+def start(node: TrainingNode) -> Program:
     """All up to the first collective. Returns 0, or the code with which the node ends."""
     known, place = node.choices, node.container
     host = place.pod.rpartition("-")[0]
-    yield Step(
+    yield ProgramStep(
         1.0,
         f"--nproc_per_node {PROCESSES_PER_NODE} --nnodes {node.nodes} --node_rank {node.rank} "
         f"--master_addr {host}-0 --master_port 41000\nusing {known.precision}\n",
     )
     if node.is_compiling:
-        yield Step(0.1, "compiling only run\n")
-    yield Step(
+        yield ProgramStep(0.1, "compiling only run\n")
+    yield ProgramStep(
         0.1,
         f"SEQ_LEN={known.seq_length}, HS=4096, FFN_HS=11008 TP={known.tensor_parallel} PP={known.pipeline_parallel} "
         f"N_LAYERS=32 N_AH=32 GBS={node.batch} UBS={node.micro_batch}\n",
     )
-    yield Step(3.0, meeting=Meeting(f"{place.namespace}/{node.run_id}", node.nodes))
+    yield ProgramStep(3.0, rendezvous=Rendezvous(f"{place.namespace}/{node.run_id}", node.nodes))
     problem = _missing_file(node)
     if problem:
         return (yield from fail(problem))
-    yield Step(2.0, load=LOADED)
+    yield ProgramStep(2.0, load=LOADED)
     problem = _problem(node, place.started_at + 6.0)
     if problem:
         return (yield from fail(problem))
@@ -234,8 +234,8 @@ def start(node: Node) -> Program:
 
 def fail(problem: str, code: int = 1) -> Program:
     """A process has ended badly; torchrun says so and ends the node."""
-    yield Step(0.5, problem)
-    yield Step(
+    yield ProgramStep(0.5, problem)
+    yield ProgramStep(
         1.0,
         f"ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: {code}) local_rank: 0 "
         f"(pid: {_FIRST_PROCESS}) of binary: /usr/bin/python3.10\n"
@@ -248,11 +248,11 @@ def fail(problem: str, code: int = 1) -> Program:
 
 def hang(moment: float) -> Program:
     """A node of the group is gone: the collective waits for its time limit."""
-    yield Step(_TIME_LIMIT_SECONDS)
+    yield ProgramStep(_TIME_LIMIT_SECONDS)
     return (yield from fail(suspected_hang(moment, _FIRST_PROCESS)))
 
 
-def _missing_file(node: Node) -> str:
+def _missing_file(node: TrainingNode) -> str:
     files, known = node.container.files, node.choices
     if files.file(f"{known.tokenizer}/tokenizer.model") is None:
         return (
@@ -267,7 +267,7 @@ def _missing_file(node: Node) -> str:
     return ""
 
 
-def _problem(node: Node, moment: float) -> str:
+def _problem(node: TrainingNode, moment: float) -> str:
     """Why the runtime cannot start here, in its words; empty if it can."""
     cores = len(node.container.neurons) * CORES_OF_A_DEVICE
     if cores < PROCESSES_PER_NODE:
@@ -280,7 +280,7 @@ def _problem(node: Node, moment: float) -> str:
     return ""
 
 
-def logged(node: Node, program: Program) -> Program:
+def logged(node: TrainingNode, program: Program) -> Program:
     """Run a program and keep what it prints in the node's log file, as `tee -a` does."""
     path = f"{node.folder}/{node.rank}/log"
     lost: PeerLost | None = None

@@ -21,7 +21,7 @@ from actions.sandbox.programs.neuronx_nemo.node import (
     CACHE,
     COMMAND,
     LOADED,
-    Node,
+    TrainingNode,
     fail,
     hang,
     logged,
@@ -29,7 +29,7 @@ from actions.sandbox.programs.neuronx_nemo.node import (
     node_of,
     start,
 )
-from actions.sandbox.programs.program import Container, NeuronLoad, PeerLost, Program, Step
+from actions.sandbox.programs.program import ContainerView, NeuronLoad, PeerLost, Program, ProgramStep
 from actions.sandbox.programs.pytorch import lightning_bar
 
 GRAPHS = 22
@@ -40,7 +40,7 @@ _TRACED_STEPS = 4
 _PROCESS_ID = 2101
 
 
-def graphs(node: Node) -> list[Graph]:
+def graphs(node: TrainingNode) -> list[Graph]:
     """What the training runs; other for another number of nodes, batch, length, parallelism or precision."""
     known = node.choices
     shape = {
@@ -53,15 +53,15 @@ def graphs(node: Node) -> list[Graph]:
     return graphs_of(shape, GRAPHS)
 
 
-def is_foreign(node: Node) -> bool:
+def is_foreign(node: TrainingNode) -> bool:
     """Whether the cache holds graphs, but none of this run."""
     files = node.container.files
     return bool(files.walk(CACHE)) and not any(is_cached(files, CACHE, graph) for graph in graphs(node))
 
 
-def compile_graphs(node: Node) -> Program:
+def compile_graphs(node: TrainingNode) -> Program:
     """Trace and compile all graphs. Ends with 0."""
-    log = _Clocked(node.container.started_at + 8.0)
+    log = _CompileLog(node.container.started_at + 8.0)
     yield log.line(1.0, "NEURON_CACHE", f"Compile cache path: {CACHE}")
     yield log.line(0.2, "NEURON_PARALLEL_COMPILE", "Running trial run (add option to terminate trial run early)")
     for step in range(_TRACED_STEPS):
@@ -71,17 +71,17 @@ def compile_graphs(node: Node) -> Program:
     yield log.line(0.0, "NEURON_PARALLEL_COMPILE", "Starting parallel compilation of the extracted graphs")
     yield from _compile(node, log, _COMPILE_SECONDS)
     for line in log.compiler.summary(log.now, GRAPHS, 0):
-        yield Step(0.2, line)
-    yield Step(0.5, load=NeuronLoad())
+        yield ProgramStep(0.2, line)
+    yield ProgramStep(0.5, load=NeuronLoad())
     return 0
 
 
-def compile_missing(node: Node) -> Program:
+def compile_missing(node: TrainingNode) -> Program:
     """What a training does first: compile what is not in the cache, while all devices wait."""
-    return (yield from _compile(node, _Clocked(node.container.started_at + 8.0), 2 * _COMPILE_SECONDS))
+    return (yield from _compile(node, _CompileLog(node.container.started_at + 8.0), 2 * _COMPILE_SECONDS))
 
 
-def _compile(node: Node, log: _Clocked, seconds: float) -> Program:
+def _compile(node: TrainingNode, log: _CompileLog, seconds: float) -> Program:
     """Go through the graphs; the first node puts them into the cache, which all of them see."""
     for graph in graphs(node):
         if is_cached(node.container.files, CACHE, graph):
@@ -94,20 +94,20 @@ def _compile(node: Node, log: _Clocked, seconds: float) -> Program:
     return 0
 
 
-class _Clocked:
+class _CompileLog:
     """The compiler's log with the program's own time."""
 
     def __init__(self, began_at: float) -> None:
         self.now = began_at
         self.compiler = CompilerLog(_PROCESS_ID)
 
-    def pause(self, seconds: float, text: str, *, load: NeuronLoad | None = None) -> Step:
+    def pause(self, seconds: float, text: str, *, load: NeuronLoad | None = None) -> ProgramStep:
         self.now += seconds
-        return Step(seconds, text, load=load)
+        return ProgramStep(seconds, text, load=load)
 
-    def line(self, seconds: float, source: str, text: str) -> Step:
+    def line(self, seconds: float, source: str, text: str) -> ProgramStep:
         self.now += seconds
-        return Step(seconds, self.compiler.line(self.now, source, text))
+        return ProgramStep(seconds, self.compiler.line(self.now, source, text))
 
 
 _STEP_SECONDS = 14.05
@@ -120,19 +120,19 @@ _TRAINING = NeuronLoad(71.0, 13_420, command=COMMAND)
 _NO_SCRIPT = 127
 
 
-def train(container: Container) -> Program:
+def train(container: ContainerView) -> Program:
     """`llama_7b.sh` on one node: compile or train. Ends with 0, or as the first process that fails."""
     if "OMPI_COMM_WORLD_RANK" not in container.environment:
-        yield Step(0.5, "Error: This script should be run via mpirun on EKS\n", is_error=True)
+        yield ProgramStep(0.5, "Error: This script should be run via mpirun on EKS\n", is_error=True)
         return 1
     node = node_of(container)
     if node is None:
-        yield Step(0.5, f"bash: {container.argv[0]}: No such file or directory\n", is_error=True)
+        yield ProgramStep(0.5, f"bash: {container.argv[0]}: No such file or directory\n", is_error=True)
         return _NO_SCRIPT
     return (yield from logged(node, _run(node)))
 
 
-def _run(node: Node) -> Program:
+def _run(node: TrainingNode) -> Program:
     try:
         code = yield from start(node)
         if code:
@@ -148,26 +148,26 @@ def _run(node: Node) -> Program:
         return (yield from hang(node.container.started_at + 200.0))
 
 
-def _epoch(node: Node) -> Program:
+def _epoch(node: TrainingNode) -> Program:
     """Train to the end from the newest checkpoint; every node takes the same time, the first also draws and saves."""
     steps = int(node.container.environment.get("TRAIN_ITERS") or 20_000)
     first, seconds = _resumed_step(node), step_seconds(node.batch, node.nodes)
-    curve = Curve(node, steps)
+    curve = MegatronCurve(node, steps)
     if node.rank == 0:
-        yield Step(1.0, _opening(node, first))
+        yield ProgramStep(1.0, _opening(node, first))
         node.container.files.write(f"{node.folder}/events.out.tfevents.0.{node.container.pod}", b"", size_bytes=88)
     elapsed = since_saved = 0.0
     for step in range(first, steps):
         elapsed, since_saved = elapsed + seconds, since_saved + seconds
         text = curve.drawing(step, first=first, elapsed_seconds=elapsed) if node.rank == 0 else ""
-        yield Step(seconds, text, load=_TRAINING)
+        yield ProgramStep(seconds, text, load=_TRAINING)
         if node.rank == 0 and since_saved >= node.choices.checkpoint_seconds:
             since_saved = 0.0
             _save(node, step + 1)
     if node.rank == 0:
         _save(node, steps)
-        yield Step(2.0, f"`Trainer.fit` stopped: `max_steps={steps}` reached.\n")
-    yield Step(0.5, load=LOADED)
+        yield ProgramStep(2.0, f"`Trainer.fit` stopped: `max_steps={steps}` reached.\n")
+    yield ProgramStep(0.5, load=LOADED)
     return 0
 
 
@@ -176,7 +176,7 @@ def step_seconds(batch: int, nodes: int) -> float:
     return max(_LEAST_STEP_SECONDS, _STEP_SECONDS * batch / _STEP_BATCH * _STEP_NODES / nodes)
 
 
-def _opening(node: Node, first: int) -> str:
+def _opening(node: TrainingNode, first: int) -> str:
     folder = f"Experiments will be logged at {node.folder}\n"
     resumed = f"Resuming from {node.folder}/checkpoints, global step {first}\n" if first else ""
     return (
@@ -187,14 +187,14 @@ def _opening(node: Node, first: int) -> str:
     )
 
 
-def _save(node: Node, step: int) -> None:
+def _save(node: TrainingNode, step: int) -> None:
     samples = float(step * node.batch)
     name = f"megatron_llama--step={step}-consumed_samples={samples:.1f}.ckpt"
     folder = f"{node.folder}/checkpoints/tp_rank_00_pp_rank_000"
     node.container.files.write(f"{folder}/{name}", b"", size_bytes=80 << 30)
 
 
-def _resumed_step(node: Node) -> int:
+def _resumed_step(node: TrainingNode) -> int:
     """The step of the newest checkpoint of the same launcher pod; 0 without one, or where none is to be taken up."""
     if not node.choices.resumes:
         return 0
@@ -208,7 +208,7 @@ class _Metrics(msgspec.Struct, frozen=True):
     parameters: float
 
 
-class Curve:
+class MegatronCurve:
     """The metrics of a run: the same seed and length give the same ones.
 
     Args:
@@ -216,7 +216,7 @@ class Curve:
         steps: Of the whole run.
     """
 
-    def __init__(self, node: Node, steps: int) -> None:
+    def __init__(self, node: TrainingNode, steps: int) -> None:
         self._node = node
         self._steps = steps
         self._seconds = step_seconds(node.batch, node.nodes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 
-from actions.sandbox.programs.program import Container, Program, Step
+from actions.sandbox.programs.program import ContainerView, Program, ProgramStep
 from actions.sandbox.programs.ray.head import RayHead, RayJob
 
 ENTRY = "get_dataset.py"
@@ -21,41 +21,41 @@ _SHARDS = 5
 _FIRST_WITHOUT_SCRIPTS = 4
 
 
-def prepare(container: Container, _head: RayHead, job: RayJob) -> Program:
+def prepare(container: ContainerView, _head: RayHead, job: RayJob) -> Program:
     """Download, tokenise, group, save. Ends with 1 where `datasets` does not run dataset scripts any more."""
-    yield Step(3.0)
+    yield ProgramStep(3.0)
     if _datasets_version(job) >= _FIRST_WITHOUT_SCRIPTS:
-        yield Step(1.0, _REFUSAL)
+        yield ProgramStep(1.0, _REFUSAL)
         return 1
     for name, size in (("builder script", "5.09k"), ("metadata", "3.02k"), ("readme", "7.75k")):
-        yield Step(0.5, f"Downloading {name}: 100%|██████████| {size}/{size} [00:00<00:00, 21.3MB/s]\n")
+        yield ProgramStep(0.5, f"Downloading {name}: 100%|██████████| {size}/{size} [00:00<00:00, 21.3MB/s]\n")
     yield from _bar("Generating train split", _EXAMPLES, 6.0, " examples")
     yield from _bar("Running tokenizer on dataset", _EXAMPLES, 12.0, " examples")
     yield from _bar("Grouping texts in chunks of 4096", _EXAMPLES, 8.0, " examples")
     for shard in range(_SHARDS):
         done = (shard + 1) * _BLOCKS // _SHARDS
         drawn = _drawn(done, _BLOCKS, shard, " examples")
-        yield Step(0.8, f"\rSaving the dataset ({shard + 1}/{_SHARDS} shards): {drawn}")
+        yield ProgramStep(0.8, f"\rSaving the dataset ({shard + 1}/{_SHARDS} shards): {drawn}")
     _save(container, FOLDER, shards=_SHARDS)
-    yield Step(0.5, f"\n{_BLOCKS}\n")
+    yield ProgramStep(0.5, f"\n{_BLOCKS}\n")
     return 0
 
 
-def is_sample(container: Container) -> bool:
+def is_sample(container: ContainerView) -> bool:
     """Whether this container makes up blocks in the corpus's place."""
     return "Dataset.from_generator" in container.command_line and "DATA_DIR" in container.environment
 
 
-def make_up(container: Container) -> Program:
+def make_up(container: ContainerView) -> Program:
     """Write blocks of made-up tokens, as `Dataset.save_to_disk` lays them out."""
     folder, blocks = container.environment["DATA_DIR"], int(container.environment.get("BLOCKS", "8192"))
     yield from _bar("Generating train split", blocks, 8.0, " examples")
-    yield Step(1.0, f"\rSaving the dataset (1/1 shards): {_drawn(blocks, blocks, 1, ' examples')}\n")
+    yield ProgramStep(1.0, f"\rSaving the dataset (1/1 shards): {_drawn(blocks, blocks, 1, ' examples')}\n")
     _save(container, folder, shards=1)
     return 0
 
 
-def _save(container: Container, folder: str, *, shards: int) -> None:
+def _save(container: ContainerView, folder: str, *, shards: int) -> None:
     for shard in range(shards):
         container.files.write(f"{folder}/data-{shard:05d}-of-{shards:05d}.arrow", b"", size_bytes=310_000_000)
     container.files.write(f"{folder}/dataset_info.json", json.dumps({"dataset_name": "wikicorpus"}).encode())
@@ -66,8 +66,8 @@ def _bar(what: str, total: int, seconds: float, unit: str) -> Program:
     parts = 8
     for part in range(1, parts + 1):
         elapsed = round(seconds * part / parts)
-        yield Step(seconds / parts, f"\r{what}: {_drawn(total * part // parts, total, elapsed, unit)}")
-    yield Step(0.0, "\n")
+        yield ProgramStep(seconds / parts, f"\r{what}: {_drawn(total * part // parts, total, elapsed, unit)}")
+    yield ProgramStep(0.0, "\n")
     return 0
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 import msgspec
 
-from actions.sandbox.programs.network import Answer
+from actions.sandbox.programs.network import HttpAnswer
 from actions.sandbox.programs.program import NeuronLoad
 
 TERMINAL = frozenset({"SUCCEEDED", "FAILED", "STOPPED"})
@@ -131,37 +131,41 @@ class RayDashboard:
     def __init__(self, head: RayHead) -> None:
         self.head = head
 
-    def answer(self, method: str, path: str, body: bytes) -> Answer:
+    def answer(self, method: str, path: str, body: bytes) -> HttpAnswer:
         """See `network.Service`."""
         path = path.partition("?")[0]
         if path == "/api/version":
             return _json({"version": "4", "ray_version": VERSION, "ray_commit": "", "session_name": ""})
         if path in ("/api/gcs_healthz", "/api/local_raylet_healthz"):
-            return Answer(200, b"success", "text/plain")
+            return HttpAnswer(200, b"success", "text/plain")
         if path in (_JOBS, _JOBS.rstrip("/")):
-            return self._submit(body) if method == "POST" else _json([_told(job) for job in self.head.jobs.values()])
+            return (
+                self._submit(body)
+                if method == "POST"
+                else _json([_job_details(job) for job in self.head.jobs.values()])
+            )
         if path.startswith(_JOBS):
             return self._about(method, *path.removeprefix(_JOBS).rstrip("/").partition("/")[::2])
         if path == "/" and method in ("GET", "HEAD"):
-            return Answer(200, self._page().encode(), "text/html; charset=utf-8")
-        return Answer(404, b"404: Not Found", "text/plain")
+            return HttpAnswer(200, self._page().encode(), "text/html; charset=utf-8")
+        return HttpAnswer(404, b"404: Not Found", "text/plain")
 
-    def _about(self, method: str, job_id: str, what: str) -> Answer:
+    def _about(self, method: str, job_id: str, what: str) -> HttpAnswer:
         job = self.head.jobs.get(job_id)
         if job is None:
-            return Answer(404, f"Job {job_id} does not exist".encode(), "text/plain")
+            return HttpAnswer(404, f"Job {job_id} does not exist".encode(), "text/plain")
         match method, what:
             case "GET", "":
-                return _json(_told(job))
+                return _json(_job_details(job))
             case "GET", "logs":
                 return _json({"logs": "".join(job.log)})
             case "POST", "stop":
                 is_new = not job.is_over
                 job.must_stop = job.must_stop or is_new
                 return _json({"stopped": is_new})
-        return Answer(405, b"405: Method Not Allowed", "text/plain")
+        return HttpAnswer(405, b"405: Method Not Allowed", "text/plain")
 
-    def _submit(self, body: bytes) -> Answer:
+    def _submit(self, body: bytes) -> HttpAnswer:
         try:
             asked = json.loads(body)
             job = RayJob(
@@ -171,9 +175,9 @@ class RayDashboard:
                 self.head.now(),
             )
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            return Answer(400, f"the request is no submission: {error}".encode(), "text/plain")
+            return HttpAnswer(400, f"the request is no submission: {error}".encode(), "text/plain")
         if not self.head.submit(job):
-            return Answer(
+            return HttpAnswer(
                 500,
                 f"ValueError: Job with submission_id {job.submission_id} already exists. Please use a different "
                 "submission_id.".encode(),
@@ -196,7 +200,7 @@ class RayDashboard:
         )
 
 
-def _told(job: RayJob) -> dict[str, Any]:
+def _job_details(job: RayJob) -> dict[str, Any]:
     return {
         "type": "SUBMISSION",
         "job_id": None,
@@ -211,5 +215,5 @@ def _told(job: RayJob) -> dict[str, Any]:
     }
 
 
-def _json(value: object) -> Answer:
-    return Answer(200, json.dumps(value).encode())
+def _json(value: object) -> HttpAnswer:
+    return HttpAnswer(200, json.dumps(value).encode())

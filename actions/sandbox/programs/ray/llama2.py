@@ -18,7 +18,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from actions.sandbox.programs.neuron.compile_cache import CompilerLog, Graph, graphs_of, is_cached, keep
-from actions.sandbox.programs.program import Container, NeuronLoad, Program, Step
+from actions.sandbox.programs.program import ContainerView, NeuronLoad, Program, ProgramStep
 from actions.sandbox.programs.ray.head import RayHead, RayJob
 
 CORES_OF_A_NODE = 32
@@ -38,7 +38,7 @@ _DEFAULTS = {
 }  # fmt: skip
 
 
-class Settings(msgspec.Struct, frozen=True):
+class RayLlama2Settings(msgspec.Struct, frozen=True):
     """What the arguments ask for."""
 
     given: dict[str, str]
@@ -83,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True):
         return graphs_of({name: self.given.get(name, "") for name in _SHAPES}, _GRAPHS)
 
 
-def settings_of(words: Sequence[str]) -> Settings:
+def ray_llama2_settings(words: Sequence[str]) -> RayLlama2Settings:
     """Read the arguments behind the script's name."""
     given, index = dict(_DEFAULTS), 0
     while index < len(words):
@@ -93,17 +93,17 @@ def settings_of(words: Sequence[str]) -> Settings:
             is_switch = not has_value and following.startswith("--")
             given[name] = value if has_value else "True" if is_switch else following
         index += 1
-    return Settings(given)
+    return RayLlama2Settings(given)
 
 
 _DIVERGES_FROM = 1.5e-3
 """With a learning rate from here on the loss becomes nan."""
 
 
-class Curve:
+class RayLlama2Curve:
     """Loss, rate and norms of a run, the same for the same seed; nan from the tenth step on if the rate is too high."""
 
-    def __init__(self, settings: Settings, seed: int) -> None:
+    def __init__(self, settings: RayLlama2Settings, seed: int) -> None:
         self._seed = seed
         self._peak = float(settings.given["lr"])
         self._warmup = max(1, settings.number("warmup_steps"))
@@ -146,29 +146,29 @@ _LOADING = NeuronLoad(2.0, 1_900, command=f"python3 {ENTRY}")
 _BUSY = NeuronLoad(93.0, 11_600, command=f"python3 {ENTRY}")
 
 
-def train(container: Container, head: RayHead, job: RayJob) -> Program:
+def train(container: ContainerView, head: RayHead, job: RayJob) -> Program:
     """Train, or with `--neuron_parallel_compile` compile what a training of the same shape needs."""
     script = next(index for index, word in enumerate(container.argv) if ENTRY in word)
-    settings = settings_of(container.argv[script + 1 :])
-    run = _Run(container, head, job, settings)
-    yield Step(2.0, run.opening())
+    settings = ray_llama2_settings(container.argv[script + 1 :])
+    run = _ScriptRun(container, head, job, settings)
+    yield ProgramStep(2.0, run.opening())
     yield from run.gather()
     if container.files.file(f"{settings.given['data_dir']}/dataset_info.json") is None:
-        yield Step(4.0, run.failure(f"FileNotFoundError: Directory {settings.given['data_dir']} not found"))
+        yield ProgramStep(4.0, run.failure(f"FileNotFoundError: Directory {settings.given['data_dir']} not found"))
         return 1
     if settings.has("neuron_parallel_compile"):
         return (yield from run.compile())
     return (yield from run.train())
 
 
-class _Run:
+class _ScriptRun:
     """One run of the script: what its driver and its workers print."""
 
-    def __init__(self, container: Container, head: RayHead, job: RayJob, settings: Settings) -> None:
+    def __init__(self, container: ContainerView, head: RayHead, job: RayJob, settings: RayLlama2Settings) -> None:
         self._files = container.files
         self._head = head
         self._settings = settings
-        self._curve = Curve(settings, container.seed + settings.number("seed"))
+        self._curve = RayLlama2Curve(settings, container.seed + settings.number("seed"))
         self._counts_together = job.environment.get("RAY_DEDUP_LOGS", "1") != "0"
         self._compiler = CompilerLog(_process_id(0))
 
@@ -189,7 +189,7 @@ class _Run:
         """Wait until there is a core for every worker, then start them."""
         waited = 0.0
         while self._head.neuron_cores < self._settings.workers:
-            yield Step(15.0, self._too_few(waited) if waited else "")
+            yield ProgramStep(15.0, self._too_few(waited) if waited else "")
             waited += 15.0
         self._head.set_load(_LOADING)
         lines = [
@@ -197,43 +197,45 @@ class _Run:
             f"world_rank={rank}, local_rank={rank % CORES_OF_A_NODE}, node_rank={rank // CORES_OF_A_NODE}\n"
             for rank in range(self._settings.workers)
         ]
-        yield Step(4.0, "\x1b[36m(TorchTrainer pid=4021)\x1b[0m Started distributed worker processes: \n")
-        yield Step(0.5, "".join(lines))
-        yield Step(2.0, self._by_all("Setting up process group for: xla:// [rank={rank}]"))
+        yield ProgramStep(4.0, "\x1b[36m(TorchTrainer pid=4021)\x1b[0m Started distributed worker processes: \n")
+        yield ProgramStep(0.5, "".join(lines))
+        yield ProgramStep(2.0, self._by_all("Setting up process group for: xla:// [rank={rank}]"))
         return 0
 
     def compile(self) -> Program:
         """Run ten steps without devices, then compile the graphs that they had."""
-        yield Step(3.0, self._by_first("--------TRAINING CONFIG----------"))
-        yield Step(
+        yield ProgramStep(3.0, self._by_first("--------TRAINING CONFIG----------"))
+        yield ProgramStep(
             4.0, self._by_all("Extracting graphs for ahead-of-time parallel compilation. No compilation is done")
         )
-        yield Step(1.0, self._by_first("Compiling extracted graphs on local rank0 worker"))
+        yield ProgramStep(1.0, self._by_first("Compiling extracted graphs on local rank0 worker"))
         graphs = self._settings.graphs()
         for number, graph in enumerate(graphs, start=1):
             text = f"worker 0 finished with num of tasks {number}...." if number < len(graphs) else "done"
-            yield Step(_COMPILE_SECONDS, self._by_compiler("PARALLEL_COMPILE", text))
+            yield ProgramStep(_COMPILE_SECONDS, self._by_compiler("PARALLEL_COMPILE", text))
             keep(self._files, _CACHE, graph)
         now = self._head.now()
         for line in self._compiler.summary(now, len(graphs), 0):
-            yield Step(0.1, self._by_first(line.rstrip("\n")))
+            yield ProgramStep(0.1, self._by_first(line.rstrip("\n")))
         self._head.set_load(NeuronLoad())
-        yield Step(1.0, "Training completed after 0 iterations.\n")
+        yield ProgramStep(1.0, "Training completed after 0 iterations.\n")
         return 0
 
     def train(self) -> Program:
         """Load the graphs, then step."""
         settings = self._settings
         for line in ("--------TRAINING CONFIG----------", *_config(settings), "--------MODEL CONFIG----------"):
-            yield Step(0.1, self._by_first(line))
+            yield ProgramStep(0.1, self._by_first(line))
         for graph in settings.graphs():
             if is_cached(self._files, _CACHE, graph):
-                yield Step(0.4, self._by_first(self._compiler.found(self._head.now(), _CACHE, graph).rstrip("\n")))
+                yield ProgramStep(
+                    0.4, self._by_first(self._compiler.found(self._head.now(), _CACHE, graph).rstrip("\n"))
+                )
                 continue
-            yield Step(0.2, self._by_first(self._compiler.missing(self._head.now(), _CACHE, graph).rstrip("\n")))
-            yield Step(_MISS_SECONDS, self._by_first("." * 24 + "Compiler status PASS"))
+            yield ProgramStep(0.2, self._by_first(self._compiler.missing(self._head.now(), _CACHE, graph).rstrip("\n")))
+            yield ProgramStep(_MISS_SECONDS, self._by_first("." * 24 + "Compiler status PASS"))
             keep(self._files, _CACHE, graph)
-        yield Step(1.0, self._by_first(f"Epoch 0 begin {self._asctime()}"))
+        yield ProgramStep(1.0, self._by_first(f"Epoch 0 begin {self._asctime()}"))
         if not (yield from self._step_through()):
             return 1
         self._head.set_load(NeuronLoad())
@@ -247,20 +249,20 @@ class _Run:
         interval = max(1, settings.number("logging_interval"))
         self._head.set_load(_BUSY)
         for step in range(1, settings.steps + 1):
-            yield Step(seconds)
+            yield ProgramStep(seconds)
             if self._head.neuron_cores < settings.workers:
                 self._head.set_load(NeuronLoad())
-                yield Step(8.0, self.failure(_ACTOR_DIED))
+                yield ProgramStep(8.0, self.failure(_ACTOR_DIED))
                 return 0
             if step % interval == 0 or step == settings.steps:
-                yield Step(0.0, self._by_first(self._log_line(step)))
+                yield ProgramStep(0.0, self._by_first(self._log_line(step)))
         return 1
 
     def _finish(self) -> Program:
         settings = self._settings
         loss, perf = self._curve.loss(settings.steps), settings.throughput
         micro = settings.steps * settings.number("grad_accum_usteps")
-        yield Step(
+        yield ProgramStep(
             0.5,
             self._by_first(
                 f"Epoch 0 step {settings.steps} end {self._asctime()} loss {loss} perf {perf:.2f} seq/sec "
@@ -275,8 +277,8 @@ class _Run:
         name = f"neuron_tblogs_{datetime.fromtimestamp(self._head.now(), UTC):%m%d%y_%H%M}_bf16_w{settings.workers}"
         folder = f"{settings.given['output_dir']}/{name}_lr{settings.given['lr']}"
         self._files.write(f"{folder}/events.out.tfevents.0", b"", size_bytes=61_000)
-        yield Step(0.5, self._by_first(f"Writing data to the provided results file: {path}"))
-        yield Step(2.0, "Training completed after 0 iterations.\n")
+        yield ProgramStep(0.5, self._by_first(f"Writing data to the provided results file: {path}"))
+        yield ProgramStep(2.0, "Training completed after 0 iterations.\n")
         return 0
 
     def failure(self, why: str) -> str:
@@ -335,7 +337,7 @@ class _Run:
         return datetime.fromtimestamp(self._head.now(), UTC).strftime("%a %b %e %H:%M:%S %Y")
 
 
-def _config(settings: Settings) -> list[str]:
+def _config(settings: RayLlama2Settings) -> list[str]:
     return [f"{name}: {value}" for name, value in sorted(settings.given.items())]
 
 

@@ -14,8 +14,8 @@ from collections.abc import Callable
 import msgspec
 from msgspec.structs import replace
 
-from actions.sandbox.programs.network import Network, pod_host
-from actions.sandbox.programs.program import Container, NeuronLoad, Program, Step
+from actions.sandbox.programs.network import HttpNetwork, pod_host
+from actions.sandbox.programs.program import ContainerView, NeuronLoad, Program, ProgramStep
 from actions.sandbox.programs.ray import dataset as ray_dataset
 from actions.sandbox.programs.ray import llama2 as ray_llama2
 from actions.sandbox.programs.ray.head import PORT, RayDashboard, RayHead, RayJob, RayNode
@@ -28,70 +28,72 @@ _ADDRESS = re.compile(r"--address (?P<host>[\w.-]+):(?P<port>\d+)")
 _MISSING = 127
 _VARIABLE = re.compile(r"\$(?:\{(\w+)\}|(\w+))")
 
-_DRIVERS: tuple[tuple[str, Callable[[Container, RayHead, RayJob], Program]], ...] = (
+_DRIVERS: tuple[tuple[str, Callable[[ContainerView, RayHead, RayJob], Program]], ...] = (
     (ray_dataset.ENTRY, ray_dataset.prepare),
     (ray_llama2.ENTRY, ray_llama2.train),
 )
 """A script that an entry point names, and what it does; what it prints goes to the job's log."""
 
 
-def is_head(container: Container) -> bool:
+def is_head(container: ContainerView) -> bool:
     """Whether this container starts the head of a Ray cluster."""
     return "ray start --head" in container.command_line
 
 
-def is_worker(container: Container) -> bool:
+def is_worker(container: ContainerView) -> bool:
     """Whether this container starts a worker."""
     return "ray start " in container.command_line and not is_head(container)
 
 
-def is_waiting(container: Container) -> bool:
+def is_waiting(container: ContainerView) -> bool:
     """Whether this container waits until the head answers."""
     return "ray health-check" in container.command_line
 
 
-def head_of(network: Network, host: str, port: int = PORT) -> RayHead | None:
+def head_of(network: HttpNetwork, host: str, port: int = PORT) -> RayHead | None:
     """The head that listens there, `None` if none does."""
     service = network.find(host, port)
     return service.head if isinstance(service, RayDashboard) else None
 
 
-def wait(container: Container) -> Program:
+def wait(container: ContainerView) -> Program:
     """Wait for the head, telling every five seconds that it is not there yet."""
     found = _ADDRESS.search(container.command_line)
     elapsed = 0
     while found and head_of(container.network, found["host"], GCS_PORT) is None:
-        yield Step(_WAIT_SECONDS, f"{elapsed} seconds elapsed: Waiting for GCS to be ready.\n")
+        yield ProgramStep(_WAIT_SECONDS, f"{elapsed} seconds elapsed: Waiting for GCS to be ready.\n")
         elapsed += int(_WAIT_SECONDS)
-    yield Step(0.2, "GCS is ready.\n")
+    yield ProgramStep(0.2, "GCS is ready.\n")
     return 0
 
 
-def work(container: Container) -> Program:
+def work(container: ContainerView) -> Program:
     """A worker: joins the head and lets its devices do what the jobs want, until the head is gone."""
     host = container.environment.get("FQ_RAY_IP", "")
     head = head_of(container.network, host, GCS_PORT)
     if head is None:
-        yield Step(5.0, f"Failed to connect to GCS at address {host}:{GCS_PORT} within 5 seconds.\n", is_error=True)
+        yield ProgramStep(
+            5.0, f"Failed to connect to GCS at address {host}:{GCS_PORT} within 5 seconds.\n", is_error=True
+        )
         return 1
     address = _address(container)
     node = RayNode(container.pod, address, len(container.neurons) * _CORES_OF_A_DEVICE)
     head.join(node)
     try:
-        yield Step(2.0, f"[2024-06-06 22:20:01,000 I 1 1] Local node IP: {address}\n")
-        yield Step(1.0, _RUNTIME_STARTED + _BLOCKED)
+        yield ProgramStep(2.0, f"[2024-06-06 22:20:01,000 I 1 1] Local node IP: {address}\n")
+        yield ProgramStep(1.0, _RUNTIME_STARTED + _BLOCKED)
         told = NeuronLoad()
         while head_of(container.network, host, GCS_PORT) is head:
             wanted = node.load
-            yield Step(_POLL_SECONDS, load=None if wanted == told else wanted)
+            yield ProgramStep(_POLL_SECONDS, load=None if wanted == told else wanted)
             told = wanted
     finally:
         head.leave(container.pod)
-    yield Step(1.0, "The node lost its connection to the head (GCS); the raylet exits.\n", is_error=True)
+    yield ProgramStep(1.0, "The node lost its connection to the head (GCS); the raylet exits.\n", is_error=True)
     return 1
 
 
-def lead(container: Container) -> Program:
+def lead(container: ContainerView) -> Program:
     """The head: serves the dashboard and runs the drivers of jobs, for as long as the container lives."""
     elapsed = 0.0
     head = RayHead(container.environment.get("RAY_CLUSTER_NAME", container.pod), lambda: container.started_at + elapsed)
@@ -102,8 +104,8 @@ def lead(container: Container) -> Program:
         container.network.listen(hosts, port, dashboard)
     running: list[_Running] = []
     try:
-        yield Step(1.0, f"Local node IP: {_address(container)}\n")
-        yield Step(0.5, _RUNTIME_STARTED + _NEXT_STEPS + _BLOCKED)
+        yield ProgramStep(1.0, f"Local node IP: {_address(container)}\n")
+        yield ProgramStep(0.5, _RUNTIME_STARTED + _NEXT_STEPS + _BLOCKED)
         while True:
             known = {one.job.submission_id for one in running}
             for job in head.jobs.values():
@@ -112,7 +114,7 @@ def lead(container: Container) -> Program:
             due = min((one.due for one in running), default=elapsed + _POLL_SECONDS)
             pause = max(0.0, min(_POLL_SECONDS, due - elapsed))
             elapsed += pause
-            yield Step(pause)
+            yield ProgramStep(pause)
             running = [one for one in running if one.advance(head, elapsed)]
             if not running:
                 head.set_load(NeuronLoad())
@@ -127,7 +129,7 @@ class _Running(msgspec.Struct):
     program: Program
     due: float
     """When it does the next thing, in seconds of the head's time."""
-    pending: Step | None = None
+    pending: ProgramStep | None = None
 
     def advance(self, head: RayHead, elapsed: float) -> bool:
         """Do what is due. Returns whether the driver goes on."""
@@ -148,9 +150,9 @@ class _Running(msgspec.Struct):
         return True
 
 
-def _driver(container: Container, head: RayHead, job: RayJob) -> Program:
+def _driver(container: ContainerView, head: RayHead, job: RayJob) -> Program:
     """Set up the runtime environment, then run the entry point in a shell."""
-    yield Step(2.0)
+    yield ProgramStep(2.0)
     job.begin()
     environment = {**container.environment, **job.environment}
     line = _VARIABLE.sub(lambda found: environment.get(found[1] or found[2], ""), job.entrypoint)
@@ -158,15 +160,15 @@ def _driver(container: Container, head: RayHead, job: RayJob) -> Program:
     while words and re.fullmatch(r"\w+=.*", words[0]):
         name, _, value = words.pop(0).partition("=")
         environment[name] = value
-    inside = replace(container, argv=tuple(words), environment=environment)
+    context = replace(container, argv=tuple(words), environment=environment)
     for word, driver in _DRIVERS:
         if any(word in one for one in words):
-            return (yield from driver(inside, head, job))
-    yield Step(0.5, f"/bin/sh: 1: {words[0] if words else ''}: not found\n")
+            return (yield from driver(context, head, job))
+    yield ProgramStep(0.5, f"/bin/sh: 1: {words[0] if words else ''}: not found\n")
     return _MISSING
 
 
-def _address(container: Container) -> str:
+def _address(container: ContainerView) -> str:
     """An address of this pod as Ray prints it."""
     number = sum(container.pod.encode()) % 65_000
     return f"100.64.{number // 250 % 250}.{number % 250 + 1}"

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from urllib.parse import urlsplit
 
-from actions.sandbox.programs.network import Service
-from actions.sandbox.programs.program import Container, Program, Step
+from actions.sandbox.programs.network import HttpService
+from actions.sandbox.programs.program import ContainerView, Program, ProgramStep
 from actions.sandbox.programs.ray.head import PORT, TERMINAL
 
 _POLL_SECONDS = 1.0
@@ -19,12 +19,12 @@ _LOST_AFTER_POLLS = 20
 _RULE = "-" * 58
 
 
-def is_wanted_by(container: Container) -> bool:
+def is_wanted_by(container: ContainerView) -> bool:
     """Whether this container submits a Ray job."""
     return container.argv[:3] == ("ray", "job", "submit")
 
 
-def submit(container: Container) -> Program:
+def submit(container: ContainerView) -> Program:
     """Submit and follow. Ends with 0 if the job succeeds, with 1 if it fails or cannot be submitted."""
     options, entrypoint = _arguments(container.argv[3:])
     address = options.get("--address", container.environment.get("RAY_DASHBOARD_ADDRESS", ""))
@@ -32,21 +32,21 @@ def submit(container: Container) -> Program:
     yield log.line(1.5, "INFO", "cli.py:36", f"Job submission server address: {address}")
     service = _service(container, address)
     if service is None:
-        yield Step(2.0, _unreachable(address), is_error=True)
+        yield ProgramStep(2.0, _unreachable(address), is_error=True)
         return 1
     body = {"entrypoint": _command_line(entrypoint), "submission_id": options.get("--submission-id", "")}
     if "--runtime-env-json" in options:
         body["runtime_env"] = json.loads(options["--runtime-env-json"])
     answer = service.answer("POST", "/api/jobs/", json.dumps(body).encode())
     if answer.status != 200:
-        yield Step(0.5, _refused(answer.status, answer.body.decode()), is_error=True)
+        yield ProgramStep(0.5, _refused(answer.status, answer.body.decode()), is_error=True)
         return 1
     job_id = str(json.loads(answer.body)["submission_id"])
     yield from _announce(log, job_id)
     return (yield from _follow(container, service, address, job_id, log))
 
 
-def _service(container: Container, address: str) -> Service | None:
+def _service(container: ContainerView, address: str) -> HttpService | None:
     place = urlsplit(address if "//" in address else f"http://{address}")
     return container.network.find(place.hostname or "", place.port or PORT)
 
@@ -60,12 +60,12 @@ def _announce(log: _Log, job_id: str) -> Program:
         ("Query the status of the job:", f"ray job status {job_id}"),
         ("Request the job to be stopped:", f"ray job stop {job_id}"),
     ):
-        yield Step(0.0, f"  {what}\n    {command}\n")
+        yield ProgramStep(0.0, f"  {what}\n    {command}\n")
     yield log.line(0.1, "INFO", "cli.py:292", "Tailing logs until the job exits (disable with --no-wait):")
     return 0
 
 
-def _follow(container: Container, service: Service, address: str, job_id: str, log: _Log) -> Program:
+def _follow(container: ContainerView, service: HttpService, address: str, job_id: str, log: _Log) -> Program:
     """Print what the job prints; its end is this program's end."""
     printed, lost = 0, 0
     while lost < _LOST_AFTER_POLLS:
@@ -76,12 +76,12 @@ def _follow(container: Container, service: Service, address: str, job_id: str, l
             text = json.loads(service.answer("GET", f"/api/jobs/{job_id}/logs", b"").body)["logs"]
             fresh, printed = text[printed:], len(text)
             log.elapsed += _POLL_SECONDS
-            yield Step(_POLL_SECONDS, fresh)
+            yield ProgramStep(_POLL_SECONDS, fresh)
         else:
-            yield Step(_POLL_SECONDS)
+            yield ProgramStep(_POLL_SECONDS)
         if told["status"] in TERMINAL:
             return (yield from _conclude(log, job_id, str(told["status"]), str(told["message"])))
-    yield Step(0.0, _unreachable(address), is_error=True)
+    yield ProgramStep(0.0, _unreachable(address), is_error=True)
     return 1
 
 
@@ -104,11 +104,11 @@ class _Log:
         self._started_at = started_at
         self.elapsed = 0.0
 
-    def line(self, after_seconds: float, level: str, where: str, text: str, *, is_error: bool = False) -> Step:
+    def line(self, after_seconds: float, level: str, where: str, text: str, *, is_error: bool = False) -> ProgramStep:
         self.elapsed += after_seconds
         moment = datetime.fromtimestamp(self._started_at + self.elapsed, UTC)
         stamp = f"{moment:%Y-%m-%d %H:%M:%S},{moment.microsecond // 1000:03d}"
-        return Step(after_seconds, f"{stamp}\t{level} {where} -- {text}\n", is_error=is_error)
+        return ProgramStep(after_seconds, f"{stamp}\t{level} {where} -- {text}\n", is_error=is_error)
 
 
 def _arguments(words: Sequence[str]) -> tuple[dict[str, str], list[str]]:

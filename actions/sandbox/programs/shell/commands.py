@@ -17,7 +17,7 @@ from actions.sandbox.programs import mpirun
 from actions.sandbox.programs.nccl.fabric import list_adapters
 from actions.sandbox.programs.neuron.tools import run_neuron_ls, run_neuron_monitor, run_neuron_top
 from actions.sandbox.programs.nvidia import run_nvidia_smi
-from actions.sandbox.programs.program import Inside, Program, Step
+from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep
 from actions.sandbox.programs.shell.file_commands import df, find, head, stat, tail
 
 _BYTES_PER_SECOND = 1e9
@@ -25,146 +25,146 @@ _LEAST_SECONDS = 0.02
 _USAGE = 252
 
 
-def aws(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def aws(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     """`aws s3 sync FOLDER s3://BUCKET/PREFIX`; anything else is refused."""
     words = [word for word in arguments if not word.startswith("-")]
     if list(arguments[:2]) != ["s3", "sync"] or len(words) < 4:
-        yield Step(text="aws: the sandbox knows `aws s3 sync FOLDER s3://BUCKET/PREFIX` only\n", is_error=True)
+        yield ProgramStep(text="aws: the sandbox knows `aws s3 sync FOLDER s3://BUCKET/PREFIX` only\n", is_error=True)
         return _USAGE
     source, target = words[2], words[3].rstrip("/")
-    files, is_denied = inside.container.files, target.startswith("s3://denied")
-    root = posixpath.normpath(posixpath.join(inside.folder, source))
+    files, is_denied = context.container.files, target.startswith("s3://denied")
+    root = posixpath.normpath(posixpath.join(context.folder, source))
     if not files.is_folder(root):
-        yield Step(text=f"The user-provided path {source} does not exist.\n", is_error=True)
+        yield ProgramStep(text=f"The user-provided path {source} does not exist.\n", is_error=True)
         return 255
     for path in files.walk(root):
         found, name = files.file(path), posixpath.relpath(path, root)
         if is_denied:
             words_of_s3 = "An error occurred (AccessDenied) when calling the PutObject operation: Access Denied"
-            yield Step(0.1, f"upload failed: {path} to {target}/{name} {words_of_s3}\n", is_error=True)
+            yield ProgramStep(0.1, f"upload failed: {path} to {target}/{name} {words_of_s3}\n", is_error=True)
             continue
         seconds = max(_LEAST_SECONDS, (found.size_bytes if found else 0) / _BYTES_PER_SECOND)
-        yield Step(min(seconds, 1.0), f"upload: {path} to {target}/{name}\n")
+        yield ProgramStep(min(seconds, 1.0), f"upload: {path} to {target}/{name}\n")
     return 1 if is_denied else 0
 
 
-Command = Callable[[Inside, Sequence[str], str], Program]
+Command = Callable[[ProcessContext, Sequence[str], str], Program]
 """A command: its surroundings, its arguments and what comes in by standard input."""
 
 NOT_FOUND = 127
 
 
-def _complain(text: str, code: int) -> Program:
-    yield Step(text=text + "\n", is_error=True)
+def _fail(text: str, code: int) -> Program:
+    yield ProgramStep(text=text + "\n", is_error=True)
     return code
 
 
-def _say(text: str) -> Program:
+def _print(text: str) -> Program:
     if text:
-        yield Step(text=text)
+        yield ProgramStep(text=text)
     return 0
 
 
-def _path(inside: Inside, path: str) -> str:
-    return posixpath.normpath(posixpath.join(inside.folder, path))
+def _path(context: ProcessContext, path: str) -> str:
+    return posixpath.normpath(posixpath.join(context.folder, path))
 
 
-def _echo(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def _echo(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     if arguments and arguments[0] == "-n":
-        return (yield from _say(" ".join(arguments[1:])))
-    return (yield from _say(" ".join(arguments) + "\n"))
+        return (yield from _print(" ".join(arguments[1:])))
+    return (yield from _print(" ".join(arguments) + "\n"))
 
 
-def _ls(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def _ls(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     options = "".join(argument[1:] for argument in arguments if argument.startswith("-"))
     targets = [argument for argument in arguments if not argument.startswith("-")] or ["."]
-    files, code = inside.container.files, 0
+    files, code = context.container.files, 0
     for target in targets:
-        path = _path(inside, target)
+        path = _path(context, target)
         if files.is_folder(path):
             if len(targets) > 1:
-                yield Step(text=f"{target}:\n")
+                yield ProgramStep(text=f"{target}:\n")
             rows = [
-                _ls_row(inside, posixpath.join(path, name), name, long="l" in options) for name in files.names(path)
+                _ls_row(context, posixpath.join(path, name), name, long="l" in options) for name in files.names(path)
             ]
-            yield from _say("".join(row + "\n" for row in rows))
+            yield from _print("".join(row + "\n" for row in rows))
         elif files.file(path):
-            yield Step(text=_ls_row(inside, path, target, long="l" in options) + "\n")
+            yield ProgramStep(text=_ls_row(context, path, target, long="l" in options) + "\n")
         else:
-            code = yield from _complain(f"ls: cannot access '{target}': No such file or directory", 2)
+            code = yield from _fail(f"ls: cannot access '{target}': No such file or directory", 2)
     return code
 
 
-def _ls_row(inside: Inside, path: str, name: str, *, long: bool) -> str:
+def _ls_row(context: ProcessContext, path: str, name: str, *, long: bool) -> str:
     if not long:
         return name
-    found = inside.container.files.file(path)
-    date = datetime.fromtimestamp(inside.container.started_at, UTC).strftime("%b %e %H:%M")
+    found = context.container.files.file(path)
+    date = datetime.fromtimestamp(context.container.started_at, UTC).strftime("%b %e %H:%M")
     return (
         f"{'-rw-r--r--' if found else 'drwxr-xr-x'} 1 root root {found.size_bytes if found else 4096:>11} {date} {name}"
     )
 
 
-def _contents(inside: Inside, paths: Sequence[str], given: str) -> tuple[str, str]:
+def _contents(context: ProcessContext, paths: Sequence[str], given: str) -> tuple[str, str]:
     """The joined texts of files, or what came in; the second is the first path that is no file."""
     texts = []
     for path in paths:
-        found = inside.container.files.file(_path(inside, path))
+        found = context.container.files.file(_path(context, path))
         if found is None:
             return "", path
         texts.append(found.content.decode(errors="replace"))
     return ("".join(texts) if paths else given), ""
 
 
-def _cat(inside: Inside, arguments: Sequence[str], given: str) -> Program:
-    text, missing = _contents(inside, arguments, given)
+def _cat(context: ProcessContext, arguments: Sequence[str], given: str) -> Program:
+    text, missing = _contents(context, arguments, given)
     if missing:
-        return (yield from _complain(f"cat: {missing}: No such file or directory", 1))
-    return (yield from _say(text))
+        return (yield from _fail(f"cat: {missing}: No such file or directory", 1))
+    return (yield from _print(text))
 
 
-def _wc(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+def _wc(context: ProcessContext, arguments: Sequence[str], given: str) -> Program:
     options = "".join(argument[1:] for argument in arguments if argument.startswith("-")) or "lwc"
     paths = [argument for argument in arguments if not argument.startswith("-")]
-    text, missing = _contents(inside, paths, given)
+    text, missing = _contents(context, paths, given)
     if missing:
-        return (yield from _complain(f"wc: {missing}: No such file or directory", 1))
+        return (yield from _fail(f"wc: {missing}: No such file or directory", 1))
     counts = {"l": text.count("\n"), "w": len(text.split()), "c": len(text.encode())}
-    return (yield from _say(" ".join(str(counts[key]) for key in "lwc" if key in options) + "\n"))
+    return (yield from _print(" ".join(str(counts[key]) for key in "lwc" if key in options) + "\n"))
 
 
-def _grep(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+def _grep(context: ProcessContext, arguments: Sequence[str], given: str) -> Program:
     options = "".join(argument[1:] for argument in arguments if argument.startswith("-"))
     words = [argument for argument in arguments if not argument.startswith("-")]
     if not words:
-        return (yield from _complain("usage: grep [-cv] PATTERN [FILE]...", 2))
-    text, missing = _contents(inside, words[1:], given)
+        return (yield from _fail("usage: grep [-cv] PATTERN [FILE]...", 2))
+    text, missing = _contents(context, words[1:], given)
     if missing:
-        return (yield from _complain(f"grep: {missing}: No such file or directory", 2))
+        return (yield from _fail(f"grep: {missing}: No such file or directory", 2))
     found = [line for line in text.splitlines() if (words[0].strip("^$") in line) != ("v" in options)]
-    yield from _say(f"{len(found)}\n" if "c" in options else "".join(line + "\n" for line in found))
+    yield from _print(f"{len(found)}\n" if "c" in options else "".join(line + "\n" for line in found))
     return 0 if found else 1
 
 
-def _test(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def _test(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     """`test -f`, `-d`, `-e`, `-s`, `-n`, `-z`, `=`, `-eq`, `-ge`, with `!`."""
-    yield Step()
+    yield ProgramStep()
     words = [word for word in arguments if word != "]"]
     negate = bool(words) and words[0] == "!"
     words = words[1:] if negate else words
-    return 0 if _holds(inside, words) != negate else 1
+    return 0 if _holds(context, words) != negate else 1
 
 
-def _holds(inside: Inside, words: list[str]) -> bool:
-    files = inside.container.files
+def _holds(context: ProcessContext, words: list[str]) -> bool:
+    files = context.container.files
     match words:
         case ["-f" | "-s", path]:
-            found = files.file(_path(inside, path))
+            found = files.file(_path(context, path))
             return found is not None and (words[0] == "-f" or found.size_bytes > 0)
         case ["-d", path]:
-            return files.is_folder(_path(inside, path))
+            return files.is_folder(_path(context, path))
         case ["-e", path]:
-            return files.is_folder(_path(inside, path)) or files.file(_path(inside, path)) is not None
+            return files.is_folder(_path(context, path)) or files.file(_path(context, path)) is not None
         case ["-n", text] | [text]:
             return bool(text)
         case ["-z", text]:
@@ -176,113 +176,113 @@ def _holds(inside: Inside, words: list[str]) -> bool:
     return False
 
 
-def _cd(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    target = _path(inside, arguments[0] if arguments else "/root")
-    if not inside.container.files.is_folder(target):
-        return (yield from _complain(f"cd: {arguments[0] if arguments else target}: No such file or directory", 1))
-    inside.folder = target
+def _cd(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    target = _path(context, arguments[0] if arguments else "/root")
+    if not context.container.files.is_folder(target):
+        return (yield from _fail(f"cd: {arguments[0] if arguments else target}: No such file or directory", 1))
+    context.folder = target
     return 0
 
 
-def _mkdir(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    yield Step()
+def _mkdir(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    yield ProgramStep()
     for path in arguments:
         if not path.startswith("-"):
-            inside.container.files.make_folder(_path(inside, path))
+            context.container.files.make_folder(_path(context, path))
     return 0
 
 
-def _touch(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    yield Step()
+def _touch(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    yield ProgramStep()
     for path in arguments:
-        if inside.container.files.file(_path(inside, path)) is None:
-            inside.container.files.write(_path(inside, path), b"")
+        if context.container.files.file(_path(context, path)) is None:
+            context.container.files.write(_path(context, path), b"")
     return 0
 
 
-def _rm(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def _rm(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     is_forced, code = any(word.startswith("-") and "f" in word for word in arguments), 0
     for path in arguments:
-        if path.startswith("-") or inside.container.files.remove(_path(inside, path)) or is_forced:
+        if path.startswith("-") or context.container.files.remove(_path(context, path)) or is_forced:
             continue
-        code = yield from _complain(f"rm: cannot remove '{path}': No such file or directory", 1)
+        code = yield from _fail(f"rm: cannot remove '{path}': No such file or directory", 1)
     return code
 
 
-def _sleep(_inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def _sleep(_context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     text = arguments[0] if arguments else ""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     seconds = text[:-1] if text[-1:] in units else text
     if text in ("infinity", "inf"):
         while True:
-            yield Step(3600.0)
+            yield ProgramStep(3600.0)
     if not seconds.replace(".", "", 1).isdigit():
-        return (yield from _complain(f"sleep: invalid time interval '{text}'", 1))
-    yield Step(float(seconds) * units.get(text[-1:], 1))
+        return (yield from _fail(f"sleep: invalid time interval '{text}'", 1))
+    yield ProgramStep(float(seconds) * units.get(text[-1:], 1))
     return 0
 
 
-def _environment(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    known = inside.container.environment | inside.variables
+def _environment(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    known = context.container.environment | context.variables
     if arguments:
-        return (yield from _say(known[arguments[0]] + "\n")) if arguments[0] in known else 1
-    return (yield from _say("".join(f"{name}={value}\n" for name, value in sorted(known.items()))))
+        return (yield from _print(known[arguments[0]] + "\n")) if arguments[0] in known else 1
+    return (yield from _print("".join(f"{name}={value}\n" for name, value in sorted(known.items()))))
 
 
-def _hostname(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    return (yield from _say(inside.container.pod + "\n"))
+def _hostname(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _print(context.container.pod + "\n"))
 
 
-def _pwd(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    return (yield from _say(inside.folder + "\n"))
+def _pwd(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _print(context.folder + "\n"))
 
 
-def _date(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    return (yield from _say(datetime.fromtimestamp(inside.now(), UTC).strftime("%a %b %e %H:%M:%S UTC %Y\n")))
+def _date(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _print(datetime.fromtimestamp(context.now(), UTC).strftime("%a %b %e %H:%M:%S UTC %Y\n")))
 
 
-def _true(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    yield Step()
+def _true(_context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    yield ProgramStep()
     return 0
 
 
-def _false(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    yield Step()
+def _false(_context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    yield ProgramStep()
     return 1
 
 
-def _whoami(_inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    return (yield from _say("root\n"))
+def _whoami(_context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from _print("root\n"))
 
 
-def _uname(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    kernel = f"Linux {inside.container.pod} 5.10.234-225.910.amzn2.x86_64 x86_64 GNU/Linux"
-    return (yield from _say((kernel if "-a" in arguments else "Linux") + "\n"))
+def _uname(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    kernel = f"Linux {context.container.pod} 5.10.234-225.910.amzn2.x86_64 x86_64 GNU/Linux"
+    return (yield from _print((kernel if "-a" in arguments else "Linux") + "\n"))
 
 
-def _nvidia_smi(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    return (yield from run_nvidia_smi(inside.container, inside.load, inside.now, arguments))
+def _nvidia_smi(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from run_nvidia_smi(context.container, context.load, context.now, arguments))
 
 
-def _neuron_ls(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    return (yield from run_neuron_ls(inside.container, inside.load(), arguments))
+def _neuron_ls(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from run_neuron_ls(context.container, context.load(), arguments))
 
 
-def _neuron_monitor(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    return (yield from run_neuron_monitor(inside.container, inside.load, inside.now, arguments))
+def _neuron_monitor(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    return (yield from run_neuron_monitor(context.container, context.load, context.now, arguments))
 
 
-def _neuron_top(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    has_terminal = bool(inside.value("TERM"))
-    return (yield from run_neuron_top(inside.container, inside.load, inside.now, has_terminal=has_terminal))
+def _neuron_top(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    has_terminal = bool(context.value("TERM"))
+    return (yield from run_neuron_top(context.container, context.load, context.now, has_terminal=has_terminal))
 
 
-def _fi_info(inside: Inside, _arguments: Sequence[str], _given: str) -> Program:
-    return (yield from list_adapters(inside.container))
+def _fi_info(context: ProcessContext, _arguments: Sequence[str], _given: str) -> Program:
+    return (yield from list_adapters(context.container))
 
 
-def _mpirun(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
-    known = replace(inside.container, environment=inside.container.environment | inside.variables)
+def _mpirun(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
+    known = replace(context.container, environment=context.container.environment | context.variables)
     return (yield from mpirun.launch(known, arguments))
 
 
@@ -306,13 +306,13 @@ _SCREENS = frozenset({"neuron-top"})
 _FILTERS = frozenset({"cat", "wc", "head", "tail"})
 
 
-def command_named(inside: Inside, name: str) -> Command | None:
+def command_named(context: ProcessContext, name: str) -> Command | None:
     """The command behind a name or a path of it, `None` if the image has none. Devices bring their own."""
     base = posixpath.basename(name)
     if base == "nvidia-smi":
-        return _nvidia_smi if inside.container.gpus else None
+        return _nvidia_smi if context.container.gpus else None
     if base in _OF_NEURON:
-        return _OF_NEURON[base] if inside.container.neurons else None
+        return _OF_NEURON[base] if context.container.neurons else None
     return _EVERYWHERE.get(base)
 
 

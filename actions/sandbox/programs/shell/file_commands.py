@@ -14,7 +14,7 @@ from zlib import crc32
 import msgspec
 
 from actions.sandbox.programs.files import FileView
-from actions.sandbox.programs.program import Inside, Program, Step
+from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep
 
 _BLOCKS = 2_516_582_400
 """Of 1024 bytes: the size that a shared volume claims."""
@@ -29,39 +29,39 @@ class _FindOptions(msgspec.Struct):
     command: list[str] = msgspec.field(default_factory=list)
 
 
-def find(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def find(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     """`find ROOT… [-type f|d] [-name PATTERN] [-newer FILE] [-exec stat|ls … {} +]`.
 
     `-newer` is taken as true: volumes of the sandbox are younger than its containers.
     """
-    wish, code = _find_options(arguments), 0
+    options, code = _find_options(arguments), 0
     found: list[str] = []
-    for root in wish.roots or ["."]:
-        path = _path(inside, root)
-        if not _is_there(inside.container.files, path):
-            yield Step(text=f"find: '{root}': No such file or directory\n", is_error=True)
+    for root in options.roots or ["."]:
+        path = _path(context, root)
+        if not _is_there(context.container.files, path):
+            yield ProgramStep(text=f"find: '{root}': No such file or directory\n", is_error=True)
             code = 1
             continue
-        found += _below(inside.container.files, path, wish)
-    if wish.command[:1] == ["stat"] and found:
-        yield from stat(inside, [*(word for word in wish.command[1:] if word not in ("{}", "+", ";")), *found], "")
+        found += _below(context.container.files, path, options)
+    if options.command[:1] == ["stat"] and found:
+        yield from stat(context, [*(word for word in options.command[1:] if word not in ("{}", "+", ";")), *found], "")
     elif found:
-        yield Step(text="".join(path + "\n" for path in found))
+        yield ProgramStep(text="".join(path + "\n" for path in found))
     else:
-        yield Step()
+        yield ProgramStep()
     return code
 
 
-def stat(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def stat(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     """`stat -c FORMAT FILE…` with `%n`, `%s`, `%i` and `%Y`."""
     words = list(arguments)
     form = words[words.index("-c") + 1] if "-c" in words[:-1] else "%n %s"
     code = 0
     for name in (word for word in words if word not in ("-c", form)):
-        path = _path(inside, name)
-        file = inside.container.files.file(path)
-        if file is None and not inside.container.files.is_folder(path):
-            yield Step(text=f"stat: cannot statx '{name}': No such file or directory\n", is_error=True)
+        path = _path(context, name)
+        file = context.container.files.file(path)
+        if file is None and not context.container.files.is_folder(path):
+            yield ProgramStep(text=f"stat: cannot statx '{name}': No such file or directory\n", is_error=True)
             code = 1
             continue
         size, changed = (file.size_bytes, file.changed_at) if file else (4096, 0)
@@ -69,46 +69,46 @@ def stat(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
         text = form
         for sign, value in values.items():
             text = text.replace(sign, value)
-        yield Step(text=text + "\n")
+        yield ProgramStep(text=text + "\n")
     return code
 
 
-def df(inside: Inside, arguments: Sequence[str], _given: str) -> Program:
+def df(context: ProcessContext, arguments: Sequence[str], _given: str) -> Program:
     """`df [-P] [-k] [PATH]`."""
-    files = inside.container.files
-    asked = [_path(inside, word) for word in arguments if not word.startswith("-")]
+    files = context.container.files
+    asked = [_path(context, word) for word in arguments if not word.startswith("-")]
     points = [_mount_of(files, path) for path in asked] or files.mount_points()
-    yield Step(text="Filesystem     1024-blocks        Used   Available Capacity Mounted on\n")
+    yield ProgramStep(text="Filesystem     1024-blocks        Used   Available Capacity Mounted on\n")
     for point in points:
         name, size = ("overlay", 104_857_600) if point == "/" else ("10.1.0.9@tcp:/eksml", _BLOCKS)
         used = sum(file.size_bytes for path in files.walk(point) if (file := files.file(path))) // 1024
         rest = max(size - used, 0)
-        yield Step(text=f"{name:<14} {size:>11} {used:>11} {rest:>11} {used * 100 // size:>7}% {point}\n")
+        yield ProgramStep(text=f"{name:<14} {size:>11} {used:>11} {rest:>11} {used * 100 // size:>7}% {point}\n")
     return 0
 
 
 def _find_options(arguments: Sequence[str]) -> _FindOptions:
-    wish, words = _FindOptions(), list(arguments)
+    options, words = _FindOptions(), list(arguments)
     while words and not words[0].startswith("-"):
-        wish.roots.append(words.pop(0))
+        options.roots.append(words.pop(0))
     while words:
         match words.pop(0):
             case "-name" if words:
-                wish.pattern = words.pop(0)
+                options.pattern = words.pop(0)
             case "-type" if words:
-                wish.kind = words.pop(0)
+                options.kind = words.pop(0)
             case "-newer" if words:
                 words.pop(0)
             case "-exec":
-                wish.command, words = words, []
-    return wish
+                options.command, words = words, []
+    return options
 
 
-def _below(files: FileView, path: str, wish: _FindOptions) -> list[str]:
-    if wish.kind == "d":
+def _below(files: FileView, path: str, options: _FindOptions) -> list[str]:
+    if options.kind == "d":
         return [path] if files.is_folder(path) else []
     every = files.walk(path) if files.is_folder(path) else [path]
-    return [name for name in every if fnmatch.fnmatch(posixpath.basename(name), wish.pattern)]
+    return [name for name in every if fnmatch.fnmatch(posixpath.basename(name), options.pattern)]
 
 
 def _is_there(files: FileView, path: str) -> bool:
@@ -120,8 +120,8 @@ def _mount_of(files: FileView, path: str) -> str:
     return max(under, key=len)
 
 
-def _path(inside: Inside, path: str) -> str:
-    return posixpath.normpath(posixpath.join(inside.folder, path))
+def _path(context: ProcessContext, path: str) -> str:
+    return posixpath.normpath(posixpath.join(context.folder, path))
 
 
 _POLL_SECONDS = 0.25
@@ -141,104 +141,108 @@ class _CutOptions(msgspec.Struct):
     problem: str = ""
 
 
-def head(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+def head(context: ProcessContext, arguments: Sequence[str], given: str) -> Program:
     """`head`."""
-    return (yield from _cut(inside, _cut_options(arguments), given, "head"))
+    return (yield from _cut(context, _cut_options(arguments), given, "head"))
 
 
-def tail(inside: Inside, arguments: Sequence[str], given: str) -> Program:
+def tail(context: ProcessContext, arguments: Sequence[str], given: str) -> Program:
     """`tail`; with `-f` or `-F` it goes on until somebody ends it."""
-    wish = _cut_options(arguments)
-    if not (wish.follow and wish.paths and not wish.problem):
-        return (yield from _cut(inside, wish, given, "tail"))
-    return (yield from _follow(inside, wish))
+    options = _cut_options(arguments)
+    if not (options.follow and options.paths and not options.problem):
+        return (yield from _cut(context, options, given, "tail"))
+    return (yield from _follow(context, options))
 
 
-def _follow(inside: Inside, wish: _CutOptions) -> Program:
+def _follow(context: ProcessContext, options: _CutOptions) -> Program:
     """The end of one file, then whatever is appended to it; with `-F` also of a file that is yet to come."""
-    name = wish.paths[0]
-    path, seen, is_told = posixpath.normpath(posixpath.join(inside.folder, name)), -1, False
+    name = options.paths[0]
+    path, seen, is_told = posixpath.normpath(posixpath.join(context.folder, name)), -1, False
     while True:
-        found = inside.container.files.file(path)
+        found = context.container.files.file(path)
         if found is None and not is_told:
-            yield Step(text=f"tail: cannot open '{name}' for reading: No such file or directory\n", is_error=True)
-            if not wish.retry:
-                yield Step(text="tail: no files remaining\n", is_error=True)
+            yield ProgramStep(
+                text=f"tail: cannot open '{name}' for reading: No such file or directory\n", is_error=True
+            )
+            if not options.retry:
+                yield ProgramStep(text="tail: no files remaining\n", is_error=True)
                 return 1
             is_told = True
         if found is not None and seen < 0:
             if is_told:
-                yield Step(text=f"tail: '{name}' has appeared;  following new file\n", is_error=True)
-                wish.count, wish.from_start = 1, True
-            start = len(found.content) - len(_piece(wish, found.content, "tail"))
+                yield ProgramStep(text=f"tail: '{name}' has appeared;  following new file\n", is_error=True)
+                options.count, options.from_start = 1, True
+            start = len(found.content) - len(_piece(options, found.content, "tail"))
             seen = start
         if found is not None and len(found.content) < seen:
-            yield Step(text=f"tail: {name}: file truncated\n", is_error=True)
+            yield ProgramStep(text=f"tail: {name}: file truncated\n", is_error=True)
             seen = 0
         if found is not None and len(found.content) > seen:
-            yield Step(text=found.content[seen:].decode(errors="replace"))
+            yield ProgramStep(text=found.content[seen:].decode(errors="replace"))
             seen = len(found.content)
-        yield Step(_POLL_SECONDS)
+        yield ProgramStep(_POLL_SECONDS)
 
 
-def _cut(inside: Inside, wish: _CutOptions, given: str, name: str) -> Program:
-    if wish.problem:
-        yield Step(text=f"{name}: {wish.problem}\n", is_error=True)
+def _cut(context: ProcessContext, options: _CutOptions, given: str, name: str) -> Program:
+    if options.problem:
+        yield ProgramStep(text=f"{name}: {options.problem}\n", is_error=True)
         return 1
     code = 0
-    for path in wish.paths:
-        found = inside.container.files.file(posixpath.normpath(posixpath.join(inside.folder, path)))
+    for path in options.paths:
+        found = context.container.files.file(posixpath.normpath(posixpath.join(context.folder, path)))
         if found is None:
-            yield Step(text=f"{name}: cannot open '{path}' for reading: No such file or directory\n", is_error=True)
+            yield ProgramStep(
+                text=f"{name}: cannot open '{path}' for reading: No such file or directory\n", is_error=True
+            )
             code = 1
             continue
-        if len(wish.paths) > 1:
-            yield Step(text=f"==> {path} <==\n")
-        yield Step(text=_piece(wish, found.content, name).decode(errors="replace"))
-    if not wish.paths:
-        yield Step(text=_piece(wish, given.encode(), name).decode(errors="replace"))
+        if len(options.paths) > 1:
+            yield ProgramStep(text=f"==> {path} <==\n")
+        yield ProgramStep(text=_piece(options, found.content, name).decode(errors="replace"))
+    if not options.paths:
+        yield ProgramStep(text=_piece(options, given.encode(), name).decode(errors="replace"))
     return code
 
 
-def _piece(wish: _CutOptions, content: bytes, name: str) -> bytes:
+def _piece(options: _CutOptions, content: bytes, name: str) -> bytes:
     """The part of a content that is wanted. Lines end at newlines only: a bar's carriage returns are within one."""
-    if wish.in_bytes:
-        return _part(wish, content, len(content), name)
+    if options.in_bytes:
+        return _part(options, content, len(content), name)
     lines = content.split(b"\n")
     last = lines.pop()
     whole = [line + b"\n" for line in lines] + ([last] if last else [])
-    return b"".join(_part(wish, whole, len(whole), name))
+    return b"".join(_part(options, whole, len(whole), name))
 
 
-def _part(wish: _CutOptions, units: _Units, count: int, name: str) -> _Units:
+def _part(options: _CutOptions, units: _Units, count: int, name: str) -> _Units:
     if name == "head":
-        return units[: wish.count]
-    return units[max(0, wish.count - 1) if wish.from_start else max(0, count - wish.count) :]
+        return units[: options.count]
+    return units[max(0, options.count - 1) if options.from_start else max(0, count - options.count) :]
 
 
 def _cut_options(arguments: Sequence[str]) -> _CutOptions:
     """Read `-n 5`, `-n5`, `-5`, `-n +3`, `-c +100`, `--lines=5`, `-f`, `-F`, `-nf 5` and file names."""
-    wish, rest = _CutOptions([]), list(arguments)
+    options, rest = _CutOptions([]), list(arguments)
     while rest:
         word = rest.pop(0)
         if not word.startswith("-") or word == "-":
-            wish.paths.append(word)
+            options.paths.append(word)
             continue
         name, _, value = word[1:].partition("=")
         if name in ("-lines", "-bytes") or name[:1] in ("n", "c"):
             value = value or (name[1:] if not name.startswith("-") else "") or (rest.pop(0) if rest else "")
-            _count(wish, value, in_bytes=name.lstrip("-").startswith(("c", "bytes")))
+            _count(options, value, in_bytes=name.lstrip("-").startswith(("c", "bytes")))
         elif name.isdigit():
-            wish.count = int(name)
+            options.count = int(name)
         else:
-            wish.follow = wish.follow or "f" in name.lower()
-            wish.retry = wish.retry or "F" in name or name == "-retry"
-    return wish
+            options.follow = options.follow or "f" in name.lower()
+            options.retry = options.retry or "F" in name or name == "-retry"
+    return options
 
 
-def _count(wish: _CutOptions, value: str, *, in_bytes: bool) -> None:
+def _count(options: _CutOptions, value: str, *, in_bytes: bool) -> None:
     digits = value.removeprefix("+")
     if not digits.isdigit():
-        wish.problem = f"invalid number of {'bytes' if in_bytes else 'lines'}: '{value}'"
+        options.problem = f"invalid number of {'bytes' if in_bytes else 'lines'}: '{value}'"
         return
-    wish.count, wish.in_bytes, wish.from_start = int(digits), in_bytes, value.startswith("+")
+    options.count, options.in_bytes, options.from_start = int(digits), in_bytes, value.startswith("+")

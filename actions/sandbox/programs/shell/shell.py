@@ -9,7 +9,7 @@ import re
 import shlex
 from collections.abc import Sequence
 
-from actions.sandbox.programs.program import Inside, Program, Step
+from actions.sandbox.programs.program import ProcessContext, Program, ProgramStep
 from actions.sandbox.programs.shell.commands import NOT_FOUND, command_named
 
 _LIST_OPERATORS = (";", "&&", "||")
@@ -23,7 +23,7 @@ _BROKEN_PIPE = 141
 _TIMED_OUT = 124
 
 
-class Leave(Exception):
+class ShellExit(Exception):
     """`exit` was said: the shell ends with this code."""
 
     def __init__(self, code: int) -> None:
@@ -51,7 +51,7 @@ def operand_of(argv: Sequence[str]) -> Sequence[str]:
     return tuple(itertools.dropwhile(lambda word: word.startswith("-"), argv[1:]))
 
 
-def is_conversation(argv: Sequence[str]) -> bool:
+def is_interactive(argv: Sequence[str]) -> bool:
     """Whether an argument list ends in a shell that somebody types into: `sh`, or `sh -c "…; exec sh"`."""
     if not is_shell(argv):
         return False
@@ -69,31 +69,31 @@ def without_env(argv: Sequence[str]) -> Sequence[str]:
     return argv if program is None else argv[program:]
 
 
-def run_argv(inside: Inside, argv: Sequence[str], given: str = "") -> Program:
+def run_argv(context: ProcessContext, argv: Sequence[str], given: str = "") -> Program:
     """Run an argument list as the container runtime does: a shell with its script, or one program."""
     if not is_shell(argv):
-        return (yield from _run_command(inside, list(argv), given))
+        return (yield from _run_command(context, list(argv), given))
     operand = operand_of(argv)
     if not operand:
-        return (yield from run_script(inside, script_of(argv) or given))
-    found = inside.container.files.file(posixpath.join(inside.folder, operand[0]))
+        return (yield from run_script(context, script_of(argv) or given))
+    found = context.container.files.file(posixpath.join(context.folder, operand[0]))
     if found is not None:
-        return (yield from run_script(inside, found.content.decode(errors="replace")))
-    if command_named(inside, operand[0]):
-        return (yield from _run_command(inside, list(operand), given))
-    yield Step(text=f"{argv[0]}: {operand[0]}: No such file or directory\n", is_error=True)
+        return (yield from run_script(context, found.content.decode(errors="replace")))
+    if command_named(context, operand[0]):
+        return (yield from _run_command(context, list(operand), given))
+    yield ProgramStep(text=f"{argv[0]}: {operand[0]}: No such file or directory\n", is_error=True)
     return NOT_FOUND
 
 
-def run_script(inside: Inside, script: str) -> Program:
+def run_script(context: ProcessContext, script: str) -> Program:
     """Run lines of shell and return the exit code of the last, or that of `exit`."""
     try:
-        return (yield from run_lines(inside, script))
-    except Leave as leave:
+        return (yield from run_lines(context, script))
+    except ShellExit as leave:
         return leave.code
 
 
-def run_lines(inside: Inside, script: str) -> Program:
+def run_lines(context: ProcessContext, script: str) -> Program:
     """Run lines of shell.
 
     Raises:
@@ -103,16 +103,16 @@ def run_lines(inside: Inside, script: str) -> Program:
         try:
             tokens = _tokens(line)
         except ValueError:
-            yield Step(text="sh: syntax error: unterminated quoted string\n", is_error=True)
-            inside.last_code = 2
+            yield ProgramStep(text="sh: syntax error: unterminated quoted string\n", is_error=True)
+            context.last_code = 2
             continue
         unsupported = next((token for token in tokens if token in _BEYOND), None)
         if unsupported is not None:
-            yield Step(text=f"sh: syntax error: '{unsupported}' is more than this shell can do\n", is_error=True)
-            inside.last_code = 2
+            yield ProgramStep(text=f"sh: syntax error: '{unsupported}' is more than this shell can do\n", is_error=True)
+            context.last_code = 2
             continue
-        yield from _run_list(inside, tokens)
-    return inside.last_code
+        yield from _run_list(context, tokens)
+    return context.last_code
 
 
 def _tokens(line: str) -> list[str]:
@@ -139,19 +139,19 @@ def _unmark(word: str) -> str:
     return word.replace(_MARK + "d", "$").replace(_MARK + "s", "*")
 
 
-def _run_list(inside: Inside, tokens: list[str]) -> Program:
+def _run_list(context: ProcessContext, tokens: list[str]) -> Program:
     operator, start = ";", 0
     ends = [index for index, token in enumerate(tokens) if token in _LIST_OPERATORS] + [len(tokens)]
     for end in ends:
-        is_wanted = operator == ";" or (operator == "&&") == (inside.last_code == 0)
+        is_wanted = operator == ";" or (operator == "&&") == (context.last_code == 0)
         if is_wanted and tokens[start:end]:
-            inside.last_code = yield from _run_pipe(inside, tokens[start:end])
+            context.last_code = yield from _run_pipe(context, tokens[start:end])
         operator = tokens[end] if end < len(tokens) else ";"
         start = end + 1
-    return inside.last_code
+    return context.last_code
 
 
-def _run_pipe(inside: Inside, tokens: list[str]) -> Program:
+def _run_pipe(context: ProcessContext, tokens: list[str]) -> Program:
     stages: list[list[str]] = [[]]
     for word in tokens:
         if word == "|":
@@ -161,9 +161,9 @@ def _run_pipe(inside: Inside, tokens: list[str]) -> Program:
     given, code = "", 0
     for stage, following in itertools.pairwise(stages):
         collected: list[str] = []
-        code = yield from _catch(_run_simple(inside, stage, given), collected, most_lines=_lines_read_by(following))
+        code = yield from _catch(_run_simple(context, stage, given), collected, most_lines=_lines_read_by(following))
         given = "".join(collected)
-    code = yield from _run_simple(inside, stages[-1], given)
+    code = yield from _run_simple(context, stages[-1], given)
     return code
 
 
@@ -184,7 +184,7 @@ def _catch(program: Program, into: list[str], *, most_lines: int | None = None) 
             return int(end.value or 0)
         if step.text and not step.is_error:
             into.append(step.text)
-            yield Step(step.after_seconds)
+            yield ProgramStep(step.after_seconds)
         else:
             yield step
     program.close()
@@ -197,29 +197,29 @@ def _silence(program: Program) -> Program:
             step = next(program)
         except StopIteration as end:
             return int(end.value or 0)
-        yield Step(step.after_seconds) if step.is_error else step
+        yield ProgramStep(step.after_seconds) if step.is_error else step
 
 
-def _run_simple(inside: Inside, tokens: list[str], given: str) -> Program:
+def _run_simple(context: ProcessContext, tokens: list[str], given: str) -> Program:
     words, target, is_appending, is_quiet = _redirections(tokens)
     while words and re.match(r"[A-Za-z_]\w*=", words[0]):
         name, _, value = words.pop(0).partition("=")
-        inside.variables[name] = _expand(inside, value)
-    argv = [piece for word in words for piece in _glob(inside, word)]
+        context.variables[name] = _expand(context, value)
+    argv = [piece for word in words for piece in _glob(context, word)]
     if not argv:
         return 0
-    program = _run_command(inside, argv, given)
+    program = _run_command(context, argv, given)
     if is_quiet:
         program = _silence(program)
     if not target:
         return (yield from program)
     collected: list[str] = []
     code = yield from _catch(program, collected)
-    path = posixpath.join(inside.folder, _expand(inside, target))
+    path = posixpath.join(context.folder, _expand(context, target))
     if path != "/dev/null":
-        before = inside.container.files.file(path) if is_appending else None
+        before = context.container.files.file(path) if is_appending else None
         content = (before.content if before else b"") + "".join(collected).encode()
-        inside.container.files.write(path, content)
+        context.container.files.write(path, content)
     return code
 
 
@@ -240,74 +240,74 @@ def _redirections(tokens: list[str]) -> tuple[list[str], str, bool, bool]:
     return words, target, is_appending, is_quiet
 
 
-def _expand(inside: Inside, word: str) -> str:
-    return _unmark(_VARIABLE.sub(lambda found: inside.value(found.group(1) or found.group(2)), word))
+def _expand(context: ProcessContext, word: str) -> str:
+    return _unmark(_VARIABLE.sub(lambda found: context.value(found.group(1) or found.group(2)), word))
 
 
-def _glob(inside: Inside, word: str) -> list[str]:
+def _glob(context: ProcessContext, word: str) -> list[str]:
     """The word with its variables, or the paths that its last part's `*` matches."""
-    raw = _VARIABLE.sub(lambda found: inside.value(found.group(1) or found.group(2)), word)
+    raw = _VARIABLE.sub(lambda found: context.value(found.group(1) or found.group(2)), word)
     if "*" not in raw:
         return [_unmark(raw)]
     found = [""]
     for part in raw.split("/"):
-        found = [posixpath.join(path, name) for path in found for name in _matching(inside, path, part)]
-    return [path for path in found if _is_there(inside, path)] or [_unmark(raw)]
+        found = [posixpath.join(path, name) for path in found for name in _matching(context, path, part)]
+    return [path for path in found if _is_there(context, path)] or [_unmark(raw)]
 
 
-def _is_there(inside: Inside, path: str) -> bool:
-    place, files = posixpath.normpath(posixpath.join(inside.folder, path)), inside.container.files
+def _is_there(context: ProcessContext, path: str) -> bool:
+    place, files = posixpath.normpath(posixpath.join(context.folder, path)), context.container.files
     return files.is_folder(place) or files.file(place) is not None
 
 
-def _matching(inside: Inside, folder: str, part: str) -> list[str]:
+def _matching(context: ProcessContext, folder: str, part: str) -> list[str]:
     """What one step of a path with `*` stands for, below a folder that is there."""
     if "*" not in part:
         return [part or "/"]
-    names = inside.container.files.names(posixpath.join(inside.folder, folder))
+    names = context.container.files.names(posixpath.join(context.folder, folder))
     return [name for name in names if fnmatch.fnmatch(name, part)]
 
 
-def _run_command(inside: Inside, argv: list[str], given: str) -> Program:
+def _run_command(context: ProcessContext, argv: list[str], given: str) -> Program:
     name = argv[0]
     if name == "exit":
-        raise Leave(int(argv[1]) if len(argv) > 1 and argv[1].isdigit() else inside.last_code)
+        raise ShellExit(int(argv[1]) if len(argv) > 1 and argv[1].isdigit() else context.last_code)
     if name in ("set", "export", "exec"):
-        return (yield from _special(inside, argv, given))
+        return (yield from _special(context, argv, given))
     if name == "timeout":
-        return (yield from _limited(inside, argv[1:], given))
+        return (yield from _limited(context, argv[1:], given))
     if is_shell(argv):
-        return (yield from run_argv(inside, argv, given))
-    command = command_named(inside, name)
+        return (yield from run_argv(context, argv, given))
+    command = command_named(context, name)
     if command is None:
-        yield Step(text=f"sh: {name}: not found\n", is_error=True)
+        yield ProgramStep(text=f"sh: {name}: not found\n", is_error=True)
         return NOT_FOUND
-    return (yield from command(inside, argv[1:], given))
+    return (yield from command(context, argv[1:], given))
 
 
-def _limited(inside: Inside, words: list[str], given: str) -> Program:
+def _limited(context: ProcessContext, words: list[str], given: str) -> Program:
     """`timeout SECONDS COMMAND…`."""
     left = float(words[0].removesuffix("s"))
-    program = _run_command(inside, words[1:], given)
+    program = _run_command(context, words[1:], given)
     while True:
         try:
             step = next(program)
         except StopIteration as end:
             return int(end.value or 0)
         if step.after_seconds > left:
-            yield Step(left)
+            yield ProgramStep(left)
             program.close()
             return _TIMED_OUT
         left -= step.after_seconds
         yield step
 
 
-def _special(inside: Inside, argv: list[str], given: str) -> Program:
+def _special(context: ProcessContext, argv: list[str], given: str) -> Program:
     if argv[0] == "exec" and len(argv) > 1:
-        raise Leave((yield from _run_command(inside, argv[1:], given)))
+        raise ShellExit((yield from _run_command(context, argv[1:], given)))
     if argv[0] == "export":
         for word in argv[1:]:
             name, has_value, value = word.partition("=")
             if has_value:
-                inside.variables[name] = value
+                context.variables[name] = value
     return 0
