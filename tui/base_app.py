@@ -21,9 +21,9 @@ from textual.screen import Screen
 
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import plain_text, redact
-from tui.shutdown import Ending
-from tui.textual_private import DiscreetApp
-from tui.widgets.base import SteeredWidget
+from tui.shutdown import ExitDeadline
+from tui.textual_private import RedactingApp
+from tui.widgets.base import NavigableWidget
 
 ResultT = TypeVar("ResultT")
 AnswerT = TypeVar("AnswerT")
@@ -103,7 +103,7 @@ class TypeAhead:
             self._quiet.set()
 
 
-class PatientApp(DiscreetApp[ResultT]):
+class TypeAheadApp(RedactingApp[ResultT]):
     """An app that takes a key only when the one before has gone all its way up and has shown what it asked for."""
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class PatientApp(DiscreetApp[ResultT]):
         elif not self.type_ahead.keeps(event):
             release = self.type_ahead.hold()
             focused = self.focused if self.screen_stack else None
-            if isinstance(focused, SteeredWidget) and focused.move_by(event.key):
+            if isinstance(focused, NavigableWidget) and focused.move_by(event.key):
                 release()  # nothing else has to do with it, so there is nothing to follow
                 return
             way = list((focused or self.screen).ancestors_with_self) if self.screen_stack else []
@@ -158,7 +158,7 @@ _STALLED_SECONDS = 0.5
 """For a terminal to take something, once the app is to end."""
 
 
-class LeavingApp(PatientApp[ResultT]):
+class BaseApp(TypeAheadApp[ResultT]):
     """An app on a terminal of our own driver.
 
     Args:
@@ -167,19 +167,19 @@ class LeavingApp(PatientApp[ResultT]):
 
     CLOSE_TIMEOUT = 1.0
 
-    def __init__(self, ending: Ending | None = None) -> None:
+    def __init__(self, exit_deadline: ExitDeadline | None = None) -> None:
         super().__init__()
-        self._ending = ending
+        self._exit_deadline = exit_deadline
 
     def get_driver_class(self) -> type[Driver]:
         """Our own."""
-        from tui.terminal.driver import ConsoleDriver
+        from tui.terminal.driver import TerminalDriver
 
-        return ConsoleDriver
+        return TerminalDriver
 
     def leave_on_signals(self) -> None:
         """End on SIGTERM and SIGHUP, even while the loop waits for a terminal that nobody reads."""
-        if self._ending is not None:
+        if self._exit_deadline is not None:
             loop = asyncio.get_running_loop()
             for number in (signal.SIGTERM, signal.SIGHUP):
                 signal.signal(number, partial(self._signalled, loop))
@@ -198,7 +198,7 @@ class LeavingApp(PatientApp[ResultT]):
 
     def hung_up(self) -> None:
         """The terminal is gone: end, or break the script off that is played on it. For any thread."""
-        if self._ending is None:
+        if self._exit_deadline is None:
             self.call_later(self.stop_playing)
         else:
             self.exit(return_code=_HUNG_UP)
@@ -215,19 +215,19 @@ class LeavingApp(PatientApp[ResultT]):
         self.call_later(self.notify_plainly, "What came was no typing: the end of it was dropped. Paste into a line.")
 
     def _signalled(self, loop: asyncio.AbstractEventLoop, number: int, _frame: FrameType | None) -> None:
-        from tui.terminal.driver import ConsoleDriver
+        from tui.terminal.driver import TerminalDriver
 
         self._begin_to_end(128 + number)
-        if isinstance(self._driver, ConsoleDriver):
+        if isinstance(self._driver, TerminalDriver):
             self._driver.finish_within(_STALLED_SECONDS)
         loop.call_soon_threadsafe(partial(self.exit, return_code=128 + number))
 
     def _begin_to_end(self, code: int, said: str = "") -> None:
-        if self._ending is not None:
-            self._ending.begin(code, partial(self._restore, said))
+        if self._exit_deadline is not None:
+            self._exit_deadline.begin(code, partial(self._restore, said))
 
     def _restore(self, said: str) -> None:
-        from tui.terminal.driver import ConsoleDriver
+        from tui.terminal.driver import TerminalDriver
 
-        if isinstance(self._driver, ConsoleDriver):
+        if isinstance(self._driver, TerminalDriver):
             self._driver.restore(said)

@@ -51,12 +51,12 @@ def share_one_heap() -> None:
         ctypes.CDLL(None).mallopt(_M_ARENA_MAX, 1)
 
 
-def rest() -> None:
-    """Look at nothing while the program starts: what is imported stays. Lasts until `keep_what_is`."""
+def disable_during_startup() -> None:
+    """Look at nothing while the program starts: what is imported stays. Lasts until `freeze_startup_objects`."""
     gc.disable()
 
 
-def keep_what_is() -> None:
+def freeze_startup_objects() -> None:
     """Count everything that is there now as living for ever, and look at what comes from here on."""
     gc.freeze()
     gc.set_threshold(*_THRESHOLDS)
@@ -65,7 +65,7 @@ def keep_what_is() -> None:
         gc.callbacks.append(_freezer)
 
 
-def let_go() -> None:
+def collect_frozen() -> None:
     """Free what was counted as living for ever and is not used any more: the picture of a cluster that was left.
 
     Takes some 0.2 s, or twice that after a cluster of 50,000 pods.

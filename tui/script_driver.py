@@ -16,16 +16,16 @@ from textual import events
 
 from actions.base.untrusted import KNOWN, redact
 from actions.command.verbs import Call
-from tui.commands.dispatcher import Carrier
-from tui.feeds.services import Desk, explain_stage
+from tui.commands.dispatcher import CommandDispatcher
+from tui.feeds.services import ConsoleServices, explain_stage
 from tui.screens.status_lines import header_facts
-from tui.screens.workspace import Workspace
+from tui.screens.workspace import PaneWorkspace
 from tui.textual_private import screen_text
 
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
     from actions.cluster.state.cluster_state import ClusterSnapshot
-    from tui.base_app import PatientApp
+    from tui.base_app import TypeAheadApp
 
 
 _TEXT = re.compile(
@@ -99,7 +99,7 @@ _NAMES = {
 }
 
 
-class ConsoleHost:
+class ScriptDriver:
     """Implements `actions.script.driver.Host` over a running app. Used on its loop only.
 
     Args:
@@ -109,11 +109,13 @@ class ConsoleHost:
         workspace: The panes.
     """
 
-    def __init__(self, app: PatientApp[Any], desk: Desk, carrier: Carrier, workspace: Workspace) -> None:
+    def __init__(
+        self, app: TypeAheadApp[Any], services: ConsoleServices, dispatcher: CommandDispatcher, workspace: PaneWorkspace
+    ) -> None:
         self._workspace = workspace
         self._app = app
-        self._desk = desk
-        self._carrier = carrier
+        self._services = services
+        self._dispatcher = dispatcher
         self._painted = asyncio.Event()
 
     def frame_painted(self) -> None:
@@ -126,8 +128,8 @@ class ConsoleHost:
         Raises:
             ConsoleError: It cannot be done.
         """
-        self._desk.runs.catch_up()  # a script has looked at the journal itself, and may be ahead of the screen
-        await self._carrier.carry(call, is_asked=False)
+        self._services.runs.catch_up()  # a script has looked at the journal itself, and may be ahead of the screen
+        await self._dispatcher.dispatch(call, is_asked=False)
         await self.settle()
         await self._show_pane()
 
@@ -142,7 +144,7 @@ class ConsoleHost:
                 await shown.wait()
         except TimeoutError:
             return
-        self._workspace.pull()
+        self._workspace.refresh_data()
         await self.settle()
 
     async def press(self, keys: Sequence[str]) -> None:
@@ -156,7 +158,7 @@ class ConsoleHost:
         await self._drain()  # behind what is in the app's queue
         await self._app.type_ahead.wait_until_quiet()
         await self._drain()  # what a widget does may put something into another one's queue
-        self._desk.ticker.poke()
+        self._services.ticker.request_paint()
         await asyncio.sleep(0)
 
     async def frame(self) -> None:
@@ -170,16 +172,16 @@ class ConsoleHost:
 
     async def show_named_run(self) -> None:
         """Have the run on screen that the command line names, if it names one: the first step may be about it."""
-        if self._desk.settings.open_run:
-            await self._desk.runs.refresh_list()
+        if self._services.settings.open_run:
+            await self._services.runs.refresh_list()
 
     def run_folder(self) -> Path | None:
         """The folder of the run on screen."""
-        return self._desk.runs.folder
+        return self._services.runs.folder
 
     def snapshot(self) -> ClusterSnapshot | None:
         """The newest picture of the cluster."""
-        return self._desk.cluster.snapshot()
+        return self._services.cluster.snapshot()
 
     async def explain(self, stage: str) -> Sequence[Finding]:
         """The diagnosis of a stage of the run on screen, as `w` shows it.
@@ -187,12 +189,12 @@ class ConsoleHost:
         Raises:
             MissingError: There is no run, or it has no such stage.
         """
-        self._desk.runs.catch_up()
-        return await explain_stage(self._desk, stage)
+        self._services.runs.catch_up()
+        return await explain_stage(self._services, stage)
 
     def identity(self) -> dict[str, str]:
         """What the header shows of where one is; empty where nobody knows."""
-        facts = header_facts(self._desk)
+        facts = header_facts(self._services)
         return {"cluster": facts.cluster, "region": facts.region, "account": facts.account}
 
     def screen_text(self) -> str:
@@ -206,7 +208,7 @@ class ConsoleHost:
             ConfigError: The file cannot be written, or not by a script.
         """
         text = redact(self.screen_text()) + "\n" if file.suffix == ".txt" else self._picture()
-        self._desk.settings.write_file(file, text.encode())
+        self._services.settings.write_file(file, text.encode())
 
     def _picture(self) -> str:
         """The screen as SVG that needs nothing from elsewhere: the font is the viewer's own monospace."""

@@ -16,7 +16,7 @@ _THREADS_SECONDS = 1.0
 """For threads that still work when everything else has ended."""
 
 
-class Ending:
+class ExitDeadline:
     """Ends the process if it does not end by itself.
 
     An app closes in an order: its widgets, the connections behind them, the loop, the threads of its pools, and then

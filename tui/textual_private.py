@@ -70,7 +70,7 @@ def _grounds(base_background: Color, background: Color) -> tuple[Style, Style]:
     return Style(background=base_background + background), Style(background=base_background)
 
 
-class DiscreetApp(App[ResultT]):
+class RedactingApp(App[ResultT]):
     """An app whose messages show no credentials, and whose crash report no local variables.
 
     Textual prints the locals of every frame, and among those of a console are tokens.
@@ -113,7 +113,7 @@ class _Owned(NamedTuple):
     right: int
 
 
-class _Piece(NamedTuple):
+class _ChangedRegion(NamedTuple):
     x: int
     y: int
     strip: Strip
@@ -122,7 +122,7 @@ class _Piece(NamedTuple):
 class PiecesUpdate(CompositorUpdate):
     """Pieces of lines, each to be written at its place."""
 
-    def __init__(self, pieces: list[_Piece]) -> None:
+    def __init__(self, pieces: list[_ChangedRegion]) -> None:
         self.pieces = pieces
 
     def render_segments(self, console: Console) -> str:
@@ -169,8 +169,8 @@ def _runs(lines: list[int]) -> Iterator[range]:
             begin = following
 
 
-def _drawn(part: _Owned, lines: range) -> Iterator[_Piece]:
+def _drawn(part: _Owned, lines: range) -> Iterator[_ChangedRegion]:
     place = part.place
     asked = Region(part.left - place.x, lines.start - place.y, part.right - part.left, len(lines))
     for y, strip in zip(lines, part.widget.render_lines(asked), strict=False):  # a widget may know less than its place
-        yield _Piece(part.left, y, strip)
+        yield _ChangedRegion(part.left, y, strip)

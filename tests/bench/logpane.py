@@ -24,12 +24,12 @@ from actions.run.spool.writer import SpoolWriter
 from tests.bench.loglines import log_line
 from tests.bench.probe import Watch
 from tests.bench.program import Program, environment
-from tui.base_app import PatientApp
-from tui.feeds.logs import PAUSE_SECONDS, LogIntake
+from tui.base_app import TypeAheadApp
+from tui.feeds.logs import PAUSE_SECONDS, LogPump
 from tui.feeds.spool import SpoolLogFeed
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
-from tui.gc_tuning import keep_what_is
-from tui.screens.live_screen import PullingScreen
+from tui.gc_tuning import freeze_startup_objects
+from tui.screens.live_screen import LiveScreen
 from tui.widgets.log import LogView
 from tui.widgets.log_buffer import LogBuffer
 
@@ -44,7 +44,7 @@ _STAGE = "train"
 _BEGAN_NS = 1_790_000_000_000_000_000
 
 
-class Alone(PullingScreen[None]):
+class Alone(LiveScreen[None]):
     """A log view, painted as the console's panes are."""
 
     def __init__(self, view: LogView) -> None:
@@ -55,19 +55,19 @@ class Alone(PullingScreen[None]):
         """The view alone."""
         yield self._view
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """What the buffer got."""
-        self._view.pull()
+        self._view.refresh_data()
 
 
-class Burst(PatientApp[None]):
+class Burst(TypeAheadApp[None]):
     """A log view that takes what a spool gets, as the log pane does, and keys as the console does."""
 
     def __init__(self, folder: Path) -> None:
         super().__init__()
         buffer = LogBuffer()
         self._view = LogView(buffer)
-        self._intake = LogIntake(SpoolLogFeed(folder, _STAGE), buffer.extend_records, clock=SystemClock())
+        self._intake = LogPump(SpoolLogFeed(folder, _STAGE), buffer.extend_records, clock=SystemClock())
         self._is_taking = False
 
     def get_default_screen(self) -> Screen[None]:
@@ -77,16 +77,16 @@ class Burst(PatientApp[None]):
     def on_mount(self) -> None:
         """Begin when there is a screen."""
         self.set_interval(PAINT_INTERVAL_SECONDS, self._pull)
-        self.call_after_refresh(keep_what_is)  # as the console does after its first frame
+        self.call_after_refresh(freeze_startup_objects)  # as the console does after its first frame
         self.call_after_refresh(self._view.focus)
 
     def _pull(self) -> None:
         if not self._is_taking:
             self._take_in()
-        self._view.pull()
+        self._view.refresh_data()
 
     def _take_in(self) -> None:
-        self._is_taking = self._intake.move()
+        self._is_taking = self._intake.drain()
         if self._is_taking:
             self.set_timer(PAUSE_SECONDS, self._take_in)
 

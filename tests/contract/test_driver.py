@@ -11,7 +11,7 @@ from textual._xterm_parser import _MAX_SEQUENCE_SEARCH_THRESHOLD, XTermParser
 from textual.drivers import _writer_thread, linux_driver
 from textual.drivers.linux_driver import LinuxDriver
 
-from tui.terminal.driver import ConsoleDriver
+from tui.terminal.driver import TerminalDriver
 from tui.terminal.input import _LONGEST_SEQUENCE, TerminalInput
 
 _OVERRIDDEN = (
@@ -26,7 +26,7 @@ _OVERRIDDEN = (
 
 
 def test_textual_asks_for_what_we_have_put_in_its_place() -> None:
-    assert all(name in vars(ConsoleDriver) and hasattr(LinuxDriver, name) for name in _OVERRIDDEN)
+    assert all(name in vars(TerminalDriver) and hasattr(LinuxDriver, name) for name in _OVERRIDDEN)
     started = inspect.getsource(LinuxDriver.start_application_mode)
     assert "WriterThread(self._file)" in started
     assert "self._key_thread = Thread(target=self._run_input_thread" in started

@@ -10,7 +10,7 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from tests.support.waiting import wait_for
-from tui.textual_private import DiscreetApp, forget_arrangement, screen_strips, screen_text
+from tui.textual_private import RedactingApp, forget_arrangement, screen_strips, screen_text
 
 
 class HelloApp(App[None]):
@@ -63,7 +63,7 @@ async def test_a_layout_that_depends_on_a_model_is_arranged_anew_on_request() ->
         await wait_for(pilot, lambda: screen_text(app).startswith("       child"), "the child at its second column")
 
 
-class Crashing(DiscreetApp[None]):
+class Crashing(RedactingApp[None]):
     """Dies with a credential in a local variable and in the message."""
 
     def on_mount(self) -> None:

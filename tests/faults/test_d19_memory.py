@@ -95,11 +95,11 @@ async def test_d19_what_was_shown_and_closed_is_freed(keys: Sequence[str]) -> No
     app = an_app()
     async with app.run_test(size=(140, 45), notifications=True) as pilot:
         await settle(pilot)
-        await app.desk.blueprints.find("bionemo-esm1nv")
+        await app.services.blueprints.find("bionemo-esm1nv")
 
         async def go_round(times: int) -> None:
             for _ in range(times):
-                await app.host.press(keys)
+                await app.script_driver.press(keys)
             await at_rest(pilot, app)
 
         await go_round(2)
@@ -117,18 +117,18 @@ async def test_d19_pictures_of_clusters_that_were_left_are_freed(sandbox: Runnin
     seen: list[weakref.ref[ClusterState]] = []
     async with app.run_test(size=(140, 45)) as pilot:
         for _ in range(4):
-            known = app.desk.cluster._state
+            known = app.services.cluster._state
 
             def is_another_one(known: ClusterState | None = known) -> bool:
-                snapshot = app.desk.cluster.snapshot()
-                return app.desk.cluster._state is not known and snapshot is not None and snapshot.is_complete
+                snapshot = app.services.cluster.snapshot()
+                return app.services.cluster._state is not known and snapshot is not None and snapshot.is_complete
 
             await wait_for(pilot, is_another_one, "the picture of the cluster")
-            state = app.desk.cluster._state
+            state = app.services.cluster._state
             assert state is not None
             seen.append(weakref.ref(state))
             del state, known, is_another_one
-            app.desk.connect()
+            app.services.connect()
         await wait_for(pilot, lambda: sum(one() is not None for one in seen) <= 1, "all pictures but one are freed")
 
 

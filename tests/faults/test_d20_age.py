@@ -121,11 +121,11 @@ def test_d20_ages_on_screen_are_painted_when_they_change() -> None:
             shown.append(health.label(loop.time()))
             again = health.changes_in(loop.time())
             assert again is not None
-            ticker.poke_in(again)
-            ticker.poke_in(again + 5)  # another pane, whose age changes later
+            ticker.request_paint_in(again)
+            ticker.request_paint_in(again + 5)  # another pane, whose age changes later
 
         ticker = Ticker(paint, interval_seconds=0.25)
-        ticker.poke()
+        ticker.request_paint()
         await asyncio.sleep(5.1)
         ticker.stop()
         await asyncio.sleep(60)

@@ -13,7 +13,7 @@ from actions.fleet.facts import EventFacts, NodeFacts, NodeUsage, PodFacts, Reso
 from actions.run.state.records import ClusterName, PlanOffer
 from actions.run.state.view import Goal, RunState, RunView, StageState, StageView
 from tui.feeds.cluster import ClusterFeed
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import Ticker
 from tui.settings.settings import ConsoleSettings
@@ -194,12 +194,16 @@ class ShownCluster(ClusterFeed):
         return FeedHealth(FeedState.LIVE) if self.picture else None
 
 
-def a_desk(snapshot: ClusterSnapshot | None = None, view: RunView | None = None, *, readonly: bool = False) -> Desk:
+def console_services(
+    snapshot: ClusterSnapshot | None = None, view: RunView | None = None, *, readonly: bool = False
+) -> ConsoleServices:
     """A desk that follows nothing."""
     settings = ConsoleSettings(target=ClusterTarget(), region="us-west-2", readonly=readonly)
-    desk = Desk(settings, StillClock(), Ticker(lambda: None))
-    shown = ShownCluster(settings.target, readonly=readonly, clock=desk.clock, changed=desk.ticker.poke)
+    services = ConsoleServices(settings, StillClock(), Ticker(lambda: None))
+    shown = ShownCluster(
+        settings.target, readonly=readonly, clock=services.clock, changed=services.ticker.request_paint
+    )
     shown.picture = snapshot
-    desk.cluster = shown
-    desk.runs.view = view
-    return desk
+    services.cluster = shown
+    services.runs.view = view
+    return services

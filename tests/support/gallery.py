@@ -188,7 +188,7 @@ class Gallery(App[None]):
     async def on_mount(self) -> None:
         self._table.reconcile(some_nodes())
         self._rail.show(STAGES)
-        self._logs.pull()
+        self._logs.refresh_data()
         self._plot.show(some_curves(), version=1)
         await self._shell.feed(b"\x1b[1;32mroot@worker-0\x1b[0m:/workspace# nvidia-smi -L\r\nGPU 0: NVIDIA A10G\r\n# ")
 

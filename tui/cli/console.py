@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from actions.base.clock import SystemClock
 from actions.base.errors import ConfigError, ConsoleError, UsageError
 from actions.base.files import require_folder, require_writable
-from tui.cli.streams import Teller, places_text, speaks_unicode
+from tui.cli.streams import ProgressWriter, places_text, speaks_unicode
 from tui.cli.target import ChosenTarget, chosen_target, require_target
 
 if TYPE_CHECKING:
     from actions.script.artifacts import Artifacts
     from actions.script.model import Script
-    from tui.script_driver import ConsoleHost
+    from tui.script_driver import ScriptDriver
     from tui.settings.settings import ConsoleSettings
 
 
@@ -148,14 +148,14 @@ def watch_job(options: Namespace, chosen: ChosenTarget) -> int:
 
 
 def _open(options: Namespace, chosen: ChosenTarget, run_id: str | None, *, watch: str = "") -> int:
-    from tui.gc_tuning import rest, share_one_heap
+    from tui.gc_tuning import disable_during_startup, share_one_heap
 
     share_one_heap()
-    rest()
+    disable_during_startup()
     from tui.app import ConsoleApp
-    from tui.shutdown import Ending
+    from tui.shutdown import ExitDeadline
 
-    app = ConsoleApp(_settings(options, chosen, run_id, watch=watch), ending=Ending())
+    app = ConsoleApp(_settings(options, chosen, run_id, watch=watch), exit_deadline=ExitDeadline())
     outcome = run_to_the_end(app.run_async(mouse=not options.no_mouse))
     if isinstance(outcome, ConsoleError):
         raise outcome
@@ -169,17 +169,17 @@ def _play(options: Namespace, chosen: ChosenTarget, script: Script, artifacts: A
     from tui.app import ConsoleApp
 
     to_stdout = options.report == Path("-")
-    teller = Teller(sys.stderr if to_stdout else sys.stdout)
+    progress = ProgressWriter(sys.stderr if to_stdout else sys.stdout)
 
     def tell(line: str) -> None:
         if not options.visible:
-            teller.tell(line)
+            progress.write(line)
 
-    async def play(host: ConsoleHost) -> Report:
+    async def play(driver: ScriptDriver) -> Report:
         from actions.script.play import player_of
 
-        await host.show_named_run()
-        return await player_of(script, host, clock=SystemClock(), tell=tell, artifacts=artifacts).play()
+        await driver.show_named_run()
+        return await player_of(script, driver, clock=SystemClock(), tell=tell, artifacts=artifacts).play()
 
     async def session() -> Report | None:
         app = ConsoleApp(

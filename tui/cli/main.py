@@ -62,7 +62,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         abandon(sys.stdout)  # and say nothing: whoever read it has seen enough
         return FAILED
     except OSError as error:
-        return _complain(_of_the_disk(error), debug=options.debug)
+        return _complain(_from_oserror(error), debug=options.debug)
     return code
 
 
@@ -73,7 +73,7 @@ def function_of(command: str | None) -> Callable[[Namespace], int]:
     return function
 
 
-def _of_the_disk(error: OSError) -> ConfigError:
+def _from_oserror(error: OSError) -> ConfigError:
     """The sentence for a file, or the output, that could not be used and that nobody else has a sentence for."""
     if error.filename is None:
         abandon(sys.stdout)

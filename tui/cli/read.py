@@ -33,7 +33,7 @@ _LOSS = "train_loss"
 Reading_co = TypeVar("Reading_co", covariant=True)
 
 
-class _Reader(Protocol[Reading_co]):
+class _OutputReader(Protocol[Reading_co]):
     """Takes in what a tool printed, piece by piece."""
 
     def feed(self, piece: bytes) -> None: ...
@@ -163,7 +163,7 @@ def _efa(pieces: Iterable[bytes], options: Namespace) -> None:
 
 
 def _told(
-    reader: _Reader[Reading_co],
+    reader: _OutputReader[Reading_co],
     pieces: Iterable[bytes],
     options: Namespace,
     *,

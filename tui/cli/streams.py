@@ -78,7 +78,7 @@ def abandon(stream: TextIO) -> None:
     os.close(descriptor)
 
 
-class Teller:
+class ProgressWriter:
     """Writes lines of progress for as long as somebody takes them.
 
     Nobody reading is no reason to break off what is told of: a script still has its teardown to do.
@@ -88,7 +88,7 @@ class Teller:
         self._stream = stream
         self._is_heard = True
 
-    def tell(self, line: str) -> None:
+    def write(self, line: str) -> None:
         """Write one line, now; silent once the stream has failed."""
         if not self._is_heard:
             return

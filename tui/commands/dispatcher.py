@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from textual.screen import Screen
 
 from actions.base.errors import ConfigError, RefusedError
-from actions.command.verbs import (
+from actions.command.handlers import (
     Arguments,
     Call,
     Danger,
@@ -29,13 +29,13 @@ from tui.feeds.runs import RunFeed, waiting_stage
 from tui.present.cells import Cells, Span, Tone
 from tui.present.run import holders_of
 from tui.present.subject import Subject
-from tui.screens.confirm import Question
+from tui.screens.confirm import Confirmation
 
 if TYPE_CHECKING:
     from actions.cluster.auth.exec_plugins import PluginRequest
 
 
-class ScreenHands(msgspec.Struct, frozen=True):
+class AppActions(msgspec.Struct, frozen=True):
     """What verbs may do with the app, handed in so that they need not know it.
 
     Args:
@@ -57,7 +57,7 @@ class ScreenHands(msgspec.Struct, frozen=True):
     allow_plugin: Callable[[ConfigError], Awaitable[bool]]
 
 
-def aimed(call: Call, subject: Subject | None) -> Call:
+def with_selected_run(call: Call, subject: Subject | None) -> Call:
     """The call with the selected run in the place of an empty one."""
     if subject is None or subject.kind != "Run" or getattr(call.arguments, "run", None) != "":
         return call
@@ -69,7 +69,7 @@ _WIDTH = 66
 """Columns of text in a dialog on a terminal of eighty columns."""
 
 
-class Questioner:
+class Confirmations:
     """Knows what the operator has to be told before a call is carried out.
 
     Args:
@@ -79,7 +79,7 @@ class Questioner:
     def __init__(self, runs: RunFeed) -> None:
         self._runs = runs
 
-    def question_of(self, call: Call) -> Question | None:
+    def confirmation_for(self, call: Call) -> Confirmation | None:
         """What to ask; `None` where there is nothing to ask here.
 
         Raises:
@@ -103,7 +103,7 @@ class Questioner:
             case _ as never:
                 assert_never(never)
 
-    def vouch(self, call: Call) -> Arguments:
+    def confirmed_arguments(self, call: Call) -> Arguments:
         """The arguments after a yes: a typed name counts as the confirmation."""
         if isinstance(call.arguments, TeardownArguments) and self._runs.view is not None:
             return replace(call.arguments, confirm=self._runs.view.cluster.name)
@@ -111,7 +111,7 @@ class Questioner:
             return replace(call.arguments, confirm=call.arguments.address)
         return call.arguments
 
-    def _yes_or_no(self, call: Call, view: RunView) -> Question:
+    def _yes_or_no(self, call: Call, view: RunView) -> Confirmation:
         if call.command.id == "approve":
             return _approval(view, getattr(call.arguments, "stage", ""))
         if isinstance(call.arguments, ExportArguments):
@@ -121,17 +121,17 @@ class Questioner:
         else:
             said = call.command.help
         lines = [(Span(line),) for line in textwrap.wrap(said, _WIDTH)]
-        return Question(f"{call.command.title}: {view.id}?", lines)
+        return Confirmation(f"{call.command.title}: {view.id}?", lines)
 
-    def _typed(self, call: Call, view: RunView) -> Question | None:
+    def _typed(self, call: Call, view: RunView) -> Confirmation | None:
         if getattr(call.arguments, "confirm", ""):
             return None  # whoever wrote the name has confirmed; a wrong one is refused
         if isinstance(call.arguments, WaiveArguments):
             said = "It may exist and cost money. The run forgets it: neither a teardown nor the audit looks for it."
             lines = [(Span(line),) for line in textwrap.wrap(said, _WIDTH)]
             address = call.arguments.address
-            return Question(f"Waive {address}", lines, word=address, word_is="the resource's address")
-        return Question(
+            return Confirmation(f"Waive {address}", lines, word=address, word_is="the resource's address")
+        return Confirmation(
             f"Tear down {view.id}",
             teardown_lines(view, deletes_data=getattr(call.arguments, "delete_data", False)),
             word=view.cluster.name,
@@ -139,7 +139,7 @@ class Questioner:
         )
 
 
-def plugin_question(request: PluginRequest) -> Question:
+def plugin_confirmation(request: PluginRequest) -> Confirmation:
     """Return whether a program that a kubeconfig names may be started."""
     folded = [textwrap.wrap(line, _WIDTH, subsequent_indent="    ") or [""] for line in request.lines()]
     lines: list[Cells] = [(Span(part),) for parts in folded for part in parts]
@@ -147,7 +147,7 @@ def plugin_question(request: PluginRequest) -> Question:
         (Span(""),),
         (Span("It runs as you. It is asked again if the program or its arguments change.", Tone.WARN),),
     ]
-    return Question("Start this program for a token?", lines)
+    return Confirmation("Start this program for a token?", lines)
 
 
 def _named(what: str, titles: list[str]) -> list[Cells]:
@@ -155,7 +155,7 @@ def _named(what: str, titles: list[str]) -> list[Cells]:
     return [(Span(f"  {line}"),) for line in textwrap.wrap(text, _WIDTH)] if titles else []
 
 
-def _approval(view: RunView, stage_id: str) -> Question:
+def _approval(view: RunView, stage_id: str) -> Confirmation:
     stage = waiting_stage(view, stage_id)
     plan = stage.plan
     lines: list[Cells] = []
@@ -165,7 +165,7 @@ def _approval(view: RunView, stage_id: str) -> Question:
         lines += [(Span(f"  {line}"),) for line in plan.lines[:_PLAN_LINES]]
         if len(plan.lines) > _PLAN_LINES:
             lines.append((Span(f"  … {len(plan.lines) - _PLAN_LINES} more", Tone.MUTED),))
-    return Question(f"Approve the plan of {stage.title}?", lines)
+    return Confirmation(f"Approve the plan of {stage.title}?", lines)
 
 
 def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
@@ -191,17 +191,17 @@ def teardown_lines(view: RunView, *, deletes_data: bool) -> list[Cells]:
     return lines
 
 
-Verb = Callable[[Any], Awaitable[None]]
+Handler = Callable[[Any], Awaitable[None]]
 """Carries out one command; its argument is the command's own Struct."""
 
-Ask = Callable[[Question], Awaitable[bool]]
-Doubt = Callable[[Call], Question | None]
+Ask = Callable[[Confirmation], Awaitable[bool]]
+ConfirmationFor = Callable[[Call], Confirmation | None]
 """What to ask before a call; `None` where the call says it all itself."""
-Vouch = Callable[[Call], Arguments]
+ConfirmedArguments = Callable[[Call], Arguments]
 """The arguments of a call to which the operator said yes."""
 
 
-class Carrier:
+class CommandDispatcher:
     """Carries calls out, each by the verb of its command.
 
     A read-only session refuses whatever could change something before anything else happens. A dangerous call that
@@ -217,22 +217,28 @@ class Carrier:
     """
 
     def __init__(
-        self, verbs: Callable[[], Mapping[str, Verb]], *, is_readonly: bool, ask: Ask, doubt: Doubt, vouch: Vouch
+        self,
+        handlers: Callable[[], Mapping[str, Handler]],
+        *,
+        is_readonly: bool,
+        ask: Ask,
+        confirmation_for: ConfirmationFor,
+        confirmed_arguments: ConfirmedArguments,
     ) -> None:
-        self._make_verbs = verbs
+        self._make_handlers = handlers
         self._is_readonly = is_readonly
         self._ask = ask
-        self._doubt = doubt
-        self._vouch = vouch
+        self._confirmation_for = confirmation_for
+        self._confirmed_arguments = confirmed_arguments
 
     @property
     def known(self) -> frozenset[str]:
         """Ids of the commands that it can carry out."""
-        return frozenset(self._verbs)
+        return frozenset(self._handlers)
 
     @cached_property
-    def _verbs(self) -> Mapping[str, Verb]:
-        return self._make_verbs()
+    def _handlers(self) -> Mapping[str, Handler]:
+        return self._make_handlers()
 
     def refuse_mutation(self, call: Call) -> None:
         """Refuse what a read-only session may not do.
@@ -245,7 +251,7 @@ class Carrier:
                 f"This console is read-only: {call.command.id} was not carried out.", hint="Start without --readonly."
             )
 
-    async def carry(self, call: Call, *, is_asked: bool) -> bool:
+    async def dispatch(self, call: Call, *, is_asked: bool) -> bool:
         """Carry `call` out.
 
         Args:
@@ -260,10 +266,10 @@ class Carrier:
         """
         self.refuse_mutation(call)
         arguments = call.arguments
-        question = self._doubt(call) if is_asked and call.command.danger is not Danger.NONE else None
+        question = self._confirmation_for(call) if is_asked and call.command.danger is not Danger.NONE else None
         if question is not None:
             if not await self._ask(question):
                 return False
-            arguments = self._vouch(call)
-        await self._verbs[call.command.id](arguments)
+            arguments = self._confirmed_arguments(call)
+        await self._handlers[call.command.id](arguments)
         return True

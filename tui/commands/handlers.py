@@ -11,36 +11,38 @@ from textual.screen import Screen
 
 from actions.base.errors import ConfigError
 from actions.base.executors import in_thread
-from tui.commands.dispatcher import ScreenHands, Verb, plugin_question
-from tui.commands.objects import ForwardVerb, ObjectVerbs
-from tui.commands.runs import ResultsVerbs, RunVerbs, TerraformVerbs
-from tui.commands.view import ContextVerb, ViewVerbs, WatchVerb
+from tui.commands.dispatcher import AppActions, Handler, plugin_confirmation
+from tui.commands.objects import ForwardCommand, ObjectCommands
+from tui.commands.runs import ResultsCommands, RunCommands, TerraformCommands
+from tui.commands.view import ContextCommand, ViewCommands, WatchCommand
 from tui.feeds.run_actions import RunActions
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.screens.confirm import ConfirmModal
 from tui.screens.shell import ShellScreen
-from tui.screens.workspace import Workspace
+from tui.screens.workspace import PaneWorkspace
 
 if TYPE_CHECKING:
     from actions.fleet.facts import PodFacts
-    from tui.base_app import PatientApp
+    from tui.base_app import TypeAheadApp
 
 
-def verbs_of(workspace: Workspace, desk: Desk, actions: RunActions, hands: ScreenHands) -> dict[str, Verb]:
+def handlers_for(
+    workspace: PaneWorkspace, services: ConsoleServices, actions: RunActions, app_actions: AppActions
+) -> dict[str, Handler]:
     """One for every command."""
     return {
-        **ViewVerbs(workspace, desk, hands).verbs(),
-        **ObjectVerbs(workspace, desk, show=hands.show, open_shell=hands.open_shell).verbs(),
-        **ContextVerb(desk, hands).verbs(),
-        **ForwardVerb(desk, hands).verbs(),
-        **ResultsVerbs(desk, hands).verbs(),
-        **TerraformVerbs(desk, actions, hands).verbs(),
-        **WatchVerb(workspace, desk).verbs(),
-        **RunVerbs(workspace, desk, actions, say=hands.say).verbs(),
+        **ViewCommands(workspace, services, app_actions).handlers(),
+        **ObjectCommands(workspace, services, show=app_actions.show, open_shell=app_actions.open_shell).handlers(),
+        **ContextCommand(services, app_actions).handlers(),
+        **ForwardCommand(services, app_actions).handlers(),
+        **ResultsCommands(services, app_actions).handlers(),
+        **TerraformCommands(services, actions, app_actions).handlers(),
+        **WatchCommand(workspace, services).handlers(),
+        **RunCommands(workspace, services, actions, say=app_actions.say).handlers(),
     }
 
 
-def hands_of(app: PatientApp[Any], desk: Desk, *, save: Callable[[Path], None]) -> ScreenHands:
+def app_actions(app: TypeAheadApp[Any], services: ConsoleServices, *, save: Callable[[Path], None]) -> AppActions:
     """Return what commands may do with `app`.
 
     Args:
@@ -59,29 +61,31 @@ def hands_of(app: PatientApp[Any], desk: Desk, *, save: Callable[[Path], None]) 
         return True
 
     def open_shell(pod: PodFacts, container: str) -> None:
-        app.push_screen(ShellScreen(desk, pod, container))
+        app.push_screen(ShellScreen(services, pod, container))
 
-    return ScreenHands(show, app.say, save, app.exit, leave_front, open_shell, partial(allow_plugin, app, desk))
+    return AppActions(show, app.say, save, app.exit, leave_front, open_shell, partial(allow_plugin, app, services))
 
 
-async def settle(app: PatientApp[Any], desk: Desk, error: ConfigError, begin: Callable[[], Awaitable[None]]) -> None:
+async def begin_when_allowed(
+    app: TypeAheadApp[Any], services: ConsoleServices, error: ConfigError, begin: Callable[[], Awaitable[None]]
+) -> None:
     """Begin once the operator has allowed the exec plugin that is wanted; end with any other error, or a no."""
-    if await allow_plugin(app, desk, error):
+    if await allow_plugin(app, services, error):
         await begin()
     else:
         app.exit(error)
 
 
-async def allow_plugin(app: PatientApp[Any], desk: Desk, error: ConfigError) -> bool:
+async def allow_plugin(app: TypeAheadApp[Any], services: ConsoleServices, error: ConfigError) -> bool:
     """Ask whether a kubeconfig's exec plugin may be started, if that is what is wrong. A script asks nobody.
 
     To be called in a worker.
     """
     from actions.cluster.auth.exec_plugins import PluginUnconfirmedError, confirm
 
-    if not isinstance(error, PluginUnconfirmedError) or not desk.settings.has_operator:
+    if not isinstance(error, PluginUnconfirmedError) or not services.settings.has_operator:
         return False
-    if not await app.put_in_front(ConfirmModal(plugin_question(error.request))):
+    if not await app.put_in_front(ConfirmModal(plugin_confirmation(error.request))):
         return False
     await in_thread("plugin", confirm, error.request)
     return True

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from actions.base.errors import ConfigError, MissingError, RefusedError, UnreachableError
-from actions.command import verbs as registry
+from actions.command import handlers as registry
 from actions.fleet.facts import PodFacts
-from tui.commands.dispatcher import ScreenHands, Verb
-from tui.feeds.port_forwards import SERVICES, Forwards, Service, served_by
-from tui.feeds.services import Desk, explain_stage
+from tui.commands.dispatcher import AppActions, Handler
+from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, served_by
+from tui.feeds.services import ConsoleServices, explain_stage
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
 from tui.present.subject import API_VERSIONS, Subject, parse_subject
 from tui.screens.viewer import Viewer
-from tui.screens.workspace import Workspace
+from tui.screens.workspace import PaneWorkspace
 
 if TYPE_CHECKING:
     from actions.cluster.diagnose.codes import Finding
@@ -27,7 +27,7 @@ _STAGE = "Stage"
 _UNASKED = ("Blueprint", "Run")
 
 
-class WhyVerb:
+class WhyCommand:
     """Shows a diagnosis: what is the matter, the evidence for it, the next step.
 
     Args:
@@ -36,12 +36,12 @@ class WhyVerb:
         show: Puts a viewer in front.
     """
 
-    def __init__(self, workspace: Workspace, desk: Desk, *, show: Callable[[Viewer], None]) -> None:
+    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices, *, show: Callable[[Viewer], None]) -> None:
         self._workspace = workspace
-        self._desk = desk
+        self._services = services
         self._show = show
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
         return {"why": self._why}
 
@@ -61,11 +61,11 @@ class WhyVerb:
 
         parts = [self._stage_line(subject.name)]
         try:
-            _ = self._desk.cluster.session
+            _ = self._services.cluster.session
         except UnreachableError as error:
             parts.append(error.sentence())
         try:
-            parts.append(findings_text(await explain_stage(self._desk, subject.name), width=_PAGE_WIDTH))
+            parts.append(findings_text(await explain_stage(self._services, subject.name), width=_PAGE_WIDTH))
         except MissingError as error:
             parts.append(error.sentence())
         return "\n\n".join(parts)
@@ -74,18 +74,18 @@ class WhyVerb:
         from actions.cluster.diagnose.collect import explain
 
         question = _question_of(subject) if subject is not None else None
-        return await explain(self._desk.cluster.session, question, clock=self._desk.clock)
+        return await explain(self._services.cluster.session, question, clock=self._services.clock)
 
     def _subject(self, arguments: registry.ObjectArguments) -> Subject | None:
         """The named object, or the one under the cursor; `None` for the whole cluster."""
         if arguments.object:
-            return parse_subject(arguments.object, default_namespace=self._desk.cluster.namespace)
+            return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
         subject = self._workspace.current.subject()
         return None if subject is None or subject.kind in _UNASKED else subject
 
     def _stage_line(self, name: str) -> str:
         """What the run's journal says of the stage."""
-        view = self._desk.runs.view
+        view = self._services.runs.view
         stage = next((one for one in view.stages if one.id == name), None) if view is not None else None
         if stage is None:
             return f"Stage {name}"
@@ -99,7 +99,7 @@ def _question_of(subject: Subject) -> ObjectSelector:
     return ObjectSelector(subject.kind, subject.name, subject.namespace)
 
 
-class ObjectVerbs:
+class ObjectCommands:
     """Looks at one object: the named one, or the one under the cursor.
 
     Args:
@@ -111,33 +111,33 @@ class ObjectVerbs:
 
     def __init__(
         self,
-        workspace: Workspace,
-        desk: Desk,
+        workspace: PaneWorkspace,
+        services: ConsoleServices,
         *,
         show: Callable[[Viewer], None],
         open_shell: Callable[[PodFacts, str], None],
     ) -> None:
         self._workspace = workspace
-        self._desk = desk
+        self._services = services
         self._show = show
         self._open_shell = open_shell
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
-        own: dict[str, Verb] = {
+        own: dict[str, Handler] = {
             "describe": self._describe,
             "yaml": self._yaml,
             "logs": self._logs,
             "shell": self._shell,
         }
-        return own | dict(WhyVerb(self._workspace, self._desk, show=self._show).verbs())
+        return own | dict(WhyCommand(self._workspace, self._services, show=self._show).handlers())
 
     async def _describe(self, arguments: registry.ObjectArguments) -> None:
         subject = self._subject(arguments)
         document = await self._fetch(subject)
-        snapshot = self._desk.cluster.snapshot()
+        snapshot = self._services.cluster.snapshot()
         events = events_in(snapshot.events if snapshot else (), EventScope(subject.namespace, subject.name))
-        page = object_page(document, events, now=self._desk.clock.now().timestamp())
+        page = object_page(document, events, now=self._services.clock.now().timestamp())
         self._show(Viewer(subject.title(), page))
 
     async def _yaml(self, arguments: registry.ObjectArguments) -> None:
@@ -161,7 +161,7 @@ class ObjectVerbs:
 
     def _subject(self, arguments: registry.ObjectArguments) -> Subject:
         if arguments.object:
-            return parse_subject(arguments.object, default_namespace=self._desk.cluster.namespace)
+            return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
         subject = self._workspace.current.subject()
         if subject is None:
             raise MissingError("Nothing is selected.", hint="Put the cursor on a pod or a node.")
@@ -171,7 +171,7 @@ class ObjectVerbs:
         subject = self._subject(arguments)
         if subject.kind != "Pod":
             raise RefusedError(f"{subject.title()} is no pod.", hint="Put the cursor on a pod.")
-        snapshot = self._desk.cluster.snapshot()
+        snapshot = self._services.cluster.snapshot()
         pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
         if pod is None:
             raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="It may be gone already.")
@@ -186,7 +186,7 @@ class ObjectVerbs:
         version = API_VERSIONS.get(subject.kind)
         if version is None:
             raise RefusedError(f"{subject.kind} cannot be described.", hint=f"Known: {', '.join(API_VERSIONS)}.")
-        session = self._desk.cluster.session
+        session = self._services.cluster.session
         ref = ObjectRef(version, subject.kind, subject.namespace, subject.name)
         return await fetch(session, Discovery(session), ref)
 
@@ -200,7 +200,7 @@ _NOTES = (
 )
 
 
-class ForwardVerb:
+class ForwardCommand:
     """Forwards for as long as the console is open.
 
     Args:
@@ -208,39 +208,39 @@ class ForwardVerb:
         hands: The app's doing.
     """
 
-    def __init__(self, desk: Desk, hands: ScreenHands) -> None:
-        self._desk = desk
-        self._hands = hands
-        self._forwards = Forwards(desk.cluster, desk.supervisor, hands.say)
+    def __init__(self, services: ConsoleServices, app_actions: AppActions) -> None:
+        self._services = services
+        self._app = app_actions
+        self._forwards = Forwards(services.cluster, services.supervisor, app_actions.say)
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
         return {"forward": self._forward}
 
     async def _forward(self, arguments: registry.ForwardArguments) -> None:
         if not arguments.to:
-            self._hands.show(Viewer("forward", self._page()))
+            self._app.show(Viewer("forward", self._page()))
             return
         if arguments.stop:
             if not self._forwards.close(arguments.to):
                 raise MissingError(f"Nothing is forwarded as {arguments.to!r}.")
-            self._hands.say(f"{arguments.to} is not forwarded any more.")
+            self._app.say(f"{arguments.to} is not forwarded any more.")
             return
-        await self._desk.cluster.wait_connected()
+        await self._services.cluster.wait_connected()
         service = next((one for one in SERVICES if one.name == arguments.to), None)
         if service is not None:
             await self._open(service, arguments.local)
         else:
             await self._open_port(arguments)
 
-    async def _open(self, service: Service, local: int) -> None:
+    async def _open(self, service: WebInterface, local: int) -> None:
         pod = served_by(service, self._pods())
         if pod is None:
             raise MissingError(f"No running pod serves the {service.title}.", hint="Wait until its stage runs.")
         address = await self._forwards.open(
             service.name, pod.namespace, lambda: served_by(service, self._pods()), service.port, local
         )
-        self._hands.say(
+        self._app.say(
             f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
         )
 
@@ -249,23 +249,23 @@ class ForwardVerb:
         if not target or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
             known = ", ".join(service.name for service in SERVICES)
             raise ConfigError(f"{arguments.to!r} is nothing to forward.", hint=f"Write {known}, or NAMESPACE/POD:PORT.")
-        subject = parse_subject(target, default_namespace=self._desk.cluster.namespace)
+        subject = parse_subject(target, default_namespace=self._services.cluster.namespace)
         find = self._named(f"{subject.namespace}/{subject.name}")
         if subject.kind != "Pod" or find() is None:
             raise MissingError(f"There is no pod {target}.", hint="Open pods to choose one.")
         address = await self._forwards.open(arguments.to, subject.namespace, find, int(port), arguments.local)
-        self._hands.say(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
+        self._app.say(f"{address} leads to {target}:{port} while the console is open. {_LINK}")
 
     def _named(self, key: str) -> Callable[[], PodFacts | None]:
         def find() -> PodFacts | None:
-            snapshot = self._desk.cluster.snapshot()
+            snapshot = self._services.cluster.snapshot()
             return snapshot.pods.get(key) if snapshot else None
 
         return find
 
     def _pods(self) -> list[PodFacts]:
         """Pods of the run on screen first, then all others."""
-        snapshot, run = self._desk.cluster.snapshot(), self._desk.runs.view
+        snapshot, run = self._services.cluster.snapshot(), self._services.runs.view
         pods = list(snapshot.pods.values()) if snapshot else []
         return sorted(pods, key=lambda pod: (run is None or pod.run != run.id, pod.key))
 

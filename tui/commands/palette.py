@@ -8,14 +8,14 @@ from typing import Protocol, runtime_checkable
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from actions.command.verbs import COMMANDS, Command
+from actions.command.handlers import COMMANDS, Command
 
 
 @runtime_checkable
-class Carries(Protocol):
+class LineRunner(Protocol):
     """An app that carries a typed line out."""
 
-    async def carry_line(self, line: str) -> None:
+    async def run_line(self, line: str) -> None:
         """Carry it out."""
         ...
 
@@ -43,13 +43,13 @@ class ConsoleCommands(Provider):
     def _doing(self, command: Command) -> Callable[[], Awaitable[None]]:
         app, screen = self.app, self.screen
 
-        async def carry() -> None:
+        async def run() -> None:
             if any(field.required for field in command.fields()):
                 await screen.run_action(f"screen.command_line_with({command.id + ' '!r})")
-            elif isinstance(app, Carries):
-                await app.carry_line(command.id)
+            elif isinstance(app, LineRunner):
+                await app.run_line(command.id)
 
-        return carry
+        return run
 
 
 def _text(command: Command) -> str:

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from actions.command import verbs as registry
+from actions.command import handlers as registry
 from actions.run.engine.systemd import logout_warning
 from actions.run.state.records import RequestKind
-from tui.commands.dispatcher import ScreenHands, Verb
+from tui.commands.dispatcher import AppActions, Handler
 from tui.feeds.run_actions import RunActions
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.screens.viewer import Viewer
-from tui.screens.workspace import Workspace
+from tui.screens.workspace import PaneWorkspace
 
 _WISHES = {
     "pause": RequestKind.PAUSE,
@@ -21,7 +21,7 @@ _WISHES = {
 }
 
 
-class RunVerbs:
+class RunCommands:
     """Launch, approve, retry, pause, cancel, park, tear down. Each ends when the wish is written, not when it is done.
 
     Args:
@@ -31,13 +31,15 @@ class RunVerbs:
         say: Tells the operator one sentence.
     """
 
-    def __init__(self, workspace: Workspace, desk: Desk, actions: RunActions, *, say: Callable[[str], None]) -> None:
+    def __init__(
+        self, workspace: PaneWorkspace, services: ConsoleServices, actions: RunActions, *, say: Callable[[str], None]
+    ) -> None:
         self._workspace = workspace
-        self._desk = desk
+        self._services = services
         self._actions = actions
         self._say = say
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
         wishes = {name: self._wish(kind) for name, kind in _WISHES.items()}
         return {
@@ -52,12 +54,12 @@ class RunVerbs:
     async def _launch(self, arguments: registry.LaunchArguments) -> None:
         from actions.blueprint.parameters import bind
 
-        blueprint = await self._desk.blueprints.find(arguments.blueprint)
-        preset = arguments.preset or self._desk.settings.preferred_preset(blueprint.presets)
+        blueprint = await self._services.blueprints.find(arguments.blueprint)
+        preset = arguments.preset or self._services.settings.preferred_preset(blueprint.presets)
         binding = bind(blueprint, arguments.set, preset=preset, existing_cluster=arguments.existing_cluster)
         await self._actions.launch(blueprint, binding, auto_approve=arguments.auto_approve)
         self._tell(logout_warning())
-        self._desk.unwatch()
+        self._services.unwatch()
         self._workspace.arrange("watch")
         self._workspace.open("run", "")
 
@@ -86,7 +88,7 @@ class RunVerbs:
             self._say(text)
 
 
-class ResultsVerbs:
+class ResultsCommands:
     """Asks the run's cluster; each ends when there is an answer. A copy goes on if the console is left.
 
     Args:
@@ -94,41 +96,41 @@ class ResultsVerbs:
         hands: The app's doing.
     """
 
-    def __init__(self, desk: Desk, hands: ScreenHands) -> None:
-        self._desk = desk
-        self._hands = hands
+    def __init__(self, services: ConsoleServices, app_actions: AppActions) -> None:
+        self._services = services
+        self._app = app_actions
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
         return {"results": self._results, "export": self._export}
 
     async def _results(self, arguments: registry.RunArguments) -> None:
         from actions.run.results import list_results, results_table
 
-        run = self._desk.runs.find(arguments.run)
-        listing = await list_results(run.folder, self._desk.clock)
-        self._hands.show(Viewer(f"results of {run.id}", results_table(listing)))
+        run = self._services.runs.find(arguments.run)
+        listing = await list_results(run.folder, self._services.clock)
+        self._app.show(Viewer(f"results of {run.id}", results_table(listing)))
 
     async def _export(self, arguments: registry.ExportArguments) -> None:
         from actions.run.results import export_results
 
-        run = self._desk.runs.find(arguments.run)
+        run = self._services.runs.find(arguments.run)
         told = await export_results(
             run.folder,
             arguments.to,
-            self._desk.clock,
-            on_line=_unheard,
-            on_begin=lambda _copy, sentence: self._hands.say(sentence),
+            self._services.clock,
+            on_line=_ignore_line,
+            on_begin=lambda _copy, sentence: self._app.say(sentence),
             service_account=arguments.service_account,
         )
-        self._hands.say(told)
+        self._app.say(told)
 
 
-def _unheard(_line: str) -> None:
+def _ignore_line(_line: str) -> None:
     """What the Job prints is for a terminal; the console says how it ended."""
 
 
-class TerraformVerbs:
+class TerraformCommands:
     """Each ends when the journal has it; the run's next step acts on it.
 
     Args:
@@ -137,27 +139,27 @@ class TerraformVerbs:
         hands: The app's doing.
     """
 
-    def __init__(self, desk: Desk, actions: RunActions, hands: ScreenHands) -> None:
-        self._desk = desk
+    def __init__(self, services: ConsoleServices, actions: RunActions, app_actions: AppActions) -> None:
+        self._services = services
         self._actions = actions
-        self._hands = hands
+        self._app = app_actions
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
         return {"terraform": self._terraform, "import": self._import, "waive": self._waive}
 
     async def _terraform(self, arguments: registry.RunArguments) -> None:
-        run = self._desk.runs.find(arguments.run)
-        self._hands.show(Viewer(f"terraform of {run.id}", await self._actions.terraform(arguments.run)))
+        run = self._services.runs.find(arguments.run)
+        self._app.show(Viewer(f"terraform of {run.id}", await self._actions.terraform(arguments.run)))
 
     async def _import(self, arguments: registry.ImportArguments) -> None:
         stage = await self._actions.import_resource(
             arguments.run, arguments.address, arguments.id, stage=arguments.stage
         )
-        self._hands.say(f"{arguments.address} will be imported when {stage} goes on: retry it.")
+        self._app.say(f"{arguments.address} will be imported when {stage} goes on: retry it.")
 
     async def _waive(self, arguments: registry.WaiveArguments) -> None:
         stage = await self._actions.waive(
             arguments.run, arguments.address, confirm=arguments.confirm, stage=arguments.stage
         )
-        self._hands.say(f"{arguments.address} of {stage} is waived: retry it.")
+        self._app.say(f"{arguments.address} of {stage} is waived: retry it.")

@@ -8,19 +8,19 @@ from typing import TYPE_CHECKING
 
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.job_pods import WATCHABLE, JobRef, job_named, job_of
-from actions.command import verbs as registry
-from tui.commands.dispatcher import ScreenHands, Verb
-from tui.feeds.services import Desk
+from actions.command import handlers as registry
+from tui.commands.dispatcher import AppActions, Handler
+from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
-from tui.screens.workspace import Workspace
+from tui.screens.workspace import PaneWorkspace
 from tui.settings.keys import help_page
 
 if TYPE_CHECKING:
     from actions.cluster.auth.kubeconfig import ClusterTarget
 
 
-class ViewVerbs:
+class ViewCommands:
     """Panes, filters, layouts, help.
 
     Args:
@@ -29,12 +29,12 @@ class ViewVerbs:
         hands: The app's doing.
     """
 
-    def __init__(self, workspace: Workspace, desk: Desk, hands: ScreenHands) -> None:
+    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices, app_actions: AppActions) -> None:
         self._workspace = workspace
-        self._desk = desk
-        self._hands = hands
+        self._services = services
+        self._app = app_actions
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
         return {
             "open": self._open,
@@ -47,14 +47,14 @@ class ViewVerbs:
             "screenshot": self._screenshot,
             "back": _plain(self._back),
             "help": self._help,
-            "quit": _plain(self._hands.leave),
+            "quit": _plain(self._app.leave),
         }
 
     async def _open(self, arguments: registry.OpenArguments) -> None:
         self._workspace.open(arguments.pane, arguments.of)
 
     async def _filter(self, arguments: registry.FilterArguments) -> None:
-        self._workspace.current.narrow(arguments.text)
+        self._workspace.current.filter(arguments.text)
 
     async def _sort(self, arguments: registry.SortArguments) -> None:
         self._workspace.current.order(arguments.column, descending=arguments.descending)
@@ -73,14 +73,14 @@ class ViewVerbs:
         self._workspace.focus(arguments.pane)
 
     async def _screenshot(self, arguments: registry.ScreenshotArguments) -> None:
-        self._hands.save(Path(arguments.file))
-        self._hands.say(f"Saved {arguments.file}.")
+        self._app.save(Path(arguments.file))
+        self._app.say(f"Saved {arguments.file}.")
 
     async def _help(self, _arguments: registry.NoArguments) -> None:
-        self._hands.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._desk.settings.keymap)))
+        self._app.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._services.settings.keymap)))
 
     def _back(self) -> None:
-        if not self._hands.leave_front():
+        if not self._app.leave_front():
             self._workspace.back()
 
 
@@ -94,7 +94,7 @@ def _plain(act: Callable[[], object]) -> Callable[[registry.NoArguments], Awaita
 _CLUSTER_OF_THE_RUN = "run"
 
 
-class ContextVerb:
+class ContextCommand:
     """Lists contexts, and goes to one.
 
     Args:
@@ -102,11 +102,11 @@ class ContextVerb:
         hands: The app's doing.
     """
 
-    def __init__(self, desk: Desk, hands: ScreenHands) -> None:
-        self._desk = desk
-        self._hands = hands
+    def __init__(self, services: ConsoleServices, app_actions: AppActions) -> None:
+        self._services = services
+        self._app = app_actions
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
         return {"context": self._context}
 
@@ -114,26 +114,26 @@ class ContextVerb:
         from actions.cluster.auth.kubeconfig import ClusterTarget
 
         if not arguments.name:
-            self._hands.show(Viewer("context", self._page()))
+            self._app.show(Viewer("context", self._page()))
             return
         if arguments.name == _CLUSTER_OF_THE_RUN:
             other = self._of_run()
         else:
-            other = ClusterTarget(self._desk.settings.target.kubeconfig, arguments.name, "")
+            other = ClusterTarget(self._services.settings.target.kubeconfig, arguments.name, "")
         try:
-            await self._desk.require_usable(other)
+            await self._services.require_usable(other)
         except ConfigError as error:
-            if not await self._hands.allow_plugin(error):
+            if not await self._app.allow_plugin(error):
                 raise
-        self._desk.unwatch()
-        self._desk.cluster.target = other
-        self._desk.connect()
+        self._services.unwatch()
+        self._services.cluster.target = other
+        self._services.connect()
 
     def _of_run(self) -> ClusterTarget:
         from actions.cluster.auth.kubeconfig import ClusterTarget
         from actions.run.journal.folder import kubeconfig_path
 
-        folder = self._desk.runs.folder
+        folder = self._services.runs.folder
         if folder is None:
             raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
         path = kubeconfig_path(folder)
@@ -147,14 +147,14 @@ class ContextVerb:
         from actions.cluster.auth.kubeconfig import ClusterTarget, contexts_of
         from actions.run.journal.folder import kubeconfig_path
 
-        here = self._desk.cluster.context_name
+        here = self._services.cluster.context_name
         lines = ["Go to one with :context NAME", ""]
         try:
-            for name, cluster in contexts_of(ClusterTarget(self._desk.settings.target.kubeconfig)):
+            for name, cluster in contexts_of(ClusterTarget(self._services.settings.target.kubeconfig)):
                 lines.append(f"{'▶' if name == here else ' '} {name:<40} {cluster}")
         except ConfigError as error:
             lines.append(f"  {error.sentence()}")
-        folder = self._desk.runs.folder
+        folder = self._services.runs.folder
         if folder is not None and kubeconfig_path(folder).is_file():
             lines += ["", f"  {_THE_RUN:<40} the cluster of run {folder.name}, by its own kubeconfig"]
         return "\n".join(lines)
@@ -163,7 +163,7 @@ class ContextVerb:
 _THE_RUN = "run"
 
 
-class WatchVerb:
+class WatchCommand:
     """Points the panes at a job: the named one, or the one that the selected pod is a part of.
 
     Args:
@@ -171,28 +171,28 @@ class WatchVerb:
         desk: What they look at.
     """
 
-    def __init__(self, workspace: Workspace, desk: Desk) -> None:
+    def __init__(self, workspace: PaneWorkspace, services: ConsoleServices) -> None:
         self._workspace = workspace
-        self._desk = desk
+        self._services = services
 
-    def verbs(self) -> Mapping[str, Verb]:
+    def handlers(self) -> Mapping[str, Handler]:
         """By command id."""
         return {"watch": self._watch}
 
     async def _watch(self, arguments: registry.WatchArguments) -> None:
         if arguments.job == _THE_RUN:
-            self._desk.unwatch()
+            self._services.unwatch()
             self._workspace.arrange("watch")
             return
-        await self._desk.cluster.wait_connected()
-        await self._desk.watch(self._job(arguments.job))
+        await self._services.cluster.wait_connected()
+        await self._services.watch(self._job(arguments.job))
         self._workspace.arrange("job")
         self._workspace.open("pods", "job")
         self._workspace.focus("logs")
 
     def _job(self, typed: str) -> JobRef:
         if typed:
-            subject: Subject | None = parse_subject(typed, default_namespace=self._desk.cluster.namespace)
+            subject: Subject | None = parse_subject(typed, default_namespace=self._services.cluster.namespace)
         else:
             subject = self._workspace.current.subject()
         if subject is None:
@@ -208,7 +208,7 @@ class WatchVerb:
 
     def _found(self, subject: Subject) -> JobRef | None:
         """The job of a pod, or the one that has the name that was typed without a kind."""
-        snapshot = self._desk.cluster.snapshot()
+        snapshot = self._services.cluster.snapshot()
         if snapshot is None or subject.kind != "Pod":
             return None
         pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}")

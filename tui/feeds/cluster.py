@@ -15,7 +15,7 @@ from actions.fleet.cost import CostModel, CostSum, FleetCost, NodeCost
 from actions.fleet.facts import UNUSED, NodeFacts, NodeUsage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
-from tui.gc_tuning import keep_what_is, let_go
+from tui.gc_tuning import collect_frozen, freeze_startup_objects
 
 if TYPE_CHECKING:
     from actions.cloud.account import CallerIdentity
@@ -126,7 +126,7 @@ class ClusterFeed:
         await _import_in_thread()
         is_first = self._state is None
         if is_first:
-            keep_what_is()
+            freeze_startup_objects()
         from actions.cluster.auth.session import KubeSession
         from actions.cluster.state.cluster_state import ClusterState
 
@@ -185,8 +185,8 @@ class ClusterFeed:
         self._completed()
         if not is_first:
             await asyncio.sleep(PAINT_INTERVAL_SECONDS)  # until nothing on screen is of the picture before
-            let_go()
-        keep_what_is()
+            collect_frozen()
+        freeze_startup_objects()
         while True:
             await state.wait_changed()
             self._changed()
@@ -217,7 +217,7 @@ def _reading_of(health: SourceHealth) -> FeedHealth:
     return FeedHealth(state, health.detail, health.since)
 
 
-class FleetView:
+class FleetCosts:
     """Costs of single nodes and of all, computed anew only for nodes whose facts changed.
 
     Args:

@@ -171,10 +171,10 @@ _SLICE_SECONDS = 0.004
 """When no further piece is begun; a piece takes about as long."""
 _PIECE_LINES = 1_000
 
-Keep = Callable[[list[bytes], Callable[[int], str]], None]
+Sink = Callable[[list[bytes], Callable[[int], str]], None]
 
 
-class LogIntake:
+class LogPump:
     """Takes what one feed has.
 
     Args:
@@ -183,12 +183,12 @@ class LogIntake:
         clock: Time.
     """
 
-    def __init__(self, feed: LogFeed, keep: Keep, *, clock: Clock) -> None:
+    def __init__(self, feed: LogFeed, sink: Sink, *, clock: Clock) -> None:
         self.feed = feed
-        self._keep = keep
+        self._sink = sink
         self._clock = clock
 
-    def move(self) -> bool:
+    def drain(self) -> bool:
         """Take one slice. Returns whether another one should follow soon.
 
         Raises:
@@ -196,7 +196,7 @@ class LogIntake:
         """
         stop = self._clock.monotonic() + _SLICE_SECONDS
         while True:
-            self._keep(self.feed.take(_PIECE_LINES), self.feed.source_of)
+            self._sink(self.feed.take(_PIECE_LINES), self.feed.source_of)
             if not self.feed.has_more:
                 return False
             if self._clock.monotonic() >= stop:

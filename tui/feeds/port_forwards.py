@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 OPEN_SECONDS = 10.0
 
 
-class Service(msgspec.Struct, frozen=True):
+class WebInterface(msgspec.Struct, frozen=True):
     """Something that pods serve and that people look at with a browser.
 
     Args:
@@ -37,13 +37,15 @@ class Service(msgspec.Struct, frozen=True):
 
 
 SERVICES = (
-    Service("dashboard", "Ray dashboard", 8265, lambda pod: pod.owner_kind == "RayCluster" and "-head" in pod.name),
-    Service("tensorboard", "TensorBoard", 6006, lambda pod: "tensorboard" in pod.name),
+    WebInterface(
+        "dashboard", "Ray dashboard", 8265, lambda pod: pod.owner_kind == "RayCluster" and "-head" in pod.name
+    ),
+    WebInterface("tensorboard", "TensorBoard", 6006, lambda pod: "tensorboard" in pod.name),
 )
 """What blueprints bring."""
 
 
-def served_by(service: Service, pods: Iterable[PodFacts]) -> PodFacts | None:
+def served_by(service: WebInterface, pods: Iterable[PodFacts]) -> PodFacts | None:
     """The pod to reach, a running one."""
     return next((pod for pod in pods if pod.phase == "Running" and service.is_served_by(pod)), None)
 

@@ -10,7 +10,7 @@ from actions.base.clock import Clock
 from actions.base.errors import MissingError, UnreachableError
 from actions.base.executors import in_thread
 from actions.fleet.cost import CostModel, FleetCost
-from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetView
+from tui.feeds.cluster import ClusterFeed, CredentialsFeed, FleetCosts
 from tui.feeds.runs import BlueprintFeed, RunFeed
 from tui.feeds.supervisor import FeedHealth, Supervisor
 from tui.feeds.ticker import Ticker
@@ -37,7 +37,7 @@ _CLOSING_SECONDS = 0.7
 """For connections to close."""
 
 
-class Desk:
+class ConsoleServices:
     """Feeds with their supervisor: made by the app, read by panes, closed by the app. Used on the loop only.
 
     Args:
@@ -50,22 +50,22 @@ class Desk:
         self.settings = settings
         self.clock = clock
         self.ticker = ticker
-        self.supervisor = Supervisor(clock, ticker.poke)
+        self.supervisor = Supervisor(clock, ticker.request_paint)
         self.cluster = ClusterFeed(
             settings.target,
             readonly=settings.readonly,
             clock=clock,
-            changed=ticker.poke,
-            completed=ticker.hurry,
+            changed=ticker.request_paint,
+            completed=ticker.paint_now,
             profile=settings.profile,
             region=settings.region,
         )
         self.credentials = CredentialsFeed(
-            profile=settings.profile, region=settings.region, clock=clock, changed=ticker.poke
+            profile=settings.profile, region=settings.region, clock=clock, changed=ticker.request_paint
         )
-        self.fleet = FleetView(CostModel.load(region=settings.region))
-        self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.poke)
-        self.runs = RunFeed(clock, ticker.poke, open_run=settings.open_run)
+        self.fleet = FleetCosts(CostModel.load(region=settings.region))
+        self.blueprints = BlueprintFeed(settings.blueprint_folders, ticker.request_paint)
+        self.runs = RunFeed(clock, ticker.request_paint, open_run=settings.open_run)
         self.watched: JobFeed | None = None
         """The job that log, accelerators and curves are of; `None` while they go along with the run."""
 
@@ -112,17 +112,17 @@ class Desk:
         """
         from tui.feeds.job import JobFeed
 
-        feed = JobFeed(job, self.cluster, clock=self.clock, changed=self.ticker.poke)
+        feed = JobFeed(job, self.cluster, clock=self.clock, changed=self.ticker.request_paint)
         await feed.require()
         self.watched = feed
         self.supervisor.keep(WATCH, lambda: feed.run(lambda: self.supervisor.mark_live(WATCH)))
-        self.ticker.poke()
+        self.ticker.request_paint()
 
     def unwatch(self) -> None:
         """Let the panes go along with the run again."""
         self.watched = None
         self.supervisor.drop(WATCH)
-        self.ticker.poke()
+        self.ticker.request_paint()
 
     def health(self, resource: str) -> FeedHealth:
         """How the source of one of the cluster's resources is doing."""
@@ -133,7 +133,7 @@ class Desk:
         now = self.clock.monotonic()
         changes_in = health.changes_in(now)
         if changes_in is not None:
-            self.ticker.poke_in(changes_in)
+            self.ticker.request_paint_in(changes_in)
         return health.label(now)
 
     def fleet_cost(self) -> FleetCost | None:
@@ -156,9 +156,9 @@ class Desk:
 
     def _connected(self) -> None:
         self.supervisor.mark_live(CLUSTER)
-        self.supervisor.keep(IDENTITY, self._introduce)
+        self.supervisor.keep(IDENTITY, self._load_identity)
 
-    async def _introduce(self) -> None:
+    async def _load_identity(self) -> None:
         """Learn who the cluster is; on EKS, or with a profile, also who we are."""
         await self.cluster.settle(at_most_seconds=_HEAD_START_SECONDS)
         await self.cluster.identify()
@@ -169,7 +169,7 @@ class Desk:
             )
 
 
-async def explain_stage(desk: Desk, stage: str) -> list[Finding]:
+async def explain_stage(services: ConsoleServices, stage: str) -> list[Finding]:
     """What is the matter with a stage, causes first; without a cluster, from what the run has kept on disk.
 
     Raises:
@@ -177,14 +177,14 @@ async def explain_stage(desk: Desk, stage: str) -> list[Finding]:
     """
     from actions.run import diagnosis  # heavy: it knows every rule
 
-    view, folder = desk.runs.view, desk.runs.folder
+    view, folder = services.runs.view, services.runs.folder
     if view is None or folder is None:
         raise MissingError("No run is on screen.", hint="Launch a blueprint, or open runs.")
-    return await diagnosis.explain_stage(_session_of(desk), view, folder, stage, clock=desk.clock)
+    return await diagnosis.explain_stage(_session_of(services), view, folder, stage, clock=services.clock)
 
 
-def _session_of(desk: Desk) -> KubeSession | None:
+def _session_of(services: ConsoleServices) -> KubeSession | None:
     try:
-        return desk.cluster.session
+        return services.cluster.session
     except UnreachableError:
         return None

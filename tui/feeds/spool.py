@@ -148,7 +148,7 @@ _RUN_LINES = 256
 _RUNS = 48
 
 
-class _Run(NamedTuple):
+class _SortedRun(NamedTuple):
     """Consecutive lines of one log. `place` and `end` are where in the file they stand."""
 
     first_stamp: bytes
@@ -170,7 +170,7 @@ class Backlog:
         self.offset = 0
         """Up to where it has been looked through."""
         self._reader = reader
-        self._runs: list[_Run] = []
+        self._runs: list[_SortedRun] = []
         self._order = TimeOrder()
         self._is_scanned = False
 
@@ -207,7 +207,7 @@ class Backlog:
         for first, behind in pairwise(cuts):
             for begin in range(first, behind, _RUN_LINES):
                 end = min(begin + _RUN_LINES, behind)
-                self._runs.append(_Run(stamp_in(records[begin]), places[begin], places[end]))
+                self._runs.append(_SortedRun(stamp_in(records[begin]), places[begin], places[end]))
         self._is_scanned = reached - self.offset < _SCAN_BYTES // 2
         self.offset = reached
         if self._is_scanned:

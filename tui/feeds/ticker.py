@@ -41,7 +41,7 @@ class Ticker:
         self._later: asyncio.TimerHandle | None = None
         self._painted_at = float("-inf")
 
-    def poke(self) -> None:
+    def request_paint(self) -> None:
         """Say that something changed."""
         if self._timer is not None:
             return
@@ -49,12 +49,12 @@ class Ticker:
         wait = max(0.0, self._painted_at + self._interval - loop.time())
         self._timer = loop.call_later(wait, self._fire)
 
-    def hurry(self) -> None:
+    def paint_now(self) -> None:
         """Say that something changed that somebody waits for: it is painted at once."""
         self.stop()
         self._timer = asyncio.get_running_loop().call_later(0, self._fire)
 
-    def poke_in(self, seconds: float) -> None:
+    def request_paint_in(self, seconds: float) -> None:
         """Say that something will have changed by itself in so many seconds: an age that is on screen."""
         loop = asyncio.get_running_loop()
         due = loop.time() + seconds
@@ -84,7 +84,7 @@ class Ticker:
 
     def _aged(self) -> None:
         self._later = None
-        self.poke()
+        self.request_paint()
 
     def _fire(self) -> None:
         self._timer = None

@@ -10,13 +10,13 @@ from textual.app import ComposeResult
 from actions.cluster.job_pods import role_of
 from actions.fleet.facts import PodFacts
 from tui.feeds.accelerators import AcceleratorFeed, Sampled
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.feeds.spool import watched_stage
 from tui.panes.base import TablePane, bindings_of
 from tui.present import accelerators
 from tui.present.accelerators import DeviceRow
 from tui.present.subject import Subject
-from tui.settings.keys import Context
+from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.table_model import Column
 
@@ -36,16 +36,16 @@ COLUMNS: tuple[Column[DeviceRow], ...] = (
 class AcceleratorsPane(TablePane[DeviceRow]):
     """What the accelerators of running pods do: of the watched job, of the run on screen, or of all if none is."""
 
-    CONTEXT = Context.ACCELERATORS
-    BINDINGS: ClassVar = bindings_of(Context.ACCELERATORS)
+    CONTEXT = KeyContext.ACCELERATORS
+    BINDINGS: ClassVar = bindings_of(KeyContext.ACCELERATORS)
     NOUN = "accelerators"
     SORT = "gpu"
     EMPTY = "No running pod has asked for an accelerator."
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services, COLUMNS, key=lambda row: row.key, search=accelerators.search_text)
         self._summary = Lines(classes="totals")
-        self._feed = AcceleratorFeed(desk.cluster, desk.clock, desk.ticker.poke)
+        self._feed = AcceleratorFeed(services.cluster, services.clock, services.ticker.request_paint)
         self._shown = -1
 
     def compose(self) -> ComposeResult:
@@ -55,7 +55,7 @@ class AcceleratorsPane(TablePane[DeviceRow]):
 
     def on_show(self) -> None:
         """Ask while somebody looks."""
-        supervisor = self.desk.supervisor
+        supervisor = self.services.supervisor
         supervisor.keep(
             _WORK,
             lambda: self._feed.run(self._workers, lambda: supervisor.mark_live(_WORK), sampled=self._sampled),
@@ -63,12 +63,12 @@ class AcceleratorsPane(TablePane[DeviceRow]):
 
     def on_hide(self) -> None:
         """Nobody looks: leave the workers in peace."""
-        self.desk.supervisor.drop(_WORK)
+        self.services.supervisor.drop(_WORK)
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Show the newest answers."""
-        self.show_health(self.desk.supervisor.health(_WORK))
-        cost = self.desk.fleet_cost()
+        self.show_health(self.services.supervisor.health(_WORK))
+        cost = self.services.fleet_cost()
         if cost is not None and cost.idle_accelerators and not self._feed.readings:
             self.table.empty = f"{self.EMPTY} {cost.idle_text}."
         if self._shown == self._feed.revision:
@@ -91,10 +91,10 @@ class AcceleratorsPane(TablePane[DeviceRow]):
         return f"logs {row.pod}"
 
     def _workers(self) -> Iterable[PodFacts]:
-        snapshot = self.desk.cluster.snapshot()
+        snapshot = self.services.cluster.snapshot()
         if snapshot is None:
             return []
-        run, watched = self.desk.runs.view, self.desk.watched
+        run, watched = self.services.runs.view, self.services.watched
         busy = [pod for pod in snapshot.pods.values() if _has_accelerators(pod) and pod.phase == "Running"]
         if watched is not None:
             return [pod for pod in busy if role_of(watched.job, pod)]
@@ -103,8 +103,8 @@ class AcceleratorsPane(TablePane[DeviceRow]):
 
     def _sampled(self) -> Sampled | None:
         """What the runner has asked already: it needs no second exec, nor the right to one."""
-        view, folder = self.desk.runs.view, self.desk.runs.folder
-        if view is None or folder is None or self.desk.watched is not None:
+        view, folder = self.services.runs.view, self.services.runs.folder
+        if view is None or folder is None or self.services.watched is not None:
             return None
         stage = watched_stage(view, folder)
         return Sampled(folder, stage) if stage is not None else None

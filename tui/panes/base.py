@@ -15,16 +15,16 @@ from textual.widget import Widget
 
 from actions.base.errors import MissingError, RefusedError
 from actions.command.verbs import nearest_hint
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import fit_ends, text_of, width_of
 from tui.present.subject import Subject
-from tui.settings.keys import Context, keys_of
+from tui.settings.keys import KeyContext, keys_of
 from tui.widgets.table import KeyedTable
 from tui.widgets.table_model import Column
 
 
-def bindings_of(context: Context) -> list[BindingType]:
+def bindings_of(context: KeyContext) -> list[BindingType]:
     """The bindings of one context; each asks the screen to carry its line out.
 
     Keys that only the screen knows what to do with (`ASIDES`) become the screen's action of that name.
@@ -33,7 +33,7 @@ def bindings_of(context: Context) -> list[BindingType]:
     for row in keys_of(context):
         if row.does == "enter":
             continue  # the focused widget says what was chosen
-        action = f"screen.{row.does.replace('-', '_')}" if row.is_aside else f"screen.carry({row.does!r})"
+        action = f"screen.{row.does.replace('-', '_')}" if row.is_aside else f"screen.run_line({row.does!r})"
         bindings.append(Binding(",".join(row.keys), action, row.label, id=row.id, show=False))
     return bindings
 
@@ -45,15 +45,15 @@ _BORDER_ENDS = 6
 class Pane(Widget):
     """A pane shows one thing and acts on nothing: what the operator wants goes to the screen as a line.
 
-    Its border has the title and the health of its source. `pull` is called on the loop while the pane is visible,
-    at most ten times a second and only after a change; a pane keeps the revision it showed and does nothing for the
-    same one.
+    Its border has the title and the health of its source. `refresh_data` is called on the loop while the pane is
+    visible, at most ten times a second and only after a change; a pane keeps the revision it showed and does
+    nothing for the same one.
 
     Args:
         desk: What the picture is made from.
     """
 
-    CONTEXT: ClassVar[Context]
+    CONTEXT: ClassVar[KeyContext]
     BINDINGS: ClassVar[list[BindingType]] = []
     DEFAULT_CSS = """
     Pane { width: 1fr; height: 1fr; layout: vertical; border: round $foreground 25%; }
@@ -66,21 +66,21 @@ class Pane(Widget):
 
         line: str
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, services: ConsoleServices) -> None:
         super().__init__(id=self.CONTEXT.value)
-        self.desk = desk
+        self.services = services
         self.border_title = self.CONTEXT.value
         self._health_label = ""
 
     @abstractmethod
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Look at the sources and show what changed."""
 
     def subject(self) -> Subject | None:
         """What is selected, for commands that name no object."""
         return None
 
-    def point_at(self, of: str) -> None:
+    def show_target(self, of: str) -> None:
         """Show `of`: what that is depends on the pane.
 
         Raises:
@@ -89,7 +89,7 @@ class Pane(Widget):
         if of:
             raise RefusedError(f"The {self.CONTEXT} pane shows one thing only; it cannot show {of!r}.")
 
-    def narrow(self, text: str) -> None:
+    def filter(self, text: str) -> None:
         """Show only what matches `text`; empty shows all.
 
         Raises:
@@ -98,7 +98,7 @@ class Pane(Widget):
         raise RefusedError(f"The {self.CONTEXT} pane has nothing to filter.")
 
     @property
-    def narrowed_by(self) -> str:
+    def active_filter(self) -> str:
         """The filter that is on; empty for none."""
         return ""
 
@@ -112,7 +112,7 @@ class Pane(Widget):
 
     def on_mount(self) -> None:
         """Have the first picture drawn."""
-        self.desk.ticker.poke()
+        self.services.ticker.request_paint()
 
     def take_focus(self) -> None:
         """Put the focus where keys of this pane are meant to go; of a pane that is still being made, when it is."""
@@ -127,7 +127,7 @@ class Pane(Widget):
 
     def show_health(self, health: FeedHealth) -> None:
         """Tell at the border how the source is doing; what is not live is dimmed and says so in words."""
-        label = self.desk.label_of(health)
+        label = self.services.label_of(health)
         room = self.size.width - _BORDER_ENDS
         if width_of(label) > room > 0:
             label = text_of(fit_ends(label, room))  # what to do about it stands at the end
@@ -152,14 +152,14 @@ class TablePane(Pane, Generic[RowT]):
 
     def __init__(
         self,
-        desk: Desk,
+        services: ConsoleServices,
         columns: Sequence[Column[RowT]],
         *,
         key: Callable[[RowT], str],
         search: Callable[[RowT], str],
         empty: str = "",
     ) -> None:
-        super().__init__(desk)
+        super().__init__(services)
         self._columns = tuple(columns)
         self._nothing = empty or self.EMPTY
         self.table: KeyedTable[RowT] = KeyedTable(
@@ -189,21 +189,21 @@ class TablePane(Pane, Generic[RowT]):
         """Hand the table its rows."""
         self.table.reconcile(rows)
 
-    def amend_rows(self, rows: Iterable[RowT], gone: Collection[str]) -> None:
+    def update_rows(self, rows: Iterable[RowT], gone: Collection[str]) -> None:
         """Hand the table the rows that differ, and the keys of those that are gone."""
-        self.table.amend(rows, gone)
+        self.table.update_rows(rows, gone)
 
     def line_of(self, row: RowT) -> str:
         """The command line that goes into `row`; empty if there is nothing inside."""
         del row
         return ""
 
-    def narrow(self, text: str) -> None:
+    def filter(self, text: str) -> None:
         """Filter the table."""
         self.table.filter_text = text
 
     @property
-    def narrowed_by(self) -> str:
+    def active_filter(self) -> str:
         """The table's filter."""
         return self.table.filter_text
 

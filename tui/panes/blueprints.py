@@ -6,11 +6,11 @@ from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 
-from tui.feeds.services import CATALOGUE, Desk
+from tui.feeds.services import CATALOGUE, ConsoleServices
 from tui.panes.base import TablePane, bindings_of
 from tui.present import blueprints
 from tui.present.subject import Subject
-from tui.settings.keys import Context
+from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.table import KeyedTable
 from tui.widgets.table_model import Column
@@ -31,16 +31,16 @@ COLUMNS: tuple[Column[Blueprint], ...] = (
 class BlueprintsPane(TablePane["Blueprint"]):
     """Into one: the launch form."""
 
-    CONTEXT = Context.BLUEPRINTS
-    BINDINGS: ClassVar = bindings_of(Context.BLUEPRINTS)
+    CONTEXT = KeyContext.BLUEPRINTS
+    BINDINGS: ClassVar = bindings_of(KeyContext.BLUEPRINTS)
     DEFAULT_CSS = """
     BlueprintsPane > Lines { height: auto; max-height: 40%; padding: 0 1; border-top: solid $foreground 15%; }
     """
     NOUN = "blueprints"
     EMPTY = "Reading the blueprints."
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, COLUMNS, key=lambda blueprint: blueprint.id, search=blueprints.search_text)
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services, COLUMNS, key=lambda blueprint: blueprint.id, search=blueprints.search_text)
         self._detail = Lines()
 
     def compose(self) -> ComposeResult:
@@ -48,10 +48,10 @@ class BlueprintsPane(TablePane["Blueprint"]):
         yield self.table
         yield self._detail
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Show the catalogue once it is read, with what could not be."""
-        self.show_health(self.desk.supervisor.health(CATALOGUE))
-        self.show_rows(self.desk.blueprints.found)
+        self.show_health(self.services.supervisor.health(CATALOGUE))
+        self.show_rows(self.services.blueprints.found)
         self._show_detail()
 
     def on_resize(self) -> None:
@@ -73,4 +73,4 @@ class BlueprintsPane(TablePane["Blueprint"]):
 
     def _show_detail(self) -> None:
         width = max(20, self.size.width - 4)
-        self._detail.show(blueprints.detail(self.table.selected_row, self.desk.blueprints.broken, width=width))
+        self._detail.show(blueprints.detail(self.table.selected_row, self.services.blueprints.broken, width=width))

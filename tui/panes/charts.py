@@ -13,12 +13,12 @@ from actions.run.state.records import StageFinding
 from actions.run.state.view import StageView
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
-from tui.feeds.services import WATCH, Desk
+from tui.feeds.services import WATCH, ConsoleServices
 from tui.feeds.spool import SpoolCurves, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import Pane, bindings_of
-from tui.present.charts import Chart, charts_of, curves_in, notes_on, progress_lines
-from tui.settings.keys import Context
+from tui.present.charts import MetricChart, charts_of, curves_in, notes_on, progress_lines
+from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.plot import PlotView
 
@@ -45,11 +45,11 @@ class CurveSource(Protocol):
 class ChartsPane(Pane):
     """The curves of the stage at work, of a chosen one, or of a watched job: one chart at a time."""
 
-    CONTEXT = Context.CHARTS
-    BINDINGS: ClassVar = bindings_of(Context.CHARTS)
+    CONTEXT = KeyContext.CHARTS
+    BINDINGS: ClassVar = bindings_of(KeyContext.CHARTS)
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services)
         self._progress = Lines(classes="totals")
         self._plot = PlotView(_LOSS)
         self._source: CurveSource | None = None
@@ -61,7 +61,7 @@ class ChartsPane(Pane):
         yield self._progress
         yield self._plot
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Read on and draw what is new."""
         self._choose()
         source = self._source
@@ -69,7 +69,7 @@ class ChartsPane(Pane):
         if source is None:
             return
         if source.read_on():
-            self.desk.ticker.poke()
+            self.services.ticker.request_paint()
         chart, place = self._chart(source)
         notes = notes_on(chart, source.curves, self._findings()) if chart else []
         notes = notes[:_PROGRESS_LINES]
@@ -80,10 +80,10 @@ class ChartsPane(Pane):
         self._plot.describe(chart.label, "message size" if chart.is_by_size else "step", is_by_size=chart.is_by_size)
         self._plot.show(curves_in(chart, source.curves), version=(id(source), chart, source.curves.revision))
 
-    def point_at(self, of: str) -> None:
+    def show_target(self, of: str) -> None:
         """Show the curves of one stage, or of the one at work (empty)."""
         self._chosen = of
-        self.pull()
+        self.refresh_data()
 
     def choose(self, metric: str) -> None:
         """Show the chart of that name or metric, or the next one (empty).
@@ -103,13 +103,13 @@ class ChartsPane(Pane):
         else:
             at = names.index(self._metric) + 1 if self._metric in names else 1
             self._metric = names[at % len(names)]
-        self.pull()
+        self.refresh_data()
 
     def focus_content(self) -> None:
         """Put the focus on the plot."""
         self._plot.focus()
 
-    def _chart(self, source: CurveSource) -> tuple[Chart | None, str]:
+    def _chart(self, source: CurveSource) -> tuple[MetricChart | None, str]:
         """The chart that is shown, and which of how many it is."""
         charts = self._charts(source)
         if not charts:
@@ -117,7 +117,7 @@ class ChartsPane(Pane):
         at = next((place for place, chart in enumerate(charts) if chart.name == self._metric), 0)
         return charts[at], f" ({at + 1}/{len(charts)})" if len(charts) > 1 else ""
 
-    def _charts(self, source: CurveSource) -> list[Chart]:
+    def _charts(self, source: CurveSource) -> list[MetricChart]:
         """Those that the log has curves for, in the blueprint's order."""
         stage = self._stage_of(source)
         return charts_of(source.curves.metrics(), stage.charts if stage else ())
@@ -128,24 +128,24 @@ class ChartsPane(Pane):
         return stage.findings if stage else ()
 
     def _stage_of(self, source: CurveSource | None) -> StageView | None:
-        view = self.desk.runs.view
+        view = self.services.runs.view
         if view is None or not isinstance(source, SpoolCurves):
             return None
         return next((stage for stage in view.stages if stage.id == source.stage), None)
 
     def _health(self) -> FeedHealth:
-        if self._source is not None and self._source is self.desk.watched:
-            return self.desk.supervisor.health(WATCH)
+        if self._source is not None and self._source is self.services.watched:
+            return self.services.supervisor.health(WATCH)
         word = "from the run's spool" if self._source else "no run on screen"
-        is_live = self._source is not None and self.desk.runs.is_busy
+        is_live = self._source is not None and self.services.runs.is_busy
         return FeedHealth(FeedState.LIVE if is_live else FeedState.ENDED, word)
 
     def _choose(self) -> None:
-        watched = self.desk.watched
+        watched = self.services.watched
         if watched is not None and not self._chosen:
             self._take(watched)
             return
-        view, folder = self.desk.runs.view, self.desk.runs.folder
+        view, folder = self.services.runs.view, self.services.runs.folder
         if view is None or folder is None:
             return
         stage = self._chosen or watched_stage(view, folder)

@@ -6,11 +6,11 @@ from typing import ClassVar
 
 from textual.app import ComposeResult
 
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
 from tui.present import cost
 from tui.present.cost import CostRow
-from tui.settings.keys import Context
+from tui.settings.keys import KeyContext
 from tui.widgets.base import Lines
 from tui.widgets.table_model import Column
 
@@ -33,16 +33,16 @@ COLUMNS: tuple[Column[CostRow], ...] = (
 class CostPane(TablePane[CostRow]):
     """Sums first, then what they are made of, dearest first."""
 
-    CONTEXT = Context.COST
-    BINDINGS: ClassVar = bindings_of(Context.COST)
+    CONTEXT = KeyContext.COST
+    BINDINGS: ClassVar = bindings_of(KeyContext.COST)
     NOUN = "ways to pay"
     SORT = "hourly"
     IS_REVERSED = True
     EMPTY = "No node yet."
     READING = "Reading the nodes."
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, COLUMNS, key=lambda row: row.key, search=cost.search_text)
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services, COLUMNS, key=lambda row: row.key, search=cost.search_text)
         self._totals = Lines(classes="totals")
         self._shown: object = None
 
@@ -51,12 +51,12 @@ class CostPane(TablePane[CostRow]):
         yield self._totals
         yield self.table
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Sum up anew."""
-        self.show_health(self.desk.health("nodes"))
-        self._totals.show(cost.total_lines(self.desk.fleet_cost()))
-        snapshot = self.desk.cluster.snapshot()
+        self.show_health(self.services.health("nodes"))
+        self._totals.show(cost.total_lines(self.services.fleet_cost()))
+        snapshot = self.services.cluster.snapshot()
         if snapshot is None or snapshot is self._shown:
             return
         self._shown = snapshot
-        self.show_rows(cost.cost_rows(snapshot.nodes.values(), self.desk.fleet.costs(snapshot)))
+        self.show_rows(cost.cost_rows(snapshot.nodes.values(), self.services.fleet.costs(snapshot)))

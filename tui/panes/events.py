@@ -7,12 +7,12 @@ from typing import ClassVar
 from textual.content import Content
 
 from actions.fleet.facts import EventFacts
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
 from tui.present import events
 from tui.present.events import EventScope
 from tui.present.subject import Subject, parse_subject
-from tui.settings.keys import Context
+from tui.settings.keys import KeyContext
 from tui.widgets.table_model import Column
 
 COLUMNS: tuple[Column[EventFacts], ...] = (
@@ -28,22 +28,22 @@ COLUMNS: tuple[Column[EventFacts], ...] = (
 class EventsPane(TablePane[EventFacts]):
     """Events of the whole cluster or of one object, newest first."""
 
-    CONTEXT = Context.EVENTS
-    BINDINGS: ClassVar = bindings_of(Context.EVENTS)
+    CONTEXT = KeyContext.EVENTS
+    BINDINGS: ClassVar = bindings_of(KeyContext.EVENTS)
     NOUN = "events"
     SORT = "time"
     IS_REVERSED = True
     EMPTY = "Nothing has happened lately."
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, COLUMNS, key=lambda event: event.uid, search=events.search_text)
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services, COLUMNS, key=lambda event: event.uid, search=events.search_text)
         self._scope = EventScope()
         self._shown: tuple[tuple[EventFacts, ...], EventScope] | None = None
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Show the events of the scope."""
-        self.show_health(self.desk.health("events"))
-        snapshot = self.desk.cluster.snapshot()
+        self.show_health(self.services.health("events"))
+        snapshot = self.services.cluster.snapshot()
         if snapshot is None:
             return
         if self._shown is not None and self._shown[0] is snapshot.events and self._shown[1] == self._scope:
@@ -51,12 +51,12 @@ class EventsPane(TablePane[EventFacts]):
         self._shown = (snapshot.events, self._scope)
         self.show_rows(events.events_in(snapshot.events, self._scope))
 
-    def point_at(self, of: str) -> None:
+    def show_target(self, of: str) -> None:
         """Show the events of one object (`namespace/pod`, `node/NAME`), or all (empty)."""
-        subject = parse_subject(of, default_namespace=self.desk.cluster.namespace) if of else None
+        subject = parse_subject(of, default_namespace=self.services.cluster.namespace) if of else None
         self._scope = EventScope() if subject is None else EventScope(subject.namespace, subject.name)
         self.border_title = Content(self._scope.title())
-        self.pull()
+        self.refresh_data()
 
     def subject(self) -> Subject | None:
         """The object that the event under the cursor is about."""

@@ -11,14 +11,14 @@ from textual.timer import Timer
 from actions.base.errors import MissingError
 from actions.fleet.facts import PodFacts
 from tui.feeds.job import JobFeed
-from tui.feeds.logs import PAUSE_SECONDS, LogFeed, LogIntake, PodLogFeed
-from tui.feeds.services import WATCH, Desk
+from tui.feeds.logs import PAUSE_SECONDS, LogFeed, LogPump, PodLogFeed
+from tui.feeds.services import WATCH, ConsoleServices
 from tui.feeds.spool import SpoolLogFeed, watched_stage
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.feeds.ticker import PAINT_INTERVAL_SECONDS
 from tui.panes.base import Pane, bindings_of
 from tui.present.subject import Subject, parse_subject
-from tui.settings.keys import Context
+from tui.settings.keys import KeyContext
 from tui.widgets.log import LogView
 from tui.widgets.log_buffer import LogBuffer
 
@@ -33,14 +33,14 @@ class LogsPane(Pane):
     Lines are taken up only while the pane is seen: what is not looked at waits on disk or in the API.
     """
 
-    CONTEXT = Context.LOGS
-    BINDINGS: ClassVar = bindings_of(Context.LOGS)
+    CONTEXT = KeyContext.LOGS
+    BINDINGS: ClassVar = bindings_of(KeyContext.LOGS)
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services)
         self._view = LogView(LogBuffer())
         self._feed: LogFeed | None = None
-        self._intake: LogIntake | None = None
+        self._pump: LogPump | None = None
         self._next_slice: Timer | None = None
         self._pulled_at = 0.0
         self._pod: PodFacts | None = None
@@ -50,34 +50,34 @@ class LogsPane(Pane):
         """The log view alone."""
         yield self._view
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Take what has come."""
         if self._goes_along:
             self._go_along()
         self.show_health(self._health())
-        self._pulled_at = self.desk.clock.monotonic()
+        self._pulled_at = self.services.clock.monotonic()
         if self._next_slice is None:
             self._take_in()
-        self._view.pull()
+        self._view.refresh_data()
 
     def _take_in(self) -> None:
         """Take lines for some milliseconds; if that was not all, go on soon, as long as somebody looks."""
         self._next_slice = None
-        if self._intake is None:
+        if self._pump is None:
             return
-        has_more = self._intake.move()
-        if has_more or self._intake.feed.holds_back:
-            self.desk.ticker.poke()
-        if has_more and self.desk.clock.monotonic() - self._pulled_at < _SEEN_SECONDS:
+        has_more = self._pump.drain()
+        if has_more or self._pump.feed.holds_back:
+            self.services.ticker.request_paint()
+        if has_more and self.services.clock.monotonic() - self._pulled_at < _SEEN_SECONDS:
             self._next_slice = self.set_timer(PAUSE_SECONDS, self._take_in)
 
-    def point_at(self, of: str) -> None:
+    def show_target(self, of: str) -> None:
         """Show the log of a stage of the run (its id), of a pod (`namespace/name`), or go along with the run (empty).
 
         Raises:
             MissingError: There is no such pod.
         """
-        view = self.desk.runs.view
+        view = self.services.runs.view
         self._goes_along = not of
         if view is not None and of in {stage.id for stage in view.stages}:
             self._show_stage(of)
@@ -88,16 +88,18 @@ class LogsPane(Pane):
         """Follow a pod over the API."""
         self._goes_along = False
         self._pod = pod
-        desk = self.desk
-        feed = PodLogFeed(desk.cluster, pod, container=container, clock=desk.clock, changed=desk.ticker.poke)
-        desk.supervisor.keep(_WORK, lambda: feed.run(lambda: desk.supervisor.mark_live(_WORK)))
+        services = self.services
+        feed = PodLogFeed(
+            services.cluster, pod, container=container, clock=services.clock, changed=services.ticker.request_paint
+        )
+        services.supervisor.keep(_WORK, lambda: feed.run(lambda: services.supervisor.mark_live(_WORK)))
         self._show(feed)
 
     def subject(self) -> Subject | None:
         """The pod whose log is shown."""
         return Subject("Pod", self._pod.name, self._pod.namespace) if self._pod else None
 
-    def narrow(self, text: str) -> None:
+    def filter(self, text: str) -> None:
         """Only lines that match."""
         self._view.filter(text)
 
@@ -106,14 +108,14 @@ class LogsPane(Pane):
         self._view.focus()
 
     def _go_along(self) -> None:
-        watched = self.desk.watched
+        watched = self.services.watched
         if watched is not None:
             if self._feed is not watched:
-                self.desk.supervisor.drop(_WORK)
+                self.services.supervisor.drop(_WORK)
                 self._pod = None
                 self._show(watched)
             return
-        view, folder = self.desk.runs.view, self.desk.runs.folder
+        view, folder = self.services.runs.view, self.services.runs.folder
         stage = watched_stage(view, folder) if view is not None and folder is not None else None
         if stage is not None and folder is not None:
             feed = self._feed
@@ -121,9 +123,9 @@ class LogsPane(Pane):
                 self._show_stage(stage)
 
     def _show_stage(self, stage: str) -> None:
-        folder = self.desk.runs.folder
+        folder = self.services.runs.folder
         if folder is not None:
-            self.desk.supervisor.drop(_WORK)
+            self.services.supervisor.drop(_WORK)
             self._pod = None
             self._show(SpoolLogFeed(folder, stage))
 
@@ -131,21 +133,21 @@ class LogsPane(Pane):
         self._feed = feed
         self.border_title = Content(f"log of {feed.title}")
         buffer = LogBuffer()
-        self._intake = LogIntake(feed, buffer.extend_records, clock=self.desk.clock)
+        self._pump = LogPump(feed, buffer.extend_records, clock=self.services.clock)
         self._view.show(buffer)
 
     def _health(self) -> FeedHealth:
         if isinstance(self._feed, PodLogFeed):
-            return self.desk.supervisor.health(_WORK)
+            return self.services.supervisor.health(_WORK)
         if isinstance(self._feed, JobFeed):
-            return self.desk.supervisor.health(WATCH)
+            return self.services.supervisor.health(WATCH)
         if self._feed is None:
             return FeedHealth(FeedState.ENDED, "no log chosen")
-        return FeedHealth(FeedState.LIVE if self.desk.runs.is_busy else FeedState.ENDED, "from the run's spool")
+        return FeedHealth(FeedState.LIVE if self.services.runs.is_busy else FeedState.ENDED, "from the run's spool")
 
     def _find(self, name: str) -> PodFacts:
-        subject = parse_subject(name, default_namespace=self.desk.cluster.namespace)
-        snapshot = self.desk.cluster.snapshot()
+        subject = parse_subject(name, default_namespace=self.services.cluster.namespace)
+        snapshot = self.services.cluster.snapshot()
         pod = snapshot.pods.get(f"{subject.namespace}/{subject.name}") if snapshot else None
         if pod is None:
             raise MissingError(f"There is no pod {subject.namespace}/{subject.name}.", hint="Open pods to choose one.")

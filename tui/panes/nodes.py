@@ -5,12 +5,12 @@ from __future__ import annotations
 from operator import attrgetter
 from typing import TYPE_CHECKING, ClassVar
 
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
 from tui.present import nodes
 from tui.present.nodes import NodeRow
 from tui.present.subject import Subject
-from tui.settings.keys import Context
+from tui.settings.keys import KeyContext
 from tui.widgets.table_model import Column
 
 if TYPE_CHECKING:
@@ -49,26 +49,26 @@ COLUMNS: tuple[Column[NodeRow], ...] = (
 class NodesPane(TablePane[NodeRow]):
     """Every node, accelerated ones first."""
 
-    CONTEXT = Context.NODES
-    BINDINGS: ClassVar = bindings_of(Context.NODES)
+    CONTEXT = KeyContext.NODES
+    BINDINGS: ClassVar = bindings_of(KeyContext.NODES)
     NOUN = "nodes"
     SORT = "name"
     EMPTY = "No node yet."
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, COLUMNS, key=lambda row: row.node.name, search=nodes.search_text)
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services, COLUMNS, key=lambda row: row.node.name, search=nodes.search_text)
         self._rows: dict[str, NodeRow] = {}
         self._shown: ClusterSnapshot | None = None
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Show every node of a new picture."""
-        self.show_health(self.desk.health("nodes"))
-        snapshot = self.desk.cluster.snapshot()
+        self.show_health(self.services.health("nodes"))
+        snapshot = self.services.cluster.snapshot()
         if snapshot is None or snapshot is self._shown:
             return
         changes = snapshot.changes_since(self._shown)
         self._shown = snapshot
-        costs = self.desk.fleet.costs(snapshot)
+        costs = self.services.fleet.costs(snapshot)
         if changes is None:
             self._rows = nodes.node_rows(snapshot.nodes.values(), snapshot.usage, costs, self._rows)
             self.show_rows(self._rows.values())
@@ -79,7 +79,7 @@ class NodesPane(TablePane[NodeRow]):
         self._rows |= changed
         for name in gone:
             self._rows.pop(name, None)
-        self.amend_rows(changed.values(), gone)
+        self.update_rows(changed.values(), gone)
 
     def subject(self) -> Subject | None:
         """The node under the cursor."""

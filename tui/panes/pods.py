@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING, ClassVar
 from textual.content import Content
 
 from actions.fleet.facts import PodFacts
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.panes.base import TablePane, bindings_of
 from tui.present import pods
 from tui.present.pods import PodScope
 from tui.present.subject import Subject
-from tui.settings.keys import Context
+from tui.settings.keys import KeyContext
 from tui.widgets.table_model import Column
 
 if TYPE_CHECKING:
@@ -45,21 +45,21 @@ COLUMNS: tuple[Column[PodFacts], ...] = (
 class PodsPane(TablePane[PodFacts]):
     """Pods with what `d y l s` need: describe, YAML, logs, shell on any of them."""
 
-    CONTEXT = Context.PODS
-    BINDINGS: ClassVar = bindings_of(Context.PODS)
+    CONTEXT = KeyContext.PODS
+    BINDINGS: ClassVar = bindings_of(KeyContext.PODS)
     NOUN = "pods"
     EMPTY = "No pod here."
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk, COLUMNS, key=lambda pod: pod.key, search=pods.search_text)
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services, COLUMNS, key=lambda pod: pod.key, search=pods.search_text)
         self._scope = PodScope()
         self._shown: ClusterSnapshot | None = None
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Show the pods of the scope."""
-        self.show_health(self.desk.health("pods"))
-        snapshot = self.desk.cluster.snapshot()
-        watched = self.desk.watched
+        self.show_health(self.services.health("pods"))
+        snapshot = self.services.cluster.snapshot()
+        watched = self.services.watched
         if self._scope.job is not None and watched is not None and watched.job != self._scope.job:
             self._scope, self._shown = PodScope(job=watched.job), None  # it has learnt which pods are its own
         if snapshot is None or snapshot is self._shown:
@@ -70,25 +70,25 @@ class PodsPane(TablePane[PodFacts]):
             self.show_rows(pods.pods_in(snapshot.pods, self._scope))
             return
         rows = {key: pod for key in changes.pods if (pod := snapshot.pods.get(key)) and self._scope.holds(pod)}
-        self.amend_rows(rows.values(), changes.pods - rows.keys())
+        self.update_rows(rows.values(), changes.pods - rows.keys())
 
-    def point_at(self, of: str) -> None:
+    def show_target(self, of: str) -> None:
         """Show the pods of a node (its name), of the run on screen (`run`), of one of its stages, or all (empty).
 
         `job` stands for the job that is watched.
         """
-        run = self.desk.runs.view
+        run = self.services.runs.view
         if run is not None and of == "run":
             self._scope = PodScope(run=run.id)
-        elif of == "job" and self.desk.watched is not None:
-            self._scope = PodScope(job=self.desk.watched.job)
+        elif of == "job" and self.services.watched is not None:
+            self._scope = PodScope(job=self.services.watched.job)
         elif run is not None and of in {stage.id for stage in run.stages}:
             self._scope = PodScope(run=run.id, stage=of)
         else:
             self._scope = PodScope(node=of)
         self.border_title = Content(self._scope.title())
         self._shown = None
-        self.pull()
+        self.refresh_data()
 
     def subject(self) -> Subject | None:
         """The pod under the cursor."""

@@ -7,12 +7,12 @@ from typing import ClassVar
 from textual.app import ComposeResult
 from textual.content import Content
 
-from tui.feeds.services import RUNS, Desk
+from tui.feeds.services import RUNS, ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present import run
 from tui.present.cells import Span, Tone
 from tui.present.subject import Subject
-from tui.settings.keys import Context, name_of
+from tui.settings.keys import KeyContext, name_of
 from tui.widgets.base import Lines
 from tui.widgets.stage_rail import StageRail
 
@@ -20,21 +20,21 @@ from tui.widgets.stage_rail import StageRail
 class RunPane(Pane):
     """The run on screen. `open run of=ID` puts another one there."""
 
-    CONTEXT = Context.RUN
-    BINDINGS: ClassVar = bindings_of(Context.RUN)
+    CONTEXT = KeyContext.RUN
+    BINDINGS: ClassVar = bindings_of(KeyContext.RUN)
     DEFAULT_CSS = """
     RunPane > .totals { height: auto; min-height: 2; max-height: 6; }
     RunPane > StageRail { height: auto; max-height: 60%; }
     RunPane > .stage-detail { height: 1fr; min-height: 3; padding: 0 1; border-top: solid $foreground 15%; }
     """
 
-    def __init__(self, desk: Desk) -> None:
-        super().__init__(desk)
-        keymap = desk.settings.keymap
-        there = [name_of(Context.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
+    def __init__(self, services: ConsoleServices) -> None:
+        super().__init__(services)
+        keymap = services.settings.keymap
+        there = [name_of(KeyContext.EVERYWHERE, f"open {name}", keymap) for name in ("blueprints", "runs")]
         text = f"No run yet. Press {there[0]} for the blueprints, {there[1]} for runs that were."
         self._no_run = ((Span(text, Tone.MUTED),),)
-        self._keys = {does: name_of(Context.RUN, does, keymap) for does in ("approve", "park", "resume", "teardown")}
+        self._keys = {does: name_of(KeyContext.RUN, does, keymap) for does in ("approve", "park", "resume", "teardown")}
         self._heading = Lines(self._no_run, classes="totals")
         self._rail = StageRail()
         self._detail = Lines(classes="stage-detail")
@@ -45,31 +45,31 @@ class RunPane(Pane):
         yield self._rail
         yield self._detail
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Show the run as its journal has it; durations go on while it works."""
-        self.show_health(self.desk.supervisor.health(RUNS))
-        view = self.desk.runs.view
+        self.show_health(self.services.supervisor.health(RUNS))
+        view = self.services.runs.view
         if view is None:
             self._heading.show(self._no_run)
             self._rail.show(())
             self._detail.show(())
             return
-        now = self.desk.clock.now().timestamp()
+        now = self.services.clock.now().timestamp()
         self.border_title = Content(view.id)
-        resume = self._keys["resume"] if self.desk.runs.is_interrupted else ""
+        resume = self._keys["resume"] if self.services.runs.is_interrupted else ""
         self._heading.show(run.run_heading(view, now=now, width=self.size.width - 2, resume_key=resume))
         self._rail.show(run.rail_of(view, now=now, approve_key=self._keys["approve"]))
         self._show_detail()
 
-    def point_at(self, of: str) -> None:
+    def show_target(self, of: str) -> None:
         """Show another run, or put the cursor on a stage of this one.
 
         Raises:
             MissingError: There is no such run.
         """
         if of and not self._rail.select(of):
-            self.desk.runs.choose(self.desk.runs.find(of).folder)
-        self.pull()
+            self.services.runs.choose(self.services.runs.find(of).folder)
+        self.refresh_data()
 
     def subject(self) -> Subject | None:
         """The stage under the cursor."""
@@ -81,7 +81,7 @@ class RunPane(Pane):
 
     def on_resize(self) -> None:
         """Lay all of it out for the new width."""
-        self.pull()
+        self.refresh_data()
 
     def on_stage_rail_highlighted(self, event: StageRail.Highlighted) -> None:
         """Say what the stage under the cursor says."""
@@ -91,18 +91,18 @@ class RunPane(Pane):
     def on_stage_rail_selected(self, event: StageRail.Selected) -> None:
         """Into a stage: its log."""
         event.stop()
-        view = self.desk.runs.view
+        view = self.services.runs.view
         if view is not None and any(stage.id == event.key for stage in view.stages):
             self.post_message(self.Entered(f"open logs of={event.key}"))
 
     def _show_detail(self) -> None:
-        view = self.desk.runs.view
+        view = self.services.runs.view
         stage = run.stage_of(view, self._rail.selected_key) if view else None
         if view is None or stage is None:
             return
-        now = self.desk.clock.now().timestamp()
+        now = self.services.clock.now().timestamp()
         keys, width = self._keys, self.size.width - 6
         detail = run.stage_detail(stage, now=now, width=width, approve_key=keys["approve"])
-        cost = self.desk.fleet_cost()
+        cost = self.services.fleet_cost()
         idle = run.idle_lines(view, cost, park_key=keys["park"], teardown_key=keys["teardown"], width=width)
         self._detail.show([*idle, *detail, *run.ending_lines(view, width=width)])

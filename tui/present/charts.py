@@ -25,7 +25,7 @@ _LAGS_BY = 0.1
 """Share over the median from which a rank is said to hold the others up."""
 
 
-class Chart(msgspec.Struct, frozen=True):
+class MetricChart(msgspec.Struct, frozen=True):
     """Curves that share their axes.
 
     Args:
@@ -41,7 +41,7 @@ class Chart(msgspec.Struct, frozen=True):
     is_by_size: bool = False
 
 
-def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[Chart]:
+def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[MetricChart]:
     """The losses together, every other metric by itself.
 
     Args:
@@ -51,13 +51,13 @@ def charts_of(metrics: Sequence[str], order: Sequence[str] = ()) -> list[Chart]:
     losses = tuple(metric for metric in metrics if metric.endswith("_loss"))
     others = [metric for metric in metrics if metric not in losses]
     ordered = [*(metric for metric in _FIRST if metric in others), *(m for m in others if m not in _FIRST)]
-    found = [Chart(_LOSS, losses, _LOSS)] if losses else []
-    found += [Chart(m, (m,), _LABELS.get(m, m.replace("_", " ")), m == BANDWIDTH) for m in ordered]
+    found = [MetricChart(_LOSS, losses, _LOSS)] if losses else []
+    found += [MetricChart(m, (m,), _LABELS.get(m, m.replace("_", " ")), m == BANDWIDTH) for m in ordered]
     places = {metric: place for place, metric in enumerate(order)}
     return sorted(found, key=lambda chart: min(places.get(metric, len(places)) for metric in chart.metrics))
 
 
-def curves_in(chart: Chart, curves: Curves) -> list[Curve]:
+def curves_in(chart: MetricChart, curves: Curves) -> list[Curve]:
     """What is drawn."""
     found = []
     for metric in chart.metrics:
@@ -68,18 +68,18 @@ def curves_in(chart: Chart, curves: Curves) -> list[Curve]:
     return found
 
 
-def notes_on(chart: Chart, curves: Curves, findings: Sequence[StageFinding] = ()) -> list[Cells]:
+def notes_on(chart: MetricChart, curves: Curves, findings: Sequence[StageFinding] = ()) -> list[Cells]:
     """What the chart comes to, in a line or two: a lost loss, peak, mean and verdict of bandwidth, the slowest rank."""
     return [*_diverged(chart, curves), *_bandwidth(chart, curves, findings), *_slowest(chart, curves)]
 
 
-def _diverged(chart: Chart, curves: Curves) -> Iterator[Cells]:
+def _diverged(chart: MetricChart, curves: Curves) -> Iterator[Cells]:
     found = divergence_of(curves) if chart.name == _LOSS else None
     if found is not None:
         yield (Span(f"▲ {found.metric} {found.detail}", Tone.BAD),)
 
 
-def _bandwidth(chart: Chart, curves: Curves, findings: Sequence[StageFinding]) -> Iterator[Cells]:
+def _bandwidth(chart: MetricChart, curves: Curves, findings: Sequence[StageFinding]) -> Iterator[Cells]:
     series = curves.series(BANDWIDTH) if chart.is_by_size else None
     rows = [sample for sample in series.samples() if math.isfinite(sample.y)] if series is not None else []
     if not rows:
@@ -97,7 +97,7 @@ def _bandwidth(chart: Chart, curves: Curves, findings: Sequence[StageFinding]) -
         yield (Span(f"✓ {told.subject}: {told.detail}", Tone.GOOD),)
 
 
-def _slowest(chart: Chart, curves: Curves) -> Iterator[Cells]:
+def _slowest(chart: MetricChart, curves: Curves) -> Iterator[Cells]:
     for metric in _STEP_TIMES:
         times = {rank: value for rank, value in curves.latest(metric).items() if math.isfinite(value)}
         if len(times) < 2 or (metric not in chart.metrics and chart.name != _LOSS):

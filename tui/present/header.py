@@ -38,7 +38,7 @@ class HeaderFacts(msgspec.Struct, frozen=True):
     alarm: str = ""
 
 
-class Place(msgspec.Struct, frozen=True):
+class ContextParts(msgspec.Struct, frozen=True):
     """What the name of a context tells."""
 
     cluster: str
@@ -46,12 +46,12 @@ class Place(msgspec.Struct, frozen=True):
     account: str = ""
 
 
-def place_of(context: str) -> Place:
+def parse_context_name(context: str) -> ContextParts:
     """Take an EKS ARN apart; any other name is the cluster's name."""
     words = context.split(":")
     if len(words) == 6 and words[0] == "arn" and words[2] == "eks":
-        return Place(words[5].removeprefix("cluster/"), words[3], words[4])
-    return Place(context)
+        return ContextParts(words[5].removeprefix("cluster/"), words[3], words[4])
+    return ContextParts(context)
 
 
 def header_line(facts: HeaderFacts, width: int) -> Cells:

@@ -82,7 +82,7 @@ _LABEL = re.compile(r" *\S+(?: \S+)*  +")
 """What stands before two blanks: a key, a name, a column."""
 
 
-class Row(msgspec.Struct, frozen=True):
+class WrappedLine(msgspec.Struct, frozen=True):
     """One row of the screen.
 
     Args:
@@ -94,9 +94,9 @@ class Row(msgspec.Struct, frozen=True):
     line: int
 
 
-def rows_of(lines: Iterable[str], width: int) -> list[Row]:
+def rows_of(lines: Iterable[str], width: int) -> list[WrappedLine]:
     """Every line as the rows it takes in `width` terminal columns; a width of 0 wraps nothing."""
-    return [Row(text, index) for index, line in enumerate(lines) for text in _wrapped(line, width)]
+    return [WrappedLine(text, index) for index, line in enumerate(lines) for text in _wrapped(line, width)]
 
 
 def _wrapped(line: str, width: int) -> Iterator[str]:

@@ -20,7 +20,7 @@ BODY_COLUMNS = 68
 """What a line of a question may be long on a screen of eighty columns."""
 
 
-class Question(msgspec.Struct, frozen=True):
+class Confirmation(msgspec.Struct, frozen=True):
     """What somebody is asked.
 
     Args:
@@ -54,7 +54,7 @@ class _Asking(ModalScreen[bool]):
     VERTICAL_BREAKPOINTS = [(0, "-short"), (16, "-tall")]  # noqa: RUF012 - declared by Textual
     """On a short screen the dialog gives up its margins: the keys that answer have to be seen."""
 
-    def __init__(self, question: Question, answers: str) -> None:
+    def __init__(self, question: Confirmation, answers: str) -> None:
         super().__init__()
         self._question = question
         self._answers = answers
@@ -96,7 +96,7 @@ class ConfirmModal(_Asking):
         Binding("G,end", "page(99)", "last line", show=False),
     ]
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Confirmation) -> None:
         super().__init__(question, "y  yes      n  no")
 
     def compose(self) -> ComposeResult:
@@ -116,7 +116,7 @@ class TypeNameModal(_Asking):
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "cancel", "no", show=False)]
 
-    def __init__(self, question: Question) -> None:
+    def __init__(self, question: Confirmation) -> None:
         super().__init__(question, "enter  do it      esc  leave it")
 
     def compose(self) -> ComposeResult:

@@ -13,15 +13,15 @@ from textual.binding import Binding, BindingType
 from textual.screen import ModalScreen
 
 from actions.command.parse import complete
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.panes.base import Pane, bindings_of
 from tui.present.cells import Span, Tone
 from tui.present.header import header_line
-from tui.screens.live_screen import PullingScreen
-from tui.screens.status_lines import header_facts, hints_line, run_at_hand, run_mark, tabs_line
-from tui.screens.workspace import PANES, Workspace
+from tui.screens.live_screen import LiveScreen
+from tui.screens.status_lines import header_facts, hints_line, run_mark, selected_run, tabs_line
+from tui.screens.workspace import PANES, PaneWorkspace
 from tui.settings.keymap import Keymap
-from tui.settings.keys import Context, keys_of, name_of, names_of
+from tui.settings.keys import KeyContext, keys_of, name_of, names_of
 from tui.widgets.base import Lines
 from tui.widgets.prompt import PromptLine
 from tui.widgets.split import Split, leaves
@@ -39,7 +39,7 @@ class PrefixScreen(ModalScreen[str]):
 
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding(",".join(key.keys), f"choose({key.does!r})", key.label, id=key.id, show=False, priority=True)
-        for key in keys_of(Context.PANES)
+        for key in keys_of(KeyContext.PANES)
     ]
 
     def __init__(self, keymap: Keymap) -> None:
@@ -48,8 +48,8 @@ class PrefixScreen(ModalScreen[str]):
 
     def compose(self) -> ComposeResult:
         """The keys that mean something, at the bottom."""
-        spans = [Span(f" {name_of(Context.EVERYWHERE, 'prefix', self._keymap)} ", Tone.ACCENT)]
-        for key in keys_of(Context.PANES):
+        spans = [Span(f" {name_of(KeyContext.EVERYWHERE, 'prefix', self._keymap)} ", Tone.ACCENT)]
+        for key in keys_of(KeyContext.PANES):
             spans += [Span(f" {names_of(key, self._keymap)[0]} ", Tone.STRONG), Span(key.label, Tone.MUTED)]
         yield Lines([tuple(spans)], id="prefix-keys")
 
@@ -63,7 +63,7 @@ class PrefixScreen(ModalScreen[str]):
         self.dismiss("")
 
 
-class ConsoleScreen(PullingScreen[None]):
+class ConsoleScreen(LiveScreen[None]):
     """Everything that is seen between start and quit, but what stands in front of it for a moment.
 
     Args:
@@ -72,13 +72,15 @@ class ConsoleScreen(PullingScreen[None]):
         carry: Carries a line out as if it had been typed.
     """
 
-    BINDINGS: ClassVar[list[BindingType]] = bindings_of(Context.EVERYWHERE)
+    BINDINGS: ClassVar[list[BindingType]] = bindings_of(KeyContext.EVERYWHERE)
 
-    def __init__(self, desk: Desk, workspace: Workspace, carry: Callable[[str], Awaitable[None]]) -> None:
+    def __init__(
+        self, services: ConsoleServices, workspace: PaneWorkspace, run_line: Callable[[str], Awaitable[None]]
+    ) -> None:
         super().__init__()
-        self._desk = desk
+        self._services = services
         self._workspace = workspace
-        self._carry = carry
+        self._run_line = run_line
         self._header = Lines(id="header")
         self._tabs = Lines(id="tabs")
         self._hints = Lines(id="hints")
@@ -94,22 +96,22 @@ class ConsoleScreen(PullingScreen[None]):
     def on_mount(self) -> None:
         """Keys go to the first pane."""
         self._workspace.current.take_focus()
-        self.pull()
+        self.refresh_data()
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Show what changed: edges first, then every visible pane."""
-        self._header.show([header_line(header_facts(self._desk), self.size.width)])
+        self._header.show([header_line(header_facts(self._services), self.size.width)])
         self._show_edges()
-        self._workspace.pull()
+        self._workspace.refresh_data()
 
     async def on_resize(self) -> None:
         """Lay the edges out for the new width; between the first two layouts the loop has a look at its sockets."""
         await asyncio.sleep(0)
-        self.pull()
+        self.refresh_data()
 
-    async def action_carry(self, line: str) -> None:
+    async def action_run_line(self, line: str) -> None:
         """Carry a line of the key table out."""
-        await self._carry(line)
+        await self._run_line(line)
 
     async def action_command_line(self) -> None:
         """Take a command."""
@@ -121,11 +123,11 @@ class ConsoleScreen(PullingScreen[None]):
 
     async def action_filter_line(self) -> None:
         """Narrow the focused pane."""
-        await self._open(self._filter, self._workspace.current.narrowed_by)
+        await self._open(self._filter, self._workspace.current.active_filter)
 
     def action_prefix(self) -> None:
         """Wait for the key that says what to do with the panes."""
-        self.app.push_screen(PrefixScreen(self._desk.settings.keymap), self._chosen)
+        self.app.push_screen(PrefixScreen(self._services.settings.keymap), self._chosen)
 
     def action_palette(self) -> None:
         """Find a command by its name."""
@@ -134,24 +136,24 @@ class ConsoleScreen(PullingScreen[None]):
     @on(Split.Changed)
     def _panes_changed(self, event: Split.Changed) -> None:
         event.stop()
-        self.pull()
+        self.refresh_data()
 
     @on(Pane.Entered)
     async def _entered(self, event: Pane.Entered) -> None:
         event.stop()
-        await self._carry(event.line)
+        await self._run_line(event.line)
 
     @on(PromptLine.Submitted, "#command-line")
     async def _commanded(self, event: PromptLine.Submitted) -> None:
         event.stop()
         self._workspace.current.take_focus()
         if event.text.strip():
-            await self._carry(event.text)
+            await self._run_line(event.text)
 
     @on(PromptLine.Changed, "#filter-line")
     async def _filtering(self, event: PromptLine.Changed) -> None:
         event.stop()
-        await self._carry(f"filter {_quoted(event.text)}")
+        await self._run_line(f"filter {_quoted(event.text)}")
 
     @on(PromptLine.Submitted, "#filter-line")
     def _filtered(self, event: PromptLine.Submitted) -> None:
@@ -162,7 +164,7 @@ class ConsoleScreen(PullingScreen[None]):
     async def _cancelled(self, event: PromptLine.Cancelled) -> None:
         event.stop()
         if event.prompt is self._filter:
-            await self._carry("filter")
+            await self._run_line("filter")
         self._workspace.current.take_focus()
 
     @cached_property
@@ -180,18 +182,18 @@ class ConsoleScreen(PullingScreen[None]):
 
     def _chosen(self, line: str | None) -> None:
         if line:
-            self.run_worker(self._carry(line), exclusive=False)
+            self.run_worker(self._run_line(line), exclusive=False)
 
     def _show_edges(self) -> None:
         """Tabs and hints, laid out only when what they say has changed."""
         split, pane = self._workspace.split, self._workspace.current
-        run, at_hand = self._desk.runs.view, run_at_hand(self._desk, pane.subject())
-        edges = (self.size.width, split.current, split.arrangement, split.is_zoomed, run and run.state, at_hand)
+        run, selected = self._services.runs.view, selected_run(self._services, pane.subject())
+        edges = (self.size.width, split.current, split.arrangement, split.is_zoomed, run and run.state, selected)
         if edges == self._edges:
             return
         self._edges = edges
-        keymap = self._desk.settings.keymap
-        marks = {Context.RUN.value: run_mark(run)}
+        keymap = self._services.settings.keymap
+        marks = {KeyContext.RUN.value: run_mark(run)}
         present = leaves(split.arrangement)
         self._tabs.show([tabs_line(PANES, present, split.current, width=edges[0], marks=marks, keymap=keymap)])
         self._hints.show(
@@ -199,8 +201,8 @@ class ConsoleScreen(PullingScreen[None]):
                 hints_line(
                     pane.CONTEXT,
                     run=run,
-                    at_hand=at_hand,
-                    is_readonly=self._desk.settings.readonly,
+                    selected=selected,
+                    is_readonly=self._services.settings.readonly,
                     is_zoomed=split.is_zoomed,
                     keymap=keymap,
                 )
@@ -208,16 +210,16 @@ class ConsoleScreen(PullingScreen[None]):
         )
 
     def _completions(self, text: str) -> tuple[str, ...]:
-        snapshot, view = self._desk.cluster.snapshot(), self._desk.runs.view
+        snapshot, view = self._services.cluster.snapshot(), self._services.runs.view
         return complete(
             text,
             {
-                "blueprint": [blueprint.id for blueprint in self._desk.blueprints.found],
+                "blueprint": [blueprint.id for blueprint in self._services.blueprints.found],
                 "pane": list(PANES),
                 "name": ["single", "watch", "job", "quad"],
                 "object": list(snapshot.pods) if snapshot else [],
                 "job": _jobs_in(snapshot),
-                "run": [run.id for run in self._desk.runs.summaries],
+                "run": [run.id for run in self._services.runs.summaries],
                 "stage": [stage.id for stage in view.stages] if view else [],
             },
         )

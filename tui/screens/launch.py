@@ -21,13 +21,13 @@ from actions.blueprint.parameters import Binding as Bound
 from actions.blueprint.parameters import bind
 from actions.command.verbs import LaunchArguments
 from actions.fleet.instance_types import InstanceTable, PriceBook
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.present.blueprints import EXISTING, NO_PRESET, PRESET, chosen_values, fields_of, plan_lines, problem_lines
 from tui.present.cells import Span, Tone
 from tui.present.form import Field, Value
 from tui.present.header import header_line
-from tui.screens.confirm import BODY_COLUMNS, ConfirmModal, Question
-from tui.screens.live_screen import PullingScreen
+from tui.screens.confirm import BODY_COLUMNS, Confirmation, ConfirmModal
+from tui.screens.live_screen import LiveScreen
 from tui.screens.status_lines import header_facts
 from tui.widgets.base import Lines
 from tui.widgets.form import ParameterForm
@@ -51,7 +51,7 @@ _PLAN_FRAME = 6
 """Columns of the plan's border, padding and scrollbar."""
 
 
-class LaunchScreen(PullingScreen[LaunchArguments | None]):
+class LaunchScreen(LiveScreen[LaunchArguments | None]):
     """Its result is the launch as the operator wants it, reviewed; `None` if not at all.
 
     Args:
@@ -66,11 +66,11 @@ class LaunchScreen(PullingScreen[LaunchArguments | None]):
         Binding("pagedown", "page_plan(1)", "plan down", show=False, priority=True),
     ]
 
-    def __init__(self, blueprint: Blueprint, wanted: LaunchArguments, desk: Desk) -> None:
+    def __init__(self, blueprint: Blueprint, wanted: LaunchArguments, services: ConsoleServices) -> None:
         super().__init__()
         self._blueprint = blueprint
-        self._desk = desk
-        self._preset = wanted.preset or desk.settings.preferred_preset(blueprint.presets)
+        self._services = services
+        self._preset = wanted.preset or services.settings.preferred_preset(blueprint.presets)
         self._values: dict[str, Value] = dict(wanted.set)
         self._existing = wanted.existing_cluster
         self._auto_approve = wanted.auto_approve
@@ -97,16 +97,16 @@ class LaunchScreen(PullingScreen[LaunchArguments | None]):
 
     def on_mount(self) -> None:
         """Keys go to the first field."""
-        self.pull()
+        self.refresh_data()
         self._form.focus()
 
     def on_unmount(self) -> None:
         """Compute no more plans."""
         self._thread.close()
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Show the header as it is now."""
-        self._header.show([header_line(header_facts(self._desk), self.size.width)])
+        self._header.show([header_line(header_facts(self._services), self.size.width)])
 
     def action_leave(self) -> None:
         """Launch nothing."""
@@ -148,7 +148,7 @@ class LaunchScreen(PullingScreen[LaunchArguments | None]):
             self.notify("A parameter is wrong: see the plan's place.", severity="warning", markup=False)
             return
         lines = plan_lines(self._plan, BODY_COLUMNS) if self._plan else []
-        if await self.app.push_screen_wait(ConfirmModal(Question(f"Launch {self._blueprint.id}?", lines))):
+        if await self.app.push_screen_wait(ConfirmModal(Confirmation(f"Launch {self._blueprint.id}?", lines))):
             self.dismiss(
                 LaunchArguments(
                     blueprint=self._blueprint.id,
@@ -173,7 +173,7 @@ class LaunchScreen(PullingScreen[LaunchArguments | None]):
 
     def on_resize(self) -> None:
         """Lay header and plan out for the new width."""
-        self.pull()
+        self.refresh_data()
         self._show_plan()
 
     def _show_plan(self) -> None:

@@ -12,7 +12,7 @@ from tui.textual_private import paint_only_changes
 ResultT = TypeVar("ResultT")
 
 
-class PullingScreen(Screen[ResultT]):
+class LiveScreen(Screen[ResultT]):
     """A screen that the ticker tells when something may have changed."""
 
     def __init__(self) -> None:
@@ -20,5 +20,5 @@ class PullingScreen(Screen[ResultT]):
         paint_only_changes(self)
 
     @abstractmethod
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Look at the sources and show what changed."""

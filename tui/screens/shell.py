@@ -12,7 +12,7 @@ from textual.screen import Screen
 from actions.base.errors import ConsoleError
 from actions.base.untrusted import one_line, redact
 from actions.fleet.facts import PodFacts
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.present.cells import Span, Tone
 from tui.widgets.base import Lines
 from tui.widgets.terminal import ENVIRONMENT, TerminalView
@@ -35,9 +35,9 @@ class ShellScreen(Screen[None]):
         container: In which container of it.
     """
 
-    def __init__(self, desk: Desk, pod: PodFacts, container: str) -> None:
+    def __init__(self, services: ConsoleServices, pod: PodFacts, container: str) -> None:
         super().__init__()
-        self._desk = desk
+        self._services = services
         self._pod = pod
         self._container = container
         self._terminal = TerminalView()
@@ -84,7 +84,7 @@ class ShellScreen(Screen[None]):
         pod = self._pod
         try:
             async with open_exec(
-                self._desk.cluster.session, pod.namespace, pod.name, self._container, shell_argv()
+                self._services.cluster.session, pod.namespace, pod.name, self._container, shell_argv()
             ) as session:
                 sending = asyncio.create_task(send(session), name="shell keys")
                 try:

@@ -7,14 +7,14 @@ from collections.abc import Mapping
 import msgspec
 
 from actions.run.state.view import NoticeKind, RunState, RunView, notice_words
-from tui.feeds.services import CLUSTER, Desk
+from tui.feeds.services import CLUSTER, ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.present.cells import Cells, Span, Tone
-from tui.present.header import HeaderFacts, place_of
+from tui.present.header import HeaderFacts, parse_context_name
 from tui.present.run import RUN_TONES
 from tui.present.subject import Subject
 from tui.settings.keymap import NO_CHANGES, Keymap
-from tui.settings.keys import Context, footer, name_of
+from tui.settings.keys import KeyContext, footer, name_of
 
 _NARROW = 100
 _SHORT = {"blueprints": "bluepr", "accelerators": "accel"}
@@ -39,7 +39,7 @@ _STATES = {
 """In which states of the run a key is worth its place."""
 
 
-class RunAtHand(msgspec.Struct, frozen=True):
+class SelectedRun(msgspec.Struct, frozen=True):
     """What the footer has to know of the run that keys act on.
 
     Args:
@@ -51,24 +51,24 @@ class RunAtHand(msgspec.Struct, frozen=True):
     is_interrupted: bool = False
 
 
-def header_facts(desk: Desk) -> HeaderFacts:
+def header_facts(services: ConsoleServices) -> HeaderFacts:
     """What the header line says at this moment."""
-    settings, identity = desk.settings, desk.cluster.identity
-    now = desk.clock.now().timestamp()
-    expires_at = desk.credentials.expires_at
-    health = desk.health("nodes")
+    settings, identity = services.settings, services.cluster.identity
+    now = services.clock.now().timestamp()
+    expires_at = services.credentials.expires_at
+    health = services.health("nodes")
     is_troubled = health.state in (FeedState.WAITING, FeedState.REFUSED)
-    guessed = place_of(desk.cluster.context_name)
+    guessed = parse_context_name(services.cluster.context_name)
     return HeaderFacts(
-        account=(identity.account if identity else guessed.account) or desk.credentials.account,
+        account=(identity.account if identity else guessed.account) or services.credentials.account,
         cluster=(identity.name if identity else "") or guessed.cluster,
         region=(identity.region if identity else "") or guessed.region or settings.region,
         expires_in_seconds=None if expires_at is None else expires_at - now,
         demo=settings.demo.text() if settings.demo else "",
         is_readonly=settings.readonly,
-        cost=desk.fleet_cost(),
-        trouble=_trouble(desk, health) if is_troubled else _connection(desk),
-        alarm=_alarm(desk.runs.view),
+        cost=services.fleet_cost(),
+        trouble=_trouble(services, health) if is_troubled else _connection(services),
+        alarm=_alarm(services.runs.view),
     )
 
 
@@ -78,25 +78,25 @@ def _alarm(view: RunView | None) -> str:
     return ", ".join(map(notice_words, notices))
 
 
-def _trouble(desk: Desk, health: FeedHealth) -> str:
-    label = desk.label_of(health)
-    has_picture = desk.cluster.snapshot() is not None
+def _trouble(services: ConsoleServices, health: FeedHealth) -> str:
+    label = services.label_of(health)
+    has_picture = services.cluster.snapshot() is not None
     return label if has_picture else label.replace("stale", "no answer for", 1)
 
 
-def _connection(desk: Desk) -> str:
-    state = desk.supervisor.health(CLUSTER).state
+def _connection(services: ConsoleServices) -> str:
+    state = services.supervisor.health(CLUSTER).state
     return "connecting" if state is FeedState.STARTING else ""
 
 
-def run_at_hand(desk: Desk, subject: Subject | None) -> RunAtHand | None:
+def selected_run(services: ConsoleServices, subject: Subject | None) -> SelectedRun | None:
     """The run that is selected in a list of runs, else the one on screen."""
     wanted = subject.name if subject is not None and subject.kind == "Run" else ""
-    view = desk.runs.view
+    view = services.runs.view
     if view is not None and wanted in ("", view.id):
-        return RunAtHand(view.state, desk.runs.is_interrupted)
-    found = next((run for run in desk.runs.summaries if run.id == wanted), None)
-    return None if found is None else RunAtHand(found.state, found.is_interrupted)
+        return SelectedRun(view.state, services.runs.is_interrupted)
+    found = next((run for run in services.runs.summaries if run.id == wanted), None)
+    return None if found is None else SelectedRun(found.state, found.is_interrupted)
 
 
 def run_mark(view: RunView | None) -> Span | None:
@@ -125,7 +125,7 @@ def tabs_line(
     """
     spans: list[Span] = []
     for name in order:
-        key = name_of(Context.EVERYWHERE, f"open {name}", keymap)
+        key = name_of(KeyContext.EVERYWHERE, f"open {name}", keymap)
         shown = _SHORT.get(name, name) if width < _NARROW else name
         found = marks.get(name)
         mark = [] if found is None else [found]
@@ -139,10 +139,10 @@ def tabs_line(
 
 
 def hints_line(
-    context: Context,
+    context: KeyContext,
     *,
     run: RunView | None = None,
-    at_hand: RunAtHand | None = None,
+    selected: SelectedRun | None = None,
     is_readonly: bool = False,
     is_zoomed: bool = False,
     keymap: Keymap = NO_CHANGES,
@@ -161,24 +161,26 @@ def hints_line(
     """
     spans: list[Span] = [Span(" ")]
     if is_zoomed:
-        zoom = name_of(Context.EVERYWHERE, "zoom", keymap)
+        zoom = name_of(KeyContext.EVERYWHERE, "zoom", keymap)
         spans += [Span(zoom, Tone.ACCENT), Span(" unzoom  ", Tone.WARN)]
-    is_told = context in (Context.RUN, Context.RUNS) and at_hand is not None and _is_worth_it("approve", at_hand)
+    is_told = (
+        context in (KeyContext.RUN, KeyContext.RUNS) and selected is not None and _is_worth_it("approve", selected)
+    )
     if run is not None and run.state is RunState.AWAITING_APPROVAL and not is_told:
-        go_there = name_of(Context.EVERYWHERE, "open run", keymap)
+        go_there = name_of(KeyContext.EVERYWHERE, "open run", keymap)
         spans += [Span(go_there, Tone.ACCENT), Span(" ◆ a plan waits  ", Tone.WARN)]
-    if run is not None and run.state is RunState.STALLED and context not in (Context.RUN, Context.RUNS):
-        go_there = name_of(Context.EVERYWHERE, "open run", keymap)
+    if run is not None and run.state is RunState.STALLED and context not in (KeyContext.RUN, KeyContext.RUNS):
+        go_there = name_of(KeyContext.EVERYWHERE, "open run", keymap)
         spans += [Span(go_there, Tone.ACCENT), Span(" ▲ runner stalled  ", Tone.BAD)]
     for name, label in footer(context, keymap):
-        if not (is_readonly and label in _MUTATIONS) and _is_worth_it(label, at_hand):
+        if not (is_readonly and label in _MUTATIONS) and _is_worth_it(label, selected):
             spans += [Span(name, Tone.ACCENT), Span(f" {label}  ", Tone.MUTED)]
     return tuple(spans)
 
 
-def _is_worth_it(label: str, at_hand: RunAtHand | None) -> bool:
+def _is_worth_it(label: str, selected: SelectedRun | None) -> bool:
     if label == "resume":  # an approval starts a runner, too
-        if at_hand is None or at_hand.state is RunState.AWAITING_APPROVAL:
+        if selected is None or selected.state is RunState.AWAITING_APPROVAL:
             return False
-        return at_hand.is_interrupted or at_hand.state is RunState.STALLED
-    return label not in _STATES or (at_hand is not None and at_hand.state in _STATES[label])
+        return selected.is_interrupted or selected.state is RunState.STALLED
+    return label not in _STATES or (selected is not None and selected.state in _STATES[label])

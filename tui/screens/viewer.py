@@ -13,13 +13,13 @@ from textual.strip import Strip
 from textual.widgets import Input
 
 from tui.present.cells import Cells, Span, Tone
-from tui.present.text import Row, rows_of
-from tui.widgets.base import Lines, SteeredWidget
+from tui.present.text import WrappedLine, rows_of
+from tui.widgets.base import Lines, NavigableWidget
 
 _HINT = (Span(" esc back   / search   n N next, previous   g G ends   W wrap", Tone.MUTED),)
 
 
-class TextView(SteeredWidget, can_focus=True):
+class TextView(NavigableWidget, can_focus=True):
     """Lines of plain text with a scroll position and a search. Long lines are wrapped, or cut."""
 
     BINDINGS: ClassVar[list[BindingType]] = [Binding("W", "wrap", "wrap", id="text.wrap", show=False)]
@@ -27,7 +27,7 @@ class TextView(SteeredWidget, can_focus=True):
     def __init__(self, text: str) -> None:
         super().__init__()
         self._lines = [line.expandtabs(4) for line in text.splitlines()] or [""]
-        self._rows: list[Row] = []
+        self._rows: list[WrappedLine] = []
         self._is_wrapped = True
         self._top = 0
         self._needle = ""
@@ -82,7 +82,7 @@ class TextView(SteeredWidget, can_focus=True):
         rail = self.rail_segment(y, top=self._top, count=len(self._rows), height=self.size.height)
         return Strip([*body, rail], self.size.width)
 
-    def _marked(self, row: Row) -> Cells:
+    def _marked(self, row: WrappedLine) -> Cells:
         text = row.text
         if not self._needle or self._needle not in text.lower():
             line = self._lines[row.line]

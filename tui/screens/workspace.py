@@ -9,7 +9,7 @@ from typing import get_args
 from actions.base.errors import ConsoleError, MissingError
 from actions.base.untrusted import one_line, redact
 from actions.command.verbs import LayoutName, nearest_hint
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.base import Pane
 from tui.widgets.split import Direction, Leaf, Split, Tree, leaves, quad, side_by_side, stacked
@@ -54,17 +54,17 @@ def _pane_class(name: str) -> type[Pane]:
     return found
 
 
-class Workspace:
+class PaneWorkspace:
     """Panes and their arrangement. A pane is made when it is first shown. Used on the loop only.
 
     Args:
         desk: What panes look at.
     """
 
-    def __init__(self, desk: Desk) -> None:
+    def __init__(self, services: ConsoleServices) -> None:
         first = PANES[0]
-        self._desk = desk
-        self._made: dict[str, Pane] = {first: _pane_class(first)(desk)}
+        self._services = services
+        self._made: dict[str, Pane] = {first: _pane_class(first)(services)}
         self.split = Split(Leaf(first), self._made[first])
         self._past: list[str] = []
 
@@ -77,7 +77,7 @@ class Workspace:
         if name not in _CLASSES:
             raise MissingError(f"There is no pane {name!r}.", hint=nearest_hint(name, PANES))
         if name not in self._made:
-            self._made[name] = pane = _pane_class(name)(self._desk)
+            self._made[name] = pane = _pane_class(name)(self._services)
             self.split.mount(pane)
         return self._made[name]
 
@@ -97,7 +97,7 @@ class Workspace:
         Raises:
             ConsoleError: The pane cannot show that.
         """
-        self.pane(name).point_at(of)
+        self.pane(name).show_target(of)
         self._move(name)
 
     def focus(self, where: str) -> None:
@@ -121,12 +121,12 @@ class Workspace:
             self.pane(key)
         self.split.arrangement = tree
         self.current.take_focus()
-        self.pull()
+        self.refresh_data()
 
     def zoom(self) -> None:
         """Give the current pane all the room, or back."""
         self.split.zoom()
-        self.pull()
+        self.refresh_data()
 
     def back(self) -> bool:
         """Undo the nearest of: filter, zoom, way.
@@ -134,8 +134,8 @@ class Workspace:
         Returns:
             Whether there was anything to undo.
         """
-        if self.current.narrowed_by:
-            self.current.narrow("")
+        if self.current.active_filter:
+            self.current.filter("")
             return True
         if self.split.is_zoomed:
             self.split.zoom()
@@ -143,17 +143,17 @@ class Workspace:
         if self._past:
             self.split.reveal(self._past.pop())
             self.current.take_focus()
-            self.pull()
+            self.refresh_data()
             return True
         return False
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Let every visible pane look at its sources."""
         for pane in self.visible:
             if not pane.is_mounted:
                 continue  # it pulls when it is
             try:
-                pane.pull()
+                pane.refresh_data()
             except ConsoleError as error:
                 pane.show_health(FeedHealth(FeedState.REFUSED, one_line(redact(error.sentence()))))
 
@@ -163,4 +163,4 @@ class Workspace:
             self._past = [*self._past[-20:], self.split.current]
         self.split.reveal(name)
         self.current.take_focus()
-        self.pull()
+        self.refresh_data()

@@ -12,7 +12,7 @@ from actions.command.parse import parse_line
 from actions.command.verbs import nearest_hint
 from actions.script.model import is_key
 from tui.settings.keymap import Keymap
-from tui.settings.keys import KEYS, Context, Key
+from tui.settings.keys import KEYS, Key, KeyContext
 
 _TOP = ("move", "own")
 
@@ -69,7 +69,7 @@ def _lines(document: Document) -> dict[str, str]:
 
 def _refuse_clashes(document: Document, keymap: Keymap) -> None:
     """No key may mean two things in one place; the one that was not moved would be lost without a word."""
-    taken: dict[tuple[Context, str], Key] = {}
+    taken: dict[tuple[KeyContext, str], Key] = {}
     for row in KEYS:
         moved = keymap.moved.get(row.id)
         for key in moved.split(",") if moved else row.keys:
@@ -80,7 +80,7 @@ def _refuse_clashes(document: Document, keymap: Keymap) -> None:
                 raise document.error(InputError, said, "move", culprit.id, hint="Move the other one as well.")
     for key in keymap.lines:
         row_taken = next(
-            (row for (place, name), row in taken.items() if name == key and place is not Context.PANES), None
+            (row for (place, name), row in taken.items() if name == key and place is not KeyContext.PANES), None
         )
         if row_taken is not None:
             said = f"{key!r} is the key of {row_taken.id}."

@@ -51,4 +51,4 @@ def take_keymap(app: App[Any], keymap: Keymap) -> None:
     """Have the app know the operator's keys."""
     app.set_keymap(dict(keymap.moved))
     for key, line in keymap.lines.items():
-        app.bind(key, f"screen.carry({line!r})", show=False)
+        app.bind(key, f"screen.run_line({line!r})", show=False)

@@ -12,7 +12,7 @@ from actions.command.verbs import COMMANDS
 from tui.settings.keymap import NO_CHANGES, Keymap
 
 
-class Context(enum.StrEnum):
+class KeyContext(enum.StrEnum):
     """Where a key means something. A pane's context has the pane's name."""
 
     EVERYWHERE = "everywhere"
@@ -40,7 +40,7 @@ class Key(msgspec.Struct, frozen=True):
         in_footer: Whether the footer has room for it at 80 columns.
     """
 
-    context: Context
+    context: KeyContext
     keys: tuple[str, ...]
     does: str
     label: str
@@ -68,11 +68,11 @@ ASIDES = {
 
 
 def _open(position: str, pane: str) -> Key:
-    return Key(Context.EVERYWHERE, (position,), f"open {pane}", pane)
+    return Key(KeyContext.EVERYWHERE, (position,), f"open {pane}", pane)
 
 
-_OBJECT_CONTEXTS = (Context.NODES, Context.PODS, Context.ACCELERATORS)
-_WHY_CONTEXTS = (*_OBJECT_CONTEXTS, Context.EVENTS, Context.RUN)
+_OBJECT_CONTEXTS = (KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS)
+_WHY_CONTEXTS = (*_OBJECT_CONTEXTS, KeyContext.EVENTS, KeyContext.RUN)
 
 KEYS: tuple[Key, ...] = (
     _open("1", "nodes"),
@@ -85,76 +85,76 @@ KEYS: tuple[Key, ...] = (
     _open("8", "events"),
     _open("9", "cost"),
     _open("0", "runs"),
-    Key(Context.EVERYWHERE, ("enter",), "enter", "open"),
-    Key(Context.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
-    Key(Context.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
-    Key(Context.EVERYWHERE, ("question_mark", "f1"), "help", "help", in_footer=True),
-    Key(Context.EVERYWHERE, ("escape",), "back", "back"),
-    Key(Context.EVERYWHERE, ("z",), "zoom", "zoom"),
-    Key(Context.EVERYWHERE, ("tab",), "focus next", "next pane"),
-    Key(Context.EVERYWHERE, ("shift+tab",), "focus previous", "previous pane"),
-    Key(Context.EVERYWHERE, ("ctrl+w",), "prefix", "panes"),
-    Key(Context.EVERYWHERE, ("ctrl+p",), "palette", "palette"),
-    Key(Context.EVERYWHERE, ("q",), "quit", "quit", in_footer=True),
-    Key(Context.PANES, ("h", "left"), "focus left", "left"),
-    Key(Context.PANES, ("j", "down"), "focus down", "down"),
-    Key(Context.PANES, ("k", "up"), "focus up", "up"),
-    Key(Context.PANES, ("l", "right"), "focus right", "right"),
-    Key(Context.PANES, ("o",), "layout single", "one pane"),
-    Key(Context.PANES, ("v",), "layout watch", "watch a run"),
-    Key(Context.PANES, ("s",), "layout quad", "four panes"),
-    Key(Context.PANES, ("z",), "zoom", "zoom"),
-    Key(Context.PODS, ("l",), "logs", "logs", in_footer=True),
-    Key(Context.PODS, ("v",), "watch", "watch job"),
-    Key(Context.PODS, ("s",), "shell", "shell", in_footer=True),
-    Key(Context.ACCELERATORS, ("l",), "logs", "logs", in_footer=True),
-    Key(Context.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),
+    Key(KeyContext.EVERYWHERE, ("enter",), "enter", "open"),
+    Key(KeyContext.EVERYWHERE, ("colon",), "command-line", "do", in_footer=True),
+    Key(KeyContext.EVERYWHERE, ("slash",), "filter-line", "filter", in_footer=True),
+    Key(KeyContext.EVERYWHERE, ("question_mark", "f1"), "help", "help", in_footer=True),
+    Key(KeyContext.EVERYWHERE, ("escape",), "back", "back"),
+    Key(KeyContext.EVERYWHERE, ("z",), "zoom", "zoom"),
+    Key(KeyContext.EVERYWHERE, ("tab",), "focus next", "next pane"),
+    Key(KeyContext.EVERYWHERE, ("shift+tab",), "focus previous", "previous pane"),
+    Key(KeyContext.EVERYWHERE, ("ctrl+w",), "prefix", "panes"),
+    Key(KeyContext.EVERYWHERE, ("ctrl+p",), "palette", "palette"),
+    Key(KeyContext.EVERYWHERE, ("q",), "quit", "quit", in_footer=True),
+    Key(KeyContext.PANES, ("h", "left"), "focus left", "left"),
+    Key(KeyContext.PANES, ("j", "down"), "focus down", "down"),
+    Key(KeyContext.PANES, ("k", "up"), "focus up", "up"),
+    Key(KeyContext.PANES, ("l", "right"), "focus right", "right"),
+    Key(KeyContext.PANES, ("o",), "layout single", "one pane"),
+    Key(KeyContext.PANES, ("v",), "layout watch", "watch a run"),
+    Key(KeyContext.PANES, ("s",), "layout quad", "four panes"),
+    Key(KeyContext.PANES, ("z",), "zoom", "zoom"),
+    Key(KeyContext.PODS, ("l",), "logs", "logs", in_footer=True),
+    Key(KeyContext.PODS, ("v",), "watch", "watch job"),
+    Key(KeyContext.PODS, ("s",), "shell", "shell", in_footer=True),
+    Key(KeyContext.ACCELERATORS, ("l",), "logs", "logs", in_footer=True),
+    Key(KeyContext.ACCELERATORS, ("s",), "shell", "shell", in_footer=True),
     *(Key(context, ("d",), "describe", "describe", in_footer=True) for context in _OBJECT_CONTEXTS),
     *(Key(context, ("y",), "yaml", "yaml") for context in _OBJECT_CONTEXTS),
-    Key(Context.EVENTS, ("d",), "describe", "describe", in_footer=True),
+    Key(KeyContext.EVENTS, ("d",), "describe", "describe", in_footer=True),
     *(Key(context, ("w",), "why", "why", in_footer=True) for context in _WHY_CONTEXTS),
-    Key(Context.CHARTS, ("m",), "chart", "next curve", in_footer=True),
-    Key(Context.RUN, ("a",), "approve", "approve", in_footer=True),
-    Key(Context.RUN, ("r",), "retry", "retry", in_footer=True),
-    Key(Context.RUN, ("R",), "resume", "resume", in_footer=True),
-    Key(Context.RUN, ("f",), "forward", "forward"),
-    Key(Context.RUN, ("o",), "results", "results", in_footer=True),
-    Key(Context.RUN, ("p",), "pause", "pause"),
-    Key(Context.RUN, ("u",), "unpause", "go on"),
-    Key(Context.RUN, ("c",), "cancel", "cancel", in_footer=True),
-    Key(Context.RUN, ("P",), "park", "park", in_footer=True),
-    Key(Context.RUN, ("T",), "teardown", "teardown", in_footer=True),
-    Key(Context.RUNS, ("a",), "approve", "approve", in_footer=True),
-    Key(Context.RUNS, ("u",), "resume", "resume", in_footer=True),
-    Key(Context.RUNS, ("c",), "cancel", "cancel", in_footer=True),
-    Key(Context.RUNS, ("P",), "park", "park", in_footer=True),
-    Key(Context.RUNS, ("T",), "teardown", "teardown", in_footer=True),
+    Key(KeyContext.CHARTS, ("m",), "chart", "next curve", in_footer=True),
+    Key(KeyContext.RUN, ("a",), "approve", "approve", in_footer=True),
+    Key(KeyContext.RUN, ("r",), "retry", "retry", in_footer=True),
+    Key(KeyContext.RUN, ("R",), "resume", "resume", in_footer=True),
+    Key(KeyContext.RUN, ("f",), "forward", "forward"),
+    Key(KeyContext.RUN, ("o",), "results", "results", in_footer=True),
+    Key(KeyContext.RUN, ("p",), "pause", "pause"),
+    Key(KeyContext.RUN, ("u",), "unpause", "go on"),
+    Key(KeyContext.RUN, ("c",), "cancel", "cancel", in_footer=True),
+    Key(KeyContext.RUN, ("P",), "park", "park", in_footer=True),
+    Key(KeyContext.RUN, ("T",), "teardown", "teardown", in_footer=True),
+    Key(KeyContext.RUNS, ("a",), "approve", "approve", in_footer=True),
+    Key(KeyContext.RUNS, ("u",), "resume", "resume", in_footer=True),
+    Key(KeyContext.RUNS, ("c",), "cancel", "cancel", in_footer=True),
+    Key(KeyContext.RUNS, ("P",), "park", "park", in_footer=True),
+    Key(KeyContext.RUNS, ("T",), "teardown", "teardown", in_footer=True),
 )
 
 
-WIDGET_KEYS: dict[Context, tuple[tuple[str, str], ...]] = {
-    Context.LOGS: (("s", "follow"), ("/", "search"), ("&", "only"), ("W", "wrap"), ("T", "time")),
-    Context.CHARTS: (("L", "log axis"), ("E", "smooth")),
+WIDGET_KEYS: dict[KeyContext, tuple[tuple[str, str], ...]] = {
+    KeyContext.LOGS: (("s", "follow"), ("/", "search"), ("&", "only"), ("W", "wrap"), ("T", "time")),
+    KeyContext.CHARTS: (("L", "log axis"), ("E", "smooth")),
 }
 """What the widgets of a pane understand by themselves, for the footer: key and label."""
 
 
-_WITHOUT_FILTER = (Context.RUN, Context.CHARTS, Context.LOGS)
+_WITHOUT_FILTER = (KeyContext.RUN, KeyContext.CHARTS, KeyContext.LOGS)
 """Panes with nothing to narrow, or with a search of their own under that key."""
 
 
 ENTERED = {
-    Context.NODES: "pods",
-    Context.PODS: "log",
-    Context.BLUEPRINTS: "launch",
-    Context.RUNS: "open",
-    Context.RUN: "log",
-    Context.ACCELERATORS: "log",
+    KeyContext.NODES: "pods",
+    KeyContext.PODS: "log",
+    KeyContext.BLUEPRINTS: "launch",
+    KeyContext.RUNS: "open",
+    KeyContext.RUN: "log",
+    KeyContext.ACCELERATORS: "log",
 }
 """What enter leads to, in the panes that have something inside."""
 
 
-def keys_of(context: Context) -> Iterator[Key]:
+def keys_of(context: KeyContext) -> Iterator[Key]:
     """The rows of one context, in the table's order."""
     return (key for key in KEYS if key.context is context)
 
@@ -165,7 +165,7 @@ def names_of(row: Key, keymap: Keymap = NO_CHANGES) -> tuple[str, ...]:
     return tuple(shown_name(name) for name in (moved.split(",") if moved else row.keys))
 
 
-def name_of(context: Context, does: str, keymap: Keymap = NO_CHANGES) -> str:
+def name_of(context: KeyContext, does: str, keymap: Keymap = NO_CHANGES) -> str:
     """The first key of what a context's row does.
 
     Raises:
@@ -195,17 +195,17 @@ def explanation(key: Key) -> str:
     return f"{title}{'' if title.endswith('?') else '.'} {call.command.help}"
 
 
-def footer(context: Context, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
+def footer(context: KeyContext, keymap: Keymap = NO_CHANGES) -> tuple[tuple[str, str], ...]:
     """Key and label of what the footer may show while a pane of `context` has the focus, the pane's own keys first."""
     own = WIDGET_KEYS.get(context, ())
     entered = ENTERED.get(context)
-    inside = [(name_of(Context.EVERYWHERE, "enter"), entered)] if entered else []
+    inside = [(name_of(KeyContext.EVERYWHERE, "enter"), entered)] if entered else []
     rows = [(row, (names_of(row, keymap)[0], row.label)) for row in KEYS if row.in_footer]
     special = [shown for row, shown in rows if row.context is context]
     common = [
         shown
         for row, shown in rows
-        if row.context is Context.EVERYWHERE and not (row.does == "filter-line" and context in _WITHOUT_FILTER)
+        if row.context is KeyContext.EVERYWHERE and not (row.does == "filter-line" and context in _WITHOUT_FILTER)
     ]
     return (*own, *special, *inside, *common)
 
@@ -230,7 +230,7 @@ own: {f6: open pods of=run, f7: layout quad}
 def keys_page() -> str:
     """The text of docs/keys.md."""
     parts = [_HEAD]
-    for context in Context:
+    for context in KeyContext:
         rows = list(keys_of(context))
         if not rows:
             continue
@@ -267,19 +267,19 @@ _KEY_WIDTH = 12
 _USAGE_WIDTH = 44
 
 
-def help_page(focused: Context, keymap: Keymap = NO_CHANGES) -> str:
+def help_page(focused: KeyContext, keymap: Keymap = NO_CHANGES) -> str:
     """Plain text; headings stand at the margin. Keys are the operator's own where they were moved."""
-    order = [focused, Context.EVERYWHERE, Context.PANES, *(c for c in Context if c is not focused)]
+    order = [focused, KeyContext.EVERYWHERE, KeyContext.PANES, *(c for c in KeyContext if c is not focused)]
     sections = [_section(context, keymap) for context in dict.fromkeys(order)]
     commands = ["Commands, typed after :", *(_row(c.usage(), c.help, _USAGE_WIDTH) for c in COMMANDS)]
     return "\n\n".join(part for part in [_own(keymap), *sections, _movement(), "\n".join(commands)] if part)
 
 
-def _section(context: Context, keymap: Keymap) -> str:
+def _section(context: KeyContext, keymap: Keymap) -> str:
     rows = list(keys_of(context))
     if not rows:
         return ""
-    title = context.value if context in (Context.EVERYWHERE, Context.PANES) else f"In the {context} pane"
+    title = context.value if context in (KeyContext.EVERYWHERE, KeyContext.PANES) else f"In the {context} pane"
     return "\n".join([title[:1].upper() + title[1:], *(_line(row, keymap) for row in rows)])
 
 

@@ -55,7 +55,7 @@ class TerminalApp(Protocol):
         """More came than could be carried out."""
 
 
-class ConsoleDriver(LinuxDriver):
+class TerminalDriver(LinuxDriver):
     """A terminal on Linux, read and written by threads that always end."""
 
     def __init__(

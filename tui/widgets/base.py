@@ -41,7 +41,7 @@ def thumb_of(top: int, count: int, height: int) -> tuple[int, int]:
     return start, size
 
 
-class Skin(msgspec.Struct, frozen=True):
+class ResolvedStyles(msgspec.Struct, frozen=True):
     """The styles of a widget, looked up once per style change: Textual's properties cost 50 µs each."""
 
     base: Style
@@ -54,7 +54,7 @@ class Skin(msgspec.Struct, frozen=True):
     """Nothing surrounds or colours the lines, so they go to the terminal as they are drawn."""
 
 
-class StripWidget(Widget):
+class LineWidget(Widget):
     """A widget that draws lines of toned text, with cached styles.
 
     Subclasses name the component classes they need in `PARTS`, draw in `render_line` or `render_part` with `paint`, and
@@ -66,22 +66,22 @@ class StripWidget(Widget):
     """Whether its text may be in the terminal's own colours, which have to be translated in every line."""
     PARTS: ClassVar[tuple[str, ...]] = ()
     DEFAULT_CSS = """
-    StripWidget > .tone--muted { color: $foreground 60%; }
-    StripWidget > .tone--strong { text-style: bold; }
-    StripWidget > .tone--good { color: $text-success; }
-    StripWidget > .tone--busy { color: $text-primary; }
-    StripWidget > .tone--warn { color: $text-warning; }
-    StripWidget > .tone--bad { color: $text-error; text-style: bold; }
-    StripWidget > .tone--accent { color: $text-accent; }
+    LineWidget > .tone--muted { color: $foreground 60%; }
+    LineWidget > .tone--strong { text-style: bold; }
+    LineWidget > .tone--good { color: $text-success; }
+    LineWidget > .tone--busy { color: $text-primary; }
+    LineWidget > .tone--warn { color: $text-warning; }
+    LineWidget > .tone--bad { color: $text-error; text-style: bold; }
+    LineWidget > .tone--accent { color: $text-accent; }
     """
 
-    _skin: Skin | None = None
+    _skin: ResolvedStyles | None = None
 
     @property
-    def skin(self) -> Skin:
+    def resolved_styles(self) -> ResolvedStyles:
         """The current styles."""
         if self._skin is None:
-            self._skin = Skin(
+            self._skin = ResolvedStyles(
                 base=self.rich_style,
                 tones={tone: _foreground(self.get_component_rich_style(f"tone--{tone}")) for tone in Tone},
                 parts={part: self.get_component_rich_style(part) for part in self.PARTS},
@@ -109,9 +109,9 @@ class StripWidget(Widget):
         Textual's way there adds borders, padding and tints to each line and keeps it: where there are none that costs
         more than drawing.
         """
-        if not self.skin.is_plain:
+        if not self.resolved_styles.is_plain:
             return super().render_lines(crop)
-        background, filters = self.skin.background, self.get_line_filters()
+        background, filters = self.resolved_styles.background, self.get_line_filters()
         left, right = crop.column_span
         strips = []
         for y in crop.line_range:
@@ -127,7 +127,7 @@ class StripWidget(Widget):
 
     def render_part(self, y: int, left: int, right: int) -> Strip:
         """Columns `[left, right)` of a line of the content."""
-        return self.render_line(y).crop_extend(left, right, self.skin.base)
+        return self.render_line(y).crop_extend(left, right, self.resolved_styles.base)
 
     def _is_plain(self) -> bool:
         styles = self.styles
@@ -139,12 +139,12 @@ class StripWidget(Widget):
 
     def paint(self, cells: Cells, width: int, base: Style | None = None) -> Strip:
         """Draw `cells` on `base`, cut or padded to `width` columns."""
-        ground = self.skin.base if base is None else base
+        ground = self.resolved_styles.base if base is None else base
         return Strip(self.segments(cells, ground)).adjust_cell_length(width, ground)
 
     def segments(self, cells: Iterable[Span], ground: Style) -> list[Segment]:
         """Draw `cells` on `ground`, as wide as they are."""
-        tones = self.skin.tones
+        tones = self.resolved_styles.tones
         return [Segment(text, ground if tone is Tone.PLAIN else ground + tones[tone]) for text, tone in merged(cells)]
 
 
@@ -159,7 +159,7 @@ def _foreground(style: Style) -> Style:
     )
 
 
-class Lines(StripWidget):
+class Lines(LineWidget):
     """Shows what it was given last; lines beyond its height are not seen. The height comes from the style sheet."""
 
     DEFAULT_CSS = "Lines { width: 1fr; height: 1; }"
@@ -188,14 +188,14 @@ class Lines(StripWidget):
 WHEEL_LINES = 3
 
 
-class SteeredWidget(StripWidget):
+class NavigableWidget(LineWidget):
     """A widget with the arrow, vi and page keys, whose subclass says what a step is."""
 
     PARTS: ClassVar[tuple[str, ...]] = ("rail--thumb", "rail--line")
     COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
     DEFAULT_CSS = """
-    SteeredWidget > .rail--thumb { color: $foreground 45%; }
-    SteeredWidget > .rail--line { color: $foreground 15%; }
+    NavigableWidget > .rail--thumb { color: $foreground 45%; }
+    NavigableWidget > .rail--line { color: $foreground 15%; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("down,j", "move(1)", "down", id="move.down", show=False),
@@ -229,9 +229,11 @@ class SteeredWidget(StripWidget):
         """One cell of a scrollbar: row `y` of a rail of `height` rows over `count` lines; blank if all are visible."""
         start, size = thumb_of(top, count, height)
         if size >= height:
-            return Segment(" ", self.skin.base)
+            return Segment(" ", self.resolved_styles.base)
         is_thumb = start <= y < start + size
-        return Segment("┃" if is_thumb else "│", self.skin.parts["rail--thumb" if is_thumb else "rail--line"])
+        return Segment(
+            "┃" if is_thumb else "│", self.resolved_styles.parts["rail--thumb" if is_thumb else "rail--line"]
+        )
 
     def move_by(self, key: str) -> bool:
         """Do what a movement key says, at once: `False` for any other key.
@@ -281,5 +283,5 @@ class _Move(NamedTuple):
 @cache
 def _moves() -> Mapping[str, _Move]:
     """What each key does that is bound above."""
-    bindings = [binding for binding in SteeredWidget.BINDINGS if isinstance(binding, Binding)]
+    bindings = [binding for binding in NavigableWidget.BINDINGS if isinstance(binding, Binding)]
     return {key: _Move(*parse(binding.action)[1:]) for binding in bindings for key in binding.key.split(",")}

@@ -16,7 +16,7 @@ from textual.strip import Strip
 
 from tui.present.cells import Cells, Span, Tone, fit
 from tui.present.form import EDITS, Check, Entries, Field, LineEdit, Value, options_of, text_of_value
-from tui.widgets.base import SteeredWidget
+from tui.widgets.base import NavigableWidget
 
 _TITLE_WIDTH = 26
 _EDITOR_WIDTHS = (24, 48)
@@ -24,7 +24,7 @@ _EDITOR_WIDTHS = (24, 48)
 _HELP_LINES = 2
 
 
-class FormFace(SteeredWidget):
+class FormRenderer(NavigableWidget):
     """Draws entries. `_at` is the current field, `_line` the text in it while it is edited, `_top` the first row seen.
 
     Args:
@@ -32,16 +32,16 @@ class FormFace(SteeredWidget):
     """
 
     PARTS: ClassVar[tuple[str, ...]] = (
-        *SteeredWidget.PARTS, "form--editor", "form--current", "form--marked", "form--cursor", "form--wrong",
+        *NavigableWidget.PARTS, "form--editor", "form--current", "form--marked", "form--cursor", "form--wrong",
     )  # fmt: skip
     COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
     DEFAULT_CSS = """
-    FormFace { width: 1fr; height: 1fr; }
-    FormFace > .form--editor { background: $surface; }
-    FormFace > .form--current { background: $primary 25%; text-style: bold; }
-    FormFace > .form--marked { background: $primary 60%; text-style: bold; }
-    FormFace > .form--cursor { background: $foreground; color: $background; }
-    FormFace > .form--wrong { background: $error 25%; }
+    FormRenderer { width: 1fr; height: 1fr; }
+    FormRenderer > .form--editor { background: $surface; }
+    FormRenderer > .form--current { background: $primary 25%; text-style: bold; }
+    FormRenderer > .form--marked { background: $primary 60%; text-style: bold; }
+    FormRenderer > .form--cursor { background: $foreground; color: $background; }
+    FormRenderer > .form--wrong { background: $error 25%; }
     """
 
     def __init__(self, entries: Entries, *, id: str | None = None, classes: str | None = None) -> None:
@@ -85,17 +85,19 @@ class FormFace(SteeredWidget):
     def _row(self, at: int, width: int) -> Strip:
         title = min(_TITLE_WIDTH, width * 45 // 100)
         editor = min(max(width // 3, _EDITOR_WIDTHS[0]), _EDITOR_WIDTHS[1], width * 55 // 100)
-        base = self.skin.base
+        base = self.resolved_styles.base
         named = self.segments((*fit(Span(self._entries.fields[at].title), title - 1), Span(" ")), base)
         note = self.segments(fit((Span(" "), *self._entries.note(at)), max(0, width - title - editor)), base)
         return Strip([*named, *self._editor(at, editor), *note]).adjust_cell_length(width, base)
 
     def _editor(self, at: int, width: int) -> Strip:
-        parts, field, text = self.skin.parts, self._entries.fields[at], self._entries.texts[at]
+        parts, field, text = self.resolved_styles.parts, self._entries.fields[at], self._entries.texts[at]
         is_current = at == self._at and self.has_focus
         if options_of(field):
             choice: Cells = (Span("‹ ", Tone.MUTED), Span(text), Span(" ›", Tone.MUTED))
-            return self.paint(fit(choice, width), width, parts["form--current"] if is_current else self.skin.base)
+            return self.paint(
+                fit(choice, width), width, parts["form--current"] if is_current else self.resolved_styles.base
+            )
         is_wrong = field.key in self._entries.errors
         if not is_current:
             return self.paint(fit(text, width), width, parts["form--wrong" if is_wrong else "form--editor"])
@@ -109,7 +111,7 @@ class FormFace(SteeredWidget):
         text, cursor = self._line.text, self._line.cursor
         return [
             Segment(text[max(0, cursor - width + 1) : cursor], ground),
-            Segment(text[cursor : cursor + 1] or " ", self.skin.parts["form--cursor"]),
+            Segment(text[cursor : cursor + 1] or " ", self.resolved_styles.parts["form--cursor"]),
             Segment(text[cursor + 1 :], ground),
         ]
 
@@ -135,7 +137,7 @@ def no_objections(values: Mapping[str, Value]) -> Mapping[str, str]:
     return {}
 
 
-class ParameterForm(FormFace, can_focus=True, inherit_bindings=False):
+class ParameterForm(FormRenderer, can_focus=True, inherit_bindings=False):
     """One row a field: title, editor, and beside it the bounds, the default if changed, or what is wrong.
 
         form = ParameterForm(fields, check=lambda values: {"workers": "needs 64 GPUs, the quota is 32"})

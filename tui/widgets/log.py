@@ -14,15 +14,15 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from tui.present.cells import Cells, Span, Tone, fit, width_of
-from tui.widgets.base import SteeredWidget, StripWidget
+from tui.widgets.base import LineWidget, NavigableWidget
 from tui.widgets.log_buffer import LineSearch, LogBuffer
 from tui.widgets.log_renderer import (
     AllLines,
-    LogFace,
     LogOptions,
+    LogRenderer,
     LogWindow,
     MatchingLines,
-    Row,
+    ScreenRow,
     moved,
     rows_before,
     rows_from,
@@ -32,20 +32,20 @@ from tui.widgets.prompt import PromptLine
 COLUMN_STEP = 16
 
 
-class LogLines(SteeredWidget, can_focus=True):
+class LogLines(NavigableWidget, can_focus=True):
     """A window on a `LogBuffer`.
 
     It follows the end until the operator moves up; then the same lines stay in place whatever is appended or
-    forgotten, and moving to the end follows again. Appending costs nothing here: `pull` paints what is visible if
-    the buffer moved. Normally used through `LogView`.
+    forgotten, and moving to the end follows again. Appending costs nothing here: `refresh_data` paints what is visible
+    if the buffer moved. Normally used through `LogView`.
 
     Args:
         buffer: Whose lines.
         moved: Called when what is shown changed by the operator's hand, so that both are painted together.
     """
 
-    PARTS = (*SteeredWidget.PARTS, *LogFace.PARTS)
-    COMPONENT_CLASSES: ClassVar[set[str]] = set(LogFace.PARTS)
+    PARTS = (*NavigableWidget.PARTS, *LogRenderer.PARTS)
+    COMPONENT_CLASSES: ClassVar[set[str]] = set(LogRenderer.PARTS)
     DEFAULT_CSS = """
     LogLines { width: 1fr; height: 1fr; }
     LogLines > .log--clock { color: $foreground 45%; }
@@ -73,17 +73,17 @@ class LogLines(SteeredWidget, can_focus=True):
         self._tell_moved = moved
         self._buffer = buffer
         self._window: LogWindow = AllLines(buffer)
-        self._face = LogFace(buffer)
+        self._renderer = LogRenderer(buffer)
         self._is_following = True
-        self._anchor = Row(0, 0)
-        self._rows: list[Row] = []
+        self._anchor = ScreenRow(0, 0)
+        self._rows: list[ScreenRow] = []
         self._seen_end = -1
         self._paused_rank = 0
 
     @property
     def options(self) -> LogOptions:
         """Wrap, clock, source."""
-        return self._face.options
+        return self._renderer.options
 
     @property
     def is_following(self) -> bool:
@@ -109,11 +109,11 @@ class LogLines(SteeredWidget, can_focus=True):
         """Look at another buffer, from its end."""
         self._buffer = buffer
         self._window = AllLines(buffer)
-        self._face.look_at(buffer)
+        self._renderer.look_at(buffer)
         self._is_following = True
         self.lay_rows()
 
-    def narrow(self, search: LineSearch | None) -> None:
+    def filter(self, search: LineSearch | None) -> None:
         """Show only what `search` finds; `None` shows everything."""
         self._window = AllLines(self._buffer) if search is None else MatchingLines(search)
         self._paused_rank = self._rank_of_end()
@@ -121,31 +121,31 @@ class LogLines(SteeredWidget, can_focus=True):
 
     def highlight(self, search: LineSearch | None, *, current: int | None = None) -> None:
         """Mark what `search` finds; `current` is the line that n and N came to."""
-        self._face.mark(search, current)
+        self._renderer.mark(search, current)
         self.refresh()
 
     def reveal(self, line: int) -> None:
         """Stop following, and bring a line to a third of the screen if it is not visible."""
         self._pause()
         if all(row.line != line for row in self._rows):
-            self._anchor = moved(self._window, self._height_of, Row(line, 0), -(self.page_lines // 3))
+            self._anchor = moved(self._window, self._height_of, ScreenRow(line, 0), -(self.page_lines // 3))
         self.lay_rows()
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Paint if the buffer moved."""
         if self._buffer.end != self._seen_end:
             self.lay_rows()
 
     def lay_rows(self) -> None:
         """Decide which rows are on the screen, and paint them."""
-        self._face.width = max(1, self.size.width - 1)
+        self._renderer.width = max(1, self.size.width - 1)
         self._seen_end = self._buffer.end
         height = self.page_lines
         if not self._is_following:
             self._rows = rows_from(self._window, self._height_of, self._anchor, height)
         if self._is_following or len(self._rows) < height:
-            self._rows = rows_before(self._window, self._height_of, Row(self._buffer.end, 0), height)
-        self._anchor = self._rows[0] if self._rows else Row(self._buffer.start, 0)
+            self._rows = rows_before(self._window, self._height_of, ScreenRow(self._buffer.end, 0), height)
+        self._anchor = self._rows[0] if self._rows else ScreenRow(self._buffer.start, 0)
         self.refresh()
 
     def step(self, lines: int) -> None:
@@ -164,7 +164,7 @@ class LogLines(SteeredWidget, can_focus=True):
             self._is_following = True
         else:
             self._pause()
-            self._anchor = Row(self._buffer.start, 0)
+            self._anchor = ScreenRow(self._buffer.start, 0)
         self.lay_rows()
         self._tell_moved()
 
@@ -178,14 +178,14 @@ class LogLines(SteeredWidget, can_focus=True):
 
     def action_switch(self, option: str) -> None:
         """Switch `wrap`, `has_clock` or `has_source`."""
-        self._face.toggle(option)
-        self._anchor = Row(self._anchor.line, 0)
+        self._renderer.toggle(option)
+        self._anchor = ScreenRow(self._anchor.line, 0)
         self.lay_rows()
         self._tell_moved()
 
     def action_shift(self, steps: int) -> None:
         """Move sideways over lines that do not fit."""
-        self._face.left = max(0, self._face.left + steps * COLUMN_STEP)
+        self._renderer.left = max(0, self._renderer.left + steps * COLUMN_STEP)
         self.refresh()
 
     def on_resize(self) -> None:
@@ -194,7 +194,7 @@ class LogLines(SteeredWidget, can_focus=True):
 
     def restyled(self) -> None:
         """Forget finished lines."""
-        self._face.forget()
+        self._renderer.forget()
 
     def render_line(self, y: int) -> Strip:
         """One row and its cell of the scrollbar."""
@@ -202,18 +202,18 @@ class LogLines(SteeredWidget, can_focus=True):
         top = self._window.rank(self._anchor.line)
         rail = self.rail_segment(y, top=top, count=self._window.count, height=height)
         if y >= len(self._rows) or self._rows[y].line < self._buffer.start:
-            return Strip([Segment(" " * (width - 1), self.skin.base), rail], width)
-        return Strip([*self._face.row(self, self._rows[y]), rail], width)
+            return Strip([Segment(" " * (width - 1), self.resolved_styles.base), rail], width)
+        return Strip([*self._renderer.row(self, self._rows[y]), rail], width)
 
     def _height_of(self, line: int) -> int:
-        return self._face.height_of(self, line)
+        return self._renderer.height_of(self, line)
 
     def _rank_of_end(self) -> int:
         return self._window.rank(self._buffer.end)
 
     def _is_at_end(self) -> bool:
         last = self._window.before(self._buffer.end)
-        return not self._rows or last is None or self._rows[-1] == Row(last, self._height_of(last) - 1)
+        return not self._rows or last is None or self._rows[-1] == ScreenRow(last, self._height_of(last) - 1)
 
     def _pause(self) -> None:
         if self._is_following:
@@ -221,7 +221,7 @@ class LogLines(SteeredWidget, can_focus=True):
             self._paused_rank = self._rank_of_end()
 
 
-class LogStatus(StripWidget):
+class LogStatus(LineWidget):
     """One row: what is shown on the left, what is held on the right."""
 
     DEFAULT_CSS = "LogStatus { height: 1; width: 1fr; }"
@@ -340,10 +340,10 @@ class LogView(Vertical):
         self.search(self._search.pattern if self._search else "")
         self.filter(self._filter.pattern if self._filter else "")
 
-    def pull(self) -> None:
+    def refresh_data(self) -> None:
         """Take up what the buffer got. Costs nothing if it did not move."""
         self._scan()
-        self._lines.pull()
+        self._lines.refresh_data()
         self._tell()
 
     def search(self, pattern: str) -> None:
@@ -357,7 +357,7 @@ class LogView(Vertical):
     def filter(self, pattern: str) -> None:
         """Show only matching lines; empty shows all."""
         self._filter = LineSearch(self._buffer, pattern) if pattern else None
-        self._lines.narrow(self._filter)
+        self._lines.filter(self._filter)
         self._scan()
 
     def check_action(self, action: str, parameters: tuple[object, ...]) -> bool | None:

@@ -14,7 +14,7 @@ from textual.strip import Strip
 
 from tui.present.ansi import segments_of
 from tui.present.text import clock_of, short_names
-from tui.widgets.base import StripWidget
+from tui.widgets.base import LineWidget
 from tui.widgets.log_buffer import BufferedLine, LineSearch, LogBuffer
 
 
@@ -89,7 +89,7 @@ class MatchingLines:
         return self._search.rank(number)
 
 
-class Row(NamedTuple):
+class ScreenRow(NamedTuple):
     """One row on the screen: part `part` of line `line`; parts are the pieces of a wrapped line."""
 
     line: int
@@ -100,28 +100,28 @@ HeightOf = Callable[[int], int]
 """Rows that a line takes, at least 1."""
 
 
-def rows_from(window: LogWindow, height_of: HeightOf, anchor: Row, count: int) -> list[Row]:
+def rows_from(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, count: int) -> list[ScreenRow]:
     """Up to `count` rows from `anchor` downwards; if its line is not there, from the next one."""
-    rows: list[Row] = []
+    rows: list[ScreenRow] = []
     line = window.at_or_after(anchor.line)
     part = anchor.part if line == anchor.line else 0
     while line is not None and len(rows) < count:
-        rows += (Row(line, index) for index in range(min(part, height_of(line) - 1), height_of(line)))
+        rows += (ScreenRow(line, index) for index in range(min(part, height_of(line) - 1), height_of(line)))
         line, part = window.at_or_after(line + 1), 0
     return rows[:count]
 
 
-def rows_before(window: LogWindow, height_of: HeightOf, anchor: Row, count: int) -> list[Row]:
+def rows_before(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, count: int) -> list[ScreenRow]:
     """Up to `count` rows directly above `anchor`, top one first."""
-    rows = [Row(anchor.line, index) for index in reversed(range(anchor.part))]
+    rows = [ScreenRow(anchor.line, index) for index in reversed(range(anchor.part))]
     line = window.before(anchor.line)
     while line is not None and len(rows) < count:
-        rows += (Row(line, index) for index in reversed(range(height_of(line))))
+        rows += (ScreenRow(line, index) for index in reversed(range(height_of(line))))
         line = window.before(line)
     return rows[:count][::-1]
 
 
-def moved(window: LogWindow, height_of: HeightOf, anchor: Row, rows: int) -> Row:
+def moved(window: LogWindow, height_of: HeightOf, anchor: ScreenRow, rows: int) -> ScreenRow:
     """The anchor `rows` further down, or up if negative; it stops at the ends."""
     if rows < 0:
         above = rows_before(window, height_of, anchor, -rows)
@@ -145,7 +145,7 @@ class LogOptions(msgspec.Struct, frozen=True):
     """Shown only while there is more than one source."""
 
 
-class LogFace:
+class LogRenderer:
     """Lines as segments, kept until width, options, marks or styles change."""
 
     PARTS = (
@@ -219,16 +219,16 @@ class LogFace:
         """Drop finished lines."""
         self._drawn.clear()
 
-    def height_of(self, painter: StripWidget, line: int) -> int:
+    def height_of(self, painter: LineWidget, line: int) -> int:
         """Rows that a line takes."""
         return len(self._lines(painter, line)) if self.options.wrap else 1
 
-    def row(self, painter: StripWidget, row: Row) -> list[Segment]:
+    def row(self, painter: LineWidget, row: ScreenRow) -> list[Segment]:
         """One row, exactly `width` wide."""
         parts = self._lines(painter, row.line)
         return parts[min(row.part, len(parts) - 1)]
 
-    def _lines(self, painter: StripWidget, line: int) -> list[list[Segment]]:
+    def _lines(self, painter: LineWidget, line: int) -> list[list[Segment]]:
         known = self._drawn.get(line)
         if known is None:
             while len(self._drawn) >= KEPT_LINES:
@@ -236,8 +236,8 @@ class LogFace:
             known = self._drawn[line] = self._draw(painter, line)
         return known
 
-    def _draw(self, painter: StripWidget, line: int) -> list[list[Segment]]:
-        base, record = painter.skin.base, self._buffer.line(line)
+    def _draw(self, painter: LineWidget, line: int) -> list[list[Segment]]:
+        base, record = painter.resolved_styles.base, self._buffer.line(line)
         prefix, body = self._prefix(painter, record), self._body(painter, record, line)
         room = max(1, self._width - _width_of(prefix))
         spare = room - _width_of(body)
@@ -252,27 +252,30 @@ class LogFace:
             for index, piece in enumerate(pieces)
         ]
 
-    def _prefix(self, painter: StripWidget, record: BufferedLine) -> list[Segment]:
-        skin, segments = painter.skin, []
+    def _prefix(self, painter: LineWidget, record: BufferedLine) -> list[Segment]:
+        resolved_styles, segments = painter.resolved_styles, []
         if self.options.has_clock:
-            segments.append(Segment(clock_of(record.at_ns) + " ", skin.parts["log--clock"]))
+            segments.append(Segment(clock_of(record.at_ns) + " ", resolved_styles.parts["log--clock"]))
         if self.options.has_source and len(self._names) > 1:
             name = set_cell_size(self._names.get(record.source, record.source), self._name_width)
             color = self._buffer.source_id(record.source) % SOURCE_COLORS
-            segments.append(Segment(name + " ", skin.parts[f"log--source-{color}"]))
+            segments.append(Segment(name + " ", resolved_styles.parts[f"log--source-{color}"]))
         return segments
 
-    def _body(self, painter: StripWidget, record: BufferedLine, line: int) -> list[Segment]:
-        skin = painter.skin
+    def _body(self, painter: LineWidget, record: BufferedLine, line: int) -> list[Segment]:
+        resolved_styles = painter.resolved_styles
         if record.is_marker:
-            return [Segment(f"── {record.text} ──", skin.parts["log--marker"])]
+            return [Segment(f"── {record.text} ──", resolved_styles.parts["log--marker"])]
         segments = [
-            Segment(text, skin.base + style if style else skin.base) for text, style, _ in segments_of(record.text)
+            Segment(text, resolved_styles.base + style if style else resolved_styles.base)
+            for text, style, _ in segments_of(record.text)
         ]
         if self._search is None or self._search.is_inverse:
             return segments
         return _marked(
-            Strip(segments), self._search, skin.parts["log--current" if line == self._current else "log--match"]
+            Strip(segments),
+            self._search,
+            resolved_styles.parts["log--current" if line == self._current else "log--match"],
         )
 
 

@@ -18,7 +18,7 @@ from textual.timer import Timer
 
 from tui.present.ansi import segments_of
 from tui.present.curves import Curve, clean_name, figures_of, short_number
-from tui.widgets.base import Skin, StripWidget
+from tui.widgets.base import LineWidget, ResolvedStyles
 from tui.widgets.plot_renderer import Pen, PlotextRenderer, PlotOptions, PlotRenderer, picture_of
 
 CURVE_COLORS = 6
@@ -28,7 +28,7 @@ DRAW_SECONDS = 0.5
 _MARK = "━━"
 
 
-class PlotView(StripWidget, can_focus=True):
+class PlotView(LineWidget, can_focus=True):
     """Curves over a common x, the measured values dim, their moving average bright.
 
         plot = PlotView("loss")
@@ -76,7 +76,7 @@ class PlotView(StripWidget, can_focus=True):
         self._legend: list[Strip] = []
         self._drawn_at = -DRAW_SECONDS
         self._draw_timer: Timer | None = None
-        self._drawn_skin: Skin | None = None
+        self._drawn_skin: ResolvedStyles | None = None
 
     @property
     def options(self) -> PlotOptions:
@@ -109,12 +109,12 @@ class PlotView(StripWidget, can_focus=True):
 
     def restyled(self) -> None:
         """Draw in the new colours, if they are others: the focus alone changes none."""
-        if self._drawn_skin is not None and self._drawn_skin != self.skin:
+        if self._drawn_skin is not None and self._drawn_skin != self.resolved_styles:
             self.call_later(self._draw_when_due)
 
     def render_line(self, y: int) -> Strip:
         """Legend, then the chart."""
-        width, base = self.size.width, self.skin.base
+        width, base = self.size.width, self.resolved_styles.base
         lines = [*self._legend, *self._body]
         return lines[y].adjust_cell_length(width, base) if y < len(lines) else Strip.blank(width, base)
 
@@ -138,8 +138,8 @@ class PlotView(StripWidget, can_focus=True):
 
     def _draw(self) -> None:
         self._drawn_at = asyncio.get_running_loop().time()
-        skin = self._drawn_skin = self.skin
-        styles = [skin.parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
+        resolved_styles = self._drawn_skin = self.resolved_styles
+        styles = [resolved_styles.parts[f"plot--curve-{index % CURVE_COLORS}"] for index in range(len(self._curves))]
         try:
             lines = picture_of(
                 self._curves,
@@ -151,7 +151,7 @@ class PlotView(StripWidget, can_focus=True):
             )
         except ValueError as error:
             lines = [str(error)]
-        axes = skin.parts["plot--axes"]
+        axes = resolved_styles.parts["plot--axes"]
         self._body = [
             Strip([Segment(text, axes + style if style else axes) for text, style, _ in segments_of(line)])
             for line in lines
@@ -162,7 +162,7 @@ class PlotView(StripWidget, can_focus=True):
     def _legend_strip(self, styles: Sequence[Style]) -> Strip:
         """What is drawn in which colour, with its last value; the y label goes first when it is narrow."""
         label = self._labels[0] + (" (log)" if self._options.is_log else "")
-        segments = [Segment(label, self.skin.base)]
+        segments = [Segment(label, self.resolved_styles.base)]
         for curve, style in zip(self._curves, styles, strict=True):
             last = short_number(figures_of(curve, is_log=False).last)
             segments.append(Segment(f"  {_MARK} {clean_name(curve.name)} {last}", style))
@@ -180,7 +180,7 @@ class PlotView(StripWidget, can_focus=True):
         if unshown:
             parts.append(f"{unshown:,} point{'s' * (unshown > 1)} not shown")
         parts.append(f"over {self._labels[1]}")
-        return Strip([Segment(" · ".join(parts), self.skin.parts["plot--axes"])])
+        return Strip([Segment(" · ".join(parts), self.resolved_styles.parts["plot--axes"])])
 
 
 def _pen(style: Style) -> Pen:

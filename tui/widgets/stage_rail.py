@@ -15,7 +15,7 @@ from textual.strip import Strip
 from tui.present.cells import Cells, Span, Tone, bar, fit, width_of
 from tui.present.run import GLYPHS, StageLine, StageLook
 from tui.present.text import duration, duration_range
-from tui.widgets.base import SteeredWidget
+from tui.widgets.base import NavigableWidget
 from tui.widgets.table_model import RowCursor
 
 TITLE_WIDTH = 30
@@ -27,7 +27,7 @@ LEAST_NOTE = 10
 _CURRENT = (StageLook.RUNNING, StageLook.WAITING, StageLook.UNKNOWN, StageLook.FAILED, StageLook.UNDOING)
 
 
-class StageRail(SteeredWidget, can_focus=True):
+class StageRail(NavigableWidget, can_focus=True):
     """Stages from first to last, with a cursor.
 
         rail = StageRail()
@@ -37,7 +37,7 @@ class StageRail(SteeredWidget, can_focus=True):
     `show` as often as durations are to move.
     """
 
-    PARTS = (*SteeredWidget.PARTS, "rail--cursor")
+    PARTS = (*NavigableWidget.PARTS, "rail--cursor")
     COMPONENT_CLASSES: ClassVar[set[str]] = {"rail--cursor"}
     DEFAULT_CSS = """
     StageRail { width: 1fr; height: 1fr; }
@@ -140,8 +140,8 @@ class StageRail(SteeredWidget, can_focus=True):
         """One stage."""
         width, index = self.size.width, self._cursor.top + y
         if index >= len(self._stages):
-            return Strip.blank(width, self.skin.base)
-        base = self.skin.parts["rail--cursor"] if index == self._cursor.index else self.skin.base
+            return Strip.blank(width, self.resolved_styles.base)
+        base = self.resolved_styles.parts["rail--cursor"] if index == self._cursor.index else self.resolved_styles.base
         line = self.paint(self._cells(self._stages[index], width - 1), width - 1, base)
         scrollbar = self.rail_segment(y, top=self._cursor.top, count=len(self._stages), height=self._cursor.height)
         return Strip([*line, scrollbar], width)

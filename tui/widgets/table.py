@@ -16,9 +16,9 @@ from textual.strip import Strip
 from textual.timer import Timer
 
 from tui.present.cells import text_of
-from tui.widgets.base import SteeredWidget
-from tui.widgets.table_model import Changes, Column, RowCursor, RowOrder
-from tui.widgets.table_renderer import TableFace, nothing_line
+from tui.widgets.base import NavigableWidget
+from tui.widgets.table_model import Column, RowChanges, RowCursor, RowOrder
+from tui.widgets.table_renderer import TableRenderer, nothing_line
 
 RowT = TypeVar("RowT")
 
@@ -27,7 +27,7 @@ SMALL_TABLE = 1_000
 """Up to so many rows, a sort when rows come or go costs nothing worth saving."""
 
 
-class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
+class KeyedTable(NavigableWidget, Generic[RowT], can_focus=True):
     """Rows by key under a header, with a cursor that stays on its row whatever the order does.
 
     Hand over all rows whenever the data moved; what did not change costs nothing, what is not visible is not
@@ -36,7 +36,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         table = KeyedTable(NODE_COLUMNS, key=lambda node: node.name, noun="nodes", sort="name")
         table.reconcile(rows)
 
-    A table of many rows is kept up with `amend`, which takes only those that differ.
+    A table of many rows is kept up with `update_rows`, which takes only those that differ.
 
     Rows are values (frozen, compared with `==`; an unchanged row should be the same object). Changed values move rows
     at most once a second, and not while the operator moves the cursor; rows that went vanish at once.
@@ -52,7 +52,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
     """
 
     HAS_TERMINAL_COLOURS = False
-    PARTS = (*SteeredWidget.PARTS, "table--header", "table--cursor", "table--footer")
+    PARTS = (*NavigableWidget.PARTS, "table--header", "table--cursor", "table--footer")
     COMPONENT_CLASSES: ClassVar[set[str]] = set(PARTS)
     DEFAULT_CSS = """
     KeyedTable { width: 1fr; height: 1fr; }
@@ -110,9 +110,9 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         classes: str | None = None,
     ) -> None:
         super().__init__(id=id, classes=classes)
-        self._face = TableFace(columns)
+        self._renderer = TableRenderer(columns)
         self._order: RowOrder[RowT] = RowOrder(key=key, search=search or _text_of_columns(columns))
-        self._order.sort_on(self._face.column_named(sort), reverse=reverse)
+        self._order.sort_on(self._renderer.column_named(sort), reverse=reverse)
         self._cursor = RowCursor()
         self._noun = noun
         self.set_reactive(KeyedTable.empty, empty)
@@ -145,9 +145,9 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         """Take `rows` as the whole truth; repaint what is visible of the difference."""
         self._follow(self._order.replace(rows))
 
-    def amend(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> None:
+    def update_rows(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> None:
         """Take only what differs: rows that are new or changed, and keys of rows that are gone."""
-        self._follow(self._order.amend(rows, gone))
+        self._follow(self._order.update_rows(rows, gone))
 
     def select(self, key: str) -> bool:
         """Put the cursor on `key`; `False` if it is not shown."""
@@ -157,7 +157,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
 
     def sort_by(self, column_id: str, *, reverse: bool = False) -> None:
         """Order by a column; an empty id orders by key."""
-        self._order.sort_on(self._face.column_named(column_id), reverse=reverse)
+        self._order.sort_on(self._renderer.column_named(column_id), reverse=reverse)
         self._rearrange()
 
     def watch_filter_text(self, text: str) -> None:
@@ -198,7 +198,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
 
     def action_sort_next(self, direction: int) -> None:
         """Order by the next visible column."""
-        columns = [fitted.column for fitted in self._face.fitted] or list(self._face.columns)
+        columns = [fitted.column for fitted in self._renderer.fitted] or list(self._renderer.columns)
         current = self._order.column
         at = columns.index(current) + direction if current in columns else 0
         self.sort_by(columns[at % len(columns)].id)
@@ -213,7 +213,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
         if at is None:
             return
         index = self._cursor.top + at.y - 1
-        if at.y == 0 and (column := self._face.column_at(at.x)) is not None:
+        if at.y == 0 and (column := self._renderer.column_at(at.x)) is not None:
             self.sort_by(column.id, reverse=column is self._order.column and not self._order.is_reversed)
         elif 1 <= at.y <= self.page_lines and index < len(self._order.keys):
             self.step(index - self._cursor.index)
@@ -227,31 +227,31 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
 
     def restyled(self) -> None:
         """Forget finished rows."""
-        self._face.forget()
+        self._renderer.forget()
 
     def render_part(self, y: int, left: int, right: int) -> Strip:
         """Header, rows, footer; of a row only the cells that are asked for: where one changed, others say the same."""
-        (width, height), skin, order = self.size, self.skin, self._order
-        self._face.fit_to(width - 1)
+        (width, height), resolved_styles, order = self.size, self.resolved_styles, self._order
+        self._renderer.fit_to(width - 1)
         index = self._cursor.top + y - 1
         if y == 0:
-            strip = self.paint(self._face.header(order), width, skin.parts["table--header"])
+            strip = self.paint(self._renderer.header(order), width, resolved_styles.parts["table--header"])
         elif y == height - 1:
-            footer = self._face.footer(order, position=self._cursor.index, noun=self._noun)
-            strip = self.paint(footer, width, skin.parts["table--footer"])
+            footer = self._renderer.footer(order, position=self._cursor.index, noun=self._noun)
+            strip = self.paint(footer, width, resolved_styles.parts["table--footer"])
         elif index >= len(order.keys):
             strip = self.paint(nothing_line(order, y - 1, width - 1, empty=self.empty), width)
         else:
             key = order.keys[index]
-            base = skin.parts["table--cursor"] if index == self._cursor.index else skin.base
+            base = resolved_styles.parts["table--cursor"] if index == self._cursor.index else resolved_styles.base
             if right < width:
-                return self._face.part(self, key, order.rows[key], base, left=left, right=right)
-            row = self._face.row(self, key, order.rows[key], base)
+                return self._renderer.part(self, key, order.rows[key], base, left=left, right=right)
+            row = self._renderer.row(self, key, order.rows[key], base)
             rail = self.rail_segment(y - 1, top=self._cursor.top, count=len(order.keys), height=self._cursor.height)
             strip = Strip([*row, rail], width)
         return strip.crop(left, right)
 
-    def _follow(self, changes: Changes) -> None:
+    def _follow(self, changes: RowChanges) -> None:
         """Show what changed: at once where it is seen, in its right place when a sort is due."""
         if not changes:
             return
@@ -263,7 +263,7 @@ class KeyedTable(SteeredWidget, Generic[RowT], can_focus=True):
             self._cursor.follow(self._order.keys)
             self.refresh()
         else:
-            regions = self._face.differences(self._cursor.visible(), changes.updated, self._order.rows)
+            regions = self._renderer.differences(self._cursor.visible(), changes.updated, self._order.rows)
             if regions:
                 self.refresh(*regions)
         if changes.is_disordered:

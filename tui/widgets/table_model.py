@@ -114,7 +114,7 @@ def _cut(columns: Sequence[Column[RowT]], widths: Sequence[int], width: int) -> 
     return tuple(fitted)
 
 
-class Changes(msgspec.Struct, frozen=True):
+class RowChanges(msgspec.Struct, frozen=True):
     """What new rows changed."""
 
     updated: frozenset[str]
@@ -132,7 +132,7 @@ class RowOrder(Generic[RowT]):
     """Rows by key, and the keys of those that pass the filter, sorted.
 
     Rows are values: a changed row is a new object under the same key. Nothing here is formatted but what the filter
-    looks at. Taking a few changed rows (`amend`) does not cost a pass over all.
+    looks at. Taking a few changed rows (`update_rows`) does not cost a pass over all.
 
     Args:
         key: The identity of a row, stable for its life.
@@ -153,7 +153,7 @@ class RowOrder(Generic[RowT]):
         """All keys, sorted; old ones and unsorted new ones among them until `arrange`."""
         self._is_sorted = True
 
-    def replace(self, rows: Iterable[RowT]) -> Changes:
+    def replace(self, rows: Iterable[RowT]) -> RowChanges:
         """Take `rows` as the whole truth. The order stays as it is until `arrange`."""
         key = self._key
         new = {key(row): row for row in rows}
@@ -164,9 +164,9 @@ class RowOrder(Generic[RowT]):
         if has_moved:
             self._texts = {k: text for k, text in self._texts.items() if k in new}
             self._sorted_keys, self._is_sorted = list(new), False
-        return Changes(updated, has_moved, is_disordered or has_moved)
+        return RowChanges(updated, has_moved, is_disordered or has_moved)
 
-    def amend(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> Changes:
+    def update_rows(self, rows: Iterable[RowT], gone: Collection[str] = ()) -> RowChanges:
         """Take rows that are new or changed, and keys of rows that are gone; all others stay as they are."""
         came: list[str] = []
         differing: list[tuple[str, RowT, RowT]] = []
@@ -185,7 +185,7 @@ class RowOrder(Generic[RowT]):
         if came or went:
             self._sorted_keys += came
             self._is_sorted = False
-        return Changes(updated, bool(came or went), is_disordered or bool(came or went))
+        return RowChanges(updated, bool(came or went), is_disordered or bool(came or went))
 
     def sort_on(self, column: Column[RowT] | None, *, reverse: bool = False) -> None:
         """Name what `arrange` sorts by; `None` is the key."""

@@ -14,7 +14,7 @@ from textual.geometry import Region
 from textual.strip import Strip
 
 from tui.present.cells import Cells, CellValue, Span, Tone, fit, fit_ends
-from tui.widgets.base import StripWidget
+from tui.widgets.base import LineWidget
 from tui.widgets.table_model import GAP, Column, Fitted, RowOrder, fit_columns
 
 RowT = TypeVar("RowT")
@@ -30,7 +30,7 @@ class _Laid(msgspec.Struct, Generic[RowT], frozen=True):
     columns: list[tuple[CellValue, Cells]]
 
 
-class TableFace(Generic[RowT]):
+class TableRenderer(Generic[RowT]):
     """The columns as they fit the present width, and the finished rows.
 
     A finished row is kept as long as its row object, the width and the styles are the same.
@@ -70,7 +70,7 @@ class TableFace(Generic[RowT]):
                 return fitted.column
         return None
 
-    def row(self, painter: StripWidget, key: str, row: RowT, base: Style) -> list[Segment]:
+    def row(self, painter: LineWidget, key: str, row: RowT, base: Style) -> list[Segment]:
         """The line of one row on `base`, as wide as was fitted to."""
         known = self._drawn.get((key, base))
         if known is not None and known[0] is row:
@@ -85,7 +85,7 @@ class TableFace(Generic[RowT]):
         self._drawn[key, base] = (row, segments)
         return segments
 
-    def part(self, painter: StripWidget, key: str, row: RowT, base: Style, *, left: int, right: int) -> Strip:
+    def part(self, painter: LineWidget, key: str, row: RowT, base: Style, *, left: int, right: int) -> Strip:
         """Columns `[left, right)` of the line of one row on `base`."""
         cells: list[Span] = []
         x = begin = end = 0

@@ -18,7 +18,7 @@ from textual.geometry import Region
 from textual.message import Message
 from textual.strip import Strip
 
-from tui.widgets.base import StripWidget
+from tui.widgets.base import LineWidget
 
 _SEQUENCES = re.compile(rb"\x1b?[^\x1b]+|\x1b")
 _NAMES = {"brown": "yellow", "brightbrown": "bright_yellow", "bfightmagenta": "bright_magenta"}
@@ -193,7 +193,7 @@ ENVIRONMENT = {"TERM": "linux", "LC_ALL": "C.UTF-8"}
 """What the program must be started with: other terminals have sequences that are not understood here."""
 
 
-class TerminalView(StripWidget, can_focus=True):
+class TerminalView(LineWidget, can_focus=True):
     """Shows what a program draws, and sends it every key while it has the focus; esc twice leaves.
 
         async for data in session:            # an ExecSession, started with ENVIRONMENT
@@ -281,14 +281,14 @@ class TerminalView(StripWidget, can_focus=True):
 
     def render_line(self, y: int) -> Strip:
         """One row of the program's screen."""
-        width, base = self.size.width, self.skin.base
+        width, base = self.size.width, self.resolved_styles.base
         if y >= self._screen.size[1]:
             return Strip.blank(width, base)
         segments = [Segment(text, base + style if style else base) for text, style, _ in self._screen.segments(y)]
         strip = Strip(segments).adjust_cell_length(width, base)
         cursor = self._screen.cursor
         if self.has_focus and cursor is not None and cursor[1] == y and cursor[0] < width:
-            strip = _with_cursor(strip, cursor[0], self.skin.parts["terminal--cursor"])
+            strip = _with_cursor(strip, cursor[0], self.resolved_styles.parts["terminal--cursor"])
         return strip
 
 

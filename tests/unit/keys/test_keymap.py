@@ -13,7 +13,7 @@ from tests.support.waiting import settle, wait_for
 from tui.app import ConsoleApp
 from tui.settings.keyfile import key_ids
 from tui.settings.keymap import Keymap, load_keymap
-from tui.settings.keys import Context, help_page
+from tui.settings.keys import KeyContext, help_page
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 
@@ -70,7 +70,7 @@ def test_two_keys_can_change_places(tmp_path: Path) -> None:
 
 
 def test_help_shows_the_operators_keys() -> None:
-    page = help_page(Context.PODS, Keymap(moved={"pods.shell": "S"}, lines={"f6": "open events"}))
+    page = help_page(KeyContext.PODS, Keymap(moved={"pods.shell": "S"}, lines={"f6": "open events"}))
 
     assert page.startswith("Keys of your own\n  f6            :open events\n\nIn the pods pane")
     assert "  S             Open a shell. A shell in the container. (was s)" in page

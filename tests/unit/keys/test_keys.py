@@ -8,7 +8,7 @@ import pytest
 
 from actions.command.parse import parse_line
 from tui.settings.keymap import Keymap
-from tui.settings.keys import ASIDES, ENTERED, KEYS, Context, Key, explanation, footer, keys_of, keys_page, name_of
+from tui.settings.keys import ASIDES, ENTERED, KEYS, Key, KeyContext, explanation, footer, keys_of, keys_page, name_of
 
 PAGE = Path(__file__).parents[3] / "docs" / "keys.md"
 
@@ -23,42 +23,44 @@ def test_every_key_stands_for_a_command_that_can_be_typed(row: Key) -> None:
 
 
 def test_no_key_means_two_things_in_one_context() -> None:
-    for context in Context:
+    for context in KeyContext:
         names = [name for row in keys_of(context) for name in row.keys]
         assert len(names) == len(set(names)), f"{context}: {names}"
 
 
 def test_w_asks_why_wherever_something_can_be_stuck() -> None:
-    stuck = {Context.NODES, Context.PODS, Context.ACCELERATORS, Context.EVENTS, Context.RUN}
+    stuck = {KeyContext.NODES, KeyContext.PODS, KeyContext.ACCELERATORS, KeyContext.EVENTS, KeyContext.RUN}
     assert {row.context for row in KEYS if row.keys == ("w",) and row.does == "why"} == stuck
 
 
-@pytest.mark.parametrize("context", [context for context in Context if context not in (Context.RUN, Context.RUNS)])
-def test_footers_fit_into_eighty_columns(context: Context) -> None:
+@pytest.mark.parametrize(
+    "context", [context for context in KeyContext if context not in (KeyContext.RUN, KeyContext.RUNS)]
+)
+def test_footers_fit_into_eighty_columns(context: KeyContext) -> None:
     width = sum(len(name) + len(label) + 3 for name, label in footer(context)) + 1
     assert width <= 80
 
 
 def test_enter_is_in_the_footer_where_it_leads_somewhere() -> None:
-    led = {context for context in Context if "enter" in dict(footer(context))}
+    led = {context for context in KeyContext if "enter" in dict(footer(context))}
 
     assert led == set(ENTERED)
-    assert dict(footer(Context.BLUEPRINTS))["enter"] == "launch"
+    assert dict(footer(KeyContext.BLUEPRINTS))["enter"] == "launch"
 
 
 def test_the_filter_is_not_offered_where_there_is_nothing_to_narrow() -> None:
-    assert dict(footer(Context.NODES))["/"] == "filter"
-    assert dict(footer(Context.LOGS))["/"] == "search"
-    assert "/" not in dict(footer(Context.CHARTS))
+    assert dict(footer(KeyContext.NODES))["/"] == "filter"
+    assert dict(footer(KeyContext.LOGS))["/"] == "search"
+    assert "/" not in dict(footer(KeyContext.CHARTS))
 
 
 def test_footer_and_names_are_those_of_the_operators_keymap() -> None:
     keymap = Keymap(moved={"pods.shell": "S,f9", "everywhere.filter-line": "f"})
 
-    assert dict(footer(Context.PODS, keymap))["S"] == "shell"
-    assert "s" not in dict(footer(Context.PODS, keymap))
-    assert dict(footer(Context.NODES, keymap))["f"] == "filter"
-    assert name_of(Context.RUN, "approve", keymap) == "a"
+    assert dict(footer(KeyContext.PODS, keymap))["S"] == "shell"
+    assert "s" not in dict(footer(KeyContext.PODS, keymap))
+    assert dict(footer(KeyContext.NODES, keymap))["f"] == "filter"
+    assert name_of(KeyContext.RUN, "approve", keymap) == "a"
 
 
 def test_no_sentence_about_a_key_ends_twice() -> None:

@@ -8,7 +8,7 @@ from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot
 from actions.fleet.cost import CostModel
 from actions.fleet.facts import NodeFacts, NodeUsage, Resources
 from tests.support.builders import a_node
-from tui.feeds.cluster import FleetView
+from tui.feeds.cluster import FleetCosts
 
 MODEL = CostModel.load(region="us-west-2")
 
@@ -23,7 +23,7 @@ def test_following_changes_ends_where_looking_at_all_does() -> None:
     dice, log = random.Random(3), ChangeLog()
     nodes: dict[str, NodeFacts] = {}
     usage: dict[str, NodeUsage] = {}
-    view = FleetView(MODEL)
+    view = FleetCosts(MODEL)
     for revision in range(1, 200):
         for _ in range(dice.randint(0, 3)):
             name = f"n{dice.randint(0, 15)}"
@@ -44,7 +44,7 @@ def test_following_changes_ends_where_looking_at_all_does() -> None:
 
 
 def test_another_cluster_begins_anew() -> None:
-    view = FleetView(MODEL)
+    view = FleetCosts(MODEL)
     view.total(_picture({"a": a_node("a")}, {}, ChangeLog(), revision=1))
     other = _picture({"b": a_node("b")}, {}, ChangeLog(), revision=1)
     assert view.costs(other).keys() == {"b"}

@@ -11,60 +11,60 @@ from tui.feeds.ticker import LONGEST_INTERVAL_SECONDS, Ticker
 
 
 def test_many_changes_are_one_paint() -> None:
-    async def poke() -> list[float]:
+    async def request_paint() -> list[float]:
         painted: list[float] = []
         ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
         for _ in range(100):
-            ticker.poke()
+            ticker.request_paint()
         await asyncio.sleep(10)
         assert not ticker.is_armed
         return painted
 
-    assert run_virtually(poke()) == [0.0]
+    assert run_virtually(request_paint()) == [0.0]
 
 
 def test_the_second_paint_waits_for_the_interval() -> None:
-    async def poke() -> list[float]:
+    async def request_paint() -> list[float]:
         painted: list[float] = []
         ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
         for _ in range(60):
-            ticker.poke()
+            ticker.request_paint()
             await asyncio.sleep(1 / 64)
         return painted
 
-    assert run_virtually(poke()) == pytest.approx([0.0, 0.25, 0.5, 0.75])
+    assert run_virtually(request_paint()) == pytest.approx([0.0, 0.25, 0.5, 0.75])
 
 
 def test_a_change_after_a_quiet_time_is_painted_at_once() -> None:
-    async def poke() -> list[float]:
+    async def request_paint() -> list[float]:
         painted: list[float] = []
         ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
         for moment in (0.0, 3.0):
             await asyncio.sleep(moment)
-            ticker.poke()
+            ticker.request_paint()
         await asyncio.sleep(1)
         return painted
 
-    assert run_virtually(poke()) == [0.0, 3.0]
+    assert run_virtually(request_paint()) == [0.0, 3.0]
 
 
 def test_what_somebody_waits_for_is_painted_at_once_and_only_once() -> None:
-    async def poke() -> list[float]:
+    async def request_paint() -> list[float]:
         painted: list[float] = []
         ticker = Ticker(lambda: painted.append(asyncio.get_running_loop().time()), interval_seconds=0.25)
-        ticker.poke()
+        ticker.request_paint()
         await asyncio.sleep(0.125)
-        ticker.poke()
-        ticker.hurry()
+        ticker.request_paint()
+        ticker.paint_now()
         await asyncio.sleep(1)
         return painted
 
-    assert run_virtually(poke()) == [0.0, 0.125]
+    assert run_virtually(request_paint()) == [0.0, 0.125]
 
 
 @pytest.mark.parametrize(("cost", "interval"), [(0.005, 0.25), (0.012, 0.4), (0.2, LONGEST_INTERVAL_SECONDS)])
 def test_frames_that_cost_much_come_less_often_but_still_come(cost: float, interval: float) -> None:
-    async def poke() -> list[float]:
+    async def request_paint() -> list[float]:
         painted: list[float] = []
         spent = 0.0
         done = asyncio.Event()
@@ -77,20 +77,20 @@ def test_frames_that_cost_much_come_less_often_but_still_come(cost: float, inter
 
         ticker = Ticker(paint, interval_seconds=0.25, spent=lambda: spent)
         for _ in range(3):
-            ticker.poke()
+            ticker.request_paint()
             await done.wait()
             done.clear()
             ticker.painted()
         return painted
 
-    assert run_virtually(poke()) == pytest.approx([0.0, interval, 2 * interval])
+    assert run_virtually(request_paint()) == pytest.approx([0.0, interval, 2 * interval])
 
 
 async def test_at_rest_nothing_is_armed() -> None:
     ticker = Ticker(lambda: None)
     assert not ticker.is_armed
 
-    ticker.poke()
+    ticker.request_paint()
     ticker.stop()
 
     assert not ticker.is_armed

@@ -31,8 +31,8 @@ async def text_of(pane: Pane, *, size: tuple[int, int] = WIDE, points_at: str = 
     app = PaneApp(pane)
     async with app.run_test(size=size) as pilot:
         if points_at:
-            pane.point_at(points_at)
+            pane.show_target(points_at)
         else:
-            pane.pull()
+            pane.refresh_data()
         await settle(pilot)
         return screen_text(app)

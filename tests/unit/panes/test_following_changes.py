@@ -9,7 +9,7 @@ from textual.app import App, ComposeResult
 
 from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot
 from actions.fleet.facts import NodeFacts, PodFacts
-from tests.support.builders import ShownCluster, a_desk, a_node, a_pod, a_snapshot
+from tests.support.builders import ShownCluster, a_node, a_pod, a_snapshot, console_services
 from tui.panes.nodes import NodesPane
 from tui.panes.pods import PodsPane
 
@@ -19,8 +19,8 @@ class TwoPanes(App[None]):
 
     def __init__(self, picture: ClusterSnapshot) -> None:
         super().__init__()
-        self.desk = a_desk(picture)
-        self.nodes, self.pods = NodesPane(self.desk), PodsPane(self.desk)
+        self.services = console_services(picture)
+        self.nodes, self.pods = NodesPane(self.services), PodsPane(self.services)
 
     def compose(self) -> ComposeResult:
         yield self.nodes
@@ -28,10 +28,10 @@ class TwoPanes(App[None]):
 
     def show(self, picture: ClusterSnapshot) -> None:
         """Let both panes follow to the next picture."""
-        assert isinstance(self.desk.cluster, ShownCluster)
-        self.desk.cluster.picture = picture
-        self.nodes.pull()
-        self.pods.pull()
+        assert isinstance(self.services.cluster, ShownCluster)
+        self.services.cluster.picture = picture
+        self.nodes.refresh_data()
+        self.pods.refresh_data()
 
 
 async def test_panes_that_follow_changes_end_where_the_last_picture_is() -> None:

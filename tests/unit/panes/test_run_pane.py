@@ -5,7 +5,7 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from actions.run.state.view import RunState, StageState
-from tests.support.builders import a_desk, a_plan, a_run, a_stage
+from tests.support.builders import a_plan, a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import PaneApp, text_of
 from tui.panes.run import RunPane
@@ -16,10 +16,10 @@ SIZE = (80, 22)
 
 async def test_a_plan_that_waits_is_on_screen_with_its_key() -> None:
     stage = a_stage("network", StageState.AWAITING_APPROVAL, started_seconds_ago=5, plan=a_plan())
-    app = PaneApp(RunPane(a_desk(view=a_run(stage, a_stage("train")))))
+    app = PaneApp(RunPane(console_services(view=a_run(stage, a_stage("train")))))
 
     async with app.run_test(size=SIZE) as pilot:
-        app.pane.pull()
+        app.pane.refresh_data()
         await wait_for(pilot, lambda: "press a to approve" in screen_text(app), "the rail is laid out")
         text = screen_text(app)
 
@@ -29,22 +29,22 @@ async def test_a_plan_that_waits_is_on_screen_with_its_key() -> None:
 
 async def test_a_run_whose_runner_has_died_says_so_with_the_key_that_starts_it_again() -> None:
     run = replace(a_run(a_stage("train", StageState.UNKNOWN), state=RunState.UNKNOWN), last_seq=7)
-    app = PaneApp(RunPane(a_desk(view=run)))
+    app = PaneApp(RunPane(console_services(view=run)))
 
     async with app.run_test(size=SIZE) as pilot:
-        app.pane.pull()
+        app.pane.refresh_data()
         await wait_for(pilot, lambda: "unknown · ▲ its runner has died, R starts it again" in screen_text(app), "it")
 
 
 async def test_without_a_run_the_pane_says_what_to_press() -> None:
-    assert "Press 3 for the blueprints" in await text_of(RunPane(a_desk()), size=SIZE)
+    assert "Press 3 for the blueprints" in await text_of(RunPane(console_services()), size=SIZE)
 
 
 async def test_going_into_a_stage_opens_its_log() -> None:
-    app = PaneApp(RunPane(a_desk(view=a_run(a_stage("train", StageState.RUNNING, started_seconds_ago=5)))))
+    app = PaneApp(RunPane(console_services(view=a_run(a_stage("train", StageState.RUNNING, started_seconds_ago=5)))))
 
     async with app.run_test(size=SIZE) as pilot:
-        app.pane.pull()
+        app.pane.refresh_data()
         app.pane.focus_content()
         await settle(pilot)
         await pilot.press("enter")

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from textual.app import App
 from textual.widgets import Input
 
-from tests.support.builders import a_desk, a_node, a_pod, a_run, a_snapshot, a_stage, an_event
+from tests.support.builders import a_node, a_pod, a_run, a_snapshot, a_stage, an_event, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import WIDE, PaneApp, text_of
 from tui.panes.base import Pane
@@ -20,7 +20,7 @@ from tui.panes.nodes import NodesPane
 from tui.panes.pods import PodsPane
 from tui.panes.run import RunPane
 from tui.present.cells import Span
-from tui.screens.confirm import ConfirmModal, Question, TypeNameModal
+from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
 from tui.screens.viewer import Viewer
 from tui.textual_private import screen_text
 
@@ -46,20 +46,20 @@ class BorderedApp(App[None]):
 
 
 def nodes(text: str) -> Pane:
-    return NodesPane(a_desk(a_snapshot([a_node(text, instance_type=text)])))
+    return NodesPane(console_services(a_snapshot([a_node(text, instance_type=text)])))
 
 
 def pods(text: str) -> Pane:
-    return PodsPane(a_desk(a_snapshot([a_node()], [a_pod(text, reason=text, phase="Pending")])))
+    return PodsPane(console_services(a_snapshot([a_node()], [a_pod(text, reason=text, phase="Pending")])))
 
 
 def events(text: str) -> Pane:
-    return EventsPane(a_desk(a_snapshot([], [], [replace(an_event(), message=text, reason=text)])))
+    return EventsPane(console_services(a_snapshot([], [], [replace(an_event(), message=text, reason=text)])))
 
 
 def run(text: str) -> Pane:
     stage = replace(a_stage(message=text), title=text)
-    return RunPane(a_desk(None, replace(a_run(stage), id=text, title=text)))
+    return RunPane(console_services(None, replace(a_run(stage), id=text, title=text)))
 
 
 @pytest.mark.parametrize("text", HOSTILE)
@@ -70,10 +70,10 @@ async def test_s02_a_pane_shows_markup_as_it_is(pane: Callable[[str], Pane], tex
 
 @pytest.mark.parametrize("text", HOSTILE)
 async def test_s02_a_border_shows_markup_as_it_is(text: str) -> None:
-    pane = EventsPane(a_desk(a_snapshot()))
+    pane = EventsPane(console_services(a_snapshot()))
     app = PaneApp(pane)
     async with app.run_test(size=WIDE) as pilot:
-        pane.point_at(f"node/{text.replace('/', '')}")
+        pane.show_target(f"node/{text.replace('/', '')}")
         await settle(pilot)
         assert f"events of {text.replace('/', '')}" in screen_text(app)
 
@@ -83,7 +83,9 @@ async def test_s02_a_border_shows_markup_as_it_is(text: str) -> None:
 async def test_s02_a_question_shows_markup_as_it_is(modal: type[ConfirmModal] | type[TypeNameModal], text: str) -> None:
     app = BorderedApp()
     async with app.run_test(size=WIDE) as pilot:
-        app.push_screen(modal(Question(f"Tear {text} down?", [(Span(f"It is {text}"),)], word=text, word_is="a word")))
+        app.push_screen(
+            modal(Confirmation(f"Tear {text} down?", [(Span(f"It is {text}"),)], word=text, word_is="a word"))
+        )
         await wait_for(pilot, lambda: f"It is {text}" in screen_text(app), "the question")
         assert f"Tear {text} down?" in screen_text(app)
 

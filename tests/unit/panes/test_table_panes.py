@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from actions.fleet.facts import NodeFacts
-from tests.support.builders import ShownCluster, a_desk, a_node, a_pod, a_run, a_snapshot, a_stage, an_event
+from tests.support.builders import ShownCluster, a_node, a_pod, a_run, a_snapshot, a_stage, an_event, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.panes.alone import WIDE, PaneApp, text_of
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.feeds.supervisor import FeedHealth, FeedState
 from tui.panes.cost import CostPane
 from tui.panes.events import EventsPane
@@ -16,14 +16,14 @@ from tui.present.subject import Subject
 from tui.textual_private import screen_text
 
 
-def show_other_nodes(desk: Desk, *nodes: NodeFacts) -> None:
-    assert isinstance(desk.cluster, ShownCluster)
-    desk.cluster.picture = a_snapshot(nodes, revision=2)
+def show_other_nodes(services: ConsoleServices, *nodes: NodeFacts) -> None:
+    assert isinstance(services.cluster, ShownCluster)
+    services.cluster.picture = a_snapshot(nodes, revision=2)
 
 
 async def test_a_node_shows_what_is_asked_of_it_and_what_it_costs() -> None:
-    desk = a_desk(a_snapshot([a_node()], [a_pod(gpu=1), a_pod("worker-1", gpu=1)]))
-    line = next(line for line in (await text_of(NodesPane(desk))).splitlines() if "node-1" in line)
+    services = console_services(a_snapshot([a_node()], [a_pod(gpu=1), a_pod("worker-1", gpu=1)]))
+    line = next(line for line in (await text_of(NodesPane(services))).splitlines() if "node-1" in line)
 
     for part in ("g5.12xlarge", "2/110", "2/48", "2/4", "5.672", "2.84!", "● Ready"):
         assert part in line
@@ -32,7 +32,9 @@ async def test_a_node_shows_what_is_asked_of_it_and_what_it_costs() -> None:
 async def test_an_unknown_price_is_a_question_mark() -> None:
     line = next(
         line
-        for line in (await text_of(NodesPane(a_desk(a_snapshot([a_node(instance_type="x9.mystery")]))))).splitlines()
+        for line in (
+            await text_of(NodesPane(console_services(a_snapshot([a_node(instance_type="x9.mystery")]))))
+        ).splitlines()
         if "node-1" in line
     )
 
@@ -41,10 +43,10 @@ async def test_an_unknown_price_is_a_question_mark() -> None:
 
 
 async def test_going_into_a_node_opens_its_pods() -> None:
-    app = PaneApp(NodesPane(a_desk(a_snapshot([a_node()]))))
+    app = PaneApp(NodesPane(console_services(a_snapshot([a_node()]))))
 
     async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
+        app.pane.refresh_data()
         app.pane.focus_content()
         await settle(pilot)
         await pilot.press("enter")
@@ -55,24 +57,26 @@ async def test_going_into_a_node_opens_its_pods() -> None:
 
 
 async def test_the_cursor_stays_on_its_node_when_others_come() -> None:
-    desk = a_desk(a_snapshot([a_node("node-b", gpu=0), a_node("node-c", gpu=0)]))
-    app = PaneApp(NodesPane(desk))
+    services = console_services(a_snapshot([a_node("node-b", gpu=0), a_node("node-c", gpu=0)]))
+    app = PaneApp(NodesPane(services))
 
     async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
+        app.pane.refresh_data()
         app.pane.focus_content()
         await settle(pilot)
         await pilot.press("down")
-        show_other_nodes(desk, a_node("node-a", gpu=0), a_node("node-b", gpu=0), a_node("node-c", gpu=0))
-        app.pane.pull()
+        show_other_nodes(services, a_node("node-a", gpu=0), a_node("node-b", gpu=0), a_node("node-c", gpu=0))
+        app.pane.refresh_data()
         await settle(pilot)
 
         assert app.pane.subject() == Subject("Node", "node-c")
 
 
 async def test_pods_can_be_those_of_one_node() -> None:
-    desk = a_desk(a_snapshot([a_node("node-1"), a_node("node-2")], [a_pod("first"), a_pod("second", node="node-2")]))
-    text = await text_of(PodsPane(desk), points_at="node-2")
+    services = console_services(
+        a_snapshot([a_node("node-1"), a_node("node-2")], [a_pod("first"), a_pod("second", node="node-2")])
+    )
+    text = await text_of(PodsPane(services), points_at="node-2")
 
     assert "second" in text
     assert "first" not in text
@@ -82,7 +86,7 @@ async def test_pods_can_be_those_of_one_node() -> None:
 async def test_pods_can_be_those_of_a_stage_of_the_run() -> None:
     run = a_run(a_stage("train"))
     pods = [a_pod("mine", run=run.id, stage="train"), a_pod("other")]
-    text = await text_of(PodsPane(a_desk(a_snapshot([a_node()], pods), run)), points_at="train")
+    text = await text_of(PodsPane(console_services(a_snapshot([a_node()], pods), run)), points_at="train")
 
     assert "mine" in text
     assert "other" not in text
@@ -90,11 +94,13 @@ async def test_pods_can_be_those_of_a_stage_of_the_run() -> None:
 
 async def test_a_pod_that_waits_says_why() -> None:
     pod = a_pod(phase="Pending", reason="ImagePullBackOff")
-    assert "✗ ImagePullBackOff" in await text_of(PodsPane(a_desk(a_snapshot([a_node()], [pod]))))
+    assert "✗ ImagePullBackOff" in await text_of(PodsPane(console_services(a_snapshot([a_node()], [pod]))))
 
 
 async def test_the_newest_event_comes_first_and_warnings_have_a_sign() -> None:
-    text = await text_of(EventsPane(a_desk(a_snapshot(events=[an_event(), an_event("FailedMount", type_="Warning")]))))
+    text = await text_of(
+        EventsPane(console_services(a_snapshot(events=[an_event(), an_event("FailedMount", type_="Warning")])))
+    )
 
     assert "▲ FailedMount" in text
     assert "Warning" in text
@@ -103,14 +109,14 @@ async def test_the_newest_event_comes_first_and_warnings_have_a_sign() -> None:
 
 async def test_costs_are_summed_by_what_is_bought() -> None:
     nodes = [a_node("a"), a_node("b"), a_node("c", "x9.mystery")]
-    text = await text_of(CostPane(a_desk(a_snapshot(nodes))))
+    text = await text_of(CostPane(console_services(a_snapshot(nodes))))
 
     assert "$11.34/h (+1 unpriced)" in text
     assert "no source knows it" in text
 
 
 async def test_a_pane_before_the_first_picture_does_not_claim_emptiness_is_a_fact() -> None:
-    text = await text_of(NodesPane(a_desk()))
+    text = await text_of(NodesPane(console_services()))
 
     assert "No node yet." in text
     assert "live" not in text
@@ -123,21 +129,23 @@ async def test_why_there_is_nothing_is_said_in_full_where_the_rows_would_be() ->
         def health(self, resource: str) -> FeedHealth | None:
             return FeedHealth(FeedState.WAITING, sentence)
 
-    desk = a_desk()
-    desk.cluster = Unreachable(desk.settings.target, readonly=False, clock=desk.clock, changed=desk.ticker.poke)
-    app = PaneApp(PodsPane(desk))
+    services = console_services()
+    services.cluster = Unreachable(
+        services.settings.target, readonly=False, clock=services.clock, changed=services.ticker.request_paint
+    )
+    app = PaneApp(PodsPane(services))
 
     async with app.run_test(size=(60, 12)) as pilot:
-        app.pane.pull()
+        app.pane.refresh_data()
         await wait_for(pilot, lambda: "cannot be reached: timed " in screen_text(app), "the whole sentence")
-        app.pane.pull()
+        app.pane.refresh_data()
         await wait_for(pilot, lambda: "VPN and the address. ─╯" in screen_text(app), "its end at the border")
 
 
 async def test_a_filter_that_matches_nothing_says_so() -> None:
-    app = PaneApp(NodesPane(a_desk(a_snapshot([a_node()]))))
+    app = PaneApp(NodesPane(console_services(a_snapshot([a_node()]))))
 
     async with app.run_test(size=WIDE) as pilot:
-        app.pane.pull()
-        app.pane.narrow("h100")
+        app.pane.refresh_data()
+        app.pane.filter("h100")
         await wait_for(pilot, lambda: "Nothing here matches 'h100'." in screen_text(app), "the sentence")

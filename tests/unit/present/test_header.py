@@ -8,7 +8,7 @@ from msgspec.structs import replace
 from actions.fleet.cost import CostModel, FleetCost
 from tests.support.builders import a_node
 from tui.present.cells import text_of, width_of
-from tui.present.header import HeaderFacts, header_line, place_of
+from tui.present.header import HeaderFacts, header_line, parse_context_name
 
 FULL = HeaderFacts(
     account="111122223333",
@@ -61,6 +61,6 @@ def test_before_the_first_picture_there_is_no_sum() -> None:
 
 
 def test_an_eks_context_is_taken_apart() -> None:
-    place = place_of("arn:aws:eks:us-west-2:111122223333:cluster/bionemo-on-eks")
+    place = parse_context_name("arn:aws:eks:us-west-2:111122223333:cluster/bionemo-on-eks")
 
     assert (place.cluster, place.region, place.account) == ("bionemo-on-eks", "us-west-2", "111122223333")

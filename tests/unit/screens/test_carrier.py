@@ -8,10 +8,10 @@ from actions.base.errors import RefusedError
 from actions.command.parse import parse_line
 from actions.command.verbs import COMMANDS, Arguments, Call, TeardownArguments, WaiveArguments
 from actions.run.state.view import StageState
-from tests.support.builders import a_desk, a_plan, a_run, a_stage
-from tui.commands.dispatcher import Carrier, Questioner
+from tests.support.builders import a_plan, a_run, a_stage, console_services
+from tui.commands.dispatcher import CommandDispatcher, Confirmations
 from tui.feeds.runs import RunFeed
-from tui.screens.confirm import Question
+from tui.screens.confirm import Confirmation
 
 
 class Recorder:
@@ -19,37 +19,37 @@ class Recorder:
 
     def __init__(self, *, says_yes: bool = True) -> None:
         self.done: list[Arguments] = []
-        self.asked: list[Question] = []
+        self.asked: list[Confirmation] = []
         self._says_yes = says_yes
 
     async def verb(self, arguments: Arguments) -> None:
         self.done.append(arguments)
 
-    async def ask(self, question: Question) -> bool:
+    async def ask(self, question: Confirmation) -> bool:
         self.asked.append(question)
         return self._says_yes
 
-    def carrier(self, question: Question | None, *, is_readonly: bool = False) -> Carrier:
-        return Carrier(
+    def dispatcher(self, question: Confirmation | None, *, is_readonly: bool = False) -> CommandDispatcher:
+        return CommandDispatcher(
             lambda: {command.id: self.verb for command in COMMANDS},
             is_readonly=is_readonly,
             ask=self.ask,
-            doubt=lambda _call: question,
-            vouch=lambda call: call.arguments,
+            confirmation_for=lambda _call: question,
+            confirmed_arguments=lambda call: call.arguments,
         )
 
 
 def feed_with(view_stage: StageState = StageState.RUNNING) -> RunFeed:
     """A feed with a run on screen whose only stage is in that state."""
     plan = a_plan() if view_stage is StageState.AWAITING_APPROVAL else None
-    desk = a_desk(view=a_run(a_stage("network", view_stage, plan=plan)))
+    services = console_services(view=a_run(a_stage("network", view_stage, plan=plan)))
 
     class Known(RunFeed):
         def find(self, run_id: str) -> object:  # type: ignore[override]  # the run on screen has all that is asked of it
             return self.view
 
-    known = Known(desk.clock, desk.ticker.poke)
-    known.view = desk.runs.view
+    known = Known(services.clock, services.ticker.request_paint)
+    known.view = services.runs.view
     return known
 
 
@@ -57,7 +57,7 @@ async def test_a_read_only_session_refuses_a_mutation_before_it_asks() -> None:
     recorder = Recorder()
 
     with pytest.raises(RefusedError, match="read-only"):
-        await recorder.carrier(Question("sure?"), is_readonly=True).carry(parse_line("cancel"), is_asked=True)
+        await recorder.dispatcher(Confirmation("sure?"), is_readonly=True).dispatch(parse_line("cancel"), is_asked=True)
 
     assert (recorder.done, recorder.asked) == ([], [])
 
@@ -65,43 +65,43 @@ async def test_a_read_only_session_refuses_a_mutation_before_it_asks() -> None:
 async def test_a_read_only_session_still_looks() -> None:
     recorder = Recorder()
 
-    assert await recorder.carrier(None, is_readonly=True).carry(parse_line("open nodes"), is_asked=True)
+    assert await recorder.dispatcher(None, is_readonly=True).dispatch(parse_line("open nodes"), is_asked=True)
 
 
 async def test_a_no_leaves_everything_as_it_is() -> None:
     recorder = Recorder(says_yes=False)
 
-    assert not await recorder.carrier(Question("sure?")).carry(parse_line("cancel"), is_asked=True)
+    assert not await recorder.dispatcher(Confirmation("sure?")).dispatch(parse_line("cancel"), is_asked=True)
     assert recorder.done == []
 
 
 async def test_a_script_is_not_asked() -> None:
     recorder = Recorder(says_yes=False)
 
-    assert await recorder.carrier(Question("sure?")).carry(parse_line("cancel"), is_asked=False)
+    assert await recorder.dispatcher(Confirmation("sure?")).dispatch(parse_line("cancel"), is_asked=False)
     assert recorder.asked == []
 
 
 def test_a_teardown_asks_for_the_name_of_the_cluster() -> None:
-    question = Questioner(feed_with()).question_of(parse_line("teardown"))
+    question = Confirmations(feed_with()).confirmation_for(parse_line("teardown"))
 
     assert question is not None
     assert question.word == "bionemo-on-eks"
 
 
 def test_a_teardown_that_brings_the_name_is_not_asked_about() -> None:
-    assert Questioner(feed_with()).question_of(parse_line("teardown confirm=bionemo-on-eks")) is None
+    assert Confirmations(feed_with()).confirmation_for(parse_line("teardown confirm=bionemo-on-eks")) is None
 
 
 def test_a_yes_to_a_teardown_counts_as_the_typed_name() -> None:
-    arguments = Questioner(feed_with()).vouch(parse_line("teardown"))
+    arguments = Confirmations(feed_with()).confirmed_arguments(parse_line("teardown"))
 
     assert isinstance(arguments, TeardownArguments)
     assert arguments.confirm == "bionemo-on-eks"
 
 
 def test_an_approval_shows_the_plan_it_is_about() -> None:
-    question = Questioner(feed_with(StageState.AWAITING_APPROVAL)).question_of(parse_line("approve"))
+    question = Confirmations(feed_with(StageState.AWAITING_APPROVAL)).confirmation_for(parse_line("approve"))
 
     assert question is not None
     assert "2 to add" in "".join(span.text for line in question.lines for span in line)
@@ -109,13 +109,13 @@ def test_an_approval_shows_the_plan_it_is_about() -> None:
 
 def test_an_approval_where_nothing_waits_is_refused_at_once() -> None:
     with pytest.raises(RefusedError, match="No stage"):
-        Questioner(feed_with()).question_of(parse_line("approve"))
+        Confirmations(feed_with()).confirmation_for(parse_line("approve"))
 
 
 def test_every_command_has_a_verb_in_the_console() -> None:
     from tests.unit.screens.test_console import an_app
 
-    assert {command.id for command in COMMANDS} == an_app().carrier.known
+    assert {command.id for command in COMMANDS} == an_app().dispatcher.known
 
 
 def test_a_call_keeps_its_arguments() -> None:
@@ -126,11 +126,11 @@ def test_a_call_keeps_its_arguments() -> None:
 
 
 def test_a_waiver_asks_for_the_address_and_a_yes_counts_as_typed() -> None:
-    questioner = Questioner(feed_with())
-    question = questioner.question_of(parse_line("waive aws_vpc.main"))
+    questioner = Confirmations(feed_with())
+    question = questioner.confirmation_for(parse_line("waive aws_vpc.main"))
 
     assert question is not None
     assert question.word == "aws_vpc.main"
-    arguments = questioner.vouch(parse_line("waive aws_vpc.main"))
+    arguments = questioner.confirmed_arguments(parse_line("waive aws_vpc.main"))
     assert isinstance(arguments, WaiveArguments)
     assert arguments.confirm == "aws_vpc.main"

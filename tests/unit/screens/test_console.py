@@ -44,10 +44,10 @@ async def test_where_the_locale_has_nothing_else_all_is_drawn_in_ascii() -> None
     app = ConsoleApp(ConsoleSettings(target=target, is_ascii=True))
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.host.press(["4", "?"])
+        await app.script_driver.press(["4", "?"])
         await wait_for(pilot, lambda: "+- help -" in screen_text(app), "the help is shown")
         assert screen_text(app).isascii()
-        await app.host.press(["q", "7"])
+        await app.script_driver.press(["q", "7"])
         await wait_for(pilot, lambda: "[7 charts]" in screen_text(app), "the charts are shown")
         assert screen_text(app).isascii()
 
@@ -73,9 +73,9 @@ async def test_digits_open_panes_and_escape_goes_back() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.host.press(["8"])
+        await app.script_driver.press(["8"])
         await wait_for(pilot, lambda: app.workspace.split.current == "events", "the events are shown")
-        await app.host.press(["escape"])
+        await app.script_driver.press(["escape"])
         await wait_for(pilot, lambda: app.workspace.split.current == "nodes", "the nodes are shown again")
 
 
@@ -83,7 +83,7 @@ async def test_a_typed_line_is_carried_out() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.host.press([":", *"cost", "enter"])
+        await app.script_driver.press([":", *"cost", "enter"])
         await wait_for(pilot, lambda: app.workspace.split.current == "cost", "the costs are shown")
 
 
@@ -91,7 +91,7 @@ async def test_an_unknown_command_is_told_with_what_is_near() -> None:
     app = an_app()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await settle(pilot)
-        await app.host.press([":", *"teardwon", "enter"])
+        await app.script_driver.press([":", *"teardwon", "enter"])
         await wait_for(pilot, lambda: "Did you mean teardown" in screen_text(app), "the hint is shown")
 
 
@@ -99,7 +99,7 @@ async def test_a_mutation_of_a_read_only_console_is_one_sentence() -> None:
     app = an_app(readonly=True)
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await settle(pilot)
-        await app.host.press([":", *"launch", "space", *"bionemo-esm1nv", "enter"])
+        await app.script_driver.press([":", *"launch", "space", *"bionemo-esm1nv", "enter"])
         await wait_for(pilot, lambda: "read-only: launch was not" in screen_text(app), "the refusal is shown")
 
 
@@ -107,9 +107,9 @@ async def test_the_prefix_key_arranges_panes() -> None:
     app = an_app()
     async with app.run_test(size=(200, 50)) as pilot:
         await settle(pilot)
-        await app.host.press(["ctrl+w"])
+        await app.script_driver.press(["ctrl+w"])
         await wait_for(pilot, lambda: "four panes" in screen_text(app), "the keys after ctrl+w are shown")
-        await app.host.press(["s"])
+        await app.script_driver.press(["s"])
         await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen")
 
 
@@ -117,11 +117,11 @@ async def test_zoom_gives_one_pane_the_room_and_takes_it_back() -> None:
     app = an_app()
     async with app.run_test(size=(200, 50)) as pilot:
         await settle(pilot)
-        await app.carry_line("layout quad")
+        await app.run_line("layout quad")
         await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen")
-        await app.host.press(["z"])
+        await app.script_driver.press(["z"])
         await wait_for(pilot, lambda: len(app.workspace.visible) == 1, "one pane is seen")
-        await app.host.press(["z"])
+        await app.script_driver.press(["z"])
         await wait_for(pilot, lambda: len(app.workspace.visible) == 4, "four panes are seen again")
 
 
@@ -137,9 +137,9 @@ async def test_help_names_the_keys_of_the_focused_pane_first() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.host.press(["4", "?"])
+        await app.script_driver.press(["4", "?"])
         await wait_for(pilot, lambda: "In the run pane" in screen_text(app), "the help is shown")
-        await app.host.press(["escape"])
+        await app.script_driver.press(["escape"])
         await wait_for(pilot, lambda: "In the run pane" not in screen_text(app), "the help is gone")
 
 
@@ -147,21 +147,21 @@ async def test_the_launch_form_shows_plan_and_cost_and_needs_a_yes() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.carry_line("launch bionemo-esm1nv")
+        await app.run_line("launch bionemo-esm1nv")
         await wait_for(pilot, lambda: "All of it:" in screen_text(app), "the plan is computed")
-        await app.host.press(["enter"])
+        await app.script_driver.press(["enter"])
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it is asked once more")
-        await app.host.press(["n"])
+        await app.script_driver.press(["n"])
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" not in screen_text(app), "the question is gone")
 
-    assert not list(Path(app.desk.runs.folder or "/nonexistent").glob("*"))
+    assert not list(Path(app.services.runs.folder or "/nonexistent").glob("*"))
 
 
 async def test_describe_with_nothing_selected_says_what_to_do() -> None:
     app = an_app()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await settle(pilot)
-        await app.host.press(["d"])
+        await app.script_driver.press(["d"])
         await wait_for(pilot, lambda: "Nothing is selected." in screen_text(app), "the sentence is shown")
 
 

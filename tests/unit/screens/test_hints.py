@@ -8,13 +8,13 @@ import pytest
 
 from actions.run.journal.reader import RunSummary
 from actions.run.state.view import RunState
-from tests.support.builders import a_desk, a_run
+from tests.support.builders import a_run, console_services
 from tui.present.cells import Span, text_of, width_of
 from tui.present.subject import Subject
-from tui.screens.status_lines import RunAtHand, hints_line, run_at_hand, run_mark, tabs_line
+from tui.screens.status_lines import SelectedRun, hints_line, run_mark, selected_run, tabs_line
 from tui.screens.workspace import PANES
 from tui.settings.keymap import Keymap
-from tui.settings.keys import Context
+from tui.settings.keys import KeyContext
 
 
 @pytest.mark.parametrize("current", PANES)
@@ -35,7 +35,7 @@ def test_a_run_that_wants_somebody_is_marked_on_its_tab(state: RunState, sign: s
 
 
 def test_a_zoomed_pane_says_how_to_get_the_others_back() -> None:
-    assert "z unzoom" in text_of(hints_line(Context.LOGS, is_zoomed=True))
+    assert "z unzoom" in text_of(hints_line(KeyContext.LOGS, is_zoomed=True))
 
 
 @pytest.mark.parametrize(
@@ -47,34 +47,34 @@ def test_a_zoomed_pane_says_how_to_get_the_others_back() -> None:
         (RunState.TORN_DOWN, "w why", "teardown"),
     ],
 )
-@pytest.mark.parametrize("context", [Context.RUN, Context.RUNS])
+@pytest.mark.parametrize("context", [KeyContext.RUN, KeyContext.RUNS])
 def test_panes_of_runs_name_the_keys_that_the_state_asks_for(
-    context: Context, state: RunState, there: str, missing: str
+    context: KeyContext, state: RunState, there: str, missing: str
 ) -> None:
-    text = text_of(hints_line(context, run=a_run(state=state), at_hand=RunAtHand(state)))
+    text = text_of(hints_line(context, run=a_run(state=state), selected=SelectedRun(state)))
 
-    assert there in text or context is Context.RUNS
+    assert there in text or context is KeyContext.RUNS
     assert missing not in text
     assert "resume" not in text
 
 
 @pytest.mark.parametrize("state", list(RunState))
-@pytest.mark.parametrize("context", [Context.RUN, Context.RUNS])
-def test_the_keys_of_a_run_fit_into_eighty_columns_in_every_state(context: Context, state: RunState) -> None:
+@pytest.mark.parametrize("context", [KeyContext.RUN, KeyContext.RUNS])
+def test_the_keys_of_a_run_fit_into_eighty_columns_in_every_state(context: KeyContext, state: RunState) -> None:
     is_interrupted = state is RunState.UNKNOWN
-    line = hints_line(context, run=a_run(state=state), at_hand=RunAtHand(state, is_interrupted=is_interrupted))
+    line = hints_line(context, run=a_run(state=state), selected=SelectedRun(state, is_interrupted=is_interrupted))
 
     assert len(text_of(line).rstrip()) <= 80
     assert ("resume" in text_of(line)) == (state in (RunState.UNKNOWN, RunState.STALLED))
 
 
 def test_the_run_at_hand_is_the_selected_one_of_a_list_else_the_one_on_screen() -> None:
-    desk = a_desk(view=a_run(state=RunState.SUCCEEDED))
-    desk.runs.summaries = (a_summary("other", RunState.FAILED),)
+    services = console_services(view=a_run(state=RunState.SUCCEEDED))
+    services.runs.summaries = (a_summary("other", RunState.FAILED),)
 
-    assert run_at_hand(desk, None) == RunAtHand(RunState.SUCCEEDED)
-    assert run_at_hand(desk, Subject("Run", "other")) == RunAtHand(RunState.FAILED, is_interrupted=True)
-    assert run_at_hand(desk, Subject("Run", "gone")) is None
+    assert selected_run(services, None) == SelectedRun(RunState.SUCCEEDED)
+    assert selected_run(services, Subject("Run", "other")) == SelectedRun(RunState.FAILED, is_interrupted=True)
+    assert selected_run(services, Subject("Run", "gone")) is None
 
 
 def a_summary(run_id: str, state: RunState) -> RunSummary:
@@ -96,14 +96,14 @@ def a_summary(run_id: str, state: RunState) -> RunSummary:
 def test_a_waiting_plan_and_unzoom_are_told_with_the_operators_keys() -> None:
     keymap = Keymap(moved={"everywhere.open run": "f4", "everywhere.zoom": "f5"})
     run = a_run(state=RunState.AWAITING_APPROVAL)
-    text = text_of(hints_line(Context.NODES, run=run, is_zoomed=True, keymap=keymap))
+    text = text_of(hints_line(KeyContext.NODES, run=run, is_zoomed=True, keymap=keymap))
 
     assert "f5 unzoom" in text
     assert "f4 ◆ a plan waits" in text
 
 
-@pytest.mark.parametrize("context", [Context(name) for name in PANES if name != "run"])
-def test_a_plan_that_waits_is_told_in_every_pane_within_eighty_columns(context: Context) -> None:
+@pytest.mark.parametrize("context", [KeyContext(name) for name in PANES if name != "run"])
+def test_a_plan_that_waits_is_told_in_every_pane_within_eighty_columns(context: KeyContext) -> None:
     line = hints_line(context, run=a_run(state=RunState.AWAITING_APPROVAL))
 
     assert "4 ◆ a plan waits" in text_of(line)[:20]

@@ -11,12 +11,12 @@ from tests.support.builders import a_run, a_stage
 from tests.support.waiting import settle, wait_for
 from tui.commands.dispatcher import teardown_lines
 from tui.present.cells import Span, text_of
-from tui.screens.confirm import ConfirmModal, Question, TypeNameModal
+from tui.screens.confirm import Confirmation, ConfirmModal, TypeNameModal
 from tui.settings.theme import NAME, console_theme
 from tui.textual_private import screen_text
 
 SIZE = (80, 24)
-LONG = Question("Launch it?", [(Span(f"stage {number}"),) for number in range(40)])
+LONG = Confirmation("Launch it?", [(Span(f"stage {number}"),) for number in range(40)])
 
 
 class Asking(App[None]):
@@ -52,7 +52,7 @@ async def test_a_long_question_is_read_to_its_end_by_keys_before_the_yes() -> No
 async def test_a_question_that_fits_names_no_keys_to_move() -> None:
     app = Asking()
     async with app.run_test(size=SIZE) as pilot:
-        await app.push_screen(ConfirmModal(Question("Go on?", [(Span("one line"),)])))
+        await app.push_screen(ConfirmModal(Confirmation("Go on?", [(Span("one line"),)])))
         await settle(pilot)
 
         assert "see all of it" not in screen_text(app)
@@ -60,7 +60,7 @@ async def test_a_question_that_fits_names_no_keys_to_move() -> None:
 
 async def test_a_typed_question_is_moved_while_the_field_has_the_focus() -> None:
     app = Asking()
-    question = Question("Tear down", LONG.lines, word="prod", word_is="the cluster's name")
+    question = Confirmation("Tear down", LONG.lines, word="prod", word_is="the cluster's name")
     async with app.run_test(size=SIZE) as pilot:
         await app.push_screen(TypeNameModal(question))
         await settle(pilot)
@@ -73,7 +73,7 @@ async def test_on_a_screen_of_ten_rows_the_keys_that_answer_are_seen() -> None:
     async with app.run_test(size=(40, 10)) as pilot:
         await app.push_screen(ConfirmModal(LONG))
         await wait_for(pilot, lambda: "y  yes      n  no" in screen_text(app), "yes and no")
-        await app.push_screen(TypeNameModal(Question("Tear down", LONG.lines, word="prod", word_is="its name")))
+        await app.push_screen(TypeNameModal(Confirmation("Tear down", LONG.lines, word="prod", word_is="its name")))
         await wait_for(pilot, lambda: "esc  leave it" in screen_text(app), "how to type, and how to leave")
 
 

@@ -16,7 +16,7 @@ from textual import events
 
 from tests.support.polling import wait
 from tui.cli.console import run_to_the_end
-from tui.shutdown import Ending
+from tui.shutdown import ExitDeadline
 from tui.terminal.input import PasteLimit, TerminalInput
 from tui.terminal.output import TerminalOutput
 
@@ -109,9 +109,9 @@ def test_a_terminal_that_is_gone_is_told_once_and_takes_everything(line: tuple[i
 
 def test_a_process_is_ended_once_with_the_first_code_and_the_terminal_given_back_before() -> None:
     done: list[object] = []
-    ending = Ending(0.0, done.append)
-    ending.begin(143, lambda: done.append("restored"))
-    ending.begin(0, lambda: done.append("restored again"))
+    exit_deadline = ExitDeadline(0.0, done.append)
+    exit_deadline.begin(143, lambda: done.append("restored"))
+    exit_deadline.begin(0, lambda: done.append("restored again"))
     wait(lambda: len(done) == 2, "the end")
     assert done == ["restored", 143]
 

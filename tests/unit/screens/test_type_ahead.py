@@ -42,7 +42,7 @@ async def test_keys_typed_while_the_launch_form_opens_go_to_the_form() -> None:
     app = an_app()
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
-        await app.carry_line("open blueprints")
+        await app.run_line("open blueprints")
         await wait_for(pilot, lambda: "bionemo-esm1nv" in screen_text(app), "the blueprints are read")
         type_at_once(app, "enter", "down", "right")
         await wait_for(pilot, lambda: isinstance(app.screen, LaunchScreen), "the form is open")
@@ -53,8 +53,8 @@ async def test_an_enter_before_the_plan_is_computed_waits_for_it() -> None:
     app = an_app()
     async with app.run_test(size=SIZE, notifications=True) as pilot:
         await settle(pilot)
-        await app.desk.blueprints.find("bionemo-esm1nv")  # reading it may take longer than keys are kept
-        await app.carry_line("launch bionemo-esm1nv")
+        await app.services.blueprints.find("bionemo-esm1nv")  # reading it may take longer than keys are kept
+        await app.run_line("launch bionemo-esm1nv")
         type_at_once(app, "enter")
         await wait_for(pilot, lambda: "Launch bionemo-esm1nv?" in screen_text(app), "it is asked with the plan")
 
@@ -74,7 +74,7 @@ async def test_a_line_typed_while_a_pane_is_made_is_not_taken_for_keys_of_the_pa
     async with app.run_test(size=SIZE) as pilot:
         await settle(pilot)
         type_at_once(app, "8", "slash", *"backoff")
-        await wait_for(pilot, lambda: app.workspace.current.narrowed_by == "backoff", "the filter has every letter")
+        await wait_for(pilot, lambda: app.workspace.current.active_filter == "backoff", "the filter has every letter")
 
         assert app.workspace.split.current == "events"
 

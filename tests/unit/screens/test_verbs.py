@@ -10,15 +10,15 @@ from textual.screen import Screen
 
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
+from actions.command.handlers import ContextArguments, ForwardArguments
 from actions.command.parse import parse_line
-from actions.command.verbs import ContextArguments, ForwardArguments
 from actions.fleet.facts import PodFacts
-from tests.support.builders import a_desk, a_pod, a_snapshot
-from tui.commands.dispatcher import ScreenHands, aimed
-from tui.commands.objects import ForwardVerb
-from tui.commands.view import ContextVerb
+from tests.support.builders import a_pod, a_snapshot, console_services
+from tui.commands.dispatcher import AppActions, with_selected_run
+from tui.commands.objects import ForwardCommand
+from tui.commands.view import ContextCommand
 from tui.feeds.port_forwards import SERVICES, served_by
-from tui.feeds.services import Desk
+from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject
 from tui.screens.viewer import Viewer
 from tui.settings.settings import ConsoleSettings
@@ -45,7 +45,7 @@ class Hands:
         self.shown: list[str] = []
         self.said: list[str] = []
 
-    def hands(self) -> ScreenHands:
+    def app_actions(self) -> AppActions:
         def show(screen: Screen[None]) -> None:
             viewer = cast("Viewer", screen)
             self.shown.append("\n".join(viewer._view._lines))
@@ -53,35 +53,35 @@ class Hands:
         async def allow(_: ConfigError) -> bool:
             return False
 
-        return ScreenHands(show, self.said.append, lambda _: None, lambda: None, lambda: False, lambda *_: None, allow)
+        return AppActions(show, self.said.append, lambda _: None, lambda: None, lambda: False, lambda *_: None, allow)
 
 
-def with_kubeconfig(folder: Path) -> Desk:
+def with_kubeconfig(folder: Path) -> ConsoleServices:
     path = folder / "config"
     path.write_text(KUBECONFIG)
     settings = ConsoleSettings(target=ClusterTarget(kubeconfig=path))
-    desk = a_desk()
-    desk.settings = settings
-    desk.cluster.target = settings.target
-    return desk
+    services = console_services()
+    services.settings = settings
+    services.cluster.target = settings.target
+    return services
 
 
 async def test_contexts_are_listed_where_none_is_named(tmp_path: Path) -> None:
-    hands = Hands()
-    await ContextVerb(with_kubeconfig(tmp_path), hands.hands()).verbs()["context"](ContextArguments())
-    lines = [line.split() for line in hands.shown[0].splitlines()[2:]]
+    app_actions = Hands()
+    await ContextCommand(with_kubeconfig(tmp_path), app_actions.app_actions()).handlers()["context"](ContextArguments())
+    lines = [line.split() for line in app_actions.shown[0].splitlines()[2:]]
     assert lines == [["dev", "small"], ["prod", "big"]]
 
 
 async def test_a_context_that_is_none_is_refused_and_nothing_changes(tmp_path: Path) -> None:
-    desk = with_kubeconfig(tmp_path)
-    before = desk.cluster.target
-    verb = ContextVerb(desk, Hands().hands()).verbs()["context"]
+    services = with_kubeconfig(tmp_path)
+    before = services.cluster.target
+    verb = ContextCommand(services, Hands().app_actions()).handlers()["context"]
     with pytest.raises(ConfigError, match="'staging'"):
         await verb(ContextArguments(name="staging"))
     with pytest.raises(MissingError, match="No run is on screen"):
         await verb(ContextArguments(name="run"))
-    assert desk.cluster.target is before
+    assert services.cluster.target is before
 
 
 HEAD = PodFacts(
@@ -103,21 +103,26 @@ def test_a_service_is_found_by_the_pod_that_serves_it() -> None:
 
 
 async def test_what_can_be_forwarded_is_listed_where_nothing_is_named() -> None:
-    hands = Hands()
-    desk = a_desk(a_snapshot(pods=[HEAD]))
-    await ForwardVerb(desk, hands.hands()).verbs()["forward"](ForwardArguments())
-    assert "default/tune-raycluster-x-head-a:8265" in hands.shown[0]
-    assert "TensorBoard: no pod serves it at present" in hands.shown[0]
+    app_actions = Hands()
+    services = console_services(a_snapshot(pods=[HEAD]))
+    await ForwardCommand(services, app_actions.app_actions()).handlers()["forward"](ForwardArguments())
+    assert "default/tune-raycluster-x-head-a:8265" in app_actions.shown[0]
+    assert "TensorBoard: no pod serves it at present" in app_actions.shown[0]
 
 
 async def test_what_is_not_forwarded_cannot_be_stopped() -> None:
     with pytest.raises(MissingError, match="dashboard"):
-        await ForwardVerb(a_desk(), Hands().hands()).verbs()["forward"](ForwardArguments(to="dashboard", stop=True))
+        await ForwardCommand(console_services(), Hands().app_actions()).handlers()["forward"](
+            ForwardArguments(to="dashboard", stop=True)
+        )
 
 
 def test_a_call_without_a_run_means_the_one_under_the_cursor_of_the_list() -> None:
     selected = Subject("Run", "bionemo-1")
-    assert aimed(parse_line("approve network"), selected).values() == {"stage": "network", "run": "bionemo-1"}
-    assert aimed(parse_line("teardown run=other"), selected).values() == {"run": "other"}
-    assert aimed(parse_line("open pods"), selected).values() == {"pane": "pods"}
-    assert aimed(parse_line("park"), Subject("Pod", "x")).values() == {}
+    assert with_selected_run(parse_line("approve network"), selected).values() == {
+        "stage": "network",
+        "run": "bionemo-1",
+    }
+    assert with_selected_run(parse_line("teardown run=other"), selected).values() == {"run": "other"}
+    assert with_selected_run(parse_line("open pods"), selected).values() == {"pane": "pods"}
+    assert with_selected_run(parse_line("park"), Subject("Pod", "x")).values() == {}

@@ -11,17 +11,17 @@ import pytest
 from aiohttp import web
 
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.command.verbs import ObjectArguments
+from actions.command.handlers import ObjectArguments
 from actions.run.state.view import StageState
-from tests.support.builders import a_desk, a_run, a_stage
+from tests.support.builders import a_run, a_stage, console_services
 from tests.support.waiting import settle, wait_for
 from tests.unit.cluster.servers import serving, write_kubeconfig
 from tests.unit.diagnose.samples import a_node, an_event, unschedulable
 from tui.app import ConsoleApp
-from tui.commands.objects import WhyVerb
+from tui.commands.objects import WhyCommand
 from tui.present.subject import Subject
 from tui.screens.viewer import Viewer
-from tui.screens.workspace import Workspace
+from tui.screens.workspace import PaneWorkspace
 from tui.settings.settings import ConsoleSettings
 from tui.textual_private import screen_text
 
@@ -64,14 +64,14 @@ async def console(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncItera
 async def test_w_tells_why_the_selected_pod_is_stuck(console: ConsoleApp) -> None:
     async with console.run_test(size=(120, 36)) as pilot:
         await settle(pilot)
-        await console.host.press(["2"])
+        await console.script_driver.press(["2"])
         await wait_for(pilot, lambda: "train-0" in screen_text(console), "the pod is listed")
-        await console.host.press(["w"])
+        await console.script_driver.press(["w"])
         await wait_for(pilot, lambda: "GPU_SHORTAGE" in screen_text(console), "the reason is shown")
         shown = screen_text(console)
         assert "Why: Pod ml/train-0" in shown
         assert "1 Insufficient nvidia.com/gpu" in shown
-        await console.host.press(["escape"])
+        await console.script_driver.press(["escape"])
         await wait_for(pilot, lambda: "GPU_SHORTAGE" not in screen_text(console), "the page is left")
 
 
@@ -88,9 +88,11 @@ class _OnStage:
 
 async def test_a_stage_without_a_cluster_tells_what_its_journal_says() -> None:
     stage = a_stage("network", StageState.FAILED, message="VpcLimitExceeded: 5 of 5")
-    desk = a_desk(view=a_run(stage))
+    services = console_services(view=a_run(stage))
     shown: list[Viewer] = []
-    await WhyVerb(cast("Workspace", _OnStage()), desk, show=shown.append).verbs()["why"](ObjectArguments())
+    await WhyCommand(cast("PaneWorkspace", _OnStage()), services, show=shown.append).handlers()["why"](
+        ObjectArguments()
+    )
 
     lines = shown[0]._view._lines
     assert lines[0] == "Stage network, failed: VpcLimitExceeded: 5 of 5"

@@ -8,10 +8,10 @@ from contextlib import asynccontextmanager
 from textual.app import App, ComposeResult
 from textual.strip import Strip
 
-from tui.widgets.base import StripWidget
+from tui.widgets.base import LineWidget
 
 
-class Painter(StripWidget):
+class Painter(LineWidget):
     """Has the styles that every line is drawn with."""
 
     @classmethod

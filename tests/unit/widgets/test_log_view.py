@@ -10,7 +10,7 @@ from tests.support.waiting import wait_for
 from tui.textual_private import screen_text
 from tui.widgets.log import LogView
 from tui.widgets.log_buffer import BufferedLine, LogBuffer
-from tui.widgets.log_renderer import AllLines, Row, moved, rows_before, rows_from
+from tui.widgets.log_renderer import AllLines, ScreenRow, moved, rows_before, rows_from
 
 SIZE = (60, 12)
 """Eleven rows of lines over one of status."""
@@ -30,7 +30,7 @@ class LogApp(App[None]):
 
     def append(self, *lines: str, source: str = "pod-0") -> None:
         self.buffer.extend(BufferedLine(line, source) for line in lines)
-        self.view.pull()
+        self.view.refresh_data()
 
 
 def numbered(count: int, *, first: int = 0) -> list[str]:
@@ -179,7 +179,7 @@ async def test_times_are_shown_on_request() -> None:
     async with app.run_test(size=SIZE) as pilot:
         await ready(pilot, app)
         app.buffer.extend([BufferedLine("step", at_ns=3_723_004_000_000), BufferedLine("gap 3 s", is_marker=True)])
-        app.view.pull()
+        app.view.refresh_data()
         await pilot.press("T")
         await wait_for(pilot, lambda: shown(app)[0] == "01:02:03.004 step", "the time")
         assert shown(app)[1].strip() == "── gap 3 s ──"
@@ -189,7 +189,7 @@ async def test_times_are_shown_on_request() -> None:
 def test_rows_above_and_below_an_anchor_are_each_others_mirror(count: int) -> None:
     buffer = LogBuffer()
     buffer.extend(BufferedLine(str(number)) for number in range(count))
-    window, every = AllLines(buffer), [Row(line, part) for line in range(count) for part in range(line % 3 + 1)]
+    window, every = AllLines(buffer), [ScreenRow(line, part) for line in range(count) for part in range(line % 3 + 1)]
     for index, anchor in enumerate(every):
         assert rows_from(window, lambda line: line % 3 + 1, anchor, 7) == every[index : index + 7]
         assert rows_before(window, lambda line: line % 3 + 1, anchor, 7) == every[max(0, index - 7) : index]

@@ -65,7 +65,7 @@ def test_a_row_that_went_leaves_the_order_without_a_sort() -> None:
 
 def test_a_few_rows_are_taken_without_the_rest() -> None:
     order = an_order(Row("a", 1), Row("b", 1), Row("c", 1))
-    changes = order.amend([Row("b", 2), Row("c", 1), Row("d", 1)], gone=["a", "never"])
+    changes = order.update_rows([Row("b", 2), Row("c", 1), Row("d", 1)], gone=["a", "never"])
     assert changes.updated == {"b"}
     assert changes.has_moved
     order.arrange()
@@ -74,21 +74,21 @@ def test_a_few_rows_are_taken_without_the_rest() -> None:
 
 def test_a_key_that_went_and_came_again_stands_there_once() -> None:
     order = an_order(Row("a"), Row("b"))
-    order.amend([], gone=["a"])
-    order.amend([Row("a", 5)])
+    order.update_rows([], gone=["a"])
+    order.update_rows([Row("a", 5)])
     order.arrange()
     assert order.keys == ["a", "b"]
 
 
 def test_only_a_change_of_what_is_sorted_by_or_filtered_asks_for_a_sort() -> None:
     order = an_order(Row("a", 1), Row("b", 2))
-    assert not order.amend([Row("a", 3)]).is_disordered
+    assert not order.update_rows([Row("a", 3)]).is_disordered
     order.sort_on(BY_LOAD)
-    assert order.amend([Row("a", 4)]).is_disordered
+    assert order.update_rows([Row("a", 4)]).is_disordered
     order.sort_on(None)
     order.needle = "load=4"
-    assert order.amend([Row("a", 5)]).is_disordered
-    assert not order.amend([Row("a", 5)])
+    assert order.update_rows([Row("a", 5)]).is_disordered
+    assert not order.update_rows([Row("a", 5)])
 
 
 @given(
@@ -103,7 +103,7 @@ def test_amending_ends_where_replacing_does(steps: list[tuple[dict[int, int], se
     for changed, gone in steps:
         rows = [Row(f"r{index:02}", load) for index, load in changed.items()]
         names = {f"r{index:02}" for index in gone} - {row.name for row in rows}
-        order.amend(rows, names)
+        order.update_rows(rows, names)
         truth = {name: row for name, row in truth.items() if name not in names} | {row.name: row for row in rows}
         order.arrange()
         whole = RowOrder[Row](key=lambda row: row.name, search=lambda row: row.name)

@@ -9,7 +9,7 @@ from textual.binding import Binding, BindingType
 
 from tests.support.waiting import settle
 from tui.screens.viewer import TextView
-from tui.widgets.base import SteeredWidget
+from tui.widgets.base import NavigableWidget
 from tui.widgets.form import ParameterForm
 from tui.widgets.log import LogLines
 from tui.widgets.stage_rail import StageRail
@@ -54,7 +54,7 @@ def test_letters_typed_into_a_form_do_not_move() -> None:
 
 
 def test_no_widget_binds_a_movement_key_to_something_else() -> None:
-    moves = keys_of(SteeredWidget.BINDINGS)
+    moves = keys_of(NavigableWidget.BINDINGS)
     for widget in (KeyedTable, LogLines, StageRail, TextView):
         assert not keys_of(widget.BINDINGS) & moves, widget
 

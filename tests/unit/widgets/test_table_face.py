@@ -9,7 +9,7 @@ from textual.geometry import Region
 
 from tests.unit.widgets.painting import Painter
 from tui.widgets.table_model import Column
-from tui.widgets.table_renderer import TableFace
+from tui.widgets.table_renderer import TableRenderer
 
 
 class Row(msgspec.Struct, frozen=True):
@@ -29,48 +29,48 @@ class Asked:
         return row.facts[0]
 
 
-def _face(asked: Asked) -> TableFace[Row]:
+def _renderer(asked: Asked) -> TableRenderer[Row]:
     columns = (
         Column[Row]("key", "KEY", lambda row: row.key, width=6),
         Column[Row]("facts", "FACTS", asked.facts_cell, width=6, source=attrgetter("facts")),
         Column[Row]("used", "USED", lambda row: str(row.used), width=5),
     )
-    face = TableFace(columns)
-    face.fit_to(20)
-    return face
+    renderer = TableRenderer(columns)
+    renderer.fit_to(20)
+    return renderer
 
 
 async def test_only_the_columns_that_say_something_else_are_painted_again() -> None:
-    face, facts = _face(Asked()), ("a100",)
+    renderer, facts = _renderer(Asked()), ("a100",)
     rows = {"n1": Row("n1", facts, 1), "n2": Row("n2", facts, 1)}
     async with Painter.running() as painter:
         for key, row in rows.items():
-            face.row(painter, key, row, painter.skin.base)
+            renderer.row(painter, key, row, painter.resolved_styles.base)
         rows["n2"] = Row("n2", facts, 20)
-        assert face.differences(["n1", "n2"], {"n2"}, rows) == [Region(14, 2, 6, 1)]
-        segments = face.row(painter, "n2", rows["n2"], painter.skin.base)
+        assert renderer.differences(["n1", "n2"], {"n2"}, rows) == [Region(14, 2, 6, 1)]
+        segments = renderer.row(painter, "n2", rows["n2"], painter.resolved_styles.base)
         assert "".join(text for text, _, _ in segments) == "n2     a100   20    "
 
 
 async def test_a_change_that_nobody_can_see_paints_nothing() -> None:
-    face, facts = _face(Asked()), ("a100",)
+    renderer, facts = _renderer(Asked()), ("a100",)
     async with Painter.running() as painter:
-        face.row(painter, "n1", Row("n1", facts, 1), painter.skin.base)
-        assert face.differences(["n1"], {"n1"}, {"n1": Row("n1", ("a100",), 1)}) == []
+        renderer.row(painter, "n1", Row("n1", facts, 1), painter.resolved_styles.base)
+        assert renderer.differences(["n1"], {"n1"}, {"n1": Row("n1", ("a100",), 1)}) == []
 
 
 async def test_a_row_that_was_never_drawn_is_painted_whole() -> None:
-    face = _face(Asked())
-    assert face.differences(["n1"], {"n1"}, {"n1": Row("n1", ("a",), 1)}) == [Region(0, 1, 20, 1)]
+    renderer = _renderer(Asked())
+    assert renderer.differences(["n1"], {"n1"}, {"n1": Row("n1", ("a",), 1)}) == [Region(0, 1, 20, 1)]
 
 
 async def test_a_cell_whose_source_is_the_same_is_not_asked_again() -> None:
     asked, facts = Asked(), ("a100",)
-    face = _face(asked)
+    renderer = _renderer(asked)
     async with Painter.running() as painter:
         for used in range(5):
-            face.row(painter, "n1", Row("n1", facts, used), painter.skin.base)
+            renderer.row(painter, "n1", Row("n1", facts, used), painter.resolved_styles.base)
         assert asked.facts == 1
-        segments = face.row(painter, "n1", Row("n1", ("h100",), 5), painter.skin.base)
+        segments = renderer.row(painter, "n1", Row("n1", ("h100",), 5), painter.resolved_styles.base)
         assert asked.facts == 2
         assert "h100" in "".join(text for text, _, _ in segments)
