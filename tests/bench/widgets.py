@@ -144,7 +144,7 @@ async def of_table(table: Widget, fill: Callable[[], None], change: Callable[[],
 async def ours() -> tuple[float, float]:
     """Figures of our table."""
     table, before, after = our_table(), rows_at(0), rows_at(1)
-    return await of_table(table, lambda: table.reconcile(before), lambda: table.amend(after[:CHANGED]))
+    return await of_table(table, lambda: table.reconcile(before), lambda: table.update_rows(after[:CHANGED]))
 
 
 async def theirs() -> tuple[float, float]:

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from textual.screen import Screen
 
 from actions.base.errors import ConfigError, RefusedError
-from actions.command.handlers import (
+from actions.command.verbs import (
     Arguments,
     Call,
     Danger,

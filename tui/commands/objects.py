@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from actions.base.errors import ConfigError, MissingError, RefusedError, UnreachableError
-from actions.command import handlers as registry
+from actions.command import verbs
 from actions.fleet.facts import PodFacts
 from tui.commands.dispatcher import AppActions, Handler
 from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, served_by
@@ -45,7 +45,7 @@ class WhyCommand:
         """By command id."""
         return {"why": self._why}
 
-    async def _why(self, arguments: registry.ObjectArguments) -> None:
+    async def _why(self, arguments: verbs.ObjectArguments) -> None:
         from actions.cluster.diagnose.codes import findings_text
 
         subject = self._subject(arguments)
@@ -76,7 +76,7 @@ class WhyCommand:
         question = _question_of(subject) if subject is not None else None
         return await explain(self._services.cluster.session, question, clock=self._services.clock)
 
-    def _subject(self, arguments: registry.ObjectArguments) -> Subject | None:
+    def _subject(self, arguments: verbs.ObjectArguments) -> Subject | None:
         """The named object, or the one under the cursor; `None` for the whole cluster."""
         if arguments.object:
             return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
@@ -132,7 +132,7 @@ class ObjectCommands:
         }
         return own | dict(WhyCommand(self._workspace, self._services, show=self._show).handlers())
 
-    async def _describe(self, arguments: registry.ObjectArguments) -> None:
+    async def _describe(self, arguments: verbs.ObjectArguments) -> None:
         subject = self._subject(arguments)
         document = await self._fetch(subject)
         snapshot = self._services.cluster.snapshot()
@@ -140,11 +140,11 @@ class ObjectCommands:
         page = object_page(document, events, now=self._services.clock.now().timestamp())
         self._show(Viewer(subject.title(), page))
 
-    async def _yaml(self, arguments: registry.ObjectArguments) -> None:
+    async def _yaml(self, arguments: verbs.ObjectArguments) -> None:
         subject = self._subject(arguments)
         self._show(Viewer(f"{subject.title()}, YAML", object_yaml(await self._fetch(subject))))
 
-    async def _logs(self, arguments: registry.ObjectArguments) -> None:
+    async def _logs(self, arguments: verbs.ObjectArguments) -> None:
         pod, container = self._pod(arguments)
         from tui.panes.logs import LogsPane
 
@@ -153,13 +153,13 @@ class ObjectCommands:
             pane.show_pod(pod, container)
         self._workspace.focus("logs")
 
-    async def _shell(self, arguments: registry.ObjectArguments) -> None:
+    async def _shell(self, arguments: verbs.ObjectArguments) -> None:
         pod, container = self._pod(arguments)
         if pod.phase != "Running":
             raise RefusedError(f"Pod {pod.key} is {pod.phase or 'not running'}: there is nothing to open a shell in.")
         self._open_shell(pod, container or (pod.containers[0] if pod.containers else ""))
 
-    def _subject(self, arguments: registry.ObjectArguments) -> Subject:
+    def _subject(self, arguments: verbs.ObjectArguments) -> Subject:
         if arguments.object:
             return parse_subject(arguments.object, default_namespace=self._services.cluster.namespace)
         subject = self._workspace.current.subject()
@@ -167,7 +167,7 @@ class ObjectCommands:
             raise MissingError("Nothing is selected.", hint="Put the cursor on a pod or a node.")
         return subject
 
-    def _pod(self, arguments: registry.ObjectArguments) -> tuple[PodFacts, str]:
+    def _pod(self, arguments: verbs.ObjectArguments) -> tuple[PodFacts, str]:
         subject = self._subject(arguments)
         if subject.kind != "Pod":
             raise RefusedError(f"{subject.title()} is no pod.", hint="Put the cursor on a pod.")
@@ -217,7 +217,7 @@ class ForwardCommand:
         """By command id."""
         return {"forward": self._forward}
 
-    async def _forward(self, arguments: registry.ForwardArguments) -> None:
+    async def _forward(self, arguments: verbs.ForwardArguments) -> None:
         if not arguments.to:
             self._app.show(Viewer("forward", self._page()))
             return
@@ -244,7 +244,7 @@ class ForwardCommand:
             f"{service.title}: {address} leads to {pod.key}:{service.port} while the console is open. {_LINK}"
         )
 
-    async def _open_port(self, arguments: registry.ForwardArguments) -> None:
+    async def _open_port(self, arguments: verbs.ForwardArguments) -> None:
         target, _, port = arguments.to.rpartition(":")
         if not target or not port.isascii() or not port.isdigit() or not 0 < int(port) < 65_536:
             known = ", ".join(service.name for service in SERVICES)

@@ -8,7 +8,7 @@ from typing import Protocol, runtime_checkable
 from textual.command import DiscoveryHit, Hit, Hits, Provider
 from textual.content import Content
 
-from actions.command.handlers import COMMANDS, Command
+from actions.command.verbs import COMMANDS, Command
 
 
 @runtime_checkable

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 
-from actions.command import handlers as registry
+from actions.command import verbs
 from actions.run.engine.systemd import logout_warning
 from actions.run.state.records import RequestKind
 from tui.commands.dispatcher import AppActions, Handler
@@ -51,7 +51,7 @@ class RunCommands:
             **wishes,
         }
 
-    async def _launch(self, arguments: registry.LaunchArguments) -> None:
+    async def _launch(self, arguments: verbs.LaunchArguments) -> None:
         from actions.blueprint.parameters import bind
 
         blueprint = await self._services.blueprints.find(arguments.blueprint)
@@ -63,22 +63,22 @@ class RunCommands:
         self._workspace.arrange("watch")
         self._workspace.open("run", "")
 
-    async def _approve(self, arguments: registry.ApproveArguments) -> None:
+    async def _approve(self, arguments: verbs.ApproveArguments) -> None:
         self._tell(await self._actions.approve(arguments.run, arguments.stage))
 
-    async def _retry(self, arguments: registry.RetryArguments) -> None:
+    async def _retry(self, arguments: verbs.RetryArguments) -> None:
         self._tell(await self._actions.ask_for(arguments.run, RequestKind.RETRY))
 
-    async def _resume(self, arguments: registry.ResumeArguments) -> None:
+    async def _resume(self, arguments: verbs.ResumeArguments) -> None:
         self._say(f"Run {await self._actions.resume(arguments.run, takeover=arguments.takeover)} goes on.")
 
-    async def _teardown(self, arguments: registry.TeardownArguments) -> None:
+    async def _teardown(self, arguments: verbs.TeardownArguments) -> None:
         asked = self._actions.teardown(arguments.run, confirm=arguments.confirm, deletes_data=arguments.delete_data)
         self._tell(await asked)
         self._workspace.focus("run")
 
-    def _wish(self, kind: RequestKind) -> Callable[[registry.RunArguments], Awaitable[None]]:
-        async def verb(arguments: registry.RunArguments) -> None:
+    def _wish(self, kind: RequestKind) -> Callable[[verbs.RunArguments], Awaitable[None]]:
+        async def verb(arguments: verbs.RunArguments) -> None:
             self._tell(await self._actions.ask_for(arguments.run, kind))
 
         return verb
@@ -104,14 +104,14 @@ class ResultsCommands:
         """By command id."""
         return {"results": self._results, "export": self._export}
 
-    async def _results(self, arguments: registry.RunArguments) -> None:
+    async def _results(self, arguments: verbs.RunArguments) -> None:
         from actions.run.results import list_results, results_table
 
         run = self._services.runs.find(arguments.run)
         listing = await list_results(run.folder, self._services.clock)
         self._app.show(Viewer(f"results of {run.id}", results_table(listing)))
 
-    async def _export(self, arguments: registry.ExportArguments) -> None:
+    async def _export(self, arguments: verbs.ExportArguments) -> None:
         from actions.run.results import export_results
 
         run = self._services.runs.find(arguments.run)
@@ -148,17 +148,17 @@ class TerraformCommands:
         """By command id."""
         return {"terraform": self._terraform, "import": self._import, "waive": self._waive}
 
-    async def _terraform(self, arguments: registry.RunArguments) -> None:
+    async def _terraform(self, arguments: verbs.RunArguments) -> None:
         run = self._services.runs.find(arguments.run)
         self._app.show(Viewer(f"terraform of {run.id}", await self._actions.terraform(arguments.run)))
 
-    async def _import(self, arguments: registry.ImportArguments) -> None:
+    async def _import(self, arguments: verbs.ImportArguments) -> None:
         stage = await self._actions.import_resource(
             arguments.run, arguments.address, arguments.id, stage=arguments.stage
         )
         self._app.say(f"{arguments.address} will be imported when {stage} goes on: retry it.")
 
-    async def _waive(self, arguments: registry.WaiveArguments) -> None:
+    async def _waive(self, arguments: verbs.WaiveArguments) -> None:
         stage = await self._actions.waive(
             arguments.run, arguments.address, confirm=arguments.confirm, stage=arguments.stage
         )

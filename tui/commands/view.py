@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.job_pods import WATCHABLE, JobRef, job_named, job_of
-from actions.command import handlers as registry
+from actions.command import verbs
 from tui.commands.dispatcher import AppActions, Handler
 from tui.feeds.services import ConsoleServices
 from tui.present.subject import Subject, parse_subject
@@ -50,33 +50,33 @@ class ViewCommands:
             "quit": _plain(self._app.leave),
         }
 
-    async def _open(self, arguments: registry.OpenArguments) -> None:
+    async def _open(self, arguments: verbs.OpenArguments) -> None:
         self._workspace.open(arguments.pane, arguments.of)
 
-    async def _filter(self, arguments: registry.FilterArguments) -> None:
+    async def _filter(self, arguments: verbs.FilterArguments) -> None:
         self._workspace.current.filter(arguments.text)
 
-    async def _sort(self, arguments: registry.SortArguments) -> None:
+    async def _sort(self, arguments: verbs.SortArguments) -> None:
         self._workspace.current.order(arguments.column, descending=arguments.descending)
 
-    async def _chart(self, arguments: registry.ChartArguments) -> None:
+    async def _chart(self, arguments: verbs.ChartArguments) -> None:
         from tui.panes.charts import ChartsPane
 
         pane = self._workspace.pane("charts")
         if isinstance(pane, ChartsPane):
             pane.choose(arguments.metric)
 
-    async def _layout(self, arguments: registry.LayoutArguments) -> None:
+    async def _layout(self, arguments: verbs.LayoutArguments) -> None:
         self._workspace.arrange(arguments.name)
 
-    async def _focus(self, arguments: registry.FocusArguments) -> None:
+    async def _focus(self, arguments: verbs.FocusArguments) -> None:
         self._workspace.focus(arguments.pane)
 
-    async def _screenshot(self, arguments: registry.ScreenshotArguments) -> None:
+    async def _screenshot(self, arguments: verbs.ScreenshotArguments) -> None:
         self._app.save(Path(arguments.file))
         self._app.say(f"Saved {arguments.file}.")
 
-    async def _help(self, _arguments: registry.NoArguments) -> None:
+    async def _help(self, _arguments: verbs.NoArguments) -> None:
         self._app.show(Viewer("help", help_page(self._workspace.current.CONTEXT, self._services.settings.keymap)))
 
     def _back(self) -> None:
@@ -84,8 +84,8 @@ class ViewCommands:
             self._workspace.back()
 
 
-def _plain(act: Callable[[], object]) -> Callable[[registry.NoArguments], Awaitable[None]]:
-    async def verb(_arguments: registry.NoArguments) -> None:
+def _plain(act: Callable[[], object]) -> Callable[[verbs.NoArguments], Awaitable[None]]:
+    async def verb(_arguments: verbs.NoArguments) -> None:
         act()
 
     return verb
@@ -110,7 +110,7 @@ class ContextCommand:
         """By command id."""
         return {"context": self._context}
 
-    async def _context(self, arguments: registry.ContextArguments) -> None:
+    async def _context(self, arguments: verbs.ContextArguments) -> None:
         from actions.cluster.auth.kubeconfig import ClusterTarget
 
         if not arguments.name:
@@ -179,7 +179,7 @@ class WatchCommand:
         """By command id."""
         return {"watch": self._watch}
 
-    async def _watch(self, arguments: registry.WatchArguments) -> None:
+    async def _watch(self, arguments: verbs.WatchArguments) -> None:
         if arguments.job == _THE_RUN:
             self._services.unwatch()
             self._workspace.arrange("watch")

@@ -237,7 +237,9 @@ class LogFollower:
             except (ApiRefusedError, MissingError):
                 await self._lose("the log of the container before the restart is gone")
             times = lifecycle.restarts - before
-            exited = f" (exit {look.last_exit.exit_code}, {look.last_exit.reason})" if lifecycle.last_exit else ""
+            exited = (
+                f" (exit {lifecycle.last_exit.exit_code}, {lifecycle.last_exit.reason})" if lifecycle.last_exit else ""
+            )
             await self._mark(f"container restarted{exited}" + (f", {times} times" if times > 1 else ""))
             self._has_place = False
         self._restarts = lifecycle.restarts

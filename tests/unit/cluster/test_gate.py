@@ -147,12 +147,20 @@ async def test_after_an_upgrade_everything_passes_if_the_pod_agrees() -> None:
 @pytest.mark.parametrize(
     ("begun", "speech"),
     [
-        (b"", ClientProtocol.UNDECIDED), (b"G", ClientProtocol.UNDECIDED), (b"GET /", ClientProtocol.UNDECIDED), (b"hello", ClientProtocol.UNDECIDED),
-        (b"GET / HTTP/1.1\r", ClientProtocol.UNDECIDED), (b"GET / HTTP/1.1\r\n", ClientProtocol.HTTP),
-        (b"\r\nx /y HTTP/1.0\n", ClientProtocol.HTTP), (b"SSH-2.0-OpenSSH_9.2\r\n", ClientProtocol.OTHER),
-        (b"\x16\x03\x01\x02", ClientProtocol.OTHER), (b"EHLO me\r\n", ClientProtocol.OTHER), (b"PRI * HTTP/2.0\r\n", ClientProtocol.OTHER),
-        (b"*1\r\n$4\r\n", ClientProtocol.OTHER), (b"a" * 70_000, ClientProtocol.OTHER),
+        (b"", ClientProtocol.UNDECIDED),
+        (b"G", ClientProtocol.UNDECIDED),
+        (b"GET /", ClientProtocol.UNDECIDED),
+        (b"hello", ClientProtocol.UNDECIDED),
+        (b"GET / HTTP/1.1\r", ClientProtocol.UNDECIDED),
+        (b"GET / HTTP/1.1\r\n", ClientProtocol.HTTP),
+        (b"\r\nx /y HTTP/1.0\n", ClientProtocol.HTTP),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", ClientProtocol.OTHER),
+        (b"\x16\x03\x01\x02", ClientProtocol.OTHER),
+        (b"EHLO me\r\n", ClientProtocol.OTHER),
+        (b"PRI * HTTP/2.0\r\n", ClientProtocol.OTHER),
+        (b"*1\r\n$4\r\n", ClientProtocol.OTHER),
+        (b"a" * 70_000, ClientProtocol.OTHER),
     ],
-)  # fmt: skip
+)
 def test_what_a_client_speaks_is_told_by_its_first_line(begun: bytes, speech: ClientProtocol) -> None:
     assert client_protocol(begun) is speech

@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.command.handlers import ContextArguments, ForwardArguments
+from actions.command.verbs import ContextArguments, ForwardArguments
 from actions.command.parse import parse_line
 from actions.fleet.facts import PodFacts
 from tests.support.builders import a_pod, a_snapshot, console_services
