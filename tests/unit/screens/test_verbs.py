@@ -10,8 +10,8 @@ from textual.screen import Screen
 
 from actions.base.errors import ConfigError, MissingError
 from actions.cluster.auth.kubeconfig import ClusterTarget
-from actions.command.verbs import ContextArguments, ForwardArguments
 from actions.command.parse import parse_line
+from actions.command.verbs import ContextArguments, ForwardArguments
 from actions.fleet.facts import PodFacts
 from tests.support.builders import a_pod, a_snapshot, console_services
 from tui.commands.dispatcher import AppActions, with_selected_run
