@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import compress, count, pairwise
 from operator import ne
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 from actions.cluster.logs.batch import stamp_in, tag_in
 from actions.run.spool.reader import SpoolReader
@@ -13,10 +13,6 @@ from actions.run.state.view import RunView, StageState
 from actions.telemetry.curves import Curves
 from actions.telemetry.points import TrainingProgress
 from tui.feeds.logs import TimeOrder
-
-if TYPE_CHECKING:
-    from actions.run.spool.reader import SpoolReader
-
 
 CHUNK_BYTES = 256 * 1024
 """Read at once: some milliseconds of the loop."""

@@ -5,15 +5,18 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterable
 from enum import StrEnum
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from actions.fleet.cost import FleetCost
-from actions.run.journal.reader import RunSummary
 from actions.run.state.records import Action, CheckResult, PlanOffer, StageFinding
 from actions.run.state.view import NoticeKind, RunState, RunView, StageState, StageView, has_given_up, notice_line
 from tui.present.cells import Cells, CellValue, Span, Tone, width_of
 from tui.present.text import age, clock_of, duration, duration_range
+
+if TYPE_CHECKING:
+    from actions.run.journal.reader import RunSummary  # the first frame needs no journal
 
 
 class StageLook(StrEnum):

@@ -78,7 +78,7 @@ class Gate(msgspec.Struct, frozen=True):
         return f"eksml-forward-{self.port}"
 
     def knows_host(self, host: str) -> bool:
-        """Return whether a `ConsoleDriver` header names this port."""
+        """Return whether a `Host` header names this port."""
         return host.lower() in {f"{name}:{self.port}" for name in _NAMES}
 
     def knows_origin(self, origin: str) -> bool:

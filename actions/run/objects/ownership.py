@@ -64,7 +64,7 @@ HARMLESS = frozenset(
 RUNS = frozenset({Ownership.MADE, Ownership.DEPENDENT, Ownership.EXPECTED})
 
 
-class OwnerReference(msgspec.Struct, frozen=True, rename="camel"):
+class ObjectOwner(msgspec.Struct, frozen=True, rename="camel"):
     """One entry of `metadata.ownerReferences`."""
 
     api_version: str
@@ -85,7 +85,7 @@ class Entry(msgspec.Struct, frozen=True):
     created_at: float = 0.0
     run: str = ""
     """Value of its run label."""
-    owners: tuple[OwnerReference, ...] = ()
+    owners: tuple[ObjectOwner, ...] = ()
     managers: frozenset[str] = frozenset()
     """Field managers that have written it."""
     is_going: bool = False
@@ -197,7 +197,7 @@ def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
         created_at=created,
         run=(metadata.labels or {}).get(RUN_LABEL, ""),
         owners=tuple(
-            OwnerReference(one.api_version, one.kind, one.name, one.uid) for one in metadata.owner_references or ()
+            ObjectOwner(one.api_version, one.kind, one.name, one.uid) for one in metadata.owner_references or ()
         ),
         managers=frozenset(one.manager for one in metadata.managed_fields or ()),
         is_going=metadata.deletion_timestamp is not None,

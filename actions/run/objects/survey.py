@@ -14,7 +14,7 @@ from actions.cluster.http.errors import ApiAccessError, ApiError, ApiMissingErro
 from actions.cluster.limits import OversizeError
 from actions.cluster.objects.client import METADATA_LIST, WHOLE, ApiResource, ObjectRef, get_metadata, list_pages
 from actions.run.context.access import ClusterConnection
-from actions.run.objects.ownership import Entry, Inventory, OwnerReference, entry_of, group_of
+from actions.run.objects.ownership import Entry, Inventory, ObjectOwner, entry_of, group_of
 
 T = TypeVar("T")
 
@@ -224,7 +224,7 @@ async def _is_served(connection: ClusterConnection, kind: ApiResource) -> bool:
     return bool(served.unasked) or kind in served.kinds
 
 
-async def _owner(connection: ClusterConnection, owner: OwnerReference, namespace: str) -> Entry | Unanswered | None:
+async def _owner(connection: ClusterConnection, owner: ObjectOwner, namespace: str) -> Entry | Unanswered | None:
     """An owner, if it is the one that is meant: another object of its name is none.
 
     Found by a list: to judge takes no right but to list.

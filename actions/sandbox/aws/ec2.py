@@ -149,7 +149,7 @@ def _require_group(group: str) -> None:
 
 
 def _numbers(form: Form, prefix: str) -> list[int]:
-    """The numbers that members of a list carry: `FilterArguments.1.Name`, `FilterArguments.2.Name`."""
+    """The numbers that members of a list carry: `Filter.1.Name`, `Filter.2.Name`."""
     found = {key[len(prefix) + 1 :].partition(".")[0] for key in form if key.startswith(f"{prefix}.")}
     return sorted(int(number) for number in found if number.isdigit())
 

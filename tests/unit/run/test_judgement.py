@@ -15,7 +15,7 @@ from actions.run.objects.ownership import (
     Entry,
     Expected,
     Inventory,
-    OwnerReference,
+    ObjectOwner,
     Ownership,
     classify,
     doubt_about,
@@ -30,7 +30,7 @@ OURS = Inventory(RUN, frozenset({"ours"}))
 
 def thing(uid: str, *owners: str, kind: str = "ConfigMap", name: str = "", group: str = "", **more: Any) -> Entry:
     """An object in the namespace `work`; owners by uid."""
-    owned = tuple(OwnerReference("v1", "ConfigMap", f"name-of-{owner}", owner) for owner in owners)
+    owned = tuple(ObjectOwner("v1", "ConfigMap", f"name-of-{owner}", owner) for owner in owners)
     return Entry(group, kind, "work", name or f"name-of-{uid}", uid, owners=owned, **more)
 
 
@@ -194,7 +194,7 @@ def test_a_document_is_read_as_far_as_it_is_judged() -> None:
     }
     entry = entry_of(document, "", "Service")
     assert (entry.version, entry.run, entry.is_going, entry.created_at) == ("17", RUN, True, 1795341600.0)
-    assert (entry.owners, entry.finalizers) == ((OwnerReference("v1", "Node", "n", "n1"),), ("acme.io/hold",))
+    assert (entry.owners, entry.finalizers) == ((ObjectOwner("v1", "Node", "n", "n1"),), ("acme.io/hold",))
     assert (entry.managers, entry.release) == (frozenset({"eksml-tui", "kubelet"}), ("work", "tool"))
     lease = {"metadata": {"name": "l", "uid": "u"}, "spec": {"holderIdentity": "operator-1"}}
     assert entry_of(lease, "coordination.k8s.io", "Lease").holder == "operator-1"

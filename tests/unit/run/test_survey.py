@@ -13,7 +13,7 @@ from actions.base.errors import RefusedError
 from actions.cluster.limits import OversizeError
 from actions.cluster.objects.client import ApiResource, Discovery, ObjectRef, list_pages
 from actions.run.context.access import ClusterConnection
-from actions.run.objects.ownership import Entry, Inventory, OwnerReference
+from actions.run.objects.ownership import Entry, Inventory, ObjectOwner
 from actions.run.objects.survey import Unanswered, fetch_kinds, look, survey, with_owners
 from tests.unit.cluster.servers import session_to
 
@@ -197,7 +197,7 @@ async def test_owners_are_found_by_uid_and_not_by_name(tmp_path: Path) -> None:
     api.answers["/api/v1/namespaces/work/hiddens"] = lambda _: status(403)
 
     def owned(kind: str, name: str, uid: str) -> Entry:
-        return Entry("", "Pod", "work", f"of-{name}", f"of-{name}", owners=(OwnerReference("v1", kind, name, uid),))
+        return Entry("", "Pod", "work", f"of-{name}", f"of-{name}", owners=(ObjectOwner("v1", kind, name, uid),))
 
     entries = [
         owned("ConfigMap", "real", "uid-real"),

@@ -9,7 +9,7 @@ import pytest
 
 from actions.sandbox.apiserver.printing.columns import human_duration
 from actions.sandbox.apiserver.printing.table import find, table_of
-from actions.sandbox.apiserver.storage.resources import ApiResource, builtin_types
+from actions.sandbox.apiserver.storage.resources import ServedResource, builtin_types
 
 NOW = datetime(2026, 11, 21, 10, 5, tzinfo=UTC)
 
@@ -19,7 +19,7 @@ def cells(plural: str, body: dict[str, Any]) -> dict[str, Any]:
     return row_of(resource, body)
 
 
-def row_of(resource: ApiResource, body: dict[str, Any]) -> dict[str, Any]:
+def row_of(resource: ServedResource, body: dict[str, Any]) -> dict[str, Any]:
     body["metadata"] = {"name": "x", "creationTimestamp": "2026-11-21T10:00:00Z"} | body.get("metadata", {})
     table = table_of(resource, [body], now=NOW, include="None", metadata={})
     names = [column["name"] for column in table["columnDefinitions"]]
@@ -77,7 +77,7 @@ def test_a_custom_resource_has_the_columns_of_its_definition() -> None:
         {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
         {"name": "Missing", "type": "integer", "jsonPath": ".spec.nothing"},
     )
-    resource = ApiResource("g", "v1", "things", "Thing", is_custom=True, columns=columns)
+    resource = ServedResource("g", "v1", "things", "Thing", is_custom=True, columns=columns)
     conditions = [{"type": "Ready", "status": "False"}, {"type": "Running", "status": "True"}]
     row = row_of(resource, {"status": {"conditions": conditions}})
     assert row == {"Name": "x", "State": "Running", "Ready": "False", "Age": "5m", "Missing": None}

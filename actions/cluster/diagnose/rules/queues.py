@@ -24,7 +24,7 @@ _QUEUE_FULL = pattern(
     r"borrowing limit for",
     r"(?:Local|Cluster)Queue \S{1,120} (?:doesn't exist|does not exist|is inactive|is stopped)",
     r"unable to find job queue",
-    r"can only submit job to queue with state `OpenArguments`",
+    r"can only submit job to queue with state `Open`",
 )
 _NAMESPACE = pattern(
     r"exceeded quota: [^\n]+",

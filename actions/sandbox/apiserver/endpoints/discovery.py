@@ -11,7 +11,7 @@ from actions.sandbox.apiserver.endpoints import openapi
 from actions.sandbox.apiserver.requests.bodies import json_response
 from actions.sandbox.apiserver.storage.codec import Object
 from actions.sandbox.apiserver.storage.errors import path_not_found
-from actions.sandbox.apiserver.storage.resources import ApiResource, Registry
+from actions.sandbox.apiserver.storage.resources import Registry, ServedResource
 
 AGGREGATED = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
 _SUBRESOURCE_KINDS: dict[str, tuple[str, str, str, tuple[str, ...]]] = {
@@ -68,7 +68,7 @@ def resource_list(registry: Registry, group_name: str, version: str) -> Object |
     return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": group_version, "resources": listed}
 
 
-def _legacy(resource: ApiResource) -> Object:
+def _legacy(resource: ServedResource) -> Object:
     listed: Object = {
         "name": resource.plural,
         "singularName": resource.singular_name,
@@ -83,7 +83,7 @@ def _legacy(resource: ApiResource) -> Object:
     return listed
 
 
-def _legacy_subresource(resource: ApiResource, name: str) -> Object:
+def _legacy_subresource(resource: ServedResource, name: str) -> Object:
     kind, group_name, version, verbs = _subresource(resource, name)
     listed: Object = {
         "name": f"{resource.plural}/{name}",
@@ -97,7 +97,7 @@ def _legacy_subresource(resource: ApiResource, name: str) -> Object:
     return listed
 
 
-def _subresource(resource: ApiResource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
+def _subresource(resource: ServedResource, name: str) -> tuple[str, str, str, tuple[str, ...]]:
     kind, group_name, version, verbs = _SUBRESOURCE_KINDS[name]
     return (kind, group_name, version, verbs) if kind else (resource.kind, resource.group, resource.version, verbs)
 
@@ -118,7 +118,7 @@ def _aggregated_version(registry: Registry, group_name: str, version: str) -> Ob
     return {"version": version, "freshness": "Current", "resources": resources}
 
 
-def _aggregated(resource: ApiResource) -> Object:
+def _aggregated(resource: ServedResource) -> Object:
     described: Object = {
         "resource": resource.plural,
         "responseKind": {"group": resource.group, "version": resource.version, "kind": resource.kind},
@@ -135,7 +135,7 @@ def _aggregated(resource: ApiResource) -> Object:
     return described
 
 
-def _aggregated_subresource(resource: ApiResource, name: str) -> Object:
+def _aggregated_subresource(resource: ServedResource, name: str) -> Object:
     kind, group_name, version, verbs = _subresource(resource, name)
     return {
         "subresource": name,

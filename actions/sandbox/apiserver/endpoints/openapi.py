@@ -10,7 +10,7 @@ import re
 from functools import cache
 
 from actions.sandbox.apiserver.storage.codec import Object, encode
-from actions.sandbox.apiserver.storage.resources import ApiResource, Registry
+from actions.sandbox.apiserver.storage.resources import Registry, ServedResource
 from actions.sandbox.apiserver.validation.builtin_fields import fields_of, root_of
 from actions.sandbox.apiserver.writes.merge_keys import BuiltinMergeSchema
 
@@ -105,7 +105,7 @@ def document(registry: Registry, group: str, version: str) -> Object:
     }
 
 
-def _paths(resource: ApiResource) -> Object:
+def _paths(resource: ServedResource) -> Object:
     scope = "namespaces/{namespace}/" if resource.namespaced else ""
     collection = f"/{_prefix(resource.group, resource.version)}/{scope}{resource.plural}"
     return {
@@ -116,7 +116,7 @@ def _paths(resource: ApiResource) -> Object:
     }
 
 
-def _operation(resource: ApiResource, action: str) -> Object:
+def _operation(resource: ServedResource, action: str) -> Object:
     return {
         "operationId": f"{action}{resource.kind}",
         "x-kubernetes-action": action,
@@ -129,19 +129,19 @@ def _operation(resource: ApiResource, action: str) -> Object:
     }
 
 
-def _reference(resource: ApiResource) -> Object:
+def _reference(resource: ServedResource) -> Object:
     return {"$ref": REFERENCE + _schema_name(resource)}
 
 
-def _schema_name(resource: ApiResource) -> str:
+def _schema_name(resource: ServedResource) -> str:
     group = ".".join(reversed(resource.group.split("."))) if resource.group else "io.k8s.api.core"
     return f"{group}.{resource.version}.{resource.kind}"
 
 
-def _schema(resource: ApiResource) -> Object:
+def _schema(resource: ServedResource) -> Object:
     base = resource.schema if resource.is_custom else builtin_schema(resource.kind)
     return {**(base or {"type": "object"}), "x-kubernetes-group-version-kind": [_kind(resource)]}
 
 
-def _kind(resource: ApiResource) -> Object:
+def _kind(resource: ServedResource) -> Object:
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}

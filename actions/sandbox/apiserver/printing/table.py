@@ -16,7 +16,7 @@ from typing import Any
 
 from actions.sandbox.apiserver.printing.columns import AGE, BUILTIN_COLUMNS, CREATED, NAME, PrinterColumn, age_of
 from actions.sandbox.apiserver.storage.codec import Object, dig
-from actions.sandbox.apiserver.storage.resources import ApiResource
+from actions.sandbox.apiserver.storage.resources import ServedResource
 
 _STEP = re.compile(
     r"""\.(?P<field>(?:\\.|[^.\[\\])+)
@@ -70,7 +70,7 @@ def find(body: object, path: str) -> list[Any]:
     return values if _parsed(path) else []
 
 
-def columns_of(resource: ApiResource) -> list[PrinterColumn]:
+def columns_of(resource: ServedResource) -> list[PrinterColumn]:
     """The columns of a type: the CRD's own, the built-in ones, or name and age."""
     if resource.is_custom:
         return [NAME, *(_custom(column) for column in resource.columns)] if resource.columns else [NAME, AGE]
@@ -96,7 +96,7 @@ def _shown(values: list[Any], kind: str) -> Any:
 
 
 def table_of(
-    resource: ApiResource, bodies: Iterable[Object], *, now: datetime, include: str, metadata: Object
+    resource: ServedResource, bodies: Iterable[Object], *, now: datetime, include: str, metadata: Object
 ) -> Object:
     """A table of objects.
 

@@ -17,7 +17,7 @@ import msgspec
 from actions.base.clock import Clock
 from actions.sandbox.apiserver.printing.table import partial_of, table_of
 from actions.sandbox.apiserver.storage.codec import Object, encode
-from actions.sandbox.apiserver.storage.resources import ApiResource
+from actions.sandbox.apiserver.storage.resources import ServedResource
 from actions.sandbox.apiserver.storage.store import Stored
 
 _RENAMED = {
@@ -64,7 +64,7 @@ def form_of(accept: str) -> ResponseForm:
 class View(msgspec.Struct, frozen=True):
     """How one request sees objects of one type. `include` is the table's `includeObject`."""
 
-    resource: ApiResource
+    resource: ServedResource
     form: ResponseForm
     clock: Clock
     include: str = "Metadata"

@@ -13,7 +13,7 @@ from typing import NamedTuple
 import msgspec
 
 from actions.sandbox.apiserver.storage.errors import path_not_found
-from actions.sandbox.apiserver.storage.resources import ApiResource, Registry
+from actions.sandbox.apiserver.storage.resources import Registry, ServedResource
 
 CONTROLLER_AGENT = "eksml-sandbox"
 """The user agent of the sandbox's own controllers."""
@@ -78,7 +78,7 @@ def _verb(method: str, name: str, query: Mapping[str, str]) -> str:
 class RequestTarget(msgspec.Struct, frozen=True):
     """A collection (no `name`), an object, or a subresource of one. `namespace` is empty for all of them."""
 
-    resource: ApiResource
+    resource: ServedResource
     namespace: str = ""
     name: str = ""
     subresource: str = ""

@@ -14,7 +14,7 @@ from typing import TypeAlias
 
 from actions.sandbox.apiserver.storage.codec import Object, dig
 from actions.sandbox.apiserver.storage.errors import bad_request
-from actions.sandbox.apiserver.storage.resources import ApiResource, GroupResource
+from actions.sandbox.apiserver.storage.resources import GroupResource, ServedResource
 
 Predicate: TypeAlias = Callable[[Object], bool]
 
@@ -161,7 +161,7 @@ _FIELDS: dict[GroupResource, frozenset[str]] = {
 _NAMES = ("metadata.name", "metadata.namespace")
 
 
-def check_selectable_fields(resource: ApiResource, text: str) -> None:
+def check_selectable_fields(resource: ServedResource, text: str) -> None:
     """Refuse a field selector with a field by which the type cannot be selected.
 
     Raises:

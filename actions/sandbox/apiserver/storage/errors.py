@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import msgspec
 
 from actions.sandbox.apiserver.storage.codec import Object
-from actions.sandbox.apiserver.storage.resources import ApiResource
+from actions.sandbox.apiserver.storage.resources import ServedResource
 
 
 class Cause(msgspec.Struct, frozen=True):
@@ -79,14 +79,14 @@ def success_status(*, details: Mapping[str, str] | None = None) -> Object:
     return status
 
 
-def _details(resource: ApiResource, name: str, *, kind: str = "") -> dict[str, str]:
+def _details(resource: ServedResource, name: str, *, kind: str = "") -> dict[str, str]:
     details = {"name": name, "kind": kind or resource.plural}
     if resource.group:
         details["group"] = resource.group
     return details
 
 
-def not_found(resource: ApiResource, name: str) -> StatusError:
+def not_found(resource: ServedResource, name: str) -> StatusError:
     """404: there is no such object."""
     message = f'{resource.qualified_plural} "{name}" not found'
     return StatusError(404, "NotFound", message, details=_details(resource, name))
@@ -97,25 +97,25 @@ def path_not_found() -> StatusError:
     return StatusError(404, "NotFound", "the server could not find the requested resource")
 
 
-def already_exists(resource: ApiResource, name: str) -> StatusError:
+def already_exists(resource: ServedResource, name: str) -> StatusError:
     """409 on create."""
     message = f'{resource.qualified_plural} "{name}" already exists'
     return StatusError(409, "AlreadyExists", message, details=_details(resource, name))
 
 
-def conflict(resource: ApiResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
+def conflict(resource: ServedResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
     """409 on a write that lost a race, or whose fields belong to somebody else."""
     message = f'Operation cannot be fulfilled on {resource.qualified_plural} "{name}": {why}'
     return StatusError(409, "Conflict", message, details=_details(resource, name), causes=causes)
 
 
-def stale_version(resource: ApiResource, name: str) -> StatusError:
+def stale_version(resource: ServedResource, name: str) -> StatusError:
     """409: the resource version sent is not the stored one."""
     why = "the object has been modified; please apply your changes to the latest version and try again"
     return conflict(resource, name, why)
 
 
-def invalid(resource: ApiResource, name: str, causes: Sequence[Cause]) -> StatusError:
+def invalid(resource: ServedResource, name: str, causes: Sequence[Cause]) -> StatusError:
     """422: fields are wrong, each named."""
     kind = f"{resource.kind}.{resource.group}" if resource.group else resource.kind
     texts = [f"{cause.field}: {cause.message}" for cause in causes]
@@ -134,7 +134,7 @@ def bad_request(message: str) -> StatusError:
     return StatusError(400, "BadRequest", message)
 
 
-def type_mismatch(resource: ApiResource, namespace: str, name: str, mistakes: Sequence[str]) -> StatusError:
+def type_mismatch(resource: ServedResource, namespace: str, name: str, mistakes: Sequence[str]) -> StatusError:
     """500, as API servers answer an apply whose fields are unknown or of another type."""
     group_version = resource.api_version if "/" in resource.api_version else f"/{resource.api_version}"
     where = f"{namespace}/{name}; {group_version}, Kind={resource.kind}"
@@ -142,7 +142,7 @@ def type_mismatch(resource: ApiResource, namespace: str, name: str, mistakes: Se
     return StatusError(500, "", f"failed to create typed patch object ({where}): {said}")
 
 
-def forbidden(resource: ApiResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
+def forbidden(resource: ServedResource, name: str, why: str, *, causes: Sequence[Cause] = ()) -> StatusError:
     """403."""
     message = f'{resource.qualified_plural} "{name}" is forbidden: {why}'
     return StatusError(403, "Forbidden", message, details=_details(resource, name), causes=causes)

@@ -22,7 +22,7 @@ class GroupResource(NamedTuple):
 
 
 @dataclass(frozen=True, slots=True)
-class ApiResource:
+class ServedResource:
     """One served version of one type.
 
     `schema` is the `openAPIV3Schema` of a custom resource, empty for built-in types. `columns` are the CRD's
@@ -73,13 +73,13 @@ class Registry:
     `revision` grows with every change, so that what is derived from the registry can be cached.
     """
 
-    def __init__(self, types: Iterable[ApiResource]) -> None:
-        self._types: dict[tuple[str, str, str], ApiResource] = {}
+    def __init__(self, types: Iterable[ServedResource]) -> None:
+        self._types: dict[tuple[str, str, str], ServedResource] = {}
         self.revision = 0
         for resource in types:
             self.add(resource)
 
-    def add(self, resource: ApiResource) -> None:
+    def add(self, resource: ServedResource) -> None:
         """Serve a type, or serve it differently."""
         self._types[resource.group, resource.version, resource.plural] = resource
         self.revision += 1
@@ -90,18 +90,18 @@ class Registry:
             del self._types[path]
         self.revision += 1
 
-    def find(self, group: str, version: str, plural: str) -> ApiResource | None:
+    def find(self, group: str, version: str, plural: str) -> ServedResource | None:
         """The type under a path, or `None`."""
         return self._types.get((group, version, plural))
 
-    def any_version(self, key: GroupResource) -> ApiResource | None:
+    def any_version(self, key: GroupResource) -> ServedResource | None:
         """Some served version of a type, or `None`."""
         return next((resource for resource in self if resource.key == key), None)
 
-    def __iter__(self) -> Iterator[ApiResource]:
+    def __iter__(self) -> Iterator[ServedResource]:
         return iter(tuple(self._types.values()))
 
-    def of(self, group: str, version: str) -> list[ApiResource]:
+    def of(self, group: str, version: str) -> list[ServedResource]:
         """Every type of a group version, in order of registration."""
         return [resource for resource in self if resource.group == group and resource.version == version]
 
@@ -137,11 +137,11 @@ _REVIEW = ("create",)
 _READ = ("get", "list", "watch")
 
 
-def _core() -> list[ApiResource]:
+def _core() -> list[ServedResource]:
     def core(
         plural: str, kind: str, *short: str, namespaced: bool = True, sub: tuple[str, ...] = (), all_: bool = False
-    ) -> ApiResource:
-        return ApiResource("", "v1", plural, kind, namespaced, short, ("all",) if all_ else (), sub)
+    ) -> ServedResource:
+        return ServedResource("", "v1", plural, kind, namespaced, short, ("all",) if all_ else (), sub)
 
     return [
         core("namespaces", "Namespace", "ns", namespaced=False, sub=_STATUS),
@@ -168,10 +168,10 @@ def _core() -> list[ApiResource]:
     ]
 
 
-def _workloads() -> list[ApiResource]:
-    def apps(plural: str, kind: str, *short: str, sub: tuple[str, ...] = _SCALED) -> ApiResource:
+def _workloads() -> list[ServedResource]:
+    def apps(plural: str, kind: str, *short: str, sub: tuple[str, ...] = _SCALED) -> ServedResource:
         categories = () if plural == "controllerrevisions" else ("all",)
-        return ApiResource("apps", "v1", plural, kind, True, short, categories, sub)
+        return ServedResource("apps", "v1", plural, kind, True, short, categories, sub)
 
     return [
         apps("deployments", "Deployment", "deploy"),
@@ -179,9 +179,9 @@ def _workloads() -> list[ApiResource]:
         apps("statefulsets", "StatefulSet", "sts"),
         apps("daemonsets", "DaemonSet", "ds", sub=_STATUS),
         apps("controllerrevisions", "ControllerRevision", sub=()),
-        ApiResource("batch", "v1", "jobs", "Job", True, (), ("all",), _STATUS),
-        ApiResource("batch", "v1", "cronjobs", "CronJob", True, ("cj",), ("all",), _STATUS),
-        ApiResource(
+        ServedResource("batch", "v1", "jobs", "Job", True, (), ("all",), _STATUS),
+        ServedResource("batch", "v1", "cronjobs", "CronJob", True, ("cj",), ("all",), _STATUS),
+        ServedResource(
             "autoscaling",
             "v2",
             "horizontalpodautoscalers",
@@ -194,15 +194,15 @@ def _workloads() -> list[ApiResource]:
     ]
 
 
-def _cluster_services() -> list[ApiResource]:
+def _cluster_services() -> list[ServedResource]:
     def served(group: str, version: str, plural: str, kind: str, *short: str, namespaced: bool = False,
-               sub: tuple[str, ...] = ()) -> ApiResource:  # fmt: skip
-        return ApiResource(group, version, plural, kind, namespaced, short, (), sub)
+               sub: tuple[str, ...] = ()) -> ServedResource:  # fmt: skip
+        return ServedResource(group, version, plural, kind, namespaced, short, (), sub)
 
     rbac, storage = "rbac.authorization.k8s.io", "storage.k8s.io"
     admission = "admissionregistration.k8s.io"
     return [
-        ApiResource("events.k8s.io", "v1", "events", "Event", short_names=("ev",), verbs=_READ, home=""),
+        ServedResource("events.k8s.io", "v1", "events", "Event", short_names=("ev",), verbs=_READ, home=""),
         served(rbac, "v1", "roles", "Role", namespaced=True),
         served(rbac, "v1", "rolebindings", "RoleBinding", namespaced=True),
         served(rbac, "v1", "clusterroles", "ClusterRole"),
@@ -233,20 +233,20 @@ def _cluster_services() -> list[ApiResource]:
     ]
 
 
-def _reviews() -> list[ApiResource]:
+def _reviews() -> list[ServedResource]:
     authorization, authentication = "authorization.k8s.io", "authentication.k8s.io"
     return [
-        ApiResource(authorization, "v1", plural, kind, namespaced, verbs=_REVIEW)
+        ServedResource(authorization, "v1", plural, kind, namespaced, verbs=_REVIEW)
         for plural, kind, namespaced in (
             ("selfsubjectaccessreviews", "SelfSubjectAccessReview", False),
             ("selfsubjectrulesreviews", "SelfSubjectRulesReview", False),
             ("subjectaccessreviews", "SubjectAccessReview", False),
             ("localsubjectaccessreviews", "LocalSubjectAccessReview", True),
         )
-    ] + [ApiResource(authentication, "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_REVIEW)]
+    ] + [ServedResource(authentication, "v1", "selfsubjectreviews", "SelfSubjectReview", False, verbs=_REVIEW)]
 
 
-def builtin_types() -> list[ApiResource]:
+def builtin_types() -> list[ServedResource]:
     """Every built-in type, in the order in which discovery lists them."""
     return _core() + _workloads() + _cluster_services() + _reviews()
 
@@ -259,14 +259,14 @@ def key_of_definition(crd: Object) -> GroupResource:
     return GroupResource(crd["spec"]["group"], crd["spec"]["names"]["plural"])
 
 
-def types_of(crd: Object) -> Iterator[ApiResource]:
+def types_of(crd: Object) -> Iterator[ServedResource]:
     """Every version that a CRD serves."""
     spec = crd["spec"]
     names = spec["names"]
     for version in spec["versions"]:
         if not version.get("served", True):
             continue
-        yield ApiResource(
+        yield ServedResource(
             spec["group"],
             version["name"],
             names["plural"],

@@ -11,7 +11,7 @@ from typing import Any
 
 from actions.sandbox.apiserver.storage.codec import Object, dig, encode
 from actions.sandbox.apiserver.storage.errors import Cause
-from actions.sandbox.apiserver.storage.resources import ApiResource, GroupResource
+from actions.sandbox.apiserver.storage.resources import GroupResource, ServedResource
 
 _LABEL = r"[a-z0-9]([-a-z0-9]*[a-z0-9])?"
 _DNS_LABEL = re.compile(rf"{_LABEL}")
@@ -45,7 +45,7 @@ def _bad(field: str, value: object, why: str) -> Cause:
     return Cause(field, f"Invalid value: {encode(value).decode()}: {why}")
 
 
-def metadata_causes(resource: ApiResource, body: Object) -> Iterator[Cause]:
+def metadata_causes(resource: ServedResource, body: Object) -> Iterator[Cause]:
     """What is wrong with the metadata of any object."""
     metadata = body["metadata"]
     name = metadata.get("name")

@@ -14,7 +14,7 @@ import msgspec
 
 from actions.base.files import asset
 from actions.sandbox.apiserver.storage.codec import Object
-from actions.sandbox.apiserver.storage.resources import ApiResource
+from actions.sandbox.apiserver.storage.resources import ServedResource
 
 _LIST, _MAP = "[]", "{}"
 _SCALARS: dict[str, tuple[type, ...]] = {
@@ -55,7 +55,7 @@ def fields_of(type_name: str) -> dict[str, str]:
     return _table().types.get(type_name, {})
 
 
-def prune_builtin(resource: ApiResource, body: Object) -> list[str]:
+def prune_builtin(resource: ServedResource, body: Object) -> list[str]:
     """Remove what the type does not have, in place, and return the paths of what was removed."""
     root = _table().roots.get(resource.kind)
     return list(_prune(body, root, "")) if root else []
@@ -78,7 +78,7 @@ def _prune(value: Any, code: str, path: str) -> Iterator[str]:
                 yield here
 
 
-def wrong_type(resource: ApiResource, body: Object) -> WrongType | None:
+def wrong_type(resource: ServedResource, body: Object) -> WrongType | None:
     """The first value that cannot be read as its field's type, or `None`."""
     root = _table().roots.get(resource.kind)
     return next(_wrong(body, root, ""), None) if root else None

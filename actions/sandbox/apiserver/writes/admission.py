@@ -140,7 +140,7 @@ def _create_pod(review: AdmissionReview, store: Store) -> None:
     if queue is None:
         why = f'unable to find job queue: queues.{_GROUP} "{name}" not found'
     elif (state := dig(queue.body, "status", "state") or "Open") != "Open":
-        why = f"can only submit job to queue with state `OpenArguments`, queue `{name}` status is `{state}`"
+        why = f"can only submit job to queue with state `Open`, queue `{name}` status is `{state}`"
     else:
         return
     raise _denied("validatepod", f"failed :  {why};;")

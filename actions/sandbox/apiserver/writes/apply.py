@@ -11,7 +11,7 @@ import msgspec
 
 from actions.sandbox.apiserver.storage.codec import Object, decode, encode
 from actions.sandbox.apiserver.storage.errors import Cause, StatusError
-from actions.sandbox.apiserver.storage.resources import ApiResource
+from actions.sandbox.apiserver.storage.resources import ServedResource
 from actions.sandbox.apiserver.writes.managed_fields import (
     ITEM,
     FieldOwner,
@@ -34,7 +34,7 @@ def apply_object(
     merge_schema: MergeSchema,
     manager: Manager,
     *,
-    resource: ApiResource,
+    resource: ServedResource,
     force: bool,
     now: str,
 ) -> Object:
@@ -107,7 +107,7 @@ def _conflicts(
     return [(owner, paths) for owner, paths in found if paths]
 
 
-def _conflict_fault(resource: ApiResource, name: str, contested: list[tuple[FieldOwner, set[Path]]]) -> StatusError:
+def _conflict_fault(resource: ServedResource, name: str, contested: list[tuple[FieldOwner, set[Path]]]) -> StatusError:
     """The refusal, in the words of the server-side apply of Kubernetes: one conflict on a line, more by owner."""
     causes, texts = [], []
     for owner, paths in contested:

@@ -10,9 +10,9 @@ from actions.sandbox.apiserver.storage.codec import Object, clone, dig
 from actions.sandbox.apiserver.storage.errors import conflict, not_found
 from actions.sandbox.apiserver.storage.resources import (
     CRD_KEY,
-    ApiResource,
     GroupResource,
     Registry,
+    ServedResource,
     key_of_definition,
 )
 from actions.sandbox.apiserver.storage.store import Store, Stored
@@ -38,7 +38,9 @@ class Deleter:
         self._clock = clock
         self._admissions = admissions
 
-    def delete(self, resource: ApiResource, namespace: str, name: str, options: DeleteOptions) -> tuple[Stored, bool]:
+    def delete(
+        self, resource: ServedResource, namespace: str, name: str, options: DeleteOptions
+    ) -> tuple[Stored, bool]:
         """Delete an object, or begin to.
 
         Returns:
@@ -73,7 +75,7 @@ class Deleter:
             self._registry.drop(key_of_definition(stored.body))
         return self._store.remove(stored)
 
-    def _check_preconditions(self, resource: ApiResource, stored: Stored, options: DeleteOptions) -> None:
+    def _check_preconditions(self, resource: ServedResource, stored: Stored, options: DeleteOptions) -> None:
         if options.uid and options.uid != stored.uid:
             why = f"Precondition failed: UID in precondition: {options.uid}, UID in object meta: {stored.uid}"
             raise conflict(resource, stored.name, why)

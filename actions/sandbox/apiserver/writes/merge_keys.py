@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from actions.sandbox.apiserver.storage.codec import Object
-from actions.sandbox.apiserver.storage.resources import ApiResource
+from actions.sandbox.apiserver.storage.resources import ServedResource
 
 
 class ListMergeRule(NamedTuple):
@@ -164,6 +164,6 @@ class CustomResourceMergeSchema:
         return self._declared.default_of(key)
 
 
-def merge_schema_of(resource: ApiResource) -> MergeSchema:
+def merge_schema_of(resource: ServedResource) -> MergeSchema:
     """The root of a type."""
     return CustomResourceMergeSchema(resource.schema) if resource.is_custom else BuiltinMergeSchema()

@@ -6,13 +6,13 @@ from typing import Any
 
 from actions.sandbox.apiserver.storage.codec import Object, clone, dig
 from actions.sandbox.apiserver.storage.errors import bad_request
-from actions.sandbox.apiserver.storage.resources import ApiResource
+from actions.sandbox.apiserver.storage.resources import ServedResource
 
 _COUNTED_GROUPS = frozenset({"apps", "batch", "policy", "networking.k8s.io", "apiextensions.k8s.io", "autoscaling"})
 _SERVER_OWNED = ("uid", "creationTimestamp", "generation", "deletionTimestamp", "deletionGracePeriodSeconds", "name")
 
 
-def check_type(resource: ApiResource, body: Any) -> None:
+def check_type(resource: ServedResource, body: Any) -> None:
     """Refuse a body that says it is something else than the path; a body that does not say gets told.
 
     Raises:
@@ -29,7 +29,7 @@ def check_type(resource: ApiResource, body: Any) -> None:
     body["metadata"] = body.get("metadata") or {}
 
 
-def check_namespace(resource: ApiResource, namespace: str, metadata: Object) -> None:
+def check_namespace(resource: ServedResource, namespace: str, metadata: Object) -> None:
     """Put an object into the namespace of its path.
 
     Raises:
@@ -45,14 +45,14 @@ def check_namespace(resource: ApiResource, namespace: str, metadata: Object) -> 
         )
 
 
-def writable_part(resource: ApiResource, wanted: Object, subresource: str) -> Object:
+def writable_part(resource: ServedResource, wanted: Object, subresource: str) -> Object:
     """What an applier may own through this path: status through its subresource only, and nothing else there."""
     if subresource == "status":
         return {name: wanted[name] for name in ("apiVersion", "kind", "metadata", "status") if name in wanted}
     return {name: value for name, value in wanted.items() if name != "status" or not resource.has_status}
 
 
-def with_protected_parts(resource: ApiResource, before: Object, after: Object, subresource: str) -> Object:
+def with_protected_parts(resource: ServedResource, before: Object, after: Object, subresource: str) -> Object:
     """`after` with everything put back that this path may not change."""
     if subresource == "status":
         kept = {**before, "metadata": {**before["metadata"]}}
@@ -96,12 +96,12 @@ def is_released(body: Object) -> bool:
     return not body["metadata"].get("deletionGracePeriodSeconds")
 
 
-def has_generation(resource: ApiResource) -> bool:
+def has_generation(resource: ServedResource) -> bool:
     """Whether changes of the spec are counted."""
     return resource.is_custom or resource.group in _COUNTED_GROUPS or resource.key == ("", "pods")
 
 
-def counted_part(body: Object, resource: ApiResource) -> Object:
+def counted_part(body: Object, resource: ServedResource) -> Object:
     """The part of an object whose changes are counted."""
     left_out = ("metadata", "status") if resource.has_status else ("metadata",)
     return {name: value for name, value in body.items() if name not in left_out}

@@ -20,9 +20,9 @@ from actions.sandbox.apiserver.storage.errors import (
 )
 from actions.sandbox.apiserver.storage.resources import (
     CRD_KEY,
-    ApiResource,
     GroupResource,
     Registry,
+    ServedResource,
     complete_definition,
     register_definition,
 )
@@ -69,7 +69,7 @@ class Writer:
         """The wall time as objects carry it."""
         return format_rfc3339(self._clock.now())
 
-    def find(self, resource: ApiResource, namespace: str, name: str) -> Stored:
+    def find(self, resource: ServedResource, namespace: str, name: str) -> Stored:
         """The stored object.
 
         Raises:
@@ -80,7 +80,7 @@ class Writer:
             raise not_found(resource, name)
         return stored
 
-    def create(self, resource: ApiResource, namespace: str, body: Object, options: WriteOptions) -> Stored:
+    def create(self, resource: ServedResource, namespace: str, body: Object, options: WriteOptions) -> Stored:
         """Store a new object.
 
         Raises:
@@ -90,7 +90,9 @@ class Writer:
         manager = Manager(options.manager, UPDATE, resource.api_version)
         return self._store_new(resource, namespace, body, options, manager)
 
-    def replace(self, resource: ApiResource, namespace: str, name: str, body: Object, options: WriteOptions) -> Stored:
+    def replace(
+        self, resource: ServedResource, namespace: str, name: str, body: Object, options: WriteOptions
+    ) -> Stored:
         """Store a new version of an object.
 
         Raises:
@@ -101,7 +103,12 @@ class Writer:
         return self._store_change(resource, before, body, options)
 
     def change(
-        self, resource: ApiResource, namespace: str, name: str, edit: Callable[[Object], Object], options: WriteOptions
+        self,
+        resource: ServedResource,
+        namespace: str,
+        name: str,
+        edit: Callable[[Object], Object],
+        options: WriteOptions,
     ) -> Stored:
         """Store what `edit` makes of a copy of an object.
 
@@ -119,7 +126,7 @@ class Writer:
         return self._store.put(stored.key, stored.namespace, stored.name, edit(clone(stored.body)))
 
     def apply(
-        self, resource: ApiResource, namespace: str, name: str, wanted: Object, options: WriteOptions
+        self, resource: ServedResource, namespace: str, name: str, wanted: Object, options: WriteOptions
     ) -> tuple[Stored, bool]:
         """Server-side apply; the second value tells whether the object was created.
 
@@ -149,7 +156,7 @@ class Writer:
         )
         return self._store_change(resource, before, body, options, is_tracked=True), False
 
-    def _prepare_new(self, resource: ApiResource, namespace: str, body: Object) -> None:
+    def _prepare_new(self, resource: ServedResource, namespace: str, body: Object) -> None:
         check_type(resource, body)
         metadata = metadata_of(body)
         if not metadata.get("name") and metadata.get("generateName"):
@@ -167,7 +174,7 @@ class Writer:
         if resource.has_status and resource.key not in _KEEPS_STATUS_ON_CREATE:
             body.pop("status", None)
 
-    def _require_namespace(self, resource: ApiResource, namespace: str, name: str) -> None:
+    def _require_namespace(self, resource: ServedResource, namespace: str, name: str) -> None:
         home = self._store.get(NAMESPACES, "", namespace)
         if home is None:
             spaces = self._registry.any_version(NAMESPACES)
@@ -178,7 +185,7 @@ class Writer:
             raise forbidden(resource, name, why, causes=[cause])
 
     def _store_new(
-        self, resource: ApiResource, namespace: str, body: Object, options: WriteOptions, manager: Manager | None
+        self, resource: ServedResource, namespace: str, body: Object, options: WriteOptions, manager: Manager | None
     ) -> Stored:
         name = str(body["metadata"].get("name", ""))
         if name and self._store.get(resource.key, namespace, name) is not None:
@@ -192,7 +199,7 @@ class Writer:
         return self._put(resource, namespace, name, body, options)
 
     def _store_change(
-        self, resource: ApiResource, before: Stored, body: Object, options: WriteOptions, *, is_tracked: bool = False
+        self, resource: ServedResource, before: Stored, body: Object, options: WriteOptions, *, is_tracked: bool = False
     ) -> Stored:
         check_namespace(resource, before.namespace, body["metadata"])
         asked = str(body["metadata"].get("resourceVersion") or before.version)
@@ -215,7 +222,7 @@ class Writer:
             track_update(before.body, body, merge_schema_of(resource), manager, now=self.now())
         return self._put(resource, before.namespace, before.name, body, options)
 
-    def _check_typed(self, resource: ApiResource, namespace: str, name: str, wanted: Object) -> None:
+    def _check_typed(self, resource: ServedResource, namespace: str, name: str, wanted: Object) -> None:
         """What is applied must be of its kind in every field, however strict the client is."""
         wrong = None if resource.is_custom else wrong_type(resource, wanted)
         if wrong is not None:
@@ -225,7 +232,7 @@ class Writer:
         if mistakes:
             raise type_mismatch(resource, namespace, name, mistakes)
 
-    def _check_unknown(self, resource: ApiResource, body: Object, options: WriteOptions) -> None:
+    def _check_unknown(self, resource: ServedResource, body: Object, options: WriteOptions) -> None:
         head = f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}'
         wrong = None if resource.is_custom else wrong_type(resource, body)
         if wrong is not None:
@@ -239,12 +246,12 @@ class Writer:
             raise bad_request(f"{head}: strict decoding error: {', '.join(texts)}")
         options.warnings.extend(texts)
 
-    def _admit(self, operation: Operation, resource: ApiResource, namespace: str, body: Object) -> None:
+    def _admit(self, operation: Operation, resource: ServedResource, namespace: str, body: Object) -> None:
         review = AdmissionReview(operation, resource.key, namespace, str(body["metadata"].get("name", "")), body)
         for admission in self._admissions:
             admission.admit(review, self._store)
 
-    def _complete(self, resource: ApiResource, body: Object) -> None:
+    def _complete(self, resource: ServedResource, body: Object) -> None:
         for name in _OMITTED_IF_EMPTY:
             if name in body["metadata"] and not body["metadata"][name]:
                 del body["metadata"][name]
@@ -253,7 +260,7 @@ class Writer:
         else:
             default_builtin(resource.key, body)
 
-    def _check(self, resource: ApiResource, body: Object, before: Object | None) -> None:
+    def _check(self, resource: ServedResource, body: Object, before: Object | None) -> None:
         causes = list(metadata_causes(resource, body))
         if not causes and resource.is_custom:
             causes = list(violations(body, resource.schema))
@@ -264,7 +271,7 @@ class Writer:
         if causes:
             raise invalid(resource, str(body["metadata"].get("name", "")), causes)
 
-    def _put(self, resource: ApiResource, namespace: str, name: str, body: Object, options: WriteOptions) -> Stored:
+    def _put(self, resource: ServedResource, namespace: str, name: str, body: Object, options: WriteOptions) -> Stored:
         if resource.key == CRD_KEY:
             complete_definition(body, now=self.now())
         if options.is_dry_run:
@@ -277,6 +284,6 @@ class Writer:
         return stored
 
 
-def _unknown_in(resource: ApiResource, body: Object) -> list[str]:
+def _unknown_in(resource: ServedResource, body: Object) -> list[str]:
     """Paths of fields that the kind does not have; they are taken out."""
     return prune_resource(body, resource.schema) if resource.is_custom else prune_builtin(resource, body)
