@@ -1,6 +1,6 @@
 """Trainers that print a step on one line and its values indented below: Composer, LLM Foundry and OLMo.
 
-Source: FORMATS 2.8; OLMo `train.py`, OLMo-core `ConsoleLoggerCallback`.
+Source: `docs/facts/training-logs.md#own-loops`; OLMo `train.py`, OLMo-core `ConsoleLoggerCallback`.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ Lightning's dialect also covers NeMo 1, BioNeMo 1, neuronx-nemo-megatron and NxD
 the epoch on a line, and below it a bar that is redrawn; its loss is the mean over the epoch so far, there is no
 other.
 
-Source: tqdm 4.67 `std.py` format_meter; FORMATS 2.1; Lightning 1.9 to 2.5 captured in
+Source: tqdm 4.67 `std.py` format_meter; `docs/facts/training-logs.md#lightning`; Lightning 1.9 to 2.5 captured in
 `tests/fixtures/corpus/logs/lightning_*`; keras 2 and 3 `ProgbarLogger`, both verbosities.
 """
 

@@ -1,6 +1,7 @@
 """Trainers that put a whole report on one line: a table of patterns, and JSON objects with a step and a loss.
 
-Source: FORMATS 2.4, 2.6 and 2.8; nxd and torchtitan 0.2.2 captured in `tests/fixtures/corpus/logs`.
+Source: `docs/facts/training-logs.md` (single lines, NeuronX Distributed, torchtitan, DeepSpeed); nxd and torchtitan 0.2.2
+captured in `tests/fixtures/corpus/logs`.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@ core's utilization is the greatest of any runtime, and its memory is the sum. `e
 healthy runs and no alarm. neuron-top has no batch mode, so a live panel reads neuron-monitor; screens are read from
 saved logs.
 
-Source: AWS Neuron SDK guide 2.2x; captures of trn1, inf1 and inf2; FORMATS 5.1 to 5.3.
+Source: AWS Neuron SDK guide 2.2x; captures of trn1, inf1 and inf2; `docs/facts/neuron.md`.
 """
 
 from __future__ import annotations

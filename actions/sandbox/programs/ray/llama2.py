@@ -3,8 +3,8 @@
 The settings of its command line, the curve of its numbers by step, and its output. Rank 0 reports the steps; what all
 workers print is counted together by Ray unless `RAY_DEDUP_LOGS=0`. A step takes a twentieth of its real time.
 
-Source: SEEDS 6.4 (command line) and 6.5 (lines); the captured shape of LOG lines behind Ray's prefix; Ray 2.22 (Train
-v1).
+Source: `docs/facts/llama2-ray.md#arguments` and `#output`; the captured shape of LOG lines behind Ray's prefix;
+Ray 2.22 (Train v1).
 """
 
 from __future__ import annotations
