@@ -1,6 +1,6 @@
 """Trainers that put a whole report on one line: a table of patterns, and JSON objects with a step and a loss.
 
-Source: `docs/facts/training-logs.md` (single lines, NeuronX Distributed, torchtitan, DeepSpeed); nxd and torchtitan 0.2.2
+Source: `docs/facts/training-logs.md` (single lines, NeuronX Distributed, torchtitan, DeepSpeed); nxd, torchtitan 0.2.2
 captured in `tests/fixtures/corpus/logs`.
 """
 
