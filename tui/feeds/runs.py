@@ -159,18 +159,20 @@ class RunFeed:
         """Read what has been written to the chosen run since the last look."""
         if self._reader is None:
             return
-        self._show(self._reader, is_new=self._reader.poll() is not None)
+        self._reader.poll()
+        self._show(self._reader)
 
     async def _follow(self) -> None:
         """`catch_up` off the loop: a disk may be slow."""
         reader = self._reader
         if reader is not None:
-            view = await self._disk.call(reader.poll)
+            await self._disk.call(reader.poll)
             if reader is self._reader:  # another run may have been chosen meanwhile
-                self._show(reader, is_new=view is not None)
+                self._show(reader)
 
-    def _show(self, reader: RunReader, *, is_new: bool) -> None:
-        if is_new:
+    def _show(self, reader: RunReader) -> None:
+        """Show what was read last, by this look or by one on the thread, whose result is still on its way here."""
+        if self.view is not reader.newest:
             self.view = reader.newest
             self._tell()
         elif self.is_busy:
