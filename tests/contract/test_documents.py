@@ -23,6 +23,8 @@ _NUMBERED = re.compile(r"(?<![\w/.-])([A-Z]{4,})(?:\.md)? (?:§ ?\d|\d{1,2}(?:\.
 _VERSIONED = frozenset({"CUDA", "HTTP", "JSON", "NCCL", "YAML"})
 """Programs and standards, whose numbers are versions."""
 _URL = re.compile(r"https?://\S+")
+_MODULE = re.compile(r"`((?:actions|tui)(?:\.[a-z_0-9]+)+)`")
+_PATH = re.compile(r"`((?:actions|tui|tests|assets|blueprints)/[\w./-]+)`")
 
 
 def files() -> Iterator[Path]:
@@ -74,6 +76,30 @@ def complaints(path: Path) -> list[str]:
 def test_every_citation_of_a_document_leads_to_one_of_this_repository() -> None:
     found = {path.relative_to(ROOT).as_posix(): wrong for path in files() if (wrong := complaints(path))}
     assert found == {}
+
+
+def is_module(name: str) -> bool:
+    """Return true for a module or package of the product, and for a name inside of a module."""
+    place = ROOT.joinpath(*name.split("."))
+    if place.with_suffix(".py").exists() or place.is_dir():
+        return True
+    module = place.parent.with_suffix(".py")
+    return module.exists() and re.search(rf"\b{re.escape(place.name)}\b", module.read_text("utf-8")) is not None
+
+
+def test_modules_and_files_that_documents_name_exist() -> None:
+    pages = [*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "tests").glob("*/README.md")]
+    wrong = [
+        f"{page.relative_to(ROOT)}: {name}"
+        for page in pages
+        if page.name != "CHANGELOG.md"
+        for text in [page.read_text("utf-8")]
+        for name in [
+            *(name for name in _MODULE.findall(text) if not is_module(name)),
+            *(name for name in _PATH.findall(text) if not (ROOT / name).exists()),
+        ]
+    ]
+    assert wrong == []
 
 
 @pytest.mark.parametrize(
