@@ -179,7 +179,7 @@ AGEING = """
 import gc, sys
 from collections import deque
 sys.path.insert(0, {root!r})
-from tui.gc_tuning import keep_what_is
+from tui.gc_tuning import freeze_startup_objects
 
 class Linked:
     count = 0
@@ -189,7 +189,7 @@ class Linked:
     def __del__(self):
         Linked.count -= 1
 
-keep_what_is()
+freeze_startup_objects()
 recent, most = deque(maxlen=20_000), 0
 for _ in range(3_000_000):
     recent.append(Linked())
