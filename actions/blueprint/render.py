@@ -14,6 +14,7 @@ from actions.blueprint.parts import FieldTarget, OutputTarget, Scalar
 from actions.blueprint.source_files import operator_manifests, read_manifests, variables_of
 from actions.blueprint.stages import AnyStage, ManifestsStage, TerraformStage
 from actions.blueprint.targets import Manifest, find, formatted, templates_of
+from actions.cluster.kinds import is_namespaced
 
 MANAGED_BY = "app.kubernetes.io/managed-by"
 MANAGER = "eksml-tui"
@@ -23,26 +24,6 @@ RUN_TAG = "eksml-run"
 
 Outputs = Mapping[str, Mapping[str, str]]
 """By stage, by output."""
-
-CLUSTER_SCOPED = frozenset(
-    {
-        "APIService",
-        "ClusterRole",
-        "ClusterRoleBinding",
-        "CustomResourceDefinition",
-        "EC2NodeClass",
-        "MutatingWebhookConfiguration",
-        "Namespace",
-        "NodeClaim",
-        "NodePool",
-        "PersistentVolume",
-        "PriorityClass",
-        "Queue",
-        "StorageClass",
-        "ValidatingWebhookConfiguration",
-    }
-)
-"""Kinds that get no namespace. Those of this list that a blueprint can hold are fixed by their CRDs."""
 
 
 def labels_of(run_id: str, stage_id: str) -> dict[str, str]:
@@ -207,7 +188,7 @@ def _output(stage: AnyStage, source: str, outputs: Outputs) -> str:
 def _mark(manifest: Manifest, labels: Mapping[str, str], namespace: str) -> None:
     metadata = manifest["metadata"]
     metadata.setdefault("labels", {}).update(labels)
-    if manifest["kind"] not in CLUSTER_SCOPED:
+    if is_namespaced(manifest["apiVersion"], manifest["kind"]):
         metadata.setdefault("namespace", namespace)
     if manifest["kind"] == "CustomResourceDefinition":
         return  # its schema may hold the word `template`, which is no pod template

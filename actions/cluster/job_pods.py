@@ -12,17 +12,15 @@ from typing import NamedTuple
 
 import msgspec
 
+from actions.cluster.kinds import WATCHED, is_watched
 from actions.fleet.facts import PodFacts, WorkloadFacts
-
-WATCHABLE = ("Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster")
-"""Kinds of jobs that are known."""
 
 _ROLES = ("launcher", "submitter", "head", "master", "worker")
 _NUMBER = re.compile(r"(\d+)")
 
 
 class JobRef(msgspec.Struct, frozen=True):
-    """One job. `kind` is one of `WATCHABLE`."""
+    """One job; `kind` is one that is watched."""
 
     kind: str
     namespace: str
@@ -55,12 +53,14 @@ def pods_of_job(job: JobRef, pods: Mapping[str, PodFacts]) -> list[JobPod]:
 
 def job_of(pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> JobRef | None:
     """The job that a person made and that the pod is a part of; `None` if it is of none that is known."""
-    for kind in ("MPIJob", "RayJob"):
+    for row in WATCHED:
+        if not row.pod_owners:
+            continue
         for workload in workloads.values():
             job = JobRef(workload.kind, workload.namespace, workload.name)
-            if workload.kind == kind and role_of(job, pod):
+            if workload.kind == row.kind and role_of(job, pod):
                 return job
-    if pod.owner_kind not in WATCHABLE:
+    if not is_watched(pod.owner_kind):
         return None
     return JobRef(pod.owner_kind, pod.namespace, pod.owner_name)
 

@@ -14,7 +14,8 @@ from actions.base.clock import Clock
 from actions.base.errors import MissingError, RefusedError, UnreachableError
 from actions.base.untrusted import one_line
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.job_pods import WATCHABLE, JobPod, JobRef, pods_of_job
+from actions.cluster.job_pods import JobPod, JobRef, pods_of_job
+from actions.cluster.kinds import find_kind, watched_names
 from actions.cluster.logs.batch import LogBatch, batches_of
 from actions.cluster.logs.follow import ContainerLog, LogFollower
 from actions.cluster.logs.lines import LogCursor, LogLine
@@ -26,13 +27,6 @@ ASK_SECONDS = 5.0
 """How often a RayJob is asked for its cluster, as long as it has not said."""
 LAST_LINES_SECONDS = 10.0
 """How long the logs may take to end after the job has."""
-_VERSIONS = {
-    "Job": "batch/v1",
-    "PyTorchJob": "kubeflow.org/v1",
-    "MPIJob": "kubeflow.org/v2beta1",
-    "RayJob": "ray.io/v1",
-    "RayCluster": "ray.io/v1",
-}
 _ENDED = ("finished", "failed")
 
 OnLines = Callable[[JobPod, str, LogBatch], Awaitable[None] | None]
@@ -109,12 +103,12 @@ class JobWatch:
             MissingError: There is none.
             RefusedError: It is of a kind that cannot be watched.
         """
-        version = _VERSIONS.get(self.job.kind)
-        if version is None:
-            known = ", ".join(WATCHABLE)
-            raise RefusedError(f"A {self.job.kind} cannot be watched.", hint=f"Watch one of {known}.")
+        row = find_kind(self.job.kind)
+        if row is None or not row.is_watched:
+            raise RefusedError(f"A {self.job.kind} cannot be watched.", hint=f"Watch one of {watched_names()}.")
         session, job = self._session(), self.job
-        document = await fetch(session, Discovery(session), ObjectRef(version, job.kind, job.namespace, job.name))
+        ref = ObjectRef(row.api_version, job.kind, job.namespace, job.name)
+        document = await fetch(session, Discovery(session), ref)
         status = document.get("status") or {}
         self.job = replace(job, cluster=one_line(str(status.get("rayClusterName") or "")))
 

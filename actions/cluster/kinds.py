@@ -1,32 +1,275 @@
-"""Versions in which clusters still serve what the console reads: all of them are read alike.
+"""The table of kinds: every Kubernetes kind that is read, named, watched, judged or waited for.
 
-Source: Karpenter 0.32 to 1.0 (`v1beta1`), the training-operator's own MPIJob (`v1`), KubeRay before 1.0 (`v1alpha1`),
-Kueue from 0.15 on (`v1beta2`).
+A new kind of job is one row here and one rule in `actions.cluster.objects.status_rules`.
+
+Source: discovery of Kubernetes 1.34; the CRDs of training-operator 1.8.1 (PyTorchJob, TFJob, MPIJob `v1`), mpi-operator
+0.6.0 (MPIJob `v2beta1`), KubeRay 1.1.1 (`v1alpha1` is still served), Volcano 1.8.2, Karpenter 0.32 (`v1beta1`) to 1.0,
+Kueue (`v1beta2` from 0.15 on), JobSet 0.8 and Kubeflow Trainer 2.0. Tests compare it with those that are recorded.
 """
 
 from __future__ import annotations
 
-_SERVED = {
-    ("karpenter.sh", "NodeClaim", "nodeclaims"): ("v1", "v1beta1"),
-    ("kubeflow.org", "MPIJob", "mpijobs"): ("v2beta1", "v1"),
-    ("ray.io", "RayJob", "rayjobs"): ("v1", "v1alpha1"),
-    ("ray.io", "RayCluster", "rayclusters"): ("v1", "v1alpha1"),
-    ("kueue.x-k8s.io", "Workload", "workloads"): ("v1beta1", "v1beta2"),
-}
-_BY_KIND = {(group, kind): versions for (group, kind, _), versions in _SERVED.items()}
-_BY_PLURAL = {(group, plural): versions for (group, _, plural), versions in _SERVED.items()}
+import msgspec
+
+from actions.base.names import segment
+
+
+class KubeKind(msgspec.Struct, frozen=True):
+    """One kind of object.
+
+    Args:
+        group: Its API group; empty for the core API.
+        kind: Its name in manifests.
+        plural: Its name in paths.
+        versions: The versions in which clusters serve it, all read alike; the first is asked for first.
+        short_names: Those of kubectl.
+        is_namespaced: Whether its objects are in namespaces.
+        is_watched: Whether the live snapshot holds its objects and `watch` follows them; for kinds of `JOBS` alone.
+        is_evidence: Whether a diagnosis lists it although it is not one of `JOBS`.
+        is_shown: Whether `describe` and `yaml` print it.
+        pod_owners: Kinds of the owners of its pods; empty where it owns them itself, or has none.
+        wait_for: The `--for` of the `kubectl wait` that ends when such an object is ready or finished.
+    """
+
+    group: str
+    kind: str
+    plural: str
+    versions: tuple[str, ...] = ("v1",)
+    short_names: tuple[str, ...] = ()
+    is_namespaced: bool = True
+    is_watched: bool = False
+    is_evidence: bool = False
+    is_shown: bool = True
+    pod_owners: tuple[str, ...] = ()
+    wait_for: str = "condition=Ready"
+
+    @property
+    def api_version(self) -> str:
+        """The version asked for first, as in manifests: `v1`, `batch/v1`."""
+        return self.api_versions[0]
+
+    @property
+    def api_versions(self) -> tuple[str, ...]:
+        """Every version that is read, as in manifests."""
+        return tuple(f"{self.group}/{version}" if self.group else version for version in self.versions)
+
+    def list_path(self, namespace: str = "") -> str:
+        """Return the path of the list of one namespace, or of all.
+
+        Raises:
+            RefusedError: `namespace` cannot be a segment of a path.
+        """
+        root = f"/apis/{self.api_version}" if self.group else f"/api/{self.api_version}"
+        return f"{root}/namespaces/{segment(namespace)}/{self.plural}" if namespace else f"{root}/{self.plural}"
+
+
+_RBAC = "rbac.authorization.k8s.io"
+_ADMISSION = "admissionregistration.k8s.io"
+_SUCCEEDED = "condition=Succeeded"
+
+JOBS = (
+    KubeKind("batch", "Job", "jobs", is_watched=True, wait_for="condition=Complete"),
+    KubeKind("kubeflow.org", "PyTorchJob", "pytorchjobs", is_watched=True, wait_for=_SUCCEEDED),
+    KubeKind(
+        "kubeflow.org",
+        "MPIJob",
+        "mpijobs",
+        ("v2beta1", "v1"),
+        is_watched=True,
+        pod_owners=("MPIJob", "Job"),
+        wait_for=_SUCCEEDED,
+    ),
+    KubeKind(
+        "ray.io",
+        "RayJob",
+        "rayjobs",
+        ("v1", "v1alpha1"),
+        is_watched=True,
+        pod_owners=("RayCluster", "Job"),
+        wait_for="jsonpath='{.status.jobDeploymentStatus}'=Complete",
+    ),
+    KubeKind(
+        "ray.io",
+        "RayCluster",
+        "rayclusters",
+        ("v1", "v1alpha1"),
+        is_watched=True,
+        wait_for="jsonpath='{.status.state}'=ready",
+    ),
+    KubeKind("kubeflow.org", "TFJob", "tfjobs", wait_for=_SUCCEEDED),
+    KubeKind(
+        "trainer.kubeflow.org",
+        "TrainJob",
+        "trainjobs",
+        ("v1alpha1",),
+        pod_owners=("Job",),  # of the JobSet that it makes
+        wait_for="condition=Complete",
+    ),
+    KubeKind(
+        "jobset.x-k8s.io", "JobSet", "jobsets", ("v1alpha2",), pod_owners=("Job",), wait_for="condition=Completed"
+    ),
+    KubeKind(
+        "batch.volcano.sh",
+        "Job",
+        "jobs",
+        ("v1alpha1",),
+        ("vcjob", "vj"),
+        wait_for="jsonpath='{.status.state.phase}'=Completed",
+    ),
+)
+"""Work that runs on pods. A diagnosis lists all of it."""
+
+_OTHERS = (
+    KubeKind("", "Pod", "pods", short_names=("po",), is_evidence=True),
+    KubeKind("", "Node", "nodes", short_names=("no",), is_namespaced=False, is_evidence=True),
+    KubeKind("", "Event", "events", short_names=("ev",), is_evidence=True),
+    KubeKind(
+        "",
+        "PersistentVolumeClaim",
+        "persistentvolumeclaims",
+        short_names=("pvc",),
+        is_evidence=True,
+        wait_for="jsonpath='{.status.phase}'=Bound",
+    ),
+    KubeKind("", "PersistentVolume", "persistentvolumes", short_names=("pv",), is_namespaced=False),
+    KubeKind("", "Namespace", "namespaces", short_names=("ns",), is_namespaced=False),
+    KubeKind("", "Service", "services", short_names=("svc",)),
+    KubeKind("", "ServiceAccount", "serviceaccounts", short_names=("sa",)),
+    KubeKind("", "ConfigMap", "configmaps", short_names=("cm",)),
+    KubeKind("", "Secret", "secrets", is_shown=False),
+    KubeKind(
+        "apps",
+        "Deployment",
+        "deployments",
+        short_names=("deploy",),
+        pod_owners=("ReplicaSet",),
+        wait_for="condition=Available",
+    ),
+    KubeKind("apps", "ReplicaSet", "replicasets", short_names=("rs",)),
+    KubeKind("apps", "StatefulSet", "statefulsets", short_names=("sts",)),
+    KubeKind("apps", "DaemonSet", "daemonsets", short_names=("ds",)),
+    KubeKind("storage.k8s.io", "StorageClass", "storageclasses", short_names=("sc",), is_namespaced=False),
+    KubeKind("scheduling.k8s.io", "PriorityClass", "priorityclasses", short_names=("pc",), is_namespaced=False),
+    KubeKind(_RBAC, "Role", "roles"),
+    KubeKind(_RBAC, "RoleBinding", "rolebindings"),
+    KubeKind(_RBAC, "ClusterRole", "clusterroles", is_namespaced=False),
+    KubeKind(_RBAC, "ClusterRoleBinding", "clusterrolebindings", is_namespaced=False),
+    KubeKind(_ADMISSION, "MutatingWebhookConfiguration", "mutatingwebhookconfigurations", is_namespaced=False),
+    KubeKind(_ADMISSION, "ValidatingWebhookConfiguration", "validatingwebhookconfigurations", is_namespaced=False),
+    KubeKind("apiregistration.k8s.io", "APIService", "apiservices", is_namespaced=False),
+    KubeKind(
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+        short_names=("crd", "crds"),
+        is_namespaced=False,
+        wait_for="condition=Established",
+    ),
+    KubeKind("karpenter.sh", "NodeClaim", "nodeclaims", ("v1", "v1beta1"), is_namespaced=False, is_evidence=True),
+    KubeKind("karpenter.sh", "NodePool", "nodepools", is_namespaced=False),
+    KubeKind(
+        "karpenter.k8s.aws",
+        "EC2NodeClass",
+        "ec2nodeclasses",
+        short_names=("ec2nc", "ec2ncs"),
+        is_namespaced=False,
+    ),
+    KubeKind(
+        "scheduling.volcano.sh",
+        "PodGroup",
+        "podgroups",
+        ("v1beta1",),
+        ("pg", "podgroup-v1beta1"),
+        is_evidence=True,
+    ),
+    KubeKind("scheduling.volcano.sh", "Queue", "queues", ("v1beta1",), ("q", "queue-v1beta1"), is_namespaced=False),
+    KubeKind("kueue.x-k8s.io", "Workload", "workloads", ("v1beta1", "v1beta2"), ("wl",), is_evidence=True),
+)
+KINDS = (*JOBS, *_OTHERS)
+"""Every row. Where two groups have a kind of the same name, the one that is meant by the bare name is first."""
+
+WATCHED = tuple(row for row in JOBS if row.is_watched)
+"""The jobs of the live snapshot; no two have a kind of the same name."""
+
+EVIDENCE = (*JOBS, *(row for row in _OTHERS if row.is_evidence))
+"""Everything that a diagnosis lists."""
+
+_BY_NAME = {row.kind: row for row in reversed(KINDS)}
+_BY_GROUP = {(row.group, row.kind): row for row in KINDS}
+_BY_PLURAL = {(row.group, row.plural): row for row in KINDS}
+_BY_WORD = {word: row for row in reversed(KINDS) for word in (row.kind.lower(), *row.short_names)}
+JOB_NAMES = frozenset(row.kind for row in JOBS)
+_WATCHED_NAMES = frozenset(row.kind for row in WATCHED)
+
+
+def find_kind(kind: str, group: str | None = None) -> KubeKind | None:
+    """Return the row of a kind by its name in manifests, of that group or of the usual one; `None` if it has none."""
+    return _BY_NAME.get(kind) if group is None else _BY_GROUP.get((group, kind))
+
+
+def kind_of(kind: str) -> KubeKind:
+    """Return the row of a kind that has one.
+
+    Raises:
+        KeyError: It has none.
+    """
+    return _BY_NAME[kind]
+
+
+def find_word(word: str) -> KubeKind | None:
+    """Return the row of a kind as people type it: `pvc`, `PyTorchJob`, or `job.batch` as `kubectl … -o name` prints it.
+
+    Plurals are left out, as people call namespaces `jobs` and `services`; no namespace has a dot in its name.
+    """
+    name, _, group = word.lower().partition(".")
+    row = _BY_WORD.get(name)
+    if row is None or not group or row.group == group:
+        return row
+    return next((other for other in KINDS if (other.kind.lower(), other.group) == (name, group)), None)
+
+
+def is_watched(kind: str) -> bool:
+    """Return whether jobs of that name are in the live snapshot."""
+    return kind in _WATCHED_NAMES
+
+
+def watched_names() -> str:
+    """The jobs that can be watched, for sentences: `Job, PyTorchJob, …`."""
+    return ", ".join(row.kind for row in WATCHED)
+
+
+def is_namespaced(api_version: str, kind: str) -> bool:
+    """Return whether objects of the kind are in namespaces, as those of most kinds are that have no row."""
+    row = _find_versioned(api_version, kind)
+    return row is None or row.is_namespaced
+
+
+def wait_for(api_version: str, kind: str) -> str:
+    """Return the `--for` of the `kubectl wait` that ends when an object of the kind is ready or finished."""
+    row = _find_versioned(api_version, kind)
+    return row.wait_for if row is not None else "condition=Ready"
 
 
 def other_versions(api_version: str, kind: str) -> tuple[str, ...]:
-    """The `apiVersion`s besides this one in which objects of the kind may be read."""
-    group, _, version = api_version.rpartition("/")
-    return tuple(f"{group}/{other}" for other in _BY_KIND.get((group, kind), ()) if other != version)
+    """Return the `apiVersion`s besides this one in which objects of the kind may be read."""
+    row = find_kind(kind, _group_of(api_version))
+    return tuple(other for other in row.api_versions if other != api_version) if row is not None else ()
 
 
 def other_paths(path: str) -> tuple[str, ...]:
-    """The list paths besides this one at which the same objects may be found."""
+    """Return the list paths besides this one at which the same objects may be found."""
     parts = path.split("/")
     if len(parts) < 5 or parts[1] != "apis":
         return ()
-    others = (other for other in _BY_PLURAL.get((parts[2], parts[-1]), ()) if other != parts[3])
+    row = _BY_PLURAL.get((parts[2], parts[-1]))
+    others = (version for version in row.versions if version != parts[3]) if row is not None else ()
     return tuple("/".join([*parts[:3], other, *parts[4:]]) for other in others)
+
+
+def _find_versioned(api_version: str, kind: str) -> KubeKind | None:
+    """Return the row of a kind as a manifest names it; that of the same name in another group if it has none."""
+    return find_kind(kind, _group_of(api_version)) or find_kind(kind)
+
+
+def _group_of(api_version: str) -> str:
+    return api_version.rpartition("/")[0]

@@ -13,8 +13,9 @@ from actions.base.errors import MissingError, UnreachableError
 from actions.base.untrusted import plain_text
 from actions.cloud.eks import token_factory
 from actions.cluster.auth.session import KubeSession
-from actions.cluster.job_pods import WATCHABLE, JobPod, JobRef, job_named
+from actions.cluster.job_pods import JobPod, JobRef, job_named
 from actions.cluster.jobs import JobOutcome, JobWatch
+from actions.cluster.kinds import watched_names
 from actions.cluster.logs.batch import LogBatch, line_in, number_in, records_of, tag_in
 from actions.cluster.state.cluster_state import ClusterState
 from actions.cluster.state.snapshot import ClusterSnapshot
@@ -97,7 +98,7 @@ def _job(typed: str, namespace: str, snapshot: ClusterSnapshot) -> JobRef:
         return JobRef(subject.kind, subject.namespace, subject.name)
     found = job_named(subject.namespace, subject.name, snapshot.workloads)
     if found is None:
-        raise MissingError(f"There is no job {typed!r}.", hint=f"Say kind/name, with one of {', '.join(WATCHABLE)}.")
+        raise MissingError(f"There is no job {typed!r}.", hint=f"Write kind/name, with one of {watched_names()}.")
     return found
 
 

@@ -13,7 +13,7 @@ from tui.feeds.port_forwards import SERVICES, Forwards, WebInterface, served_by
 from tui.feeds.services import ConsoleServices, explain_stage
 from tui.present.describe import object_page, object_yaml
 from tui.present.events import EventScope, events_in
-from tui.present.subject import API_VERSIONS, Subject, parse_subject
+from tui.present.subject import Subject, parse_subject
 from tui.screens.viewer import Viewer
 from tui.screens.workspace import PaneWorkspace
 
@@ -183,11 +183,12 @@ class ObjectCommands:
     async def _fetch(self, subject: Subject) -> Mapping[str, Any]:
         from actions.cluster.objects.client import Discovery, ObjectRef, fetch
 
-        version = API_VERSIONS.get(subject.kind)
-        if version is None:
-            raise RefusedError(f"{subject.kind} cannot be described.", hint=f"Known: {', '.join(API_VERSIONS)}.")
+        row = subject.row
+        if row is None or not row.is_shown:
+            hint = "Name a pod, a node, a job or another object: kind/name."
+            raise RefusedError(f"{subject.kind} cannot be described.", hint=hint)
         session = self._services.cluster.session
-        ref = ObjectRef(version, subject.kind, subject.namespace, subject.name)
+        ref = ObjectRef(row.api_version, subject.kind, subject.namespace, subject.name)
         return await fetch(session, Discovery(session), ref)
 
 

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from actions.base.errors import ConfigError, MissingError
-from actions.cluster.job_pods import WATCHABLE, JobRef, job_named, job_of
+from actions.cluster.job_pods import JobRef, job_named, job_of
+from actions.cluster.kinds import watched_names
 from actions.command import verbs
 from tui.commands.dispatcher import AppActions, Handler
 from tui.feeds.services import ConsoleServices
@@ -197,12 +198,12 @@ class WatchCommand:
             subject = self._workspace.current.subject()
         if subject is None:
             raise MissingError("Nothing is selected.", hint="Say which: :watch pytorchjob/NAME.")
-        if subject.kind in WATCHABLE:
+        if subject.row is not None and subject.row.is_watched:
             return JobRef(subject.kind, subject.namespace, subject.name)
         found = self._found(subject)
         if found is None:
             raise MissingError(
-                f"{subject.title()} is no part of a job.", hint=f"Watch one of {', '.join(WATCHABLE)}: kind/name."
+                f"{subject.title()} is not part of a job.", hint=f"Watch one of {watched_names()}: kind/name."
             )
         return found
 

@@ -20,24 +20,13 @@ from actions.cluster.diagnose.engine import diagnose, diagnose_each
 from actions.cluster.diagnose.evidence import Container, Evidence, Log, Pod, cleaned
 from actions.cluster.diagnose.parse_input import evidence_of, log_text
 from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
+from actions.cluster.kinds import EVIDENCE, KubeKind, kind_of
 from actions.cluster.logs.follow import ContainerLog, LogLine, read_log
 from actions.cluster.logs.lines import NANOSECONDS
 from actions.cluster.objects.client import Discovery, list_objects, read_item
 
-_ESSENTIAL = (("v1", "Pod"),)
-_IN_NAMESPACES = (
-    ("v1", "Event"),
-    ("v1", "PersistentVolumeClaim"),
-    ("batch/v1", "Job"),
-    ("kubeflow.org/v1", "PyTorchJob"),
-    ("kubeflow.org/v2beta1", "MPIJob"),
-    ("ray.io/v1", "RayJob"),
-    ("ray.io/v1", "RayCluster"),
-    ("jobset.x-k8s.io/v1alpha2", "JobSet"),
-    ("scheduling.volcano.sh/v1beta1", "PodGroup"),
-    ("kueue.x-k8s.io/v1beta1", "Workload"),
-)
-_OF_CLUSTER = (("v1", "Node"), ("karpenter.sh/v1", "NodeClaim"))
+_PODS = kind_of("Pod")
+_EVENTS = kind_of("Event")
 _LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
 _TAIL_LINES = 300
 _MOST_LOGS = 24
@@ -109,21 +98,21 @@ async def _objects(session: KubeSession, namespace: str, *, is_first: bool = Tru
     async def take(few: list[msgspec.Raw]) -> list[dict[str, Any]]:
         return await in_thread("documents", lambda: [cleaned(_of_interest(read_item(raw))) for raw in few])
 
-    async def listed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
-        return await list_objects(session, discovery, api_version, kind, namespace=scope, take=take)
+    async def listed(kind: KubeKind, scope: str) -> list[dict[str, Any]]:
+        return await list_objects(session, discovery, kind.api_version, kind.kind, namespace=scope, take=take)
 
-    async def allowed(api_version: str, kind: str, scope: str) -> list[dict[str, Any]]:
+    async def allowed(kind: KubeKind, scope: str) -> list[dict[str, Any]]:
         try:
-            return await listed(api_version, kind, scope)
+            return await listed(kind, scope)
         except (MissingError, AccessError, RefusedError, UnreachableError):
             return []  # also where only this kind cannot be served: its conversion webhook or API service is down
 
-    asked = [listed(*kind, namespace) for kind in _ESSENTIAL]
-    asked += [allowed(*kind, namespace) for kind in _IN_NAMESPACES]
+    asked = [listed(_PODS, namespace)]
+    asked += [allowed(kind, namespace) for kind in EVIDENCE if kind.is_namespaced and kind is not _PODS]
     if is_first:  # else another namespace brings what belongs to none
-        asked += [allowed(*kind, "") for kind in _OF_CLUSTER]
+        asked += [allowed(kind, "") for kind in EVIDENCE if not kind.is_namespaced]
     if is_first and namespace not in ("", "default"):
-        asked.append(allowed("v1", "Event", "default"))  # where events about nodes are
+        asked.append(allowed(_EVENTS, "default"))  # where events about nodes are
     # all of them end here: one that went on would be cut off when the session is closed
     answers = await asyncio.gather(*asked, return_exceptions=True)
     failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)

@@ -25,7 +25,7 @@ from actions.cluster.diagnose.evidence import (
     pod_of,
     text,
 )
-from actions.cluster.diagnose.select import JOB_KINDS
+from actions.cluster.kinds import JOB_NAMES
 
 _PARTS = frozenset(
     {"pods", "nodes", "events", "logs", "job", "jobs", "nodeclaim", "nodeclaims", "workload", "workloads", "gpus"}
@@ -155,7 +155,7 @@ def evidence_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (
         nodes=tuple(map(node_of, kinds.get("Node", ()))),
         events=tuple(map(event_of, kinds.get("Event", ()))),
         logs=tuple(logs),
-        jobs=tuple(object_of(entry) for kind in sorted(JOB_KINDS) for entry in kinds.get(kind, ())),
+        jobs=tuple(object_of(entry) for kind in sorted(JOB_NAMES) for entry in kinds.get(kind, ())),
         node_claims=tuple(map(object_of, kinds.get("NodeClaim", ()))),
         volume_claims=tuple(map(object_of, kinds.get("PersistentVolumeClaim", ()))),
         queued=tuple(map(object_of, workloads)),

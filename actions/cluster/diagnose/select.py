@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.cluster.diagnose.evidence import Event, Evidence, KubeObject, Pod
+from actions.cluster.kinds import JOB_NAMES, find_kind
 
 _NAMED = re.compile(r"nodeclaim/([\w.-]+)")
 _KINDS = ("NodeClaim", "NodePool", "PersistentVolumeClaim")
@@ -60,8 +61,6 @@ _OWNER_LABELS = (
 _QUOTED_POD = re.compile(r"Error pod (\S+) condition message: ")
 """How training-operator repeats, as an event of its job, what the scheduler said of a pod."""
 _MOST_LEVELS = 4
-JOB_KINDS = frozenset({"Job", "PyTorchJob", "MPIJob", "RayJob", "RayCluster", "TrainJob", "JobSet", "TFJob"})
-"""The kinds of work that is read."""
 _MEMBER = re.compile(r"-(?:worker|launcher|master|head|server|raycluster)(?:-.*)?$|-\d+$")
 
 
@@ -121,7 +120,7 @@ def drop_events_of_deleted_objects(evidence: Evidence) -> Evidence:
     """Without events about pods, jobs and gangs that are gone: they explain nothing that is there."""
     alive = {("Pod", pod.name) for pod in evidence.pods} | {(job.kind, job.name) for job in evidence.jobs}
     alive |= {("PodGroup", gang.name) for gang in evidence.gangs}
-    kinds = {"Pod", "PodGroup", *JOB_KINDS}
+    kinds = {"Pod", "PodGroup", *JOB_NAMES}
 
     def is_alive(event: Event) -> bool:
         quoted = _QUOTED_POD.match(event.message)
@@ -220,7 +219,7 @@ def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
     Raises:
         MissingError: Nothing in the case is about it.
     """
-    jobs = tuple(job for job in evidence.jobs if _is_job(job, selector))
+    jobs = tuple(job for job in evidence.jobs if _is_job(evidence, job, selector))
     pods = tuple(pod for pod in evidence.pods if _is_pod(pod, selector, jobs))
     names = {selector.name, *(pod.name for pod in pods), *(job.name for job in jobs)}
     dependencies = pending_dependencies(evidence, pods)
@@ -266,14 +265,32 @@ def _is_here(namespace: str, selector: ObjectSelector) -> bool:
     return not selector.namespace or namespace in ("", selector.namespace)
 
 
-def _is_job(job: KubeObject, selector: ObjectSelector) -> bool:
+def _is_job(evidence: Evidence, job: KubeObject, selector: ObjectSelector) -> bool:
+    """Return whether the job is the selected one, or one that it has made for its pods."""
     if selector.labels:
         return _carries(job.labels, selector.labels)
-    is_kind = job.kind in ("", selector.kind) or (selector.kind == "RayJob" and job.kind in ("RayCluster", "Job"))
-    is_named = job.name == selector.name or (
-        selector.kind in ("RayJob", "MPIJob") and job.name.startswith(f"{selector.name}-")
-    )
-    return is_kind and is_named and _is_here(job.namespace, selector)
+    if not _is_here(job.namespace, selector):
+        return False
+    if job.kind in ("", selector.kind) and job.name == selector.name:
+        return True
+    if job.owner[1]:
+        return (selector.kind, selector.name) in _owners(evidence, job)
+    row = find_kind(selector.kind)
+    owners = row.pod_owners if row is not None else ()
+    is_made = job.kind in owners and job.kind != selector.kind
+    is_named = job.name == selector.name or job.name.startswith(f"{selector.name}-")
+    return is_named and (is_made or (not job.kind and bool(owners)))
+
+
+def _owners(evidence: Evidence, job: KubeObject) -> Iterator[tuple[str, str]]:
+    """Kind and name of the job's owner, of the owner's owner, and so on."""
+    made = {(one.kind, one.namespace, one.name): one for one in evidence.jobs}
+    above: KubeObject | None = job
+    for _ in range(_MOST_LEVELS):
+        if above is None or not above.owner[1]:
+            return
+        yield above.owner
+        above = made.get((above.owner[0], above.namespace, above.owner[1]))
 
 
 def _is_pod(pod: Pod, selector: ObjectSelector, jobs: tuple[KubeObject, ...]) -> bool:

@@ -227,6 +227,7 @@ def _volcano_queue(document: Object) -> ObjectStatus:
 JOB_RULES: Rules = {
     ("batch", "Job"): _job,
     ("kubeflow.org", "PyTorchJob"): _kubeflow_job,
+    ("kubeflow.org", "TFJob"): _kubeflow_job,
     ("kubeflow.org", "MPIJob"): _kubeflow_job,
     ("ray.io", "RayJob"): _ray_job,
     ("ray.io", "RayCluster"): _ray_cluster,
@@ -387,7 +388,7 @@ def _present(_document: Object) -> ObjectStatus:
     return ObjectStatus(WorkState.RUNNING, "Present")
 
 
-_DATA: Rules = dict.fromkeys(
+DATA_RULES: Rules = dict.fromkeys(
     (
         ("", "ConfigMap"),
         ("", "Secret"),
@@ -401,4 +402,4 @@ _DATA: Rules = dict.fromkeys(
     ),
     _present,
 )
-_RULES: Rules = {**JOB_RULES, **READY_RULES, **_DATA}
+_RULES: Rules = {**JOB_RULES, **READY_RULES, **DATA_RULES}

@@ -8,15 +8,14 @@ from collections.abc import Callable
 from operator import attrgetter
 from typing import NoReturn, TypedDict, TypeVar
 
-import msgspec
-
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.auth.permissions import NamespaceAccess
 from actions.cluster.auth.session import KubeSession
+from actions.cluster.kinds import WATCHED, KubeKind, kind_of
 from actions.cluster.state import pod_protobuf as protopod
 from actions.cluster.state.decode import decode_claim, decode_event, decode_node, decode_pod, workload_decoder
 from actions.cluster.state.inventory import PodIndex
-from actions.cluster.state.namespaces import ResourcePath, ScopedReflector
+from actions.cluster.state.namespaces import ScopedReflector
 from actions.cluster.state.snapshot import ChangeLog, ClusterSnapshot, SnapshotBuilder
 from actions.cluster.state.store import (
     EventTable,
@@ -40,33 +39,12 @@ FactT = TypeVar("FactT", bound=HasUid)
 PlacedT = TypeVar("PlacedT", bound=HasNamespace)
 
 
-class WorkloadSource(msgspec.Struct, frozen=True):
-    """One kind of workload that is watched."""
-
-    where: ResourcePath
-    kind: str
-
-    @property
-    def api_version(self) -> str:
-        """As manifests write it."""
-        return f"{self.where.group}/{self.where.version}"
-
-
-WORKLOADS = (
-    WorkloadSource(ResourcePath("batch", "v1", "jobs"), "Job"),
-    WorkloadSource(ResourcePath("kubeflow.org", "v1", "pytorchjobs"), "PyTorchJob"),
-    WorkloadSource(ResourcePath("kubeflow.org", "v2beta1", "mpijobs"), "MPIJob"),
-    WorkloadSource(ResourcePath("ray.io", "v1", "rayjobs"), "RayJob"),
-    WorkloadSource(ResourcePath("ray.io", "v1", "rayclusters"), "RayCluster"),
-)
 _uid_of: Callable[[HasUid], str] = attrgetter("uid")
-_PODS = ResourcePath("", "v1", "pods")
-_EVENTS = ResourcePath("", "v1", "events")
 _REST_SECONDS = 0.1
 """As often as the picture may change."""
 _NO_SIGN = "the API server gives no sign of life"
-_NODES_PATH = "/api/v1/nodes"
-_CLAIMS_PATH = "/apis/karpenter.sh/v1/nodeclaims"
+_NODES, _CLAIMS = kind_of("Node"), kind_of("NodeClaim")
+_PODS, _EVENTS = kind_of("Pod"), kind_of("Event")
 
 
 class _Reports(TypedDict):
@@ -100,8 +78,7 @@ class ClusterState:
         self._events = EventTable(changed=self._event_changed, clock=self._clock, **self._reports("events"))
         self._claims = self._table("nodeclaims", claim_key, lambda *_: self._touch("nodeclaims"))
         self._workloads = {
-            source.kind: self._table(source.where.resource, workload_key, self._workload_changed, part="workloads")
-            for source in WORKLOADS
+            row.kind: self._table(row.plural, workload_key, self._workload_changed, part="workloads") for row in WATCHED
         }
 
     async def run(self) -> NoReturn:
@@ -110,13 +87,13 @@ class ClusterState:
             group.create_task(
                 probe_liveness(self._session, self._liveness, clock=self._clock, is_wanted=self._is_live_anywhere)
             )
-            group.create_task(self._reflector(_NODES_PATH, self._nodes, decode_node).run())
-            group.create_task(self._reflector(_CLAIMS_PATH, self._claims, decode_claim).run())
+            group.create_task(self._reflector(_NODES.list_path(), self._nodes, decode_node).run())
+            group.create_task(self._reflector(_CLAIMS.list_path(), self._claims, decode_claim).run())
             group.create_task(self._follow(_PODS, self._pods, decode_pod, protopod.decode_pod))
             group.create_task(self._follow(_EVENTS, self._events, decode_event, trim=trim))
-            for source in WORKLOADS:
-                decode = workload_decoder(source.api_version, source.kind)
-                group.create_task(self._follow(source.where, self._workloads[source.kind], decode))
+            for row in WATCHED:
+                decode = workload_decoder(row.api_version, row.kind)
+                group.create_task(self._follow(row, self._workloads[row.kind], decode))
         raise AssertionError("reflectors never end")
 
     async def wait_changed(self) -> None:
@@ -181,7 +158,7 @@ class ClusterState:
 
     async def _follow(
         self,
-        where: ResourcePath,
+        kind: KubeKind,
         table: FactTable[PlacedT],
         decode: Callable[[Raw], PlacedT],
         decode_protobuf: Callable[[Raw], PlacedT] | None = None,
@@ -197,7 +174,7 @@ class ClusterState:
 
         scoped = ScopedReflector(
             self._session,
-            where,
+            kind,
             table=table,
             reflector=reflector,
             namespace_access=self._namespace_access,

@@ -6,15 +6,13 @@ import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, NoReturn, TypeVar
 
-import msgspec
-
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError
-from actions.base.names import segment
 from actions.base.wording import listed
 from actions.cluster.auth.permissions import NamespaceAccess, can_watch
 from actions.cluster.auth.session import KubeSession
 from actions.cluster.http.errors import ApiAccessError
+from actions.cluster.kinds import KubeKind
 from actions.cluster.state.store import FactTable, HasNamespace
 from actions.cluster.watch.health import Health, SourceHealth
 from actions.cluster.watch.reflector import Reflector, Sink
@@ -25,19 +23,6 @@ _LOOK_AGAIN_SECONDS = 60.0
 _NAMED = 3
 
 
-class ResourcePath(msgspec.Struct, frozen=True):
-    """Where a namespaced resource is listed; `group` is empty for the core API."""
-
-    group: str
-    version: str
-    resource: str
-
-    def under(self, namespace: str = "") -> str:
-        """The list path of one namespace, or of all."""
-        root = f"/apis/{self.group}/{self.version}" if self.group else f"/api/{self.version}"
-        return f"{root}/namespaces/{segment(namespace)}/{self.resource}" if namespace else f"{root}/{self.resource}"
-
-
 class ScopedReflector(Generic[FactT]):
     """Keeps a table equal to a resource, as far as it may be seen.
 
@@ -46,7 +31,7 @@ class ScopedReflector(Generic[FactT]):
 
     Args:
         session: The session.
-        where: The resource.
+        kind: The resource's kind.
         table: Gets what is seen.
         reflector: Makes the reflector of one path, for a sink, which ends when it is forbidden or goes on trying.
         namespace_access: Tells which namespaces may be watched.
@@ -56,7 +41,7 @@ class ScopedReflector(Generic[FactT]):
     def __init__(
         self,
         session: KubeSession,
-        where: ResourcePath,
+        kind: KubeKind,
         *,
         table: FactTable[FactT],
         reflector: Callable[[str, Sink[FactT], bool], Reflector[FactT]],
@@ -64,7 +49,7 @@ class ScopedReflector(Generic[FactT]):
         clock: Clock,
     ) -> None:
         self._session = session
-        self._where = where
+        self._kind = kind
         self._table = table
         self._reflector = reflector
         self._namespace_access = namespace_access
@@ -75,7 +60,7 @@ class ScopedReflector(Generic[FactT]):
         """Follow until cancelled."""
         while True:
             try:
-                await self._reflector(self._where.under(), self._table, True).run()
+                await self._reflector(self._kind.list_path(), self._table, True).run()
             except ApiAccessError as error:
                 if not await self._may_see_all():
                     await self._follow_namespaces(error)
@@ -102,7 +87,7 @@ class ScopedReflector(Generic[FactT]):
             self._parts.clear()
 
     async def _adjust(self, tasks: dict[str, asyncio.Task[NoReturn]], refusal: ApiAccessError) -> None:
-        names = await self._namespace_access.namespaces(self._where.group, self._where.resource)
+        names = await self._namespace_access.namespaces(self._kind.group, self._kind.plural)
         for name in set(tasks) - set(names):
             tasks.pop(name).cancel()
             del self._parts[name]
@@ -110,14 +95,14 @@ class ScopedReflector(Generic[FactT]):
         for name in names:
             if name not in tasks:
                 self._parts[name] = part = _NamespacePart(name, self._table, self._report)
-                tasks[name] = asyncio.create_task(self._reflector(self._where.under(name), part, False).run())
+                tasks[name] = asyncio.create_task(self._reflector(self._kind.list_path(name), part, False).run())
         if not names:
             self._table.health(SourceHealth(Health.FORBIDDEN, refusal.message, self._clock.monotonic()))
         self._report()
 
     async def _may_see_all(self) -> bool:
         try:
-            return await can_watch(self._session, self._where.group, self._where.resource) is True
+            return await can_watch(self._session, self._kind.group, self._kind.plural) is True
         except ConsoleError:
             return False
 

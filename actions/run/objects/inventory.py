@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from actions.blueprint.parts import ObjectName
-from actions.blueprint.render import CLUSTER_SCOPED
 from actions.blueprint.stages import HelmStage, ManifestsStage
+from actions.cluster.kinds import is_namespaced, wait_for
 from actions.cluster.objects.client import ObjectRef
 from actions.run.context.stage_context import StageContext
 from actions.run.objects.ownership import Entry, Expected, Inventory, doubt_about, group_of
@@ -15,24 +15,14 @@ from actions.run.state.view import OwnedObject
 
 def ref_of_name(name: ObjectName, namespace: str) -> ObjectRef:
     """The reference; a namespaced kind without a namespace is in the run's."""
-    scope = "" if name.kind in CLUSTER_SCOPED else name.namespace or namespace
+    scope = (name.namespace or namespace) if is_namespaced(name.api_version, name.kind) else ""
     return ObjectRef(name.api_version, name.kind, scope, name.name)
 
 
 def wait_command(ref: ObjectRef) -> str:
     """The `kubectl wait` that stands for waiting until an object is ready or finished."""
     scope = f"-n {ref.namespace} " if ref.namespace else ""
-    return f"kubectl {scope}wait --for={_WAITS.get(ref.kind, 'condition=Ready')} {ref.kind.lower()}/{ref.name}"
-
-
-_WAITS = {
-    "CustomResourceDefinition": "condition=Established",
-    "Deployment": "condition=Available",
-    "Job": "condition=Complete",
-    "MPIJob": "condition=Succeeded",
-    "PersistentVolumeClaim": "jsonpath='{.status.phase}'=Bound",
-    "PyTorchJob": "condition=Succeeded",
-}
+    return f"kubectl {scope}wait --for={wait_for(ref.api_version, ref.kind)} {ref.kind.lower()}/{ref.name}"
 
 
 RELEASE_VERSION = "helm.sh/v3"

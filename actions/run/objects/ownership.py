@@ -30,7 +30,8 @@ _TOKEN_OF = "kubernetes.io/service-account.uid"  # noqa: S105 - the name of an a
 _TOKEN_NAME = re.compile(r"-token-[a-z0-9]{5}$")
 _TOKEN_CONTROLLER = "kube-controller-manager"  # noqa: S105 - a field manager
 _HELM_NAME, _HELM_NAMESPACE = "meta.helm.sh/release-name", "meta.helm.sh/release-namespace"
-_WORKLOADS = frozenset({"Deployment", "StatefulSet", "DaemonSet", "ReplicaSet", "Pod"})
+_WORKLOADS = "apps"
+"""The API group of Deployments, StatefulSets, DaemonSets and ReplicaSets."""
 _STANDARD = {
     _SERVICE_ACCOUNT: "default",  # k8s.io/kubernetes pkg/controller/serviceaccount/serviceaccounts_controller.go
     ("", "ConfigMap"): "kube-root-ca.crt",  # pkg/controller/certificates/rootcacertpublisher
@@ -279,8 +280,9 @@ def _is_led_by_run(lease: Entry, inventory: Inventory) -> bool:
 
     Source: k8s.io/client-go `tools/leaderelection`: the identity begins with the host's name, which is the pod's.
     """
-    workloads = [one for one in inventory.made if one.kind in _WORKLOADS and one.namespace == lease.namespace]
-    return any(lease.holder.startswith((f"{one.name}-", f"{one.name}_")) for one in workloads)
+    workloads = (one for one in inventory.made if group_of(one.api_version) == _WORKLOADS or one.kind == "Pod")
+    names = [one.name for one in workloads if one.namespace == lease.namespace]
+    return any(lease.holder.startswith((f"{name}-", f"{name}_")) for name in names)
 
 
 def _by_others(

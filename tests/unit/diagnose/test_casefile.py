@@ -13,6 +13,7 @@ from actions.cluster.diagnose.collect import explain
 from actions.cluster.diagnose.evidence import Event, Evidence, KubeObject
 from actions.cluster.diagnose.parse_input import evidence_of
 from actions.cluster.diagnose.select import ObjectSelector, drop_events_of_deleted_objects, select_evidence
+from actions.cluster.kinds import JOBS
 from tests.unit.cluster.servers import Handler, session_to
 from tests.unit.diagnose.samples import Document, a_container, a_pod, an_event
 
@@ -144,3 +145,46 @@ def test_what_a_job_repeats_of_a_pod_that_is_gone_explains_nothing() -> None:
     assert drop_events_of_deleted_objects(case).events == ()
     waiting = evidence_of([a_pod("esm-worker-0", phase="Pending")])
     assert drop_events_of_deleted_objects(replace(case, pods=waiting.pods)).events == (repeated,)
+
+
+def _object(kind: str, name: str, api_version: str, *, owner: tuple[str, str] | None = None, **labels: str) -> Document:
+    owners = [{"kind": owner[0], "name": owner[1]}] if owner else []
+    metadata = {"name": name, "namespace": "ml", "ownerReferences": owners, "labels": labels}
+    return {"apiVersion": api_version, "kind": kind, "metadata": metadata}
+
+
+def _trained() -> Evidence:
+    """A TrainJob with its JobSet, its Job and its pod, beside a Job of a similar name."""
+    pod = a_pod("tune-node-0-0-abcde", phase="Running")
+    pod["metadata"]["labels"] = {"batch.kubernetes.io/job-name": "tune-node-0"}
+    stranger = a_pod("tune-other-xyzab", phase="Running")
+    stranger["metadata"]["labels"] = {"batch.kubernetes.io/job-name": "tune-other"}
+    return evidence_of(
+        [
+            _object("TrainJob", "tune", "trainer.kubeflow.org/v1alpha1"),
+            _object("JobSet", "tune", "jobset.x-k8s.io/v1alpha2", owner=("TrainJob", "tune")),
+            _object("Job", "tune-node-0", "batch/v1", owner=("JobSet", "tune")),
+            _object("Job", "tune-other", "batch/v1", owner=("CronJob", "nightly")),
+            pod,
+            stranger,
+        ]
+    )
+
+
+@pytest.mark.parametrize("kind", ["TrainJob", "JobSet"])
+def test_a_job_is_explained_with_the_jobs_that_it_has_made_and_their_pods(kind: str) -> None:
+    found = select_evidence(_trained(), ObjectSelector(kind, "tune", "ml"))
+    assert {job.name for job in found.jobs} == {"tune", "tune-node-0"}
+    assert [pod.name for pod in found.pods] == ["tune-node-0-0-abcde"]
+
+
+def test_jobs_whose_names_begin_alike_are_not_one() -> None:
+    case = evidence_of([_object("MPIJob", name, "kubeflow.org/v2beta1") for name in ("llama", "llama-2")])
+    assert [job.name for job in select_evidence(case, ObjectSelector("MPIJob", "llama", "ml")).jobs] == ["llama"]
+
+
+async def test_every_job_of_the_table_is_asked_for(tmp_path: Path) -> None:
+    cluster = _Cluster()
+    await _codes(cluster.answer, tmp_path, None)
+    asked = {path.partition("?")[0] for path in cluster.asked}
+    assert {f"/apis/{version}" for row in JOBS for version in row.api_versions} <= asked

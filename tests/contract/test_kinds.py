@@ -1,0 +1,73 @@
+"""One table of kinds: `actions.cluster.kinds` lists them, and nothing else does."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import yaml
+
+from actions.cluster.kinds import EVIDENCE, JOB_NAMES, KINDS, WATCHED
+from actions.cluster.objects.status_rules import DATA_RULES, JOB_RULES, READY_RULES
+
+ROOT = Path(__file__).parents[2]
+PRODUCT = ("actions", "tui", "blueprints", "assets")
+NAMES = frozenset(row.kind for row in KINDS)
+MOST_JOBS = 1
+MOST = 3
+"""Two kinds of jobs, or four of any, are a table."""
+TABLES = {
+    "actions/cluster/kinds.py": "the table",
+    "actions/cluster/objects/status_rules.py": "rules by group and kind, held to the table below",
+    "actions/run/objects/writes.py": "the order in which objects are applied",
+}
+OUTSIDE = "actions/sandbox/"
+"""A cluster of its own, which serves kinds to every client."""
+
+
+def collections_of_kinds() -> Iterator[tuple[str, int, set[str]]]:
+    """Every literal set, tuple, list or dict that holds names of kinds, with its place."""
+    for package in PRODUCT:
+        for path in sorted((ROOT / package).rglob("*.py")):
+            place = str(path.relative_to(ROOT))
+            if place.startswith(OUTSIDE) or place in TABLES:
+                continue
+            for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+                if isinstance(node, ast.Set | ast.Tuple | ast.List | ast.Dict):
+                    yield place, node.lineno, set(_names(node)) & NAMES
+
+
+def _names(node: ast.Set | ast.Tuple | ast.List | ast.Dict) -> Iterator[str]:
+    """The texts of a collection, its keys and values, and those of the tuples and calls in it."""
+    entries = [*node.keys, *node.values] if isinstance(node, ast.Dict) else node.elts
+    for entry in entries:
+        parts = entry.elts if isinstance(entry, ast.Tuple) else entry.args if isinstance(entry, ast.Call) else [entry]
+        yield from (str(part.value) for part in parts if isinstance(part, ast.Constant))
+
+
+def test_no_second_table_of_kinds_grows() -> None:
+    tables = [
+        (place, line, names)
+        for place, line, names in collections_of_kinds()
+        if len(names & JOB_NAMES) > MOST_JOBS or len(names) > MOST
+    ]
+    assert tables == []
+
+
+def test_every_kind_with_a_rule_has_a_row() -> None:
+    rows = {(row.group, row.kind) for row in KINDS}
+    assert {*JOB_RULES, *READY_RULES, *DATA_RULES} - rows == set()
+
+
+def test_the_role_that_looks_may_look_at_all_that_is_watched_and_diagnosed() -> None:
+    roles = yaml.safe_load_all((ROOT / "assets" / "rbac.yaml").read_text(encoding="utf-8"))
+    looks = next(role for role in roles if role["metadata"]["name"] == "eksml-look")
+    granted = {
+        (group, plural)
+        for rule in looks["rules"]
+        if {"list", "watch"} <= {*rule["verbs"]}
+        for group in rule["apiGroups"]
+        for plural in rule["resources"]
+    }
+    assert {(row.group, row.plural) for row in (*WATCHED, *EVIDENCE)} - granted == set()
