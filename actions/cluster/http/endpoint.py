@@ -1,4 +1,4 @@
-"""Where an API server is, how it is reached, and the sentences for when it is not."""
+"""The address of an API server with the way to it, and the errors of a connection to it."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from actions.base.errors import ConfigError, UnreachableError
 from actions.base.untrusted import one_line
 
 CONNECT_SECONDS = 10.0
-"""For making a connection, and for reading what a refusal says."""
+"""To make a connection, and to read the body of a refusal."""
 CHECK_ADDRESS = "Check the network, VPN and the address in the kubeconfig."
 _LONGEST_REASON = 160
 
 
 class UntrustedError(ConfigError):
-    """A TLS connection cannot be made. It may be the kubeconfig; it may be a portal in between, until one logs in."""
+    """A TLS connection cannot be made: the kubeconfig is wrong, or a login portal stands in between."""
 
 
 class Endpoint(msgspec.Struct, frozen=True):
-    """Where an API server is and how it is reached. `server_name` and `proxy` are empty for the usual way."""
+    """The address of an API server and the way to it. `server_name` and `proxy` are empty for the usual way."""
 
     server: str
     context: str
@@ -29,20 +29,20 @@ class Endpoint(msgspec.Struct, frozen=True):
     proxy: str
     tls: ssl.SSLContext | None
     headers: tuple[tuple[str, str], ...] = ()
-    """What every request says besides its own; a name may come several times."""
+    """Sent with every request, besides its own; a name may occur several times."""
 
 
 def tls_error(endpoint: Endpoint, reason: object) -> UntrustedError:
-    """The sentence for a TLS connection that cannot be made."""
-    said = one_line(str(reason), limit=_LONGEST_REASON)
+    """Return the error for a TLS connection that cannot be made."""
+    reason_text = one_line(str(reason), limit=_LONGEST_REASON)
     return UntrustedError(
-        f"The TLS connection to {endpoint.server} (context {endpoint.context}) fails: {said}.",
+        f"The TLS connection to {endpoint.server} (context {endpoint.context}) fails: {reason_text}.",
         hint="Check certificate-authority and the client certificate in the kubeconfig.",
     )
 
 
 def connect_error(endpoint: Endpoint, error: OSError) -> UnreachableError:
-    """The sentence for a connection that cannot be made."""
+    """Return the error for a connection that cannot be made."""
     reason = one_line(error.strerror or str(error), limit=_LONGEST_REASON)
     return UnreachableError(
         f"{endpoint.server} (context {endpoint.context}) cannot be reached: {reason}.", hint=CHECK_ADDRESS
@@ -50,17 +50,17 @@ def connect_error(endpoint: Endpoint, error: OSError) -> UnreachableError:
 
 
 def proxy_error(endpoint: Endpoint, reason: object) -> UnreachableError:
-    """The sentence for a proxy that is not there or lets nobody through; its user and password are left out."""
+    """Return the error for a proxy that is absent or refuses; its user and password are left out of it."""
     proxy = urlsplit(endpoint.proxy)
-    said = one_line(str(reason), limit=_LONGEST_REASON)
+    reason_text = one_line(str(reason), limit=_LONGEST_REASON)
     return UnreachableError(
-        f"The proxy {proxy.scheme}://{proxy.netloc.rpartition('@')[2]} leads nowhere"
-        f" (to {endpoint.server}, context {endpoint.context}): {said}.",
+        f"The proxy {proxy.scheme}://{proxy.netloc.rpartition('@')[2]} does not connect"
+        f" to {endpoint.server} (context {endpoint.context}): {reason_text}.",
         hint="Check proxy-url in the kubeconfig, HTTPS_PROXY and NO_PROXY.",
     )
 
 
 def connection_lost_error(endpoint: Endpoint, error: BaseException) -> UnreachableError:
-    """The sentence for a connection that was made and broke."""
+    """Return the error for a connection that was made and broke."""
     reason = one_line(str(error) or type(error).__name__).rstrip(".")
     return UnreachableError(f"The connection to {endpoint.server} broke: {reason}.")

@@ -1,4 +1,4 @@
-"""What a refusal of the API server means to the operator: its Status object as one of our errors."""
+"""The API server's `Status` objects, and the errors in the operator's terms that they become."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENVELOPE = b"k8s\x00"
 
 
 class StatusCause(msgspec.Struct, frozen=True):
-    """One entry of `status.details.causes`: for a conflict, one field and who owns it."""
+    """One entry of `status.details.causes`: for a conflict, one field and its owner."""
 
     reason: str
     message: str
@@ -27,10 +27,10 @@ class StatusCause(msgspec.Struct, frozen=True):
 
 
 class ApiStatus(msgspec.Struct, frozen=True):
-    """The API server's answer when it is not what was asked for.
+    """The API server's answer to a request that it does not fulfil.
 
-    `code` is the HTTP code, 0 for an error event that names none. `retry_after_seconds` is the server's wish,
-    at most `limits.RETRY_AFTER_SECONDS`, `None` if it has none.
+    `code` is the HTTP code, 0 for an error event that names none. `retry_after_seconds` is the wait that the server
+    asks for, at most `limits.RETRY_AFTER_SECONDS`, `None` if it asks for none.
     """
 
     code: int
@@ -41,19 +41,19 @@ class ApiStatus(msgspec.Struct, frozen=True):
 
     @property
     def is_expired(self) -> bool:
-        """Whether the resource version or continue token asked for is too old to serve."""
+        """Return whether the resource version or continue token of the request is too old to serve."""
         return self.code == 410 or self.reason in {"Expired", "Gone"}
 
     @property
     def is_too_large(self) -> bool:
-        """Whether the resource version asked for is newer than the server's own."""
+        """Return whether the resource version of the request is newer than the server's own."""
         return any(cause.reason == "ResourceVersionTooLarge" for cause in self.causes) or (
             "Too large resource version" in self.message
         )
 
 
 class ApiError(ConsoleError):
-    """An answer of the API server that is not what was asked for; always also one of the families of `base`."""
+    """A refusal by the API server; always also one of the error families of `base`."""
 
     def __init__(self, message: str, *, status: ApiStatus, hint: str = "") -> None:
         super().__init__(message, hint=hint)
@@ -73,7 +73,7 @@ class ApiConflictError(ApiError, ConflictError):
 
 
 class ApiUnavailableError(ApiError, UnreachableError):
-    """429 or 5xx: the server is there and cannot now."""
+    """429 or 5xx: the server is there but cannot answer now."""
 
 
 class ApiRefusedError(ApiError, RefusedError):
@@ -107,7 +107,7 @@ _status_decoder = msgspec.json.Decoder(_Status)
 
 
 def requested_wait_seconds(error: ConsoleError) -> float:
-    """How long the server wants not to be asked again, at most `LONGEST_WAIT_SECONDS`; 0 if it has not said."""
+    """Return the wait that the server asks for, at most `LONGEST_WAIT_SECONDS`; 0 if it asks for none."""
     wish = error.status.retry_after_seconds if isinstance(error, ApiError) else None
     return min(max(wish or 0.0, 0.0), LONGEST_WAIT_SECONDS)
 
@@ -146,14 +146,14 @@ def _read_json(body: bytes) -> _Status:
 
 
 def _text_of(body: bytes) -> str:
-    """What a proxy says: the title of a page, or the text as it is."""
+    """Return the message in a proxy's body: the title of a page, or the text as it is."""
     text = body[:4000].decode("utf-8", "replace")
     title = _TITLE.search(text)
     return one_line(title[1] if title else text, limit=200)
 
 
 def _read_envelope(body: bytes) -> _Status:
-    """A protobuf Status: what a request that accepts protobuf is refused with."""
+    """Read a protobuf `Status`, which refuses a request that accepts protobuf."""
     from google.protobuf.message import DecodeError
 
     from actions.cluster.protobuf_schema import reader
@@ -169,10 +169,10 @@ def _read_envelope(body: bytes) -> _Status:
 
 
 def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
-    """The error to raise for a status.
+    """Return the error to raise for a status.
 
     Args:
-        status: What the server said.
+        status: The server's answer.
         asked: Method and path, for the sentence.
         context: The kubeconfig context, for the hint.
     """
@@ -180,7 +180,7 @@ def error_of(status: ApiStatus, *, asked: str, context: str) -> ApiError:
     match status.code:
         case code if 300 <= code < 400:
             return ApiRefusedError(
-                f"The address of {context} answers with a redirection, as an API server does not ({asked}).",
+                f"The address of {context} redirects, which an API server does not do ({asked}).",
                 status=status,
                 hint="Check the server address in the kubeconfig.",
             )

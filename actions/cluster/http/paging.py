@@ -1,4 +1,4 @@
-"""A list in pages, whose server decides how many there are: within bounds, and not faster than it brings something."""
+"""Limits on a list in pages, of which the server decides how many there are."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PageCount:
 
     Args:
         path: Of the list, for the sentence.
-        size: Objects that were asked for in a page.
+        size: Objects requested per page.
         most: Objects that the list may have.
         clock: For waits.
     """
@@ -32,12 +32,12 @@ class PageCount:
         self._following = ""
 
     async def next_page(self, following: str, *, held: int, known: int) -> None:
-        """Call behind every page that another one follows; returns when that may be asked for.
+        """Wait until the next page may be requested; call it after every page that another one follows.
 
         Args:
             following: The server's token of the next page.
-            held: How many objects the page had.
-            known: How many different objects there were on all pages so far.
+            held: Number of objects on the page.
+            known: Number of different objects on all pages so far.
 
         Raises:
             OversizeError: The list does not end.

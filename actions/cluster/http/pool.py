@@ -38,7 +38,7 @@ from actions.cluster.limits import (
 )
 
 ACCEPT_ENCODING = "gzip"
-"""The encoding to ask for. API servers have nothing else, and use it for what is longer than 128 KiB."""
+"""The encoding to ask for. API servers have no other, and use it for bodies of more than 128 KiB."""
 _GZIP, _ZLIB, _RAW = 31, 15, -15
 _METHOD, _DEFLATE = 0x0F, 8
 _PIECE_BYTES = 1 << 18
@@ -58,13 +58,13 @@ class RawResponse(Protocol):
 
 
 class BodyReader:
-    """Reads the bodies of one server's answers. One that is long is read while no other long one is."""
+    """Reads the bodies of one server's answers, only one long body at a time."""
 
     def __init__(self) -> None:
         self._long = asyncio.Lock()
 
     async def whole(self, answer: RawResponse, *, asked: str, limit: int = BODY_BYTES) -> bytes:
-        """The body, unpacked.
+        """Read a body, unpacked.
 
         Args:
             answer: The answer.
@@ -96,7 +96,7 @@ class BodyReader:
                     await stack.enter_async_context(self._long)
 
     async def refusal(self, answer: RawResponse, *, asked: str) -> bytes:
-        """The beginning of a body that says why something was refused; what can be read of it."""
+        """Read the beginning of a refusal's body, as much as can be read of it."""
         parts: list[bytes] = []
         try:
             async for part in _unpacked(answer, asked):
@@ -109,7 +109,7 @@ class BodyReader:
 
 
 async def _unpacked(answer: RawResponse, asked: str) -> AsyncIterator[bytes]:
-    """The body in pieces; the loop is handed back between those of a megabyte."""
+    """Yield the body in pieces; after every megabyte the event loop gets a turn."""
     encoding = answer.headers.get("Content-Encoding", "").strip().lower()
     if encoding in ("", "identity"):
         async for chunk in answer.content.iter_any():
@@ -133,7 +133,7 @@ class Unpacker:
     """Unpacks gzip (all members) or deflate (with zlib's head or without), a bounded piece at a time.
 
     Args:
-        is_gzip: Else it is deflate.
+        is_gzip: Whether it is gzip; else it is deflate.
         asked: Method and path, for the sentence.
     """
 
@@ -169,7 +169,7 @@ class Unpacker:
                 yield piece
 
     def finish(self) -> None:
-        """Call behind the last chunk.
+        """Check that nothing is missing; call it after the last chunk.
 
         Raises:
             UnreachableError: Something is missing.
@@ -188,14 +188,14 @@ _HEARTBEAT_SECONDS = 15.0
 
 
 class _Route(TypedDict, total=False):
-    """What every kind of request, websockets too, is told about the way to the server."""
+    """The way to the server, as arguments for every kind of request, websockets too."""
 
     proxy: str
     server_hostname: str
 
 
 class _PromptAnswer(aiohttp.ClientResponse):
-    """An answer that begins after few informational ones. aiohttp itself takes them for as long as they come."""
+    """An answer with a limit on the informational answers before it; aiohttp has none."""
 
     async def start(self, connection: Connection) -> aiohttp.ClientResponse:
         """Wait for the head.
@@ -212,7 +212,7 @@ class _PromptAnswer(aiohttp.ClientResponse):
             nonlocal count
             count += 1
             if count > INFORMATIONAL_ANSWERS + 1:
-                raise aiohttp.ClientConnectionError("one answer after the other only says that it will come")
+                raise aiohttp.ClientConnectionError("it sends informational answers and nothing else")
             return await read()
 
         vars(protocol)["read"] = counted
@@ -251,7 +251,7 @@ class PooledStream:
 
 
 class PooledTransport:
-    """Requests, streams and websockets over one session. Knows no credentials; the caller passes headers."""
+    """Requests, streams and websockets over one session. It has no credentials; the caller passes headers."""
 
     def __init__(self, endpoint: Endpoint, *, user_agent: str) -> None:
         self.endpoint = endpoint
@@ -355,7 +355,7 @@ class PooledTransport:
     async def _refusal_of(
         self, error: aiohttp.WSServerHandshakeError, url: str, headers: Mapping[str, str]
     ) -> ConsoleError:
-        """Why an upgrade was refused: aiohttp drops the body, so the same is asked once more without an upgrade."""
+        """Find out why an upgrade was refused: aiohttp drops the body, so request it again without an upgrade."""
         try:
             await self.call("GET", url, headers=headers, body=None, deadline_seconds=CONNECT_SECONDS)
         except ApiError as explained:
@@ -382,7 +382,7 @@ class PooledTransport:
 
 
 def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
-    """The sentence for a connection that could not be made or broke."""
+    """Return the error for a connection that could not be made or broke."""
     if isinstance(error, aiohttp.ClientConnectorCertificateError | aiohttp.ClientConnectorSSLError):
         return tls_error(endpoint, getattr(error, "certificate_error", None) or error.__cause__ or error)
     if isinstance(error, aiohttp.ClientProxyConnectionError):
@@ -397,8 +397,8 @@ def failure_of(error: BaseException, endpoint: Endpoint) -> ConsoleError:
 def _release(socket: aiohttp.ClientWebSocketResponse) -> None:
     """Take the connection from a websocket that is closed.
 
-    aiohttp's objects of one refer to each other, so they live until Python's collector comes by; and it comes by the
-    number of objects, not by the 400 KB that TLS keeps for each connection.
+    aiohttp's objects of a websocket refer to each other, so they live until Python's collector runs; and that depends
+    on the number of objects, not on the 400 KB that TLS keeps for each connection.
     """
     with suppress(AttributeError):
         socket._writer.transport = None  # type: ignore[assignment]  # noqa: SLF001 - it writes no more

@@ -15,9 +15,9 @@ from actions.cluster.limits import RETRY_AFTER_SECONDS
 
 
 class Backoff:
-    """Waits that double from attempt to attempt, with jitter, and begin anew after a time of peace.
+    """Waits that double from attempt to attempt, with jitter, and start again after a time without failures.
 
-    The defaults are client-go's (`tools/cache/reflector.go`): 0.8 s to 30 s, each plus up to as much again, forgotten
+    The defaults are client-go's (`tools/cache/reflector.go`): 0.8 s to 30 s, each plus up to as much again, and reset
     after two minutes without a failure.
     """
 
@@ -37,15 +37,15 @@ class Backoff:
         self._last_at = clock.monotonic()
 
     async def wait(self, at_least_seconds: float | None = None) -> None:
-        """Wait before the next attempt; not shorter than the server wished."""
+        """Wait before the next attempt, at least as long as the server asked for."""
         await self._clock.sleep(max(self.next_seconds(), at_least_seconds or 0.0))
 
     def reset(self) -> None:
-        """There was progress: the next wait is a short one."""
+        """Make the next wait a short one, as there was progress."""
         self._next = self._first
 
     def next_seconds(self) -> float:
-        """The next wait, counted as used."""
+        """Return the next wait, and count it as used."""
         now = self._clock.monotonic()
         if now - self._last_at > self._peace:
             self._next = self._first
@@ -60,12 +60,12 @@ _LONG_DIGITS = 9
 
 
 def read_retry_after(text: str, *, date: str = "", now: datetime | None = None) -> float | None:
-    """Seconds from 0 to `RETRY_AFTER_SECONDS`; `None` for a text that is neither seconds nor a date.
+    """Read seconds from 0 to `RETRY_AFTER_SECONDS`; `None` for a text that is neither seconds nor a date.
 
     Args:
         text: The header.
         date: The answer's `Date`: a moment is measured from it, so that our own clock need not be right.
-        now: Where there is no `Date`; the machine's clock by default.
+        now: Used if there is no `Date`; the machine's clock by default.
     """
     text = text.strip()
     if _DELTA.fullmatch(text):
@@ -78,7 +78,7 @@ def read_retry_after(text: str, *, date: str = "", now: datetime | None = None) 
 
 
 def capped_wait(seconds: float | None) -> float | None:
-    """A wish, which may be any number, as a wait that can be kept; `None` for none."""
+    """Limit a requested wait, which may be any number; `None` for none."""
     if seconds is None or math.isnan(seconds):
         return None
     return min(max(seconds, 0.0), RETRY_AFTER_SECONDS)

@@ -1,4 +1,4 @@
-"""Streamed GETs over HTTP/1.1 connections of their own: what watches and logs are read from.
+"""Streamed GETs over HTTP/1.1 connections of their own, for watches and logs.
 
 Responses are parsed by llhttp (`httptools`). aiohttp is not used here: importing it takes longer than reading a small
 cluster.
@@ -33,21 +33,21 @@ _INFORMATIONAL = range(100, 200)
 
 
 class ResponseHead(msgspec.Struct, frozen=True):
-    """What comes before the body. Names of headers are written `Like-This`; of equal ones the last counts."""
+    """The status and headers of an answer. Names of headers are written `Like-This`; of equal ones the last counts."""
 
     status: int
     headers: Mapping[str, str]
 
     @property
     def content_type(self) -> str:
-        """Without its parameters, in small letters."""
+        """The media type without its parameters, in lower case."""
         return self.headers.get("Content-Type", "").partition(";")[0].strip().lower()
 
 
 class HttpResponse:
-    """Takes bytes as they arrive and gives the body out of them. For one response of a connection not used again.
+    """The parser of one response, fed with bytes as they arrive. Its connection is not used again.
 
-    `head` is there once it has come whole; `is_complete` tells whether the body has.
+    `head` is set once it is complete; `is_complete` is set once the body is.
     """
 
     def __init__(self) -> None:
@@ -61,28 +61,28 @@ class HttpResponse:
 
     @property
     def may_end(self) -> bool:
-        """Whether the connection may end here without a loss: a body of unknown length lasts as long as it does."""
+        """Return whether the connection may end here without a loss: it ends a body of unknown length."""
         return self.is_complete or (self.head is not None and not _has_length(self.head))
 
     def feed(self, data: bytes | memoryview) -> None:
-        """Take what arrived; nothing of `data` itself is kept.
+        """Parse bytes that have arrived; `data` itself is not kept.
 
         Raises:
-            FormatError: It is no HTTP.
+            FormatError: It is not HTTP.
         """
         try:
             self._parser.feed_data(data)
         except HttpParserError as error:
-            raise FormatError(f"What answers does not speak HTTP: {error}.") from error
+            raise FormatError(f"The answer is not HTTP: {error}.") from error
         if self._informational > INFORMATIONAL_ANSWERS:
-            raise FormatError("The answer does not begin: one answer after the other only says that it will.")
+            raise FormatError("The answer does not begin: there are only informational answers.")
         self._bare_bytes = 0 if self._body else self._bare_bytes + len(data)
         if self._bare_bytes > HEAD_BYTES:
-            where = "The answer's head" if self.head is None else "What is said between the parts of the answer"
+            where = "The answer's head" if self.head is None else "The text between two chunks of the answer"
             raise FormatError(f"{where} does not end.")
 
     def take(self) -> bytes:
-        """The part of the body that has come since this was last called; empty if there is none."""
+        """Return the part of the body that has come since the last call; empty if there is none."""
         body = b"".join(self._body)
         self._body.clear()
         return body
@@ -92,7 +92,7 @@ class HttpResponse:
         self._headers[name.decode("latin-1").title()] = value.decode("latin-1").strip()
 
     def on_headers_complete(self) -> None:
-        """Called by the parser, for informational answers too, which come before the one that was asked for."""
+        """Called by the parser, for informational answers too, which come before the one that counts."""
         status = self._parser.get_status_code()
         if status in _INFORMATIONAL:
             self._informational += 1
@@ -101,7 +101,7 @@ class HttpResponse:
         self._headers = {}
 
     def on_body(self, body: bytes) -> None:
-        """Called by the parser for each chunk that has come, or its part."""
+        """Called by the parser for each chunk, or part of a chunk, that has come."""
         self._body.append(body)
 
     def on_message_complete(self) -> None:
@@ -118,7 +118,7 @@ _PROBES = (("TCP_KEEPIDLE", 5), ("TCP_KEEPINTVL", 2), ("TCP_KEEPCNT", 2))
 
 
 def keep_alive(connection: socket.socket) -> None:
-    """Have the kernel end a connection whose other side does not answer it for 9 s."""
+    """Make the kernel end a connection whose other side does not answer its probes for 9 s."""
     with suppress(OSError):  # no TCP, as in tests
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
         for name, amount in _PROBES:
@@ -128,14 +128,14 @@ def keep_alive(connection: socket.socket) -> None:
 
 
 class HttpConnection(asyncio.BufferedProtocol):
-    """One connection, one question, one answer.
+    """One connection for one request and its answer.
 
-    What comes while nobody reads stays with the kernel: many small events cost one look when somebody does.
+    Bytes that arrive while the answer is not read stay with the kernel: many small events cost one read.
 
     Args:
-        endpoint: Whose, for errors.
-        buffer: Where bytes arrive. Connections may share it: it is emptied before the loop looks at another one.
-        idle_seconds: After so much silence it counts as dead.
+        endpoint: The server, for errors.
+        buffer: The memory that bytes arrive in. Connections may share it: it is emptied before the loop serves another.
+        idle_seconds: After so much silence the connection counts as dead.
     """
 
     _socket: asyncio.Transport
@@ -155,21 +155,21 @@ class HttpConnection(asyncio.BufferedProtocol):
         """Speak TLS from here on.
 
         Raises:
-            OSError: The other side does not, or is not who it should be (`ssl.SSLError`).
+            OSError: The other side does not, or its certificate is not the right one (`ssl.SSLError`).
         """
         loop = asyncio.get_running_loop()
         secured = await loop.start_tls(self._socket, self, context, server_hostname=server_name)
         self._writer = cast(asyncio.Transport, secured)
 
     def abort(self) -> None:
-        """End it at once; who reads is told that it broke."""
+        """End it at once; a pending read raises `UnreachableError`."""
         self._writer.abort()
 
     async def ask(self, request: bytes) -> tuple[ResponseHead, bytes]:
-        """Send the question. Returns the head of the answer, and what came of its body with it.
+        """Send the request. Return the head of the answer, and the part of its body that came with it.
 
         Raises:
-            SilenceError: The head did not come within the time that a silence may last.
+            SilenceError: The head did not come within `idle_seconds`.
             UnreachableError: The connection broke.
         """
         self._writer.write(request)
@@ -183,10 +183,10 @@ class HttpConnection(asyncio.BufferedProtocol):
         return self._response.head, first
 
     async def read(self) -> bytes | None:
-        """What arrived of the body, maybe nothing yet; `None` at its end.
+        """Return the part of the body that has arrived, maybe nothing yet; `None` at its end.
 
         Raises:
-            SilenceError: Nothing came for as long as is allowed.
+            SilenceError: Nothing came for `idle_seconds`.
             UnreachableError: The connection broke.
         """
         if not (self._has_ended or self._response.is_complete):
@@ -201,7 +201,7 @@ class HttpConnection(asyncio.BufferedProtocol):
         return b""
 
     async def refusal(self, first: bytes) -> bytes:
-        """The body of an answer that is no stream, as far as it comes."""
+        """Read the body of a refusal, as far as it comes."""
         parts = [first]
         with suppress(TimeoutError, UnreachableError):
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -255,12 +255,12 @@ class HttpConnection(asyncio.BufferedProtocol):
 
 _READ_BYTES = 1 << 18
 _NEXT_ADDRESS_SECONDS = 0.25
-"""A host with several addresses is tried at the next one while the one before does not answer."""
+"""The wait for one address of a host before the next one is tried at the same time."""
 _STANDARD_PORTS = {"https": 443, "http": 80}
 
 
 def _is_literal(host: str | None) -> bool:
-    """Whether it is an address already, which leads to one place only."""
+    """Return whether the host is an IP address already, which has no alternatives."""
     return host is not None and (":" in host or host.replace(".", "").isdecimal())
 
 
@@ -276,7 +276,7 @@ class DirectStream:
         """Chunks, cut anywhere.
 
         Raises:
-            SilenceError: Nothing came for as long as was allowed.
+            SilenceError: Nothing came for the time that a silence may last.
             UnreachableError: The connection broke.
         """
         if self._first:
@@ -287,7 +287,7 @@ class DirectStream:
 
 
 class DirectStreams:
-    """Opens streams of one API server, each over a connection of its own. Knows no credentials and no proxies."""
+    """Opens streams of one API server, each over a connection of its own, without credentials and proxies."""
 
     def __init__(self, endpoint: Endpoint, *, user_agent: str) -> None:
         self._endpoint = endpoint
@@ -297,7 +297,7 @@ class DirectStreams:
         self._is_closed = False
 
     def close(self) -> None:
-        """End every connection; who reads one is told that it broke."""
+        """End every connection; pending reads raise `UnreachableError`."""
         self._is_closed = True
         for connection in self._open:
             connection.abort()
@@ -312,7 +312,7 @@ class DirectStreams:
             idle_seconds: After so much silence the stream counts as dead.
 
         Raises:
-            ApiError: The server said no.
+            ApiError: The server refused.
             SilenceError: It did not answer in time.
             UnreachableError: It cannot be reached, or the connection broke.
             ConfigError: Its certificate is not trusted.

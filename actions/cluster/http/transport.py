@@ -27,17 +27,17 @@ class ByteStream(Protocol):
         """Chunks, cut anywhere.
 
         Raises:
-            SilenceError: Nothing came for as long as was allowed.
+            SilenceError: Nothing came for the time that a silence may last.
             UnreachableError: The connection broke.
         """
         ...
 
 
 class Transport:
-    """Requests, streams and websockets. Knows no credentials; the caller passes headers.
+    """Requests, streams and websockets. It has no credentials; the caller passes headers.
 
-    The pooled session is made, and its library imported in a thread, for the first that needs it: loading a cluster
-    needs streams only. Behind a proxy streams go through it too.
+    The pooled session is made, and its library imported in a thread, for the first call that needs it: loading a
+    cluster needs streams only. Behind a proxy streams go through it too.
     """
 
     def __init__(self, endpoint: Endpoint, *, user_agent: str) -> None:
@@ -59,10 +59,10 @@ class Transport:
     async def call(
         self, method: str, url: str, *, headers: Mapping[str, str], body: bytes | None, deadline_seconds: float
     ) -> bytes:
-        """One request, its whole body.
+        """Send a request and return the whole body of its answer.
 
         Raises:
-            ApiError: The server said no.
+            ApiError: The server refused.
             UnreachableError: It did not answer within the deadline, or the connection broke.
             ConfigError: Its certificate is not trusted.
         """
@@ -100,7 +100,7 @@ class Transport:
             return self._pool
 
     def _refuse_if_closed(self) -> None:
-        if self._is_closed:  # the console has gone to another cluster while somebody still asks this one
+        if self._is_closed:  # the console has gone to another cluster while a request to this one was pending
             raise UnreachableError(f"The session with {self._endpoint.server} is closed.")
 
 
