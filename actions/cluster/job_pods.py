@@ -1,4 +1,4 @@
-"""Which pods belong to a job, whatever stands between: what each does there, in the order in which one looks at them.
+"""The pods of a job, also those that it owns indirectly, with their roles and in the order of their importance.
 
 Source: recordings of training-operator 1.8.1, mpi-operator 0.6.0 and KubeRay 1.1.1: an MPIJob's launcher belongs to a
 Job `NAME-launcher`; a RayJob's submitter to a Job of its own name, its Ray pods to a RayCluster `NAME-raycluster-…`.
@@ -30,7 +30,7 @@ class JobRef(msgspec.Struct, frozen=True):
 
     @property
     def key(self) -> str:
-        """As snapshots name it: `Kind namespace/name`."""
+        """Return the key in snapshots: `Kind namespace/name`."""
         return f"{self.kind} {self.namespace}/{self.name}"
 
 
@@ -41,18 +41,18 @@ class JobPod(NamedTuple):
     role: str
     """`launcher`, `submitter`, `head`, `master` or `worker`."""
     rank: int
-    """Its place among all: 0 is the one that tells of the job as a whole."""
+    """Its place among all: 0 is the one whose log is about the job as a whole."""
 
 
 def pods_of_job(job: JobRef, pods: Mapping[str, PodFacts]) -> list[JobPod]:
-    """The pods of a job, the one that tells of it as a whole first."""
+    """Return the pods of a job, the one whose log is about the job as a whole first."""
     found = [(role, pod) for pod in pods.values() if (role := role_of(job, pod))]
     found.sort(key=lambda one: (_ROLES.index(one[0]), _natural(one[1].name), one[1].created_at))
     return [JobPod(pod, role, rank) for rank, (role, pod) in enumerate(found)]
 
 
 def job_of(pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> JobRef | None:
-    """The job that a person made and that the pod is a part of; `None` if it is of none that is known."""
+    """Return the outermost job that the pod is a part of; `None` if there is none that is watched."""
     for row in WATCHED:
         if not row.pod_owners:
             continue
@@ -66,14 +66,14 @@ def job_of(pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> JobRef | No
 
 
 def job_named(namespace: str, name: str, workloads: Mapping[str, WorkloadFacts]) -> JobRef | None:
-    """The job of that name, whatever its kind; `None` if there is none, or more than one that a person made."""
+    """Return the job of that name, of any kind; `None` if there is none or if several are not made by another."""
     named = [one for one in workloads.values() if (one.namespace, one.name) == (namespace, name)]
     made = [one for one in named if one.kind != "Job"] or named  # a RayJob's submitter has the name of its RayJob
     return JobRef(made[0].kind, namespace, name) if len(made) == 1 else None
 
 
 def role_of(job: JobRef, pod: PodFacts) -> str:
-    """What the pod does in the job; empty if it is of another one."""
+    """Return the pod's role in the job; empty if it is not a part of it."""
     if pod.namespace != job.namespace:
         return ""
     owner = (pod.owner_kind, pod.owner_name)
@@ -92,7 +92,7 @@ def role_of(job: JobRef, pod: PodFacts) -> str:
 
 
 def _is_own_launcher(job: JobRef, pod: PodFacts) -> bool:
-    """Whether it is the launcher as the training-operator makes it, without a Job in between."""
+    """Return whether it is the launcher as the training-operator makes it, without a Job in between."""
     return (pod.owner_kind, pod.owner_name, pod.name) == ("MPIJob", job.name, f"{job.name}-launcher")
 
 
@@ -105,5 +105,5 @@ def _ray_role(pod: PodFacts) -> str:
 
 
 def _natural(name: str) -> list[tuple[int, str]]:
-    """Numbers in order of size: `worker-10` behind `worker-9`."""
+    """Return a sort key with numbers in order of size: `worker-10` after `worker-9`."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in _NUMBER.split(name) if part]

@@ -1,4 +1,4 @@
-"""Any job of the cluster, followed to its end: the logs of all its pods, whenever they come and go."""
+"""The watch of any job of the cluster to its end, with the logs of all its pods, whenever they come and go."""
 
 from __future__ import annotations
 
@@ -24,20 +24,20 @@ from actions.cluster.state.snapshot import ClusterSnapshot
 
 LOOK_SECONDS = 0.5
 ASK_SECONDS = 5.0
-"""How often a RayJob is asked for its cluster, as long as it has not said."""
+"""The interval of looking for a RayJob's cluster, until its status has one."""
 LAST_LINES_SECONDS = 10.0
-"""How long the logs may take to end after the job has."""
+"""The time that the logs may take to end after the job."""
 _ENDED = ("finished", "failed")
 
 OnLines = Callable[[JobPod, str, LogBatch], Awaitable[None] | None]
 
 
 class JobOutcome(msgspec.Struct, frozen=True):
-    """How it ended.
+    """The end of a job.
 
     Args:
         state: `finished`, `failed`, or `gone` if it was deleted.
-        message: The API's words, if it had any.
+        message: The API's message, if there is one.
     """
 
     state: str
@@ -45,17 +45,17 @@ class JobOutcome(msgspec.Struct, frozen=True):
 
 
 class JobWatch:
-    """Follows one job. Where each log is, is kept between runs: after a lost connection `run` goes on from there.
+    """The watch of one job. It keeps the position in each log, so that `run` continues there after a lost connection.
 
     Used on the session's loop.
 
     Args:
-        job: Which.
-        session: The session, looked up when it is needed.
-        look: The newest picture of the cluster.
-        on_lines: Gets the lines of one container, in order; if it returns an awaitable, reading waits for it.
-        tail_lines: How many old lines the logs of a pod begin with; `None` for all.
-        clock: Time.
+        job: The job.
+        session: Returns the session at the time of the call.
+        look: Returns the newest snapshot of the cluster.
+        on_lines: Receives the lines of one container, in order; if it returns an awaitable, reading waits for it.
+        tail_lines: Returns the number of old lines that the logs of a pod begin with; `None` for all.
+        clock: For waits and deadlines.
     """
 
     def __init__(
@@ -70,7 +70,7 @@ class JobWatch:
     ) -> None:
         self.job = job
         self.members: tuple[JobPod, ...] = ()
-        """As they are; of a job that has ended, as they were last."""
+        """The job's present pods; if it has ended, those that it had last."""
         self._session = session
         self._look = look
         self._on_lines = on_lines
@@ -97,7 +97,7 @@ class JobWatch:
             await asyncio.gather(*tasks.values(), return_exceptions=True)
 
     async def require(self) -> None:
-        """Make sure that there is such a job.
+        """Check that the job exists.
 
         Raises:
             MissingError: There is none.
@@ -143,7 +143,7 @@ class JobWatch:
 
     @property
     def _lacks_cluster(self) -> bool:
-        """Whether it is not known yet which Ray cluster the job runs on."""
+        """Return whether the job's Ray cluster is not known yet."""
         return self.job.kind == "RayJob" and not self.job.cluster
 
     def _take(self, snapshot: ClusterSnapshot, tasks: dict[tuple[str, str], asyncio.Task[None]]) -> None:
@@ -176,8 +176,8 @@ class JobWatch:
             self._cursors[key] = follower.cursor
         self._is_done.add(key)
         code = "" if end.exit_code is None else f", exit code {end.exit_code}"
-        said = f"{container} has ended: {end.reason}{code}"
-        (remark,) = batches_of([LogLine(follower.cursor.at_ns, said, is_marker=True)])
-        waits = deliver(remark)
+        text = f"{container} has ended: {end.reason}{code}"
+        (marker,) = batches_of([LogLine(follower.cursor.at_ns, text, is_marker=True)])
+        waits = deliver(marker)
         if inspect.isawaitable(waits):
             await waits

@@ -1,8 +1,8 @@
-"""The narrow protobuf schema: of the API's messages, the fields that we read.
+"""The narrow protobuf schema: the fields of the API's messages that we read.
 
 It is made in code, so that no compiler and no generated file is needed; a field that is not named here is skipped by
-the decoder. What is compared or read rarely is declared as `bytes`: its raw form is the key of a memo, so that the
-few distinct shapes of a fleet (requests, owners, moments, states) are each read once.
+the decoder. Fields that are compared or read rarely are declared as `bytes`: the raw form is the key of a memo, so
+that the few distinct values of a fleet (requests, owners, moments, states) are each read once.
 
 Source: field numbers of k8s.io/api and k8s.io/apimachinery, `generated.proto`, v0.34.4.
 """
@@ -93,9 +93,9 @@ CLASSES = _message_classes()
 
 
 def reader(name: str) -> Callable[[bytes], Message]:
-    """How to read one message of the table.
+    """Return the decoder of one message of the table.
 
-    The returned function raises `DecodeError` of `google.protobuf.message` for bytes that are none.
+    It raises `DecodeError` of `google.protobuf.message` for bytes that are not one.
     """
     read: Callable[[bytes], Message] = CLASSES[name].FromString
     return read

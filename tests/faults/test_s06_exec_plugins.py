@@ -47,7 +47,7 @@ def test_s6_without_a_terminal_it_is_refused_in_one_sentence(program: Program, v
     done = program.run("--kubeconfig", str(file), *verb)
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
-    assert f"{file} wants to start {program.home}/cloudco-login" in done.stderr
+    assert f"{file} would start {program.home}/cloudco-login" in done.stderr
     assert all(remedy in done.stderr for remedy in REMEDIES)
     assert not trace.exists()
 
@@ -58,7 +58,7 @@ def test_s6_a_script_is_refused_before_it_plays(program: Program) -> None:
     script.write_text("eksml-script: 1\nsteps: [{open: nodes}]\n")
     done = program.run("--kubeconfig", str(file), "--script", str(script))
     assert (done.returncode, done.stdout) == (2, "")
-    assert "nobody has allowed" in done.stderr
+    assert "has not been allowed" in done.stderr
     assert not trace.exists()
 
 
@@ -66,7 +66,7 @@ def test_s6_a_flag_or_a_kuberc_allows_it(program: Program) -> None:
     with answering(200, VERSION) as server:
         file, trace = a_kubeconfig(program, server)
         allowed = program.run("--kubeconfig", str(file), "--allow-plugin", str(program.home / "cloudco-login"), "nodes")
-        assert "nobody has allowed" not in allowed.stderr
+        assert "has not been allowed" not in allowed.stderr
         assert trace.read_text() == "started\n"
         kuberc = program.home / ".kube" / "kuberc"
         kuberc.parent.mkdir()
@@ -130,7 +130,7 @@ def test_s6_on_a_terminal_it_is_asked_once(program: Program) -> None:
             assert not trace.exists()
             refusing.press("n")
             refusing.until(refusing.is_dead, "the end of the console")
-            assert "has allowed" in refusing.text()
+            assert "not been allowed" in refusing.text()
             assert "status 2" in refusing.text()
         finally:
             refusing.close()

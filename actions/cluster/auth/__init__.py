@@ -1,1 +1,1 @@
-"""Which cluster, as which user: kubeconfig, credentials, TLS and the session made of them."""
+"""Authentication: kubeconfig, credentials, TLS, and the session made of them."""

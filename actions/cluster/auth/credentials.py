@@ -22,17 +22,17 @@ _PLUGIN_SECONDS = 30.0
 _FILE_LIFE = timedelta(minutes=1)
 _RENEW_EARLY = timedelta(seconds=60)
 _PAUSE_SECONDS = 5.0
-"""After a failure, or new credentials that are refused too, it is not tried again for so long: there may be a dozen
-callers, each of whom would start the plugin."""
+"""The pause after a failure, or after new credentials that are refused too: there may be a dozen callers, and each
+would start the plugin."""
 _PASSED_BY_ARGUMENT = {"AWS_PROFILE": "--profile", "AWS_REGION": "--region", "AWS_DEFAULT_REGION": "--region"}
 _WITHOUT_EFFECT = frozenset({"AWS_STS_REGIONAL_ENDPOINTS"})
 
 
 class TokenSource(Protocol):
-    """Something that makes bearer tokens in this process, and keeps them as long as they are good."""
+    """A maker of bearer tokens in this process, which keeps them as long as they are valid."""
 
     async def token(self) -> str:
-        """A token that is good now, without `Bearer`.
+        """Return a token that is valid now, without `Bearer`.
 
         Raises:
             AccessError: There are no credentials to make one from.
@@ -41,22 +41,22 @@ class TokenSource(Protocol):
 
 
 TokenFactory = Callable[[Sequence[str]], TokenSource | None]
-"""Takes the argument list of an exec plugin and returns what can replace it, or `None` if nothing can.
+"""Return the token source that replaces the exec plugin with this argument list; `None` if there is none.
 
-Profile and region that the kubeconfig hands over in the plugin's environment are appended as `--profile` and
-`--region`. Called again when the server has refused the source's token.
+Profile and region from the plugin's environment in the kubeconfig are appended as `--profile` and `--region`. Called
+again when the server has refused the source's token.
 """
 
 
 class ClientCertificate(NamedTuple):
-    """What a client shows in the TLS handshake, in PEM."""
+    """The certificate and key of a client for the TLS handshake, in PEM."""
 
     certificate: str
     key: str
 
 
 class Credential(NamedTuple):
-    """What a plugin or file has given. `token` may be empty where there is a certificate."""
+    """The credential from a plugin or file. `token` may be empty if there is a certificate."""
 
     token: str
     good_until: datetime | None = None
@@ -77,13 +77,13 @@ class _ExecCredential(msgspec.Struct):
 class Credentials:
     """The session's bearer or basic credentials.
 
-    Used from one loop. `header` is empty where the kubeconfig names no credentials but a client certificate.
+    Used from one loop. `header` is empty if the kubeconfig has no credentials but a client certificate.
 
     Args:
         chosen: The context.
         clock: For the life of tokens.
-        token_factory: Makes tokens in process for exec plugins that it knows.
-        load_client_certificate: Takes the client certificate that an exec plugin gives, for handshakes from then on.
+        token_factory: Makes tokens in process, in place of some exec plugins.
+        load_client_certificate: Loads the client certificate of an exec plugin for handshakes from then on.
         is_vouched_for: Whether the plugin may be started without asking: it was allowed when the file was made.
     """
 
@@ -111,11 +111,11 @@ class Credentials:
 
     @property
     def can_renew(self) -> bool:
-        """Whether asking again may give other credentials."""
+        """Return whether fetching again may give other credentials."""
         return self._fetch is not None
 
     async def header(self) -> str:
-        """The value for `Authorization`; empty if there is none.
+        """Return the value for `Authorization`; empty if there is none.
 
         Raises:
             AccessError: The plugin or token source failed.
@@ -131,7 +131,7 @@ class Credentials:
             return self._header
 
     def refused(self, header: str) -> None:
-        """The server answered 401 to `header`: forget it, unless somebody has renewed it meanwhile, or just now."""
+        """Forget `header`, which the server answered with 401, unless it was renewed meanwhile or a moment ago."""
         now = self._clock.monotonic()
         if header == self._header and now - self._refused_at >= _PAUSE_SECONDS:
             self._refused_at = now
@@ -204,12 +204,12 @@ class Credentials:
 
 def _bearer(token: str, *, of: str) -> str:
     if not token.isascii() or not token.isprintable():
-        raise AccessError(f"The token for {of} holds what no request can carry.", hint="Look at where it comes from.")
+        raise AccessError(f"The token for {of} holds characters that a request cannot carry.", hint="Check its source.")
     return f"Bearer {token}"
 
 
 def load_token(path: Path) -> str:
-    """The token in a small local file (a pod's projected service account token).
+    """Read the token in a small local file (a pod's projected service account token).
 
     Raises:
         ConfigError: It cannot be read, or is empty.
@@ -224,7 +224,7 @@ def load_token(path: Path) -> str:
 
 
 def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
-    """The plugin's argument list with its environment folded in; empty if it says more than arguments can."""
+    """Return the plugin's arguments with its environment as options; empty if a variable has no option."""
     argv = list(plugin.argv)
     for name, value in plugin.environment:
         option = _PASSED_BY_ARGUMENT.get(name, "")
@@ -236,10 +236,10 @@ def factory_argv(plugin: ExecPlugin) -> tuple[str, ...]:
 
 
 def read_exec_credential(output: bytes, *, argv: Sequence[str]) -> Credential:
-    """Token or client certificate, and the moment to renew it, from what an exec plugin printed.
+    """Read token or client certificate, and the time to renew it, from an exec plugin's output.
 
     Raises:
-        AccessError: It printed neither.
+        AccessError: It has neither.
     """
     try:
         status = msgspec.json.decode(output, type=_ExecCredential).status or _ExecStatus()

@@ -1,4 +1,4 @@
-"""The exec plugins of a kubeconfig that may be started: they are programs that a file names.
+"""The permission to start the exec plugins of a kubeconfig, which are programs that a file names.
 
 In this order: the policy of the operator's kuberc (`credentialPluginPolicy`); names that were given with
 `--allow-plugin`; the token commands of AWS; what the operator has confirmed before. Everything else has to be
@@ -32,7 +32,7 @@ _OFF = "off"
 
 
 class PluginPolicy(StrEnum):
-    """`credentialPluginPolicy`. Where a kuberc says nothing, we ask; kubectl allows all."""
+    """`credentialPluginPolicy`. Without one, the operator is asked to confirm; kubectl allows all."""
 
     UNSAID = ""
     ALLOW_ALL = "AllowAll"
@@ -41,18 +41,18 @@ class PluginPolicy(StrEnum):
 
 
 class Preference(msgspec.Struct, frozen=True):
-    """Of a kuberc: which exec plugins may be started. `file` is empty where there is none."""
+    """A kuberc's settings for exec plugins. `file` is empty if there is no kuberc."""
 
     file: str = ""
     policy: PluginPolicy = PluginPolicy.UNSAID
     allowed: tuple[str, ...] = ()
-    """Full paths, or names that are looked up in `PATH`."""
+    """Full paths, or names that are searched for in `PATH`."""
 
 
 def load_preference(environment: Mapping[str, str] | None = None) -> Preference:
     """Read the file that `$KUBERC` names, or `~/.kube/kuberc`. Blocking disk I/O.
 
-    As with kubectl, what is wrong with the second counts as if it were not there: we ask then.
+    As with kubectl, a `~/.kube/kuberc` that cannot be used counts as absent.
 
     Raises:
         ConfigError: `$KUBERC` names a file that cannot be used, or one of them contradicts itself.
@@ -72,11 +72,11 @@ def load_preference(environment: Mapping[str, str] | None = None) -> Preference:
 
 
 def _document(path: Path) -> Mapping[str, Any]:
-    """The first preferences in the file.
+    """Read the first preferences in the file.
 
     Raises:
         OSError: It cannot be read.
-        ValueError: It is no YAML, or there are none.
+        ValueError: It is not YAML, or there are none.
     """
     import yaml
 
@@ -97,12 +97,12 @@ def _document(path: Path) -> Mapping[str, Any]:
 
 def _read(path: Path, document: Mapping[str, Any]) -> Preference:
     hint = "See `kubectl kuberc --help`."
-    said = document.get("credentialPluginPolicy") or ""
+    written = document.get("credentialPluginPolicy") or ""
     try:
-        policy = PluginPolicy(said)
+        policy = PluginPolicy(written)
     except ValueError as error:
         known = ", ".join(one.value for one in PluginPolicy if one.value)
-        raise ConfigError(f"{path}: {said!r} is no credentialPluginPolicy.", hint=f"Write {known}.") from error
+        raise ConfigError(f"{path}: {written!r} is not a credentialPluginPolicy.", hint=f"Write {known}.") from error
     entries = document.get("credentialPluginAllowlist")
     if policy is not PluginPolicy.ALLOWLIST and entries is not None:
         raise ConfigError(
@@ -126,11 +126,11 @@ _AWS_COMMANDS = {"aws": ("eks", "get-token"), "aws-iam-authenticator": ("token",
 _HARMLESS = frozenset(
     {"AWS_PROFILE", "AWS_DEFAULT_PROFILE", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_STS_REGIONAL_ENDPOINTS"}
 )
-"""Others, such as `AWS_CONFIG_FILE` or `LD_PRELOAD`, make the command start something else."""
+"""Other variables, such as `AWS_CONFIG_FILE` or `LD_PRELOAD`, can make the command start something else."""
 _LONGEST_ARGUMENT = 200
 
 Replaces = Callable[[Sequence[str]], object]
-"""Tells of an argument list whether it is replaced in this process, and never started."""
+"""Returns `None` for an argument list that has no replacement in this process, and would be started."""
 
 
 class PluginRefusedError(ConfigError):
@@ -138,42 +138,42 @@ class PluginRefusedError(ConfigError):
 
 
 class PluginUnconfirmedError(PluginRefusedError):
-    """An exec plugin may be started if the operator says so.
+    """An exec plugin that may be started only if the operator confirms it.
 
     Args:
-        request: What to ask.
+        request: The program to confirm.
     """
 
     def __init__(self, request: PluginRequest) -> None:
         super().__init__(
-            f"The kubeconfig {request.file} wants to start {request.program}, which nobody has allowed.",
-            hint=f"Start eksml-tui on a terminal to be asked, give --allow-plugin {request.name}, set {ALLOW_VARIABLE},"
-            " or list it in ~/.kube/kuberc.",
+            f"The kubeconfig {request.file} would start {request.program}, which has not been allowed.",
+            hint=f"Start eksml-tui on a terminal to confirm it, give --allow-plugin {request.name},"
+            f" set {ALLOW_VARIABLE}, or list it in ~/.kube/kuberc.",
         )
         self.request = request
 
 
 class PluginRequest(msgspec.Struct, frozen=True):
-    """A program that a kubeconfig wants to start."""
+    """The request of a kubeconfig to start a program."""
 
     file: str
     """The kubeconfig."""
     context: str
     name: str
-    """As the kubeconfig has it."""
+    """The program as the kubeconfig writes it."""
     program: str
     """Its full path."""
     arguments: tuple[str, ...]
     environment: tuple[tuple[str, str], ...]
 
     def lines(self) -> list[str]:
-        """The text of the question: credentials in it are replaced."""
+        """Return the text of the question, with credentials replaced."""
         shown = [f"{name}={value}" for name, value in self.environment]
-        said = (one_line(redact(word), limit=_LONGEST_ARGUMENT) for word in (*shown, self.program, *self.arguments))
-        return [f"{self.file}, context {self.context}, wants to start:", "", *(f"  {word}" for word in said)]
+        parts = (one_line(redact(word), limit=_LONGEST_ARGUMENT) for word in (*shown, self.program, *self.arguments))
+        return [f"{self.file}, context {self.context}, would start:", "", *(f"  {word}" for word in parts)]
 
     def fingerprint(self) -> str:
-        """Of what is confirmed: another program in its place, other arguments or variables are another one.
+        """Return a hash of program, arguments and variables: a confirmation holds for these alone.
 
         Raises:
             OSError: The program cannot be read.
@@ -185,19 +185,19 @@ class PluginRequest(msgspec.Struct, frozen=True):
 
 
 def allowed_command(chosen: ChosenContext, plugin: ExecPlugin, *, is_vouched_for: bool = False) -> tuple[str, ...]:
-    """The argument list of a plugin that may be started, its program by its full path. Blocking disk I/O.
+    """Return the argument list of a plugin that may be started, its program by its full path. Blocking disk I/O.
 
-    The program is looked up in our own `PATH`, whatever the kubeconfig sets for it.
+    The program is searched for in our own `PATH`, whatever the kubeconfig sets for it.
 
     Args:
         chosen: The context.
         plugin: Its plugin.
-        is_vouched_for: It was allowed when this kubeconfig was made; nothing is asked any more.
+        is_vouched_for: It was allowed when this kubeconfig was made, and needs no confirmation.
 
     Raises:
         PluginUnconfirmedError: The operator has not allowed it.
         PluginRefusedError: A kuberc forbids it.
-        ConfigError: It is not there, or the kuberc is wrong.
+        ConfigError: The program does not exist, or the kuberc is wrong.
     """
     name = plugin.argv[0]
     program = _resolved(name)
@@ -210,7 +210,7 @@ def allowed_command(chosen: ChosenContext, plugin: ExecPlugin, *, is_vouched_for
 
 
 def plugin_missing_error(chosen: ChosenContext, plugin: ExecPlugin) -> ConfigError:
-    """The sentence for a plugin that cannot be started."""
+    """Return the error for a plugin that cannot be started."""
     return ConfigError(
         f"The kubeconfig {chosen.file} needs {plugin.argv[0]}, which cannot be started.",
         hint=plugin.install_hint or "Install it, or put it on PATH.",
@@ -222,10 +222,10 @@ def require_allowed(chosen: ChosenContext, *, replaces: Replaces) -> None:
 
     Args:
         chosen: The context.
-        replaces: Of the plugin's argument list.
+        replaces: Whether the plugin's argument list is replaced in this process.
 
     Raises:
-        ConfigError: As of `allowed_command`, but for a program that is not there.
+        ConfigError: As by `allowed_command`, but not for a program that does not exist.
     """
     from actions.cluster.auth.credentials import factory_argv
 
@@ -243,7 +243,7 @@ def require_usable(target: ClusterTarget, *, replaces: Replaces) -> None:
     Blocking disk I/O; no network.
 
     Raises:
-        ConfigError: As of `load_context`, but for no kubeconfig at all, and as of `require_allowed`.
+        ConfigError: As by `load_context`, but not for the lack of a kubeconfig, and as by `require_allowed`.
     """
     try:
         chosen = load_context(target)
@@ -253,16 +253,16 @@ def require_usable(target: ClusterTarget, *, replaces: Replaces) -> None:
 
 
 def confirm(request: PluginRequest) -> None:
-    """Remember that the operator allows it.
+    """Store the operator's confirmation.
 
     Raises:
-        ConfigError: It cannot be kept.
+        ConfigError: It cannot be stored.
     """
     try:
         known = {*_confirmed(), request.fingerprint()}
         write_private(private_directory(state_home()) / CONFIRMED, msgspec.json.encode(sorted(known)))
     except OSError as error:
-        raise ConfigError(f"The answer cannot be kept: {error.strerror}.", hint="Free some space.") from error
+        raise ConfigError(f"The confirmation cannot be stored: {error.strerror}.", hint="Free some space.") from error
 
 
 def allow(names: Sequence[str]) -> None:
@@ -272,12 +272,16 @@ def allow(names: Sequence[str]) -> None:
 
 
 def allowances(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variable by which plugins are allowed, if it is set."""
+    """Return the environment variable that allows plugins, if it is set."""
     return {ALLOW_VARIABLE: environment[ALLOW_VARIABLE]} if environment.get(ALLOW_VARIABLE) else {}
 
 
 def _is_allowed_by_settings(request: PluginRequest) -> bool:
-    """Return whether settings allow it; they may also forbid it."""
+    """Return whether settings allow it.
+
+    Raises:
+        PluginRefusedError: A kuberc forbids it.
+    """
     preference = load_preference()
     match preference.policy:
         case PluginPolicy.ALLOW_ALL:
@@ -299,7 +303,7 @@ def _is_allowed_by_settings(request: PluginRequest) -> bool:
 
 
 def _is_listed(request: PluginRequest, allowed: Sequence[str]) -> bool:
-    """By KEP-3104: a path matches itself, a name what `PATH` finds under it."""
+    """Return whether an entry matches, by KEP-3104: a path matches itself, a name its program in `PATH`."""
     return any(
         request.program == (os.path.normpath(entry) if "/" in entry else shutil.which(entry)) for entry in allowed
     )
@@ -328,7 +332,7 @@ def _confirmed() -> list[str]:
 
 
 def _resolved(name: str) -> str:
-    """The full path of a program, by our own `PATH`; empty if there is none."""
+    """Return the full path of a program, by our own `PATH`; empty if there is none."""
     if "/" in name:
         return os.path.normpath(name) if Path(name).is_file() else ""
     found = shutil.which(name)

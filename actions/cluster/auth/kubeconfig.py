@@ -1,4 +1,4 @@
-"""Kubeconfig files: found, read, merged as kubectl does, and one context chosen."""
+"""Kubeconfig files, read and merged as kubectl does, and the context chosen from them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from actions.base.untrusted import one_line
 
 
 class Impersonation(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Whom the API server takes us for; with an empty `user` for ourselves. Encodes to a kubeconfig's fields."""
+    """The user to act as; with an empty `user` none. Encodes to the fields of a kubeconfig's user entry."""
 
     user: str = msgspec.field(default="", name="as")
     uid: str = msgspec.field(default="", name="as-uid")
@@ -28,7 +28,7 @@ class Impersonation(msgspec.Struct, frozen=True, omit_defaults=True):
     extra: dict[str, tuple[str, ...]] = msgspec.field(default_factory=dict, name="as-user-extra")
 
     def headers(self) -> tuple[tuple[str, str], ...]:
-        """What every request says; a name may come several times."""
+        """Return the headers for every request; a name may occur several times."""
         several = [("Group", group) for group in self.groups]
         several += [
             (f"Extra-{quote(key.lower(), safe='')}", one) for key, values in self.extra.items() for one in values
@@ -38,25 +38,25 @@ class Impersonation(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 def read_impersonation(user: Mapping[str, Any], *, where: str) -> Impersonation:
-    """Of a kubeconfig's user entry.
+    """Read the impersonation in a kubeconfig's user entry.
 
     Args:
         user: The entry.
         where: The file and the user's name, for messages.
 
     Raises:
-        ConfigError: It is not right, or cannot be sent.
+        ConfigError: It is not valid, or cannot be sent.
     """
     given = {key: value for key, value in user.items() if key.startswith("as") and value}
     try:
         read = msgspec.convert(given, Impersonation, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: what it says of impersonation is not right: {error}.") from error
+        raise ConfigError(f"{where}: the impersonation is not valid: {error}.") from error
     headers = read.headers()
     if headers and not read.user:
         raise ConfigError(f"{where}: as-uid, as-groups and as-user-extra need `as`.")
     if not all(value.isascii() and value.isprintable() for _, value in headers):
-        raise ConfigError(f"{where}: whom to act as can only be said in printable ASCII.")
+        raise ConfigError(f"{where}: the user to act as is not printable ASCII.")
     return read
 
 
@@ -68,15 +68,15 @@ _MAX_BYTES = 8 << 20
 _AUTHORITY_DATA = "certificate-authority-data"
 _CLUSTER_INFO = ("server", "tls-server-name", "insecure-skip-tls-verify", _AUTHORITY_DATA, "proxy-url")
 PLUGIN_EXTENSION = "client.authentication.k8s.io/exec"
-"""The extension of a cluster entry that is for exec plugins; they know it as `config`."""
+"""The extension of a cluster entry that exec plugins receive as `config`."""
 
 
 class NoKubeconfigError(ConfigError):
-    """Nobody named a kubeconfig, and there is none in the usual places."""
+    """No kubeconfig was given, and there is none in the usual places."""
 
 
 class ClusterTarget(msgspec.Struct, frozen=True):
-    """Which cluster is asked for.
+    """The choice of a cluster.
 
     `kubeconfig` `None` means the usual rules: `$KUBECONFIG`, `~/.kube/config`, then the pod's own service account.
     An empty `context` means the file's current one, an empty `namespace` the context's.
@@ -95,11 +95,11 @@ class ExecPlugin(msgspec.Struct, frozen=True):
     api_version: str
     install_hint: str
     cluster_info: bytes = b""
-    """What it is told of the cluster, as JSON, where it asks for that; else empty."""
+    """The cluster as JSON, if the plugin asks for it (`provideClusterInfo`); else empty."""
 
 
 class ChosenContext(msgspec.Struct, frozen=True):
-    """One context, with what its cluster and user entries say.
+    """One context, with the contents of its cluster and user entries.
 
     Paths are absolute. `*_data` fields are base64 as in the file. Empty means not given.
     """
@@ -124,7 +124,7 @@ class ChosenContext(msgspec.Struct, frozen=True):
     password: str = ""
     plugin: ExecPlugin | None = None
     user_file: str = ""
-    """Where the user is written, which may be another file than the context's."""
+    """The file with the user's entry, which may be another than the context's."""
     impersonation: Impersonation = Impersonation()
 
 
@@ -162,7 +162,7 @@ def load_context(target: ClusterTarget, environment: Mapping[str, str] | None = 
 
 
 def contexts_of(target: ClusterTarget, environment: Mapping[str, str] | None = None) -> list[tuple[str, str]]:
-    """Name and cluster of every context in the target's kubeconfig files, by name.
+    """List name and cluster of every context in the target's kubeconfig files, by name.
 
     Raises:
         NoKubeconfigError: There is none.
@@ -192,7 +192,7 @@ def _files(target: ClusterTarget, variables: Mapping[str, str]) -> list[Path]:
 
 
 def _has_content(path: Path) -> bool:
-    """Whether it is there and not empty, as what `touch` leaves: kubectl passes over both."""
+    """Return whether the file exists and is not empty: kubectl skips both."""
     try:
         return path.stat().st_size > 0
     except OSError:
@@ -204,7 +204,7 @@ def _in_cluster(target: ClusterTarget, variables: Mapping[str, str]) -> ChosenCo
     if not host or not (_IN_CLUSTER / "token").exists():
         if target.context not in ("", _IN_CLUSTER_NAME):
             raise ConfigError(
-                f"There is no kubeconfig to look for the context {target.context!r} in.", hint="Give --kubeconfig."
+                f"There is no kubeconfig that could have the context {target.context!r}.", hint="Give --kubeconfig."
             )
         raise NoKubeconfigError(
             "There is no kubeconfig: neither $KUBECONFIG nor ~/.kube/config.",
@@ -236,7 +236,7 @@ def _document(path: Path) -> dict[str, Any]:
         raise ConfigError(f"The kubeconfig {path} cannot be read: {reason}.", hint="Correct --kubeconfig.") from error
     if len(data) > _MAX_BYTES:
         raise ConfigError(f"The kubeconfig {path} has more than {_MAX_BYTES} bytes.", hint="Correct --kubeconfig.")
-    # what the parser says quotes the file, which holds secrets: it is not passed on, not even to a traceback
+    # the parser's message quotes the file, which holds secrets: it is not passed on, not even to a traceback
     try:
         document = yaml.safe_load(text)  # not libyaml's loader: that one has no bottom for what is nested deeply
     except yaml.MarkedYAMLError as error:
@@ -272,7 +272,7 @@ class _Merged:
                 known.setdefault(_text(entry, "name"), (path, entry.get(kind) or {}))
 
     def contexts(self) -> list[tuple[str, str]]:
-        """Name and cluster of each, by name."""
+        """List name and cluster of each context, by name."""
         entries = self._entries["context"].items()
         return sorted((name, _text(context, "cluster")) for name, (_, context) in entries)
 
@@ -310,7 +310,12 @@ class _Merged:
         )
 
     def _cluster(self, name: str, *, context: str) -> tuple[Path, dict[str, Any]]:
-        """The cluster that a context names, if it can be reached as it is written."""
+        """Return the file and entry of a context's cluster.
+
+        Raises:
+            ConfigError: There is none, or its address or proxy cannot be used.
+            UsageError: Its address holds a user name or a password.
+        """
         path, cluster = self._find("cluster", name, hint=f"The context {context} names it.")
         proxy = _text(cluster, "proxy-url")
         server = _server_of(cluster)
@@ -328,7 +333,11 @@ class _Merged:
         return path, cluster
 
     def _user(self, name: str, *, context: str) -> tuple[Path, dict[str, Any]]:
-        """The user that a context names, if it can log in as it is written."""
+        """Return the file and entry of a context's user.
+
+        Raises:
+            ConfigError: There is none, or it uses an auth-provider.
+        """
         path, user = self._find("user", name, hint=f"The context {context} names it.")
         if "auth-provider" in user:
             raise ConfigError(
@@ -355,7 +364,7 @@ def _is_plain(server: str) -> bool:
 def _namespace(name: str, path: Path, context: str) -> str:
     if not is_label(name):
         raise UsageError(
-            f"{path}: {name[:60]!r} is no name of a namespace (context {context}).",
+            f"{path}: {name[:60]!r} is not a valid namespace (context {context}).",
             hint="Correct --namespace, or the context's namespace.",
         )
     return name
@@ -366,7 +375,7 @@ def _server_of(cluster: Mapping[str, Any]) -> str:
 
 
 def _text(entry: Mapping[str, Any], key: str) -> str:
-    """A single value; anything else counts as not given, which its user will complain about."""
+    """Return a single value as text; anything else counts as not given, for which the caller raises."""
     value = entry.get(key)
     return str(value) if isinstance(value, str | int | float) and value else ""
 
@@ -385,7 +394,7 @@ def _plugin(
     try:
         read = msgspec.convert(block, _ExecBlock, strict=False)
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{file}: the exec plugin of the user {name} is not right: {error}.") from error
+        raise ConfigError(f"{file}: the exec plugin of the user {name} is not valid: {error}.") from error
     command = str(file.absolute().parent / read.command) if "/" in read.command else read.command
     return ExecPlugin(
         argv=(command, *(read.args or ())),
@@ -397,10 +406,10 @@ def _plugin(
 
 
 def _cluster_info(cluster: Mapping[str, Any], authority: str) -> bytes:
-    """`spec.cluster` of an ExecCredential: what is known of the cluster, and what the kubeconfig has for plugins."""
+    """Return `spec.cluster` of an ExecCredential: the cluster, and the kubeconfig's extension for plugins."""
     info = {key: cluster[key] for key in _CLUSTER_INFO if cluster.get(key)}
     if authority and _AUTHORITY_DATA not in info:
-        with suppress(OSError):  # a missing file is said where connections are prepared
+        with suppress(OSError):  # a missing file is reported when the TLS settings are made
             info[_AUTHORITY_DATA] = base64.b64encode(read_bounded(Path(authority), _MAX_BYTES)).decode()
     extensions = cluster.get("extensions")
     for entry in extensions if isinstance(extensions, list) else ():

@@ -1,4 +1,4 @@
-"""What the user of a session may watch, asked of the cluster."""
+"""The rights of a session's user, as the cluster's access reviews report them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from actions.cluster.http.errors import ApiAccessError
 
 _MOST_NAMESPACES = 200
 _MOST_WATCHED = 30
-"""Each costs a connection for every resource: some 200 in all, which the session's limit for watches allows."""
+"""Each costs a connection for every resource, about 200 in all, which the session's limit of watches allows."""
 _FRESH_SECONDS = 30.0
 
 
@@ -26,10 +26,10 @@ async def can_watch(session: KubeSession, group: str, resource: str, namespace: 
 async def is_allowed(
     session: KubeSession, verb: str, group: str, resource: str, namespace: str = "", *, name: str = ""
 ) -> bool | None:
-    """Ask whether the session's user has a right, in one namespace or (empty) in all, on one object or (empty) all.
+    """Return whether the session's user has a right, in one namespace or (empty) in all, on one object or (empty) all.
 
     Returns:
-        `None` where the cluster does not answer such questions: only the attempt can tell.
+        `None` if the cluster does not answer access reviews: only an attempt shows it then.
 
     Raises:
         UnreachableError: It does not answer.
@@ -48,7 +48,7 @@ async def is_allowed(
 
 
 async def known_namespaces(session: KubeSession) -> tuple[str, ...]:
-    """Names of the cluster's namespaces, the context's own first; it alone where they may not be listed.
+    """List the cluster's namespaces, the context's own first; that one alone if they may not be listed.
 
     Raises:
         UnreachableError: It does not answer.
@@ -63,13 +63,13 @@ async def known_namespaces(session: KubeSession) -> tuple[str, ...]:
 
 
 class NamespaceAccess:
-    """The namespaces that a user may look into, one who may not watch the whole cluster.
+    """The namespaces that a user may look into who may not watch the whole cluster.
 
-    A namespace counts where its pods may be watched. Those are asked for once for all who want to know at about the
-    same time: there is a question for each namespace and resource. Used from one loop.
+    A namespace counts if its pods may be watched. The answer is shared by all callers of about the same time, as it
+    takes a review for each namespace and resource. Used from one loop.
 
     Args:
-        session: Whose.
+        session: The session of that user.
         clock: For the answers' age.
     """
 
@@ -81,7 +81,7 @@ class NamespaceAccess:
         self._found_at = float("-inf")
 
     async def namespaces(self, group: str, resource: str) -> tuple[str, ...]:
-        """Those in which a resource may be watched, as far as can be told; the context's own first, at most 30.
+        """Return those in which watching a resource is not forbidden, at most 30, the context's own first.
 
         Raises:
             UnreachableError: The cluster does not answer.

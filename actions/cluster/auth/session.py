@@ -1,4 +1,4 @@
-"""The one session with a cluster: its identity, its credentials, its limits, and what read-only means.
+"""The session with a cluster: its identity, credentials and limits, and the refusal of changes in a read-only one.
 
 This is the only module that imports `kubernetes`, and it does so when a session is made that needs it: importing this
 module is cheap. From the library come the TLS rules; requests go over one aiohttp session.
@@ -45,7 +45,7 @@ _EKS_ARN = re.compile(r"arn:aws[\w-]*:eks:(?P<region>[\w-]+):(?P<account>\d+):cl
 _EKS_HOST = re.compile(r"\.(?P<region>[a-z]{2}(?:-[a-z]+)+-\d)\.eks\.amazonaws\.com")
 _REGION_LABELS = ("topology.kubernetes.io/region", "failure-domain.beta.kubernetes.io/region")
 REVIEWS = "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews"
-"""Where one asks what one may do: a POST that changes nothing, so that a read-only session sends it too."""
+"""The path of access reviews: a POST that changes nothing, so that a read-only session sends it too."""
 _ALIVE = "/livez"
 _NAMESPACE = re.compile(r"/namespaces/([^/]+)")
 
@@ -70,9 +70,9 @@ _LIMITS = {
 
 
 class ClusterIdentity(msgspec.Struct, frozen=True):
-    """Who a cluster is.
+    """The identity of a cluster.
 
-    `uid` is that of its `kube-system` namespace: it tells two clusters of the same name apart. Empty fields are
+    `uid` is that of its `kube-system` namespace: it distinguishes clusters of the same name. Empty fields are
     unknown (no right to read them, not an EKS cluster).
     """
 
@@ -128,14 +128,14 @@ class KubeSession:
         clock: Clock | None = None,
         is_vouched_for: bool = False,
     ) -> KubeSession:
-        """Read the kubeconfig and prepare a session. Goes over no network and starts no plugin.
+        """Read the kubeconfig and prepare a session. No network is used and no plugin started.
 
         Args:
-            target: Which kubeconfig, context and namespace.
+            target: The kubeconfig, context and namespace.
             readonly: Refuse everything that could change the cluster; a read-only process refuses it anyhow.
-            token_factory: Makes tokens in process for exec plugins that it knows.
+            token_factory: Makes tokens in process, in place of some exec plugins.
             user_agent: Sent with every request; it should not begin with `curl`, `Wget` or `Mozilla`, for which API
-                servers print prettily, at twice the size.
+                servers indent JSON, at twice the size.
             clock: For the life of tokens.
             is_vouched_for: The kubeconfig's exec plugin was allowed when a run took it over; see
                 `actions.cluster.auth.exec_plugins`.
@@ -165,7 +165,7 @@ class KubeSession:
         accept: str = "application/json",
         deadline_seconds: float = 30.0,
     ) -> bytes:
-        """One request; its body as it came.
+        """Send one request and return the answer's body as it came.
 
         Raises:
             RefusedError: The session is read-only and `method` could change something.
@@ -208,7 +208,7 @@ class KubeSession:
             query: Query parameters.
             idle_seconds: After so much silence the stream raises `SilenceError`.
             accept: Media types.
-            request_class: Whose limit it counts against; waits while that many run.
+            request_class: The class whose limit applies; `stream` waits while that many run.
         """
         url = _url(path, query)
         async with self._slots[request_class], AsyncExitStack() as stack:
@@ -245,10 +245,10 @@ class KubeSession:
             yield await self._authorized(enter, {})
 
     async def ping(self, *, deadline_seconds: float) -> None:
-        """Ask for a sign of life, outside all limits and without credentials: any answer will do.
+        """Check that the server answers, outside all limits and without credentials; any answer will do.
 
         Raises:
-            UnreachableError: There was none in time.
+            UnreachableError: There was no answer in time.
             ConfigError: Its certificate is not trusted.
         """
         with suppress(ApiError):
@@ -257,10 +257,10 @@ class KubeSession:
             )
 
     async def identity(self) -> ClusterIdentity:
-        """Who the cluster is, asked of the cluster itself; unknown fields are empty.
+        """Ask the cluster for its identity; unknown fields are empty.
 
         Raises:
-            UnreachableError: Nobody answers.
+            UnreachableError: It does not answer.
         """
         version = str((await self.get("/version")).get("gitVersion", ""))
         space = await self._seen("/api/v1/namespaces/kube-system")
@@ -278,7 +278,7 @@ class KubeSession:
         )
 
     async def _seen(self, path: str, query: Mapping[str, str] | None = None) -> dict[str, Any]:
-        """What is there; nothing for a user who may not read it, and still works with the rest."""
+        """Get a document; an empty one if it does not exist or the user may not read it."""
         try:
             return await self.get(path, query)
         except (ApiAccessError, MissingError):
@@ -312,7 +312,7 @@ class KubeSession:
 
 
 def _metadata_of(document: object) -> _Metadata:
-    """What tells of a cluster; nothing in an object that is not one."""
+    """Return the metadata of an object; empty for a document that is not one."""
     try:
         return msgspec.convert(document, _Object).metadata or _Metadata()
     except msgspec.ValidationError:
@@ -320,10 +320,10 @@ def _metadata_of(document: object) -> _Metadata:
 
 
 def decode_document(data: bytes, *, source: str) -> dict[str, Any]:
-    """One JSON object.
+    """Decode one JSON object.
 
     Raises:
-        FormatError: It is something else; `source` is named.
+        FormatError: It is something else; the message names `source`.
     """
     try:
         return msgspec.json.decode(data, type=dict[str, Any])
@@ -341,7 +341,7 @@ def _with(headers: Mapping[str, str], authorization: str) -> dict[str, str]:
 
 
 async def _prepared(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
-    """Disk, imports and TLS set-up, in a thread: together they would hold the loop for half a second."""
+    """Do disk I/O, imports and TLS set-up in a thread: together they would block the loop for half a second."""
     return await in_thread("kube-connect", _prepare, target)
 
 
@@ -359,7 +359,7 @@ def _prepare(target: ClusterTarget) -> tuple[ChosenContext, Endpoint]:
 
 
 def library_tls(chosen: ChosenContext) -> ssl.SSLContext:
-    """The settings that the client library makes of a context.
+    """Return the TLS settings that the client library makes for a context.
 
     Raises:
         ConfigError: A certificate or key is missing or cannot be used.

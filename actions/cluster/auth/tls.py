@@ -1,7 +1,7 @@
 """The TLS settings of a context in the usual case: a certificate authority of its own, always verified.
 
 Made here and not by the Kubernetes client library, whose import takes longer than loading a small cluster. They are
-the library's own settings: a test holds the two equal. Whatever is not usual is left to the library.
+the library's own settings: a test compares the two. All other cases are left to the library.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from actions.cluster.auth.kubeconfig import ChosenContext
 
 
 class TlsFiles(msgspec.Struct, frozen=True):
-    """Paths for the TLS library; `None` for what the context does not give."""
+    """Paths for the TLS library; `None` for a file that the context does not have."""
 
     authority: str | None
     certificate: str | None
@@ -32,7 +32,7 @@ class TlsFiles(msgspec.Struct, frozen=True):
 
 
 def default_tls_context(chosen: ChosenContext) -> ssl.SSLContext | None:
-    """How to talk to the server; `None` where the case is not the usual one.
+    """Return the TLS settings for the server; `None` if the case is not the usual one.
 
     With a certificate authority of its own the system's are not trusted (and not loaded, which takes 50 ms).
 
@@ -49,7 +49,7 @@ def default_tls_context(chosen: ChosenContext) -> ssl.SSLContext | None:
 
 
 def load_client_certificate(chosen: ChosenContext, tls: ssl.SSLContext | None, shown: ClientCertificate) -> None:
-    """Show this certificate in every handshake from here on.
+    """Use this certificate in every handshake from here on.
 
     Raises:
         ConfigError: It cannot be used.
@@ -71,10 +71,10 @@ def load_client_certificate(chosen: ChosenContext, tls: ssl.SSLContext | None, s
 
 @contextmanager
 def tls_files(chosen: ChosenContext) -> Iterator[TlsFiles]:
-    """The context's certificates as files; inline data is in private ones that live as long as the context is open.
+    """Provide the context's certificates as files; inline data is in private files until the block ends.
 
     Raises:
-        ConfigError: A file is missing, data is not base64, or what is done with them inside says they cannot be used.
+        ConfigError: A file is missing, data is not base64, or the block fails on them with `OSError` or `ValueError`.
     """
     with tempfile.TemporaryDirectory(prefix="eksml-") as folder:
         files = TlsFiles(

@@ -1,4 +1,4 @@
-"""Consecutive log lines kept together as bytes: of one container, or tagged with the log of each.
+"""Consecutive log lines kept as bytes: of one container, or of many with a tag for each.
 
 A record is a letter (`L` a line, `M` a marker), the log's number in six digits, a tab, a stamp, a blank, the text. So
 records of many logs are sorted by time as they are, many at a time.
@@ -32,12 +32,12 @@ _HEAD_SHAPE = SHAPE + b" "
 class LogBatch(Sequence[LogLine]):
     """At least one line; all are markers, or none is.
 
-    As a sequence it gives each line by itself, which costs far more than what is done to the batch as a whole.
+    Iterating yields each line by itself, which costs far more than work on the batch as a whole.
 
     Args:
         data: Whole lines: a stamp in the form of `lines.SHAPE`, a blank, cleaned text in UTF-8, a newline.
-        is_marker: Whether they are remarks, of ours or of the server.
-        lines: The same cut into lines, if somebody has them.
+        is_marker: Whether they are markers, of ours or of the server.
+        lines: The same cut into lines, if they are there already.
     """
 
     def __init__(self, data: bytes, *, is_marker: bool = False, lines: list[bytes] | None = None) -> None:
@@ -48,28 +48,28 @@ class LogBatch(Sequence[LogLine]):
 
     @cached_property
     def lines(self) -> list[bytes]:
-        """Each line with its stamp, without its newline."""
+        """Return the lines with their stamps, without newlines."""
         return self.data[:-1].split(b"\n")
 
     @property
     def first_ns(self) -> int:
-        """When the first line was written, nanoseconds since the epoch."""
+        """Return the time of the first line, in nanoseconds since the epoch."""
         return ns_of(self.data[:STAMP_BYTES])
 
     def at_ns(self, index: int) -> int:
-        """When a line was written, nanoseconds since the epoch."""
+        """Return the time of a line, in nanoseconds since the epoch."""
         return ns_of(self.lines[index][:STAMP_BYTES])
 
     def text(self, index: int) -> str:
-        """The text of a line."""
+        """Return the text of a line."""
         return self.lines[index][STAMP_BYTES + 1 :].decode()
 
     def tagged(self, tag: bytes) -> bytes:
-        """The data with `tag` before every line."""
+        """Return the data with `tag` before every line."""
         return tag + self.data[:-1].replace(b"\n", b"\n" + tag) + b"\n"
 
     def passed_by(self, cursor: LogCursor) -> LogCursor:
-        """The cursor when all of these have been taken. Markers do not move it."""
+        """Return the cursor after all of these lines. Markers do not move it."""
         if self.is_marker:
             return cursor
         newest = max(self.lines)[:STAMP_BYTES]  # lines begin with their stamps
@@ -80,7 +80,7 @@ class LogBatch(Sequence[LogLine]):
         return LogCursor(at_ns, cursor.seen + seen if at_ns == cursor.at_ns else seen)
 
     def without_first(self, count: int) -> LogBatch | None:
-        """The lines behind the first `count`; `None` if there are none."""
+        """Return the lines after the first `count`; `None` if there are none."""
         rest = self.lines[count:]
         return LogBatch(b"\n".join(rest) + b"\n", is_marker=self.is_marker) if rest else None
 
@@ -102,14 +102,14 @@ class LogBatch(Sequence[LogLine]):
 
 
 def batches_of(lines: Iterable[LogLine]) -> Iterator[LogBatch]:
-    """Lines one by one, put together."""
+    """Make batches of single lines."""
     for is_marker, group in groupby(lines, key=attrgetter("is_marker")):
         parts = (b"%s %s\n" % (stamp_of(line.at_ns), _bytes_of(line.text)) for line in group)
         yield LogBatch(b"".join(parts), is_marker=bool(is_marker))
 
 
 def read_lines(lines: list[bytes], *, previous_ns: int) -> list[LogBatch]:
-    """Lines as a kubelet sends them, cleaned. One without a timestamp is a marker at the time of the one before.
+    """Read lines as a kubelet sends them, and clean them. One without a timestamp is a marker at the time before it.
 
     Args:
         lines: Without their newlines.
@@ -148,19 +148,19 @@ def _line_of(line: bytes, *, is_marker: bool) -> LogLine:
 TAG_BYTES = 8
 MOST_LOGS = 1_000_000
 TEXT_AT = TAG_BYTES + STAMP_BYTES + 1
-"""Where the text begins."""
+"""The offset of the text."""
 
 tag_in = itemgetter(slice(TAG_BYTES))
 """The tag of a record."""
 stamp_in = itemgetter(slice(TAG_BYTES, TAG_BYTES + STAMP_BYTES))
-"""The stamp of a record: what it is sorted by."""
+"""The stamp of a record, by which it is sorted."""
 
 
 def tag_of(number: int, *, is_marker: bool = False) -> bytes:
-    """The tag of a log.
+    """Return the tag of a log.
 
     Raises:
-        RefusedError: There cannot be so many.
+        RefusedError: There are too many logs.
     """
     if number >= MOST_LOGS:
         raise RefusedError(f"There are more than {MOST_LOGS:,} logs.", hint="Watch fewer pods.")
@@ -168,29 +168,29 @@ def tag_of(number: int, *, is_marker: bool = False) -> bytes:
 
 
 def records_of(batch: LogBatch, number: int) -> list[bytes]:
-    """The lines of a batch as records."""
+    """Return the lines of a batch as records."""
     return batch.tagged(tag_of(number, is_marker=batch.is_marker))[:-1].split(b"\n")
 
 
 def batch_of(records: Iterable[bytes]) -> LogBatch:
-    """Records that have the same tag as a batch."""
+    """Return records that all have one tag as a batch."""
     listed = list(records)
     data = b"\n".join([record[TAG_BYTES:] for record in listed]) + b"\n"
     return LogBatch(data, is_marker=listed[0][:1] == b"M")
 
 
 def marker_of(text: str, number: int, at_ns: int) -> bytes:
-    """The record of a remark of ours in a log."""
+    """Return the record of a marker of ours in a log."""
     (batch,) = batches_of([LogLine(at_ns, text, is_marker=True)])
     return records_of(batch, number)[0]
 
 
 def line_in(record: bytes) -> LogLine:
-    """The line of a record."""
+    """Return the line of a record."""
     text = record[TEXT_AT:].decode("utf-8", "replace")
     return LogLine(ns_of(stamp_in(record)), text, record[:1] == b"M")
 
 
 def number_in(tag: bytes) -> int:
-    """The number of the log."""
+    """Return the number of a record's log."""
     return int(tag[1 : TAG_BYTES - 1])

@@ -1,7 +1,7 @@
 """One container's log, followed for as long as the container exists: every line once, in order.
 
 The API's stream ends for many reasons. Each time the log is requested again from the second of the last line, and the
-lines that were taken before are dropped. Where the server has lost lines, a marker says so.
+lines that were taken before are dropped. A marker replaces lines that the server has lost.
 """
 
 from __future__ import annotations
@@ -33,9 +33,9 @@ PLENTY_BYTES = 1 << 15
 
 
 class ReadCoalescer:
-    """Waits after small pieces that follow each other closely: each costs as much as some fifty lines in it.
+    """The waits after small pieces that follow each other closely, as each costs as much as some fifty lines.
 
-    A line after a silence is not kept waiting, nor is a log that sends faster than it is read.
+    A line after a silence is not delayed, nor is a log that sends faster than it is read.
 
     Args:
         clock: For waits.
@@ -46,10 +46,10 @@ class ReadCoalescer:
         self._went_on_at = -math.inf
 
     async def wait(self, size_bytes: int) -> None:
-        """Come back when the next piece may be read.
+        """Wait until the next piece may be read.
 
         Args:
-            size_bytes: Of the piece that has just been taken.
+            size_bytes: Size of the piece that has just been taken.
         """
         if size_bytes < PLENTY_BYTES and self._clock.monotonic() - self._went_on_at < REST_SECONDS:
             await self._clock.sleep(REST_SECONDS)
@@ -57,14 +57,14 @@ class ReadCoalescer:
 
 
 class ContainerEnd(msgspec.Struct, frozen=True):
-    """How a container ended for good. `exit_code` is `None` when the pod is gone and nobody knows."""
+    """The final end of a container. `exit_code` is `None` if the pod is gone and it is not known."""
 
     exit_code: int | None
     reason: str
 
 
 class ContainerLifecycle(msgspec.Struct, frozen=True):
-    """What the API says of the container at one moment. `end` is set when it will not run again."""
+    """The state of a container at one moment, from its pod. `end` is set if it will not run again."""
 
     has_started: bool
     restarts: int
@@ -74,7 +74,7 @@ class ContainerLifecycle(msgspec.Struct, frozen=True):
 
 
 def container_lifecycle(pod: Mapping[str, Any], container: str) -> ContainerLifecycle:
-    """What a pod, as the API gives it, says of a container of that name."""
+    """Read the state of the container of that name from a pod's document."""
     status = pod.get("status") or {}
     entries = [
         entry
@@ -118,7 +118,7 @@ _SLICE_LINES = 512
 _GAP_LOOKS = 3
 _MOST_LAST_READS = 5
 _MOST_REFUSALS = 6
-"""So often the log of an ended container may not be there, before it is given up: a kubelet may just be coming back."""
+"""Refusals after which the log of an ended container is given up: a kubelet may just be restarting."""
 _MOST_COMPARED = 64
 _GAP_LOOK_SECONDS = 0.4
 
@@ -133,7 +133,7 @@ class ContainerLog(msgspec.Struct, frozen=True):
 
     @property
     def path(self) -> str:
-        """The pod's path."""
+        """Return the pod's path."""
         return f"/api/v1/namespaces/{segment(self.namespace)}/pods/{segment(self.pod)}"
 
 
@@ -141,27 +141,27 @@ class LogObserver:
     """The reports of a follower besides the lines. Does nothing; override what is wanted."""
 
     def reading(self) -> None:
-        """The log can be read at present: a stream is open, or there is none to open yet."""
+        """Take the news that the log can be read: a stream is open, or there is none to open yet."""
 
     def failing(self, error: ConsoleError) -> None:
-        """It cannot, and will be asked for again."""
+        """Take the error of an attempt that will be repeated."""
 
     def lost(self, why: str) -> None:
-        """Lines are gone that will not come any more; a marker tells of it, too."""
+        """Take the news that lines are lost; a marker in the log reports it, too."""
 
 
 class LogFollower:
-    """Follows one container. `cursor` is where it is, also after an error: a new follower can go on from there.
+    """The follower of one container's log. `cursor` is its position, also after an error, for another to continue.
 
     Args:
         session: The session.
-        source: Which container.
-        on_lines: Gets the lines in batches; if it returns an awaitable, reading waits for it.
-        since: Go on from here.
-        tail_lines: Begin with so many old lines; all of them if `None`. Ignored with `since`.
+        source: The container.
+        on_lines: Receives the lines in batches; if it returns an awaitable, reading waits for it.
+        since: The position to continue from.
+        tail_lines: The number of old lines to begin with; all of them if `None`. Ignored with `since`.
         clock: For waits.
         silence_seconds: A stream silent for so long is opened again.
-        observer: Told how it goes.
+        observer: Receives everything besides the lines.
     """
 
     def __init__(
@@ -226,7 +226,7 @@ class LogFollower:
             await self._backoff.wait(wish)
 
     async def _catch_up(self, lifecycle: ContainerLifecycle) -> None:
-        """After a restart, take what the container before it still had to say, then mark the restart."""
+        """After a restart, read the rest of the previous container's log, then mark the restart."""
         before = self._restarts
         if before is None:
             is_behind = lifecycle.restarts > 0 and START.at_ns < self.cursor.at_ns < lifecycle.started_at_ns
@@ -245,9 +245,9 @@ class LogFollower:
         self._restarts = lifecycle.restarts
 
     async def _read_to_end(self, *, previous: bool = False) -> None:
-        """Read what an ended container has said, until it is asked for its end and there is nothing new.
+        """Read the log of an ended container again until there is nothing new.
 
-        An answer that was cut short may end as cleanly as a whole one.
+        An answer that was cut short may end as cleanly as a complete one.
         """
         known: tuple[LogCursor, bytes] | None = None
         for _ in range(_MOST_LAST_READS):
@@ -259,11 +259,11 @@ class LogFollower:
             await self._take([rest], resume)
 
     async def _is_whole(self, rest: bytes, *, previous: bool) -> bool:
-        """Whether the log's last lines are those that were read last. Where it cannot tell, it says no.
+        """Return whether the log's last lines are those that were read last; `False` if that is not known.
 
-        A server finds the last lines at once, but looks through a whole log for what is younger than a moment.
+        A server finds the last lines at once, but searches the whole log for lines after a time.
         """
-        wanted = self.cursor.seen + 1  # one that is older tells that none is missing before the newest
+        wanted = self.cursor.seen + 1  # an older one proves that none is missing before the newest
         if wanted > _MOST_COMPARED:
             return False
         query = {"tailLines": str(wanted + bool(rest))} | ({"previous": "true"} if previous else {})
@@ -281,7 +281,7 @@ class LogFollower:
         """Read one stream to its end.
 
         Returns:
-            What sees which lines are new, and what stands behind the last newline: a line, or a part of one.
+            The filter of new lines, and the bytes after the last newline: a line, or a part of one.
         """
         query = {"follow": "true"} if follow else {}
         if previous:
@@ -321,9 +321,12 @@ class LogFollower:
                 await asyncio.sleep(0)
 
     async def _explain_gap(self, resumed_at_ns: int) -> None:
-        """The last line taken is not in the log any more: another container, or lines that the server dropped.
+        """Find out why the last line taken is not in the log any more: a restart, or lines that the server dropped.
 
-        The pod's status may lag behind the log, so it is looked at more than once.
+        The pod's status may lag behind the log, so it is read more than once.
+
+        Raises:
+            _RestartedError: It is the log of a later container.
         """
         for _ in range(_GAP_LOOKS):
             try:
@@ -381,12 +384,12 @@ async def read_log(
     limit_bytes: int = 32 << 20,
     deadline_seconds: float = 60.0,
 ) -> list[LogLine]:
-    """The log as it is now.
+    """Read the log as it is now.
 
     Args:
         session: The session.
-        source: Which container; its uid is not checked.
-        tail_lines: Only so many of the last lines.
+        source: The container; its uid is not checked.
+        tail_lines: The number of last lines; all of them if `None`.
         since: Only lines after this cursor.
         previous: The log of the container before the last restart.
         limit_bytes: The server stops after so many bytes.
@@ -416,9 +419,9 @@ class _RestartedError(UnreachableError):
 
 
 class _Resume:
-    """Drops from a stream, asked for by the second, the lines that were taken before.
+    """The filter of a stream, requested by the second, that drops the lines taken before.
 
-    With `has_place`, the last line taken should be in this stream; `lost_its_place` tells that it was not.
+    With `has_place`, the last line taken should be in this stream; `lost_its_place` is set if it was not.
     """
 
     def __init__(self, cursor: LogCursor, *, has_place: bool = False) -> None:
@@ -430,7 +433,7 @@ class _Resume:
         self._has_place = has_place
 
     def fresh(self, lines: list[bytes]) -> list[LogBatch]:
-        """The lines that are new."""
+        """Return the lines that are new."""
         batches = read_lines(lines, previous_ns=self._latest_ns)
         if batches:
             self._latest_ns = batches[-1].at_ns(-1)
@@ -439,7 +442,7 @@ class _Resume:
         return [fresh for batch in batches if (fresh := self._behind(batch)) is not None]
 
     def _behind(self, batch: LogBatch) -> LogBatch | None:
-        """Of one batch, what is behind the cursor."""
+        """Return the part of a batch after the cursor; `None` if there is none."""
         if self._is_past or batch.is_marker:
             return batch
         known = 0
@@ -451,7 +454,7 @@ class _Resume:
         return batch.without_first(known) if known else batch
 
     def _was_taken(self, at_ns: int) -> bool:
-        """Whether the next line, written then, was taken before."""
+        """Return whether the next line, written at that time, was taken before."""
         if at_ns == self._cursor.at_ns and self._to_skip:
             self._to_skip -= 1
             return True
@@ -459,10 +462,10 @@ class _Resume:
 
 
 def _is_of_a_proxy(error: MissingError) -> bool:
-    """Return whether a 404 is not the API server's own: that says *why* in a Status."""
+    """Return whether a 404 is not the API server's own, which has a reason in its `Status`."""
     return isinstance(error, ApiMissingError) and not error.status.reason
 
 
 def _second_of(at_ns: int) -> str:
-    """The API keeps whole seconds of `sinceTime`."""
+    """Return a time for `sinceTime`, of which the API keeps whole seconds."""
     return format_rfc3339(datetime.fromtimestamp(at_ns // NANOSECONDS, UTC))

@@ -26,18 +26,18 @@ _LATEST_NS = (1 << 63) - 1
 
 
 def ns_of(stamp: bytes) -> int:
-    """Nanoseconds since the epoch, at most what 63 bits hold; 0 for a date that no calendar has."""
+    """Return nanoseconds since the epoch, at most 63 bits of them; 0 for a date that does not exist."""
     return min(_second_of(stamp[:19]) * NANOSECONDS + int(stamp[20:29]), _LATEST_NS)
 
 
 def stamp_of(at_ns: int) -> bytes:
-    """The stamp of nanoseconds since the epoch; what is before it, or after the year 9999, is moved there."""
+    """Return the stamp of nanoseconds since the epoch, limited to the time from the epoch to the end of the year 9999."""
     seconds, fraction = divmod(max(at_ns, 0), NANOSECONDS)
     return b"%s.%09dZ" % (_text_of(min(seconds, _LATEST_SECOND)), fraction)
 
 
 def split_stamp(line: bytes) -> tuple[bytes, bytes] | None:
-    """The stamp and the text of a line as a kubelet sends it, in whatever form of RFC 3339; `None` if it has none."""
+    """Return stamp and text of a line as a kubelet sends it, in any form of RFC 3339; `None` if it has no timestamp."""
     found = _FORM.match(line)
     if found is None:
         return None
@@ -52,7 +52,7 @@ def split_stamp(line: bytes) -> tuple[bytes, bytes] | None:
 
 @lru_cache(maxsize=1024)
 def _second_of(moment: bytes) -> int:
-    """Seconds since the epoch of `YYYY-MM-DDThh:mm:ss`."""
+    """Return seconds since the epoch of `YYYY-MM-DDThh:mm:ss`."""
     year, month, day = int(moment[:4]), int(moment[5:7]), int(moment[8:10])
     hour, minute, second = int(moment[11:13]), int(moment[14:16]), int(moment[17:19])
     try:
@@ -83,7 +83,7 @@ class LogLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class LogCursor(msgspec.Struct, frozen=True, gc=False):
-    """Up to where a log has been taken: `seen` lines with exactly the newest timestamp `at_ns`."""
+    """The position up to which a log was taken: `seen` lines with exactly the newest timestamp `at_ns`."""
 
     at_ns: int
     seen: int
@@ -93,7 +93,7 @@ START = LogCursor(0, 0)
 
 
 class LineCutter:
-    """Cuts chunks, which end anywhere, into lines. Where it cuts depends on the log alone, never on the chunks.
+    """Cuts chunks, which end anywhere, into lines. The cuts depend on the log alone, never on the chunks.
 
     A progress bar may redraw itself for hours without a newline. So a line is cut before the first `\\r` after
     `BAR_BYTES`, and the parts carry the timestamp of their line. A part longer than `MAX_LINE_BYTES` loses the rest,
@@ -106,7 +106,7 @@ class LineCutter:
         self._stamp = b""
 
     def feed(self, chunk: bytes) -> list[bytes]:
-        """The lines that `chunk` completes, without their newlines."""
+        """Return the lines that `chunk` completes, without their newlines."""
         complete = chunk.split(b"\n")
         tail = complete.pop()
         lines: list[bytes] = []
@@ -120,15 +120,15 @@ class LineCutter:
         return lines + self._keep(tail) if tail else lines
 
     def finish(self) -> list[bytes]:
-        """The last line, if it has no newline: only for a log that is known to have ended."""
+        """Return the last line, if it has no newline: only for a log that is known to have ended."""
         return [self._take()] if self._length else []
 
     def _completed(self, line: bytes) -> list[bytes]:
-        """What was in hand together with the rest of its line."""
+        """Return the line in hand with the rest of it."""
         return [*self._keep(line), self._take()]
 
     def _keep(self, part: bytes) -> list[bytes]:
-        """Add to the line in hand; the parts of it that are long enough to go."""
+        """Add to the line in hand; return the parts of it that are long enough to be cut off."""
         done: list[bytes] = []
         while (cut := part.find(b"\r", max(BAR_BYTES - self._length, 0))) >= 0:
             self._add(part[:cut])
@@ -156,7 +156,7 @@ class LineCutter:
 class FileLine(msgspec.Struct, frozen=True, gc=False):
     """One line, cleaned, without its newline.
 
-    `end` is the offset in bytes behind it: what was taken up to here is not asked for again.
+    `end` is the offset in bytes after it, from which reading can continue.
     """
 
     text: str
@@ -164,13 +164,13 @@ class FileLine(msgspec.Struct, frozen=True, gc=False):
 
 
 class FileCutter:
-    """Cuts chunks, which end anywhere, into lines. Where it cuts depends on the file alone, never on the chunks.
+    """Cuts chunks, which end anywhere, into lines. The cuts depend on the file alone, never on the chunks.
 
     A progress bar may redraw itself for hours without a newline: a line is cut before the first `\\r` after
-    `BAR_BYTES`, and after `MAX_LINE_BYTES` wherever that is.
+    `BAR_BYTES`, and in any case after `MAX_LINE_BYTES`.
 
     Args:
-        offset: Where in the file the first chunk begins; the end of a line, or 0.
+        offset: The offset of the first chunk in the file; the end of a line, or 0.
     """
 
     def __init__(self, offset: int = 0) -> None:
@@ -179,11 +179,11 @@ class FileCutter:
 
     @property
     def position(self) -> int:
-        """The offset behind everything that was fed."""
+        """Return the offset after everything that was fed."""
         return self._offset + len(self._pending)
 
     def feed(self, chunk: bytes) -> list[FileLine]:
-        """The lines that `chunk` completes."""
+        """Return the lines that `chunk` completes."""
         self._pending += chunk
         lines: list[FileLine] = []
         while (cut := _cut(self._pending)) is not None:
@@ -192,7 +192,7 @@ class FileCutter:
         return lines
 
     def finish(self) -> list[FileLine]:
-        """The last line, if it has no newline: only for a file that nobody writes to any more."""
+        """Return the last line, if it has no newline: only for a file that is not written to any more."""
         return [self._take(len(self._pending), 0)] if self._pending else []
 
     def _take(self, end: int, skipped: int) -> FileLine:
@@ -203,7 +203,7 @@ class FileCutter:
 
 
 def _cut(pending: bytes) -> tuple[int, int] | None:
-    """Where the first line ends, and how many bytes behind it are dropped; `None` if it is not complete."""
+    """Return the end of the first line, and the number of bytes after it to drop; `None` if it is not complete."""
     newline = pending.find(b"\n")
     bar = pending.find(b"\r", BAR_BYTES, MAX_LINE_BYTES)
     if bar >= 0 and (newline < 0 or bar < newline) and pending[bar : bar + 2] != b"\r\n" and bar + 1 < len(pending):

@@ -14,7 +14,7 @@ from actions.cluster.auth.session import KubeSession
 from actions.cluster.remote.exec import Channel, open_exec, run_in_pod
 
 IDLE_SECONDS = 20.0
-"""After so long without a byte the caller looks whether the file is still the same one."""
+"""The silence after which the caller checks that the file is still the same one."""
 CHOICE_SECONDS = 5.0
 """The same for one of several files, as a newer one may have come."""
 
@@ -42,13 +42,13 @@ class FileState(msgspec.Struct, frozen=True):
 
 
 async def find_file(session: KubeSession, place: ContainerRef, path: str) -> FileState | None:
-    """The file at a path; `None` if there is none yet.
+    """Find the file at a path; `None` if there is none yet.
 
     Args:
         session: The session; a read-only one refuses.
         place: A running container.
-        path: With `*` or `?`, the newest file that matches and is younger than the container is meant: what earlier
-            runs have left on the volume is not.
+        path: With `*` or `?`, the newest file that matches and is younger than the container, so that files of earlier
+            runs on the volume are left out.
 
     Raises:
         RefusedError: The container does not run, or has no shell.
@@ -67,9 +67,9 @@ async def find_file(session: KubeSession, place: ContainerRef, path: str) -> Fil
 async def read_file(
     session: KubeSession, place: ContainerRef, path: str, *, offset: int, idle_seconds: float = IDLE_SECONDS
 ) -> AsyncIterator[bytes]:
-    """What a file holds from `offset` on, then what is appended to it; ends when it has been silent for a while.
+    """Yield a file's bytes from `offset` on, then those appended to it, until it has been silent for a while.
 
-    Ends too when the file was cut short: the caller has to look at it anew.
+    Ends too when the file was truncated: the caller has to find it again.
 
     Raises:
         RefusedError: The container does not run.
@@ -83,7 +83,7 @@ async def read_file(
 async def follow_output(
     session: KubeSession, place: ContainerRef, argv: Sequence[str], *, idle_seconds: float = IDLE_SECONDS
 ) -> AsyncIterator[bytes]:
-    """What a program writes to stdout, until it ends or has been silent for a while.
+    """Yield a program's output on stdout, until it ends or has been silent for a while.
 
     Raises:
         RefusedError: The container does not run, or the program could not be started.
@@ -108,12 +108,12 @@ async def follow_output(
 
 
 def is_glob(path: str) -> bool:
-    """Whether a path stands for the newest of several files."""
+    """Return whether a path stands for the newest of several files."""
     return _GLOB.search(path) is not None
 
 
 def quoted_glob(path: str) -> str:
-    """A path for a shell that still expands its `*` and `?`."""
+    """Quote a path for a shell that still expands its `*` and `?`."""
     return "".join(part if _GLOB.fullmatch(part) else shlex.quote(part) for part in _GLOB.split(path) if part)
 
 

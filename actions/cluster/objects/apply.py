@@ -1,4 +1,4 @@
-"""Server-side apply of manifests, with the server's objections put in words."""
+"""Server-side apply of manifests, with the server's objections as errors of ours."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from actions.cluster.objects.client import Discovery, Document, ObjectRef, ref_o
 
 FIELD_MANAGER = "eksml-tui"
 _NOT_ITS_TYPE = re.compile(r"failed to create typed patch object \([^)]*\): (?:errors: )?(?P<said>.+)", re.DOTALL)
-"""What API servers (1.34) say, with code 500, of a field that is unknown or of another type: it is no bad moment."""
+"""The message of API servers (1.34) for a field that is unknown or of another type: code 500, not worth a retry."""
 _NAMED = 4
 _OWNER = re.compile(r'conflict with "(?P<owner>[^"]*)"')
 
 
 class FieldConflict(msgspec.Struct, frozen=True):
-    """A field that somebody else has set."""
+    """A field that another manager has set."""
 
     owner: str
     field: str
@@ -44,7 +44,7 @@ async def apply(
     dry_run: bool = False,
     manager: str = FIELD_MANAGER,
 ) -> Document:
-    """Make the object as the manifest says, or change it to be so. Safe to call twice.
+    """Create the object of the manifest, or change it accordingly. Safe to call twice.
 
     Args:
         session: The session.
@@ -55,7 +55,7 @@ async def apply(
         manager: The field manager's name.
 
     Returns:
-        The object as the server has it after that.
+        The object as the server has stored it.
 
     Raises:
         ApplyConflictError: Others own some of the fields.
@@ -111,7 +111,7 @@ def _refusal(ref: ObjectRef, status: ApiStatus) -> RefusedError:
     if frozen or "field is immutable" in status.message:
         fields = ", ".join(frozen) or "its template"
         return RefusedError(
-            f"{ref.describe()} exists, and {fields} cannot be changed any more.",
-            hint=f"Delete the {ref.kind} first, or give the new one another name.",
+            f"{ref.describe()} exists, and {fields} cannot be changed.",
+            hint=f"Delete the {ref.kind} first, or give the manifest another name.",
         )
     return RefusedError(f"{ref.describe()} is refused: {status.message.rstrip('.')}.", hint="Correct the manifest.")

@@ -24,15 +24,15 @@ from actions.cluster.kinds import other_versions
 from actions.cluster.limits import DOCUMENTS, FACTS
 
 Document = dict[str, Any]
-"""A Kubernetes object as JSON gives it."""
+"""A Kubernetes object, decoded from JSON."""
 Take = Callable[[list[msgspec.Raw]], Awaitable[list[Document]]]
-"""Reads a page's objects, or what is to be kept of them, before the next page is asked for. Their uids stay."""
+"""Reads a page's objects, or the parts to keep, before the next page is requested. Their uids are kept."""
 
 WHOLE = "application/json"
 METADATA = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,application/json"
 METADATA_LIST = "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json"
-"""Asks for metadata, so that the contents of a Secret stay where they are; an aggregated API that knows no such thing
-answers with whole objects."""
+"""Media types that request metadata alone, so that the contents of a Secret are not sent; an aggregated API that lacks
+them answers with whole objects."""
 
 _PAGE = 500
 _BEGINNINGS = 3
@@ -50,20 +50,20 @@ _documents = msgspec.json.Decoder(Document)
 
 
 async def get_metadata(session: KubeSession, path: str) -> Document:
-    """One object, without anything but its metadata.
+    """Get the metadata of one object.
 
     Raises:
-        ApiError: As the server said.
-        FormatError: The answer is no object.
+        ApiError: The server refused.
+        FormatError: The answer is not an object.
     """
     return decode_document(await session.request("GET", path, accept=METADATA), source=f"{session.server}{path}")
 
 
 def read_item(raw: msgspec.Raw) -> Document:
-    """One object of a list.
+    """Decode one object of a list.
 
     Raises:
-        msgspec.DecodeError: It is none.
+        msgspec.DecodeError: It is not one.
     """
     return _documents.decode(raw)
 
@@ -80,21 +80,21 @@ async def list_pages(
     accept: str = WHOLE,
     take: Take = _all_of_it,
 ) -> list[Document]:
-    """Every item of a list.
+    """Read every item of a list.
 
-    A page token that has grown too old (410) begins the list anew: what came before is of another moment.
+    A page token that has expired (410) restarts the list: earlier pages are of another snapshot.
 
     Args:
         session: The session.
-        path: Of the collection.
+        path: The path of the collection.
         query: Selectors.
         accept: `METADATA_LIST` for metadata alone.
-        take: For lists of which not everything need be kept.
+        take: Reads the items of a page, for lists of which not everything need be kept.
 
     Raises:
-        ApiError: As the server said; 410 if the list could not be read to its end three times.
-        FormatError: The answer is no list.
-        OversizeError: The list has no end.
+        ApiError: The server refused; 410 if the list expired three times.
+        FormatError: The answer is not a list.
+        OversizeError: The list does not end.
     """
     for _ in range(_BEGINNINGS - 1):
         try:
@@ -116,7 +116,7 @@ async def _read_through(
         body = await session.request("GET", path, query=asked, accept=accept)
         try:
             page = _pages.decode(body)
-            del body  # it is as large as what is read of it
+            del body  # it is as large as the objects
             few = await take([] if page.items is None else page.items)
         except msgspec.DecodeError as error:
             raise FormatError(f"{session.server}{path} did not answer with a list of objects: {error}.") from error
@@ -134,7 +134,7 @@ _ASK_AGAIN_SECONDS = 2.0
 
 
 class ObjectRef(msgspec.Struct, frozen=True):
-    """Names one object. `namespace` is empty for kinds that live outside namespaces."""
+    """A reference to one object. `namespace` is empty for cluster-scoped kinds."""
 
     api_version: str
     kind: str
@@ -142,12 +142,12 @@ class ObjectRef(msgspec.Struct, frozen=True):
     name: str
 
     def describe(self) -> str:
-        """For sentences: `PyTorchJob default/esm1nv-pretraining`."""
+        """Return it for messages: `PyTorchJob default/esm1nv-pretraining`."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 class ApiResource(msgspec.Struct, frozen=True):
-    """How the objects of one kind are addressed."""
+    """The path of the objects of one kind, from discovery."""
 
     api_version: str
     kind: str
@@ -155,10 +155,10 @@ class ApiResource(msgspec.Struct, frozen=True):
     is_namespaced: bool
 
     def path(self, namespace: str = "", name: str = "") -> str:
-        """The path of one object, or of the list where `name` is empty; all namespaces where `namespace` is.
+        """Return the path of one object, or of the list if `name` is empty; of all namespaces if `namespace` is.
 
         Raises:
-            RefusedError: A name is none.
+            RefusedError: A name cannot be a segment of a path.
         """
         root = f"/apis/{self.api_version}" if "/" in self.api_version else f"/api/{self.api_version}"
         scope = f"/namespaces/{segment(namespace)}" if self.is_namespaced and namespace else ""
@@ -176,7 +176,7 @@ class _ResourceList(msgspec.Struct):
 
 
 class Discovery:
-    """Which kinds the cluster knows, kept in memory for ten minutes, asked again when one is missing.
+    """The kinds that the cluster serves, kept in memory for ten minutes, requested again when one is missing.
 
     One instance a session; used from the session's loop.
     """
@@ -188,7 +188,7 @@ class Discovery:
         self._lock = asyncio.Lock()
 
     async def resolve(self, api_version: str, kind: str) -> ApiResource:
-        """How objects of `kind` are addressed.
+        """Return the path of the objects of `kind`.
 
         Raises:
             MissingError: The cluster does not know the kind in that version.
@@ -203,14 +203,14 @@ class Discovery:
         return found
 
     async def find(self, api_version: str, kind: str) -> ApiResource:
-        """Like `resolve`, for reading: if the cluster has not that version, then another that can be read."""
+        """Like `resolve`, for reading: if the cluster does not serve that version, use another that is read alike."""
         for version in (api_version, *other_versions(api_version, kind)):
             with suppress(MissingError):
                 return await self.resolve(version, kind)
         return await self.resolve(api_version, kind)
 
     def forget(self) -> None:
-        """Ask the cluster again at the next call: kinds were added or removed."""
+        """Request the kinds again at the next call, as some were added or removed."""
         self._known.clear()
 
     async def _lookup(self, api_version: str, kind: str) -> ApiResource | None:
@@ -242,7 +242,7 @@ class Discovery:
 
 
 async def fetch(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> Document:
-    """The object as it is now.
+    """Get an object as it is now.
 
     Raises:
         MissingError: There is no such object, or the cluster does not know its kind.
@@ -262,7 +262,7 @@ async def list_objects(
     field_selector: str = "",
     take: Take | None = None,
 ) -> list[Document]:
-    """Every object of a kind, of one snapshot, in pages; anew where the snapshot has grown too old meanwhile.
+    """List every object of a kind, in pages of one snapshot; start again if the snapshot expires meanwhile.
 
     Args:
         session: The session.
@@ -290,7 +290,7 @@ async def list_objects(
 
 
 async def create(session: KubeSession, discovery: Discovery, manifest: Document) -> Document:
-    """Make an object that must not exist yet.
+    """Create an object that must not exist yet.
 
     Raises:
         ConflictError: It exists.
@@ -334,15 +334,15 @@ async def delete(
     uid: str = "",
     version: str = "",
 ) -> bool:
-    """Ask for an object to be deleted. It may stay for a while, with a deletion timestamp.
+    """Request the deletion of an object. It may stay for a while, with a deletion timestamp.
 
     Args:
         session: The session.
         discovery: Its discovery.
         ref: The object.
         propagation: Background, Foreground or Orphan.
-        uid: If given, only the object with this uid is deleted; another one of the same name is a conflict.
-        version: If given, only the object as it was in this resource version; one that was changed since is a conflict.
+        uid: If given, only the object with this uid is deleted; another of the same name is a conflict.
+        version: If given, only the object in this resource version is deleted; a later one is a conflict.
 
     Returns:
         Whether there was such an object.
@@ -362,7 +362,7 @@ async def delete(
 
 
 def ref_of(manifest: Mapping[str, Any]) -> ObjectRef:
-    """What a manifest names.
+    """Return the reference to a manifest's object.
 
     Raises:
         InputError: It has no `apiVersion`, `kind` or `metadata.name`.
@@ -394,5 +394,5 @@ async def _path(session: KubeSession, discovery: Discovery, ref: ObjectRef) -> s
 
 
 def _namespace(session: KubeSession, kind: ApiResource, ref: ObjectRef) -> str:
-    """The reference's namespace, or the session's where it names none for a kind that needs one."""
+    """Return the reference's namespace, or the session's if it has none and the kind needs one."""
     return (ref.namespace or session.namespace) if kind.is_namespaced else ""

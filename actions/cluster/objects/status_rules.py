@@ -20,7 +20,7 @@ Object = Mapping[str, Any]
 
 
 class WorkState(Enum):
-    """Where a piece of work is. Infrastructure that serves (Deployment, PVC, Node) is *running* when it is ready."""
+    """The state of a piece of work. Infrastructure (Deployment, PVC, Node) is *running* when it is ready."""
 
     FINISHED = "finished"
     FAILED = "failed"
@@ -38,7 +38,7 @@ class ObjectStatus(msgspec.Struct, frozen=True):
 
     @property
     def is_final(self) -> bool:
-        """Whether the object will not change its state by itself any more."""
+        """Return whether the object will not change its state by itself any more."""
         return self.state in (WorkState.FINISHED, WorkState.FAILED)
 
 
@@ -49,23 +49,23 @@ Rules = Mapping[tuple[str, str], Rule]
 
 
 def condition_of(document: Object, kind: str) -> Object | None:
-    """The condition of that type, true or not, or `None`."""
+    """Return the condition of that type, true or not; `None` if there is none."""
     found = (entry for entry in status_of(document).get("conditions") or () if entry.get("type") == kind)
     return next(found, None)
 
 
 def status_of(document: Object) -> Object:
-    """Its status; empty where there is none."""
+    """Return the object's status; empty if there is none."""
     return document.get("status") or {}
 
 
 def spec_of(document: Object) -> Object:
-    """Its spec; empty where there is none."""
+    """Return the object's spec; empty if there is none."""
     return document.get("spec") or {}
 
 
 def status_from(state: WorkState, source: Object | None = None, *, reason: str = "", message: str = "") -> ObjectStatus:
-    """A verdict with the reason and message of a condition or status; with these where it has none."""
+    """Return a status with the reason and message of a condition or status, or with the given ones if it has none."""
     source = source or {}
     return ObjectStatus(
         state,
@@ -75,14 +75,14 @@ def status_from(state: WorkState, source: Object | None = None, *, reason: str =
 
 
 def is_observed(document: Object) -> bool:
-    """Whether the status is about the present spec."""
+    """Return whether the status is about the present spec."""
     observed = status_of(document).get("observedGeneration")
     generation = (document.get("metadata") or {}).get("generation")
     return observed is None or generation is None or int(observed) >= int(generation)
 
 
 def first_true(document: Object, steps: Sequence[tuple[str, WorkState]]) -> ObjectStatus | None:
-    """The verdict of the first condition that is true, in the order of `steps`; `None` if none is."""
+    """Return the status by the first condition that is true, in the order of `steps`; `None` if none is."""
     for kind, state in steps:
         condition = condition_of(document, kind)
         if condition is not None and condition.get("status") == "True":
@@ -119,7 +119,7 @@ def _job(document: Object) -> ObjectStatus:
 
 def _kubeflow_job(document: Object) -> ObjectStatus:
     return first_true(document, _KUBEFLOW_STEPS) or status_from(
-        WorkState.WAITING, reason="NotSeen", message="Its operator has not taken it up."
+        WorkState.WAITING, reason="NotSeen", message="Its operator has not reacted to it."
     )
 
 
@@ -134,7 +134,7 @@ _STEPS_OF_OTHERS = (
 
 
 def _job_set(document: Object) -> ObjectStatus:
-    """A JobSet or a TrainJob: no condition says that it runs, only the counts of its jobs."""
+    """Judge a JobSet or a TrainJob: only the counts of its jobs show that it runs, no condition does."""
     found = first_true(document, _STEPS_OF_OTHERS)
     if found is not None:
         return found
@@ -154,22 +154,22 @@ _VOLCANO_PHASES = {
 
 
 def _volcano_job(document: Object) -> ObjectStatus:
-    """Aborted is waiting: `vsuspend` does that, and it can be resumed."""
+    """Judge a Job of Volcano. Aborted is waiting: `vsuspend` does that, and it can be resumed."""
     state = status_of(document).get("state") or {}
     phase = str(state.get("phase") or "")
     return status_from(_VOLCANO_PHASES.get(phase, WorkState.WAITING), state, reason=phase or "NotSeen")
 
 
 def _pod_group(document: Object) -> ObjectStatus:
-    """The phase decides: an `Unschedulable` of an earlier wait stays true beside a gang that runs."""
+    """Judge a PodGroup by its phase: an `Unschedulable` of an earlier wait stays true while the gang runs."""
     phase = str(status_of(document).get("phase") or "")
     if phase == "Completed":
         return status_from(WorkState.FINISHED, reason=phase)
     if phase == "Running":
         return status_from(WorkState.RUNNING, reason=phase)
     unschedulable = condition_of(document, "Unschedulable")
-    is_told = unschedulable is not None and unschedulable.get("status") == "True"
-    return status_from(WorkState.WAITING, unschedulable if is_told else None, reason=phase or "NotSeen")
+    is_unschedulable = unschedulable is not None and unschedulable.get("status") == "True"
+    return status_from(WorkState.WAITING, unschedulable if is_unschedulable else None, reason=phase or "NotSeen")
 
 
 def _kueue_workload(document: Object) -> ObjectStatus:
@@ -284,7 +284,9 @@ def _claim(document: Object) -> ObjectStatus:
             return status_from(WorkState.RUNNING, reason="Bound")
         case "Lost":
             return status_from(WorkState.FAILED, reason="Lost", message="Its volume is gone.")
-    return status_from(WorkState.WAITING, reason="Pending", message="It has no volume; some wait for their first pod.")
+    return status_from(
+        WorkState.WAITING, reason="Pending", message="It has no volume yet; some get one with their first pod."
+    )
 
 
 _SCHEDULED = "PodScheduled"
@@ -312,7 +314,7 @@ def _pod(document: Object) -> ObjectStatus:
 
 
 def _container_state(status: Object, name: str) -> Object | None:
-    """The first container that is in that state for a reason; `Completed` is no reason."""
+    """Return the first container's state of that name with a reason other than `Completed`; `None` if there is none."""
     for entry in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
         state: Object | None = (entry.get("state") or {}).get(name)
         if state and state.get("reason") != "Completed":
@@ -371,7 +373,7 @@ __all__ = ["ObjectStatus", "WorkState", "object_status"]
 
 
 def object_status(document: Object) -> ObjectStatus:
-    """The verdict on any object, by its `apiVersion` and `kind`; `UNKNOWN` for kinds without a rule."""
+    """Return the status of any object, by its `apiVersion` and `kind`; `UNKNOWN` for kinds without a rule."""
     kind = str(document.get("kind", ""))
     group = str(document.get("apiVersion", "")).rpartition("/")[0]
     rule = _RULES.get((group, kind))
@@ -384,7 +386,7 @@ def object_status(document: Object) -> ObjectStatus:
 
 
 def _present(_document: Object) -> ObjectStatus:
-    """For kinds that are data: that they exist is all there is to say."""
+    """Judge a kind that is data: it exists, and has no other state."""
     return ObjectStatus(WorkState.RUNNING, "Present")
 
 

@@ -1,4 +1,4 @@
-"""The live picture of one cluster: its sources, its store, and a snapshot whenever somebody looks."""
+"""The live state of one cluster: its sources, its stores, and snapshots of them."""
 
 from __future__ import annotations
 
@@ -41,8 +41,8 @@ PlacedT = TypeVar("PlacedT", bound=HasNamespace)
 
 _uid_of: Callable[[HasUid], str] = attrgetter("uid")
 _REST_SECONDS = 0.1
-"""As often as the picture may change."""
-_NO_SIGN = "the API server gives no sign of life"
+"""The least time between two changes of a snapshot."""
+_NO_SIGN = "the API server does not answer"
 _NODES, _CLAIMS = kind_of("Node"), kind_of("NodeClaim")
 _PODS, _EVENTS = kind_of("Pod"), kind_of("Event")
 
@@ -53,10 +53,10 @@ class _Reports(TypedDict):
 
 
 class ClusterState:
-    """Watches a cluster and keeps what the console shows of it.
+    """The live state of a cluster, as far as the console shows it.
 
-    `run` on the session's loop; everything else is called there too. `revision` never goes backwards: it grows with
-    every change of what a snapshot would show, and stays where nothing does (a node's heart-beat).
+    `run` on the session's loop; everything else is called there too. `revision` never decreases: it grows with every
+    change that a snapshot would show, and stays as it is with any other (a node's heartbeat).
     """
 
     def __init__(self, session: KubeSession, *, clock: Clock | None = None) -> None:
@@ -82,7 +82,7 @@ class ClusterState:
         }
 
     async def run(self) -> NoReturn:
-        """Watch until cancelled; every connection is closed then."""
+        """Watch until cancelled; then every connection is closed."""
         async with asyncio.TaskGroup() as group:
             group.create_task(
                 probe_liveness(self._session, self._liveness, clock=self._clock, is_wanted=self._is_live_anywhere)
@@ -97,13 +97,13 @@ class ClusterState:
         raise AssertionError("reflectors never end")
 
     async def wait_changed(self) -> None:
-        """Wait until there is something that the last `snapshot` did not show."""
+        """Wait for a change since the last `snapshot`."""
         await self._changed.wait()
 
     def snapshot(self) -> ClusterSnapshot:
-        """The picture at this revision; the same object until something changes.
+        """Return the snapshot of this revision; the same object until something changes.
 
-        What has not changed since the last snapshot is shared with it; what has is a shallow copy.
+        Parts that have not changed since the last snapshot are shared with it; the others are shallow copies.
         """
         if self._snapshot.revision == self.revision:
             return self._snapshot
@@ -141,7 +141,7 @@ class ClusterState:
         return FactTable(key=key, changed=changed, clock=self._clock, **self._reports(name, part))
 
     def _reports(self, name: str, part: str = "") -> _Reports:
-        """How the table of a source tells of its health, and of a list that is being taken."""
+        """Return the callbacks by which a source's table reports its health, and the start and end of a list."""
         part = part or name
 
         def report_health(health: SourceHealth) -> None:
@@ -210,7 +210,7 @@ class ClusterState:
         return any(told.state is Health.LIVE for told in self._health.values())
 
     def _reported_health(self) -> dict[str, SourceHealth]:
-        """The health of every source; while the server gives no sign of life, none is live."""
+        """Return the health of every source; while the server is silent, none is live."""
         if not self._liveness.is_silent:
             return dict(self._health)
         since = self._liveness.heard_at
@@ -220,7 +220,7 @@ class ClusterState:
         }
 
     def _touch(self, part: str) -> None:
-        """Something of this part changed; while a list is being taken, nobody is to see it yet."""
+        """Record a change of this part; while a list is being read, it is not published yet."""
         self._dirty.add(part)
         if self._suspended[part]:
             return

@@ -1,4 +1,4 @@
-"""Facts out of the API's JSON: only the fields that we use are ever made into Python objects.
+"""The decoders of facts from the API's JSON, which make only the fields that we use into Python objects.
 
 Strings that repeat are kept once. Fields are optional even where the API requires them: one odd object must not
 blank a screen.
@@ -116,10 +116,10 @@ _documents = msgspec.json.Decoder(dict[str, Any])
 
 
 def decode_pod(raw: Raw) -> PodFacts:
-    """One pod.
+    """Decode one pod.
 
     Raises:
-        msgspec.DecodeError: It is no pod.
+        msgspec.DecodeError: It is not a pod.
         ValueError: A quantity or time cannot be read.
     """
     pod = _pods.decode(raw)
@@ -151,15 +151,15 @@ def facts_of_pod(
     run: str,
     stage: str,
 ) -> PodFacts:
-    """The facts of a pod out of what its JSON or its protobuf says.
+    """Make the facts of a pod from the parts of its JSON or its protobuf.
 
     Args:
         meta: Its names.
         spec: Node and containers.
-        status: How it is.
-        requests: What it occupies on its node.
+        status: Its status.
+        requests: The resources that it occupies on its node.
         created_at: Seconds since the epoch.
-        started_at: When its first container started, likewise; 0.0 for none.
+        started_at: The start of its first container, likewise; 0.0 for none.
         owner: Kind and name of the controller, empty for none.
         run: Label of our run.
         stage: Label of our stage.
@@ -188,10 +188,10 @@ def facts_of_pod(
 
 
 def decode_node(raw: Raw) -> NodeFacts:
-    """One node.
+    """Decode one node.
 
     Raises:
-        msgspec.DecodeError: It is no node.
+        msgspec.DecodeError: It is not a node.
         ValueError: A quantity or time cannot be read.
     """
     node = _nodes.decode(raw)
@@ -217,10 +217,10 @@ def decode_node(raw: Raw) -> NodeFacts:
 
 
 def decode_event(raw: Raw) -> EventFacts:
-    """One event, of the core API or written through `events.k8s.io`.
+    """Decode one event, of the core API or written through `events.k8s.io`.
 
     Raises:
-        msgspec.DecodeError: It is no event.
+        msgspec.DecodeError: It is not an event.
         ValueError: A time cannot be read.
     """
     event = _events.decode(raw)
@@ -240,19 +240,19 @@ def decode_event(raw: Raw) -> EventFacts:
 
 
 def workload_decoder(api_version: str, kind: str) -> Callable[[Raw], WorkloadFacts]:
-    """How to read the workloads of one kind; the kind is given, because items of lists do not name theirs.
+    """Return the decoder of the workloads of one kind, which is given because items of lists do not name theirs.
 
-    The returned function raises `msgspec.DecodeError` for what is no object, `KeyError` for one without name or uid.
+    It raises `msgspec.DecodeError` for anything but an object, `KeyError` for an object without name or uid.
     """
     named = {"apiVersion": api_version, "kind": kind}
     return lambda raw: workload_of(_documents.decode(raw) | named)
 
 
 def decode_claim(raw: Raw) -> NodeClaimFacts:
-    """One NodeClaim, judged by `actions.cluster.objects.status_rules`.
+    """Decode one NodeClaim, judged by `actions.cluster.objects.status_rules`.
 
     Raises:
-        msgspec.DecodeError: It is no object.
+        msgspec.DecodeError: It is not an object.
         KeyError: It has no name or no uid.
     """
     document = _documents.decode(raw) | {"apiVersion": "karpenter.sh/v1", "kind": "NodeClaim"}
@@ -274,7 +274,7 @@ def decode_claim(raw: Raw) -> NodeClaimFacts:
 
 
 def workload_of(document: dict[str, Any]) -> WorkloadFacts:
-    """A Job, PyTorchJob, MPIJob, RayJob or RayCluster, judged by `actions.cluster.objects.status_rules`."""
+    """Make the facts of a job that is watched, judged by `actions.cluster.objects.status_rules`."""
     metadata = document["metadata"]
     labels = metadata.get("labels") or {}
     verdict = object_status(document)
@@ -327,18 +327,18 @@ def _taint(taint: _Taint) -> str:
 
 @lru_cache(maxsize=16384)
 def shared(text: str) -> str:
-    """Clean, and one string for all that say the same."""
+    """Clean a text; equal texts become one string object."""
     return sys.intern(safe(text))
 
 
 @lru_cache(maxsize=4096)
 def names(texts: tuple[str, ...]) -> tuple[str, ...]:
-    """Clean, and one tuple for all that say the same."""
+    """Clean texts; equal tuples become one object."""
     return tuple(shared(text) for text in texts)
 
 
 def safe(text: str) -> str:
-    """Clean; most texts are, and stay the object that they are."""
+    """Clean a text; a clean one, as most are, is returned as it is."""
     return text if text.isascii() and text.isprintable() else plain_text(text)
 
 

@@ -19,23 +19,23 @@ from actions.fleet.facts import NOTHING, NodeFacts, NodeUsage, PodFacts, Resourc
 
 
 class PodIndex:
-    """Carries sums along, so that the work of a change does not depend on the size of the cluster.
+    """Pods by node with running sums, so that the work of a change does not depend on the size of the cluster.
 
-    `usage` and `keys` show all changes as of the last `update_totals`: structs are made once a snapshot.
+    `usage` and `keys` are as of the last `update_totals`: structs are made once a snapshot.
     """
 
     def __init__(self) -> None:
         self.usage: dict[str, NodeUsage] = {}
-        """By node name; a node without pods that hold resources is not in it."""
+        """By node name, without nodes that have no pods with resources."""
         self.keys: dict[str, tuple[str, ...]] = {}
-        """Of all pods of a node, ended ones included, as they came."""
+        """Keys of all pods of a node, ended ones included, in order of arrival."""
         self._sums: dict[str, _NodeTotal] = {}
         self._members: dict[str, dict[str, None]] = {}
         self._counted: set[str] = set()
         self._moved: set[str] = set()
 
     def change(self, key: str, before: PodFacts | None, after: PodFacts | None) -> None:
-        """Take one pod out as it was and in as it is; either may be `None`."""
+        """Replace one pod as it was by the pod as it is; either may be `None`."""
         has_moved = before is None or after is None or before.node != after.node
         if before is not None and before.node:
             self._count(before, -1)
@@ -83,7 +83,7 @@ class PodIndex:
 
 
 class _NodeTotal:
-    """What the pods of one node ask for."""
+    """The requests of the pods of one node."""
 
     __slots__ = ("cpu_milli", "efa", "gpu", "memory_bytes", "neuron", "pods")
 
@@ -124,10 +124,10 @@ class NodeInventory(msgspec.Struct, frozen=True):
 
 
 async def fetch_inventory(session: KubeSession) -> NodeInventory:
-    """List nodes, and pods as protobuf where the server has it, page by page. What cannot be read is left out.
+    """List nodes, and pods as protobuf if the server has it, page by page. Unreadable objects are left out.
 
     Raises:
-        ConsoleError: Nobody answers, or one of the lists is forbidden.
+        ConsoleError: The server does not answer, or one of the lists is forbidden.
     """
     nodes = [node async for few in _pages(session, "/api/v1/nodes", decode_node) for node in few]
     index = PodIndex()

@@ -1,4 +1,4 @@
-"""One resource of a whole cluster; of single namespaces, where no more is allowed."""
+"""The reflector of one resource of a whole cluster, or of single namespaces where no more is allowed."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ _NAMED = 3
 
 
 class ScopedReflector(Generic[FactT]):
-    """Keeps a table equal to a resource, as far as it may be seen.
+    """Keeps a table equal to a resource, as far as the user's rights allow.
 
     The whole cluster is tried first. If that is forbidden, every namespace that may be watched is followed by itself;
-    once a minute it is asked anew which those are, and whether the whole cluster is allowed by then.
+    once a minute these are determined again, and the whole cluster is tried again.
 
     Args:
         session: The session.
         kind: The resource's kind.
-        table: Gets what is seen.
-        reflector: Makes the reflector of one path, for a sink, which ends when it is forbidden or goes on trying.
-        namespace_access: Tells which namespaces may be watched.
+        table: Receives the objects.
+        reflector: Makes the reflector of one path and sink, which ends when it is forbidden, or else keeps trying.
+        namespace_access: The namespaces that may be watched.
         clock: For waits.
     """
 
@@ -69,7 +69,7 @@ class ScopedReflector(Generic[FactT]):
                 await self._clock.sleep(_LOOK_AGAIN_SECONDS)
 
     async def _follow_namespaces(self, refusal: ApiAccessError) -> None:
-        """Follow what may be seen; returns when the whole cluster may be."""
+        """Follow the namespaces that may be watched, until the whole cluster may be."""
         tasks: dict[str, asyncio.Task[NoReturn]] = {}
         try:
             while True:
@@ -107,7 +107,7 @@ class ScopedReflector(Generic[FactT]):
             return False
 
     def _report(self) -> None:
-        """The health of all namespaces together is that of the worst, and says which part of the cluster it is."""
+        """Report the health of the worst namespace as that of all, with the part of the cluster in its detail."""
         healths = {name: part.told for name, part in self._parts.items() if part.told is not None}
         if healths:
             self._table.health(_combined(healths))

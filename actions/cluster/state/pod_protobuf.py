@@ -1,6 +1,6 @@
-"""The facts of a pod out of its protobuf.
+"""The decoder of a pod's facts from protobuf.
 
-Repeated fields are read as `field[:]`: a list at once, where going over the field itself ends with an exception.
+Repeated fields are read as `field[:]`: a list at once, while iterating over the field itself ends with an exception.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ _state_message = reader("State")
 
 
 def decode_pod(raw: Raw) -> PodFacts:
-    """One pod.
+    """Decode one pod.
 
     Raises:
-        FormatError: It is no pod.
+        FormatError: It is not a pod.
         ValueError: A quantity or text cannot be read.
     """
     data = raw if isinstance(raw, bytes) else bytes(raw)
@@ -52,16 +52,16 @@ def decode_pod(raw: Raw) -> PodFacts:
         run, stage = _run_and_stage(pod.metadata)
         return _running(pod, run=run, stage=stage) or _any(pod, run=run, stage=stage)
     except DecodeError as error:
-        raise FormatError("The API server sent something that is no protobuf pod.") from error
+        raise FormatError("The API server sent something that is not a protobuf pod.") from error
 
 
 def _running(pod: Message, *, run: str, stage: str) -> PodFacts | None:
-    """A pod about which there is nothing to say, as most are: what `_any` reads, at half the work.
+    """Read a pod without peculiarities, as most are, like `_any` at half the work.
 
-    Conditions are not looked at: a pod whose containers run has been scheduled.
+    Conditions are not read: a pod whose containers run has been scheduled.
 
     Returns:
-        `None` if there is something to say about it.
+        `None` if it has a peculiarity.
     """
     meta, spec, status = pod.metadata, pod.spec, pod.status
     if status.phase != "Running" or status.reason or status.message or status.init or meta.HasField("deleted"):
@@ -128,7 +128,7 @@ def _status(entry: Message) -> ContainerStatus:
 
 @lru_cache(maxsize=_MEMO_SIZE)
 def _state(raw: bytes) -> tuple[ContainerState, float]:
-    """How a container is, and when it started; 0.0 if that is not known."""
+    """Return the state of a container, and its start; 0.0 if that is not known."""
     state = _state_message(raw)
     if state.HasField("running"):
         return _RUNNING, float(state.running.started.seconds)
@@ -171,12 +171,12 @@ def _requests(spec: Message, containers: Sequence[Message]) -> Resources:
 
 @lru_cache(maxsize=_MEMO_SIZE)
 def _requested(raw: bytes) -> Resources:
-    """Of one container, by the bytes of its `resources`: a fleet has few distinct ones."""
+    """Return one container's requests, memoized by the bytes of its `resources`: a fleet has few distinct ones."""
     return resources_of({entry.key: entry.value.text for entry in _resources(raw).requests}) if raw else NOTHING
 
 
 def _owner_of(meta: Message) -> tuple[str, str]:
-    """Kind and name of the owner that controls, empty for none."""
+    """Return kind and name of the controlling owner; empty if there is none."""
     for raw in meta.owners[:]:
         owner = _controller(raw)
         if owner is not None:
@@ -186,6 +186,6 @@ def _owner_of(meta: Message) -> tuple[str, str]:
 
 @lru_cache(maxsize=_MEMO_SIZE)
 def _controller(raw: bytes) -> tuple[str, str] | None:
-    """Kind and name of one owner, if it is the one that controls."""
+    """Return kind and name of one owner if it is the controlling one; else empty texts."""
     owner = _owner(raw)
     return (owner.kind, owner.name) if owner.controller else None

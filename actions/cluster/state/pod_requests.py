@@ -11,12 +11,12 @@ from actions.fleet.quantity import parse_quantity
 __all__ = ["effective_requests", "parse_quantity", "resources_of"]
 
 _CORES_PER_NEURON_DEVICE = 2
-"""Of Trainium 1 and Inferentia 2, for pods that ask for cores rather than devices."""
+"""Cores per device of Trainium 1 and Inferentia 2, for pods that request cores rather than devices."""
 _MEMO_SIZE = 16384
 
 
 def resources_of(amounts: Mapping[str, str] | None) -> Resources:
-    """The resources that we count, out of a requests or allocatable map.
+    """Return the resources that we count, from a requests or allocatable map.
 
     Raises:
         ValueError: A quantity cannot be read.
@@ -26,7 +26,7 @@ def resources_of(amounts: Mapping[str, str] | None) -> Resources:
 
 @lru_cache(maxsize=_MEMO_SIZE)
 def _resources(pairs: tuple[tuple[str, str], ...]) -> Resources:
-    """Memoised: a fleet has few distinct shapes."""
+    """Read resources, memoised: a fleet has few distinct ones."""
     amounts = dict(pairs)
 
     def whole(name: str) -> int:
@@ -46,7 +46,7 @@ def _resources(pairs: tuple[tuple[str, str], ...]) -> Resources:
 def effective_requests(
     containers: Iterable[Resources], init: Iterable[tuple[Resources, bool]], overhead: Resources
 ) -> Resources:
-    """What a pod occupies on its node: the scheduler's rule.
+    """Return the resources that a pod occupies on its node, by the scheduler's rule.
 
     Args:
         containers: Requests of the main containers.

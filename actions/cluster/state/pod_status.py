@@ -1,4 +1,4 @@
-"""The word that `kubectl get pods` shows as STATUS, with the narrow view of a pod that it is read from.
+"""The STATUS of `kubectl get pods`, and the narrow view of a pod that it is computed from.
 
 Source: kubernetes/kubernetes `pkg/printers/internalversion/printers.go`, `printPod`, v1.34.
 """
@@ -35,7 +35,7 @@ class Requests(msgspec.Struct, gc=False):
 
 
 class ContainerSpec(msgspec.Struct, rename="camel", gc=False):
-    """One container as it was asked for."""
+    """One container of a pod's spec."""
 
     name: str = ""
     resources: Requests | None = None
@@ -43,7 +43,7 @@ class ContainerSpec(msgspec.Struct, rename="camel", gc=False):
 
 
 class PodSpec(msgspec.Struct, rename="camel", gc=False):
-    """What was asked for."""
+    """A pod's spec."""
 
     node_name: str | None = None
     containers: list[ContainerSpec] | None = None
@@ -62,7 +62,7 @@ class StateDetail(msgspec.Struct, rename="camel", gc=False):
 
 
 class ContainerState(msgspec.Struct, gc=False):
-    """One of the three is set."""
+    """A container's state, of which one field is set."""
 
     waiting: StateDetail | None = None
     running: StateDetail | None = None
@@ -70,7 +70,7 @@ class ContainerState(msgspec.Struct, gc=False):
 
 
 class ContainerStatus(msgspec.Struct, rename="camel", gc=False):
-    """How one container is."""
+    """The status of one container."""
 
     name: str = ""
     ready: bool | None = None
@@ -89,7 +89,7 @@ class PodCondition(msgspec.Struct, gc=False):
 
 
 class PodStatus(msgspec.Struct, rename="camel", gc=False):
-    """How the pod is."""
+    """A pod's status."""
 
     phase: str | None = None
     reason: str | None = None
@@ -100,7 +100,7 @@ class PodStatus(msgspec.Struct, rename="camel", gc=False):
 
 
 def status_word(meta: PodMeta, spec: PodSpec, status: PodStatus) -> tuple[str, int, int]:
-    """The STATUS word, the number of ready containers, and the RESTARTS."""
+    """Return the STATUS word, the number of ready containers, and the RESTARTS."""
     word = status.reason or status.phase or "Unknown"
     if any(entry.type == "PodScheduled" and entry.reason == "SchedulingGated" for entry in status.conditions or ()):
         word = "SchedulingGated"
@@ -120,7 +120,7 @@ def status_word(meta: PodMeta, spec: PodSpec, status: PodStatus) -> tuple[str, i
 
 
 def why_waiting(status: PodStatus) -> str:
-    """Why a pod does not run, in the API's words; empty for one that does."""
+    """Return the API's message about a pod that does not run; empty for one that does."""
     if status.phase in ("Running", "Succeeded") and _is_true(status, "Ready"):
         return ""
     for entry in status.conditions or ():
@@ -135,7 +135,7 @@ def why_waiting(status: PodStatus) -> str:
 
 
 def _init_part(spec: PodSpec, status: PodStatus) -> tuple[str, int, int]:
-    """The word for the first init container that is not done (empty if all are), ready sidecars, restarts."""
+    """Return the word for the first unfinished init container (empty if there is none), ready sidecars, restarts."""
     ready = restarts = sidecar_restarts = 0
     sidecars = {entry.name for entry in spec.init_containers or () if entry.restart_policy == "Always"}
     for index, container in enumerate(status.init_container_statuses or ()):

@@ -1,6 +1,6 @@
 """Immutable snapshots of a cluster, and the keys of nodes and pods that changed between two of them.
 
-A snapshot costs what has changed since the one before, not what there is.
+The cost of a snapshot depends on the changes since the one before, not on the size of the cluster.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ _MOST_KEYS = 10_000
 
 
 class SnapshotChanges(msgspec.Struct, frozen=True):
-    """What has changed, come or gone. A node counts as changed too when the requests on it have."""
+    """The keys that have changed, come or gone. A node also counts as changed when the requests on it have."""
 
     nodes: frozenset[str]
     """Names."""
@@ -34,10 +34,10 @@ class _Step(msgspec.Struct, frozen=True):
 
 
 class ChangeLog:
-    """Keys that changed, step by step; a step is what lies between two pictures.
+    """Keys that changed, step by step; a step is the time between two snapshots.
 
-    Bounded: of steps long past, and of those that changed most of the cluster, it only knows that everything has to
-    be looked at. Used on one loop.
+    Bounded: for steps long past, and those that changed most of the cluster, it records only that everything may have
+    changed. Used on one loop.
     """
 
     def __init__(self) -> None:
@@ -46,20 +46,20 @@ class ChangeLog:
         self._pods: set[str] = set()
 
     def node(self, name: str) -> None:
-        """A node changed."""
+        """Record a change of a node."""
         self._nodes.add(name)
 
     def pod(self, key: str) -> None:
-        """A pod changed."""
+        """Record a change of a pod."""
         self._pods.add(key)
 
     def close(self, before: int, after: int, *, is_held: bool = False) -> None:
-        """End a step: there is a picture of revision `after`, and the one before it had revision `before`.
+        """End a step between two snapshots.
 
         Args:
-            before: Of the picture before.
-            after: Of the new one.
-            is_held: The new one does not show all that changed; what changed so far belongs to the next step too.
+            before: Revision of the snapshot before.
+            after: Revision of the new one.
+            is_held: The new one does not show all changes; those so far belong to the next step too.
         """
         is_small = len(self._nodes) + len(self._pods) <= _MOST_KEYS
         changes = SnapshotChanges(frozenset(self._nodes), frozenset(self._pods)) if is_small else None
@@ -68,7 +68,7 @@ class ChangeLog:
             self._nodes, self._pods = set(), set()
 
     def between(self, before: int, after: int) -> SnapshotChanges | None:
-        """What differs between two pictures; `None` if that is not known any more."""
+        """Return the changes between two revisions; `None` if they are not known any more."""
         steps = [step for step in self._steps if before < step.after <= after]
         if before == after:
             return SnapshotChanges(frozenset(), frozenset())
@@ -99,7 +99,7 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
         events: Oldest first, the newest 1,000.
         health: By source: `nodes`, `pods`, `events`, `jobs`, `pytorchjobs`, …
         is_complete: Nodes and pods have been listed completely once.
-        history: Of the source that made it.
+        history: The changes, of the source that made it.
     """
 
     revision: int = 0
@@ -115,10 +115,10 @@ class ClusterSnapshot(msgspec.Struct, frozen=True, eq=False):
     history: ChangeLog = msgspec.field(default_factory=ChangeLog)
 
     def changes_since(self, older: ClusterSnapshot | None) -> SnapshotChanges | None:
-        """Which nodes and pods differ from an older picture.
+        """Return the nodes and pods that differ from an older snapshot.
 
         Returns:
-            `None` when everything has to be looked at: there is no older one, it is of another source, or too old.
+            `None` if everything may differ: there is no older one, it is of another source, or too old.
         """
         if older is None or older.history is not self.history:
             return None
@@ -129,7 +129,7 @@ T = TypeVar("T")
 
 _MOST_CHANGES = 2_000
 _SHARE = 20
-"""A picture over more than this part of the mapping is as dear to read as a copy is to make."""
+"""With more changes than this part of the mapping, an overlay costs as much to read as a copy costs to make."""
 
 
 class OverlayMapping(Mapping[str, T]):
@@ -154,11 +154,11 @@ class OverlayMapping(Mapping[str, T]):
         return (key for key, _ in self.pairs())
 
     def values(self) -> ValuesView[T]:
-        """Its values; reading them all looks nothing up twice."""
+        """Return a view of the values, whose iteration does each lookup once."""
         return _Values(self)
 
     def pairs(self) -> Iterator[tuple[str, T]]:
-        """Keys with their values."""
+        """Yield keys with their values."""
         changes, base = self._changes, self._base
         for key, value in base.items():
             if key not in changes:
@@ -181,10 +181,10 @@ class _Values(ValuesView[T]):
 
 
 class SnapshotBuilder(Generic[T]):
-    """Takes pictures of a mapping that somebody else changes.
+    """Takes snapshots of a mapping that changes.
 
     Args:
-        live: The mapping; every change of it has to be told.
+        live: The mapping; every change of it must be reported by `changed`.
     """
 
     def __init__(self, live: Mapping[str, T]) -> None:
@@ -193,11 +193,11 @@ class SnapshotBuilder(Generic[T]):
         self._changes: dict[str, T | None] = {}
 
     def changed(self, key: str, value: T | None) -> None:
-        """`key` has another value, or is gone."""
+        """Record that `key` has another value, or is gone."""
         self._changes[key] = value
 
     def take(self) -> Mapping[str, T]:
-        """The mapping as it is at this moment."""
+        """Return an immutable mapping with the present contents."""
         if len(self._changes) > max(_MOST_CHANGES, len(self._base) // _SHARE):
             self._base, self._changes = dict(self._live), {}
         if not self._changes:

@@ -23,14 +23,14 @@ _PORTION = 64
 
 
 class HasUid(Protocol):
-    """A fact that knows which object it is about."""
+    """A fact with the uid of its object."""
 
     @property
     def uid(self) -> str: ...
 
 
 class HasNamespace(HasUid, Protocol):
-    """A fact about an object that lives in a namespace."""
+    """A fact about an object in a namespace."""
 
     @property
     def namespace(self) -> str: ...
@@ -44,12 +44,12 @@ class FactTable(Generic[FactT]):
     """The facts of one source, by key; a reflector's sink. Called on one loop.
 
     Args:
-        key: Names an object as people do; another uid under the same key is another object, which takes its place.
-        changed: Told of every difference: the key, the fact before and the fact after, `None` for none.
-        report_health: Told of the source's health.
-        report_replacing: Told when a complete list begins and ends to be taken: between, the facts are neither the old
-            list nor the new.
-        clock: For handing the loop back during `replace`.
+        key: Returns the name of a fact's object; another uid under the same key is another object, which replaces it.
+        changed: Called with every difference: the key, the fact before and the fact after, `None` for none.
+        report_health: Called with the source's health.
+        report_replacing: Called when `replace` begins and ends: in between, the facts are neither the old list nor the
+            new one.
+        clock: For the slices of `replace`.
     """
 
     def __init__(
@@ -72,7 +72,7 @@ class FactTable(Generic[FactT]):
         self._left_out = 0
 
     async def replace(self, items: Sequence[FactT]) -> None:
-        """A complete list: put what is new or different, drop what is not in it."""
+        """Take a complete list: put new and different facts, drop those that are not in it."""
         self._report_replacing(True)
         try:
             await self._upsert_all(items)
@@ -84,13 +84,13 @@ class FactTable(Generic[FactT]):
             self._report_replacing(False)
 
     async def replace_within(self: FactTable[PlacedT], namespace: str, items: Sequence[PlacedT]) -> None:
-        """A list complete for one namespace; whether the table is complete is for others to know."""
+        """Take a complete list of one namespace, without a change of `is_complete`."""
         await self._upsert_all(items)
         here = [(key, fact) for key, fact in self.facts.items() if fact.namespace == namespace]
         self._drop_others(here, items)
 
     def keep_within(self: FactTable[PlacedT], namespaces: Collection[str]) -> None:
-        """Drop what is in other namespaces: it cannot be seen any more."""
+        """Drop facts of other namespaces, which may not be seen any more."""
         for key in [key for key, fact in self.facts.items() if fact.namespace not in namespaces]:
             self._changed(key, self.facts.pop(key), None)
 
@@ -110,7 +110,7 @@ class FactTable(Generic[FactT]):
             self._changed(key, self.facts.pop(key), None)
 
     def upsert(self, item: FactT) -> None:
-        """One fact as it is now. A new one for which there is no room (`limits.FACTS`) is counted as skipped."""
+        """Put one fact. A new one for which there is no room (`limits.FACTS`) is counted as skipped."""
         key = self._key(item)
         before = self.facts.get(key)
         if before is None and len(self.facts) >= FACTS:
@@ -125,7 +125,7 @@ class FactTable(Generic[FactT]):
         self._changed(key, before, item)
 
     def remove(self, item: FactT) -> None:
-        """One object is gone, unless another one of its name has taken its place already."""
+        """Drop one object's fact, unless another object of its name has replaced it already."""
         key = self._key(item)
         before = self.facts.get(key)
         if before is not None and before.uid == item.uid:
@@ -133,52 +133,52 @@ class FactTable(Generic[FactT]):
             self._changed(key, before, None)
 
     def health(self, health: SourceHealth) -> None:
-        """The source is doing better or worse."""
+        """Take the source's new health."""
         self._last_health = health
         self._report_health(replace(health, skipped=health.skipped + self._left_out) if self._left_out else health)
 
     def _leave_out(self) -> None:
-        """Count an object for which there is no room; the first one is told at once."""
+        """Count an object for which there is no room; report the first one at once."""
         self._left_out += 1
         if self._left_out == 1 and self._last_health is not None:
             self.health(self._last_health)
 
 
 def node_key(node: NodeFacts) -> str:
-    """Nodes go by name."""
+    """Return a node's key: its name."""
     return node.name
 
 
 def pod_key(pod: PodFacts) -> str:
-    """Pods go by `namespace/name`."""
+    """Return a pod's key: `namespace/name`."""
     return pod.key
 
 
 def workload_key(workload: WorkloadFacts) -> str:
-    """Workloads go by `Kind namespace/name`."""
+    """Return a workload's key: `Kind namespace/name`."""
     return f"{workload.kind} {workload.namespace}/{workload.name}"
 
 
 def claim_key(claim: NodeClaimFacts) -> str:
-    """NodeClaims go by name."""
+    """Return a NodeClaim's key: its name."""
     return claim.name
 
 
 MOST_EVENTS = 5000
-"""Kept; older ones are dropped. A cluster keeps its events for an hour, which may be hundreds of thousands."""
+"""Events that are kept; a cluster keeps those of an hour, which may be hundreds of thousands."""
 MOST_SHOWN = 1000
-"""In a picture."""
+"""Events in a snapshot."""
 
 _Place = tuple[float, str]
 
 
 def newest_of(events: Iterable[EventFacts], most: int) -> list[EventFacts]:
-    """The newest events, newest first."""
+    """Return the newest events, newest first."""
     return heapq.nlargest(most, events, key=_place)
 
 
 def trim(found: dict[str, EventFacts]) -> None:
-    """Of a list that is coming in, by uid, keep the newest events only."""
+    """Drop all but the newest events, by uid, from a list that is being read."""
     if len(found) > 2 * MOST_EVENTS:
         newest = newest_of(found.values(), MOST_EVENTS)
         found.clear()
@@ -191,11 +191,11 @@ class EventTable(FactTable[EventFacts]):
     An event that was dropped for its age comes back when it happens again.
 
     Args:
-        changed: Told of every difference, as by `FactTable`.
-        report_health: Told of the source's health.
-        report_replacing: Told when a complete list begins and ends to be taken.
-        clock: For handing the loop back.
-        most: How many are kept.
+        changed: Called with every difference, as by `FactTable`.
+        report_health: Called with the source's health.
+        report_replacing: Called when `replace` begins and ends.
+        clock: For the slices of `replace`.
+        most: The number of events that are kept.
     """
 
     def __init__(
@@ -219,12 +219,12 @@ class EventTable(FactTable[EventFacts]):
         self._order: list[_Place] = []
 
     def newest(self, most: int = MOST_SHOWN) -> tuple[EventFacts, ...]:
-        """The newest events, oldest first."""
+        """Return the newest events, oldest first."""
         facts = self.facts
         return tuple([facts[uid] for _, uid in self._order[-most:]])
 
     async def replace(self, items: Sequence[EventFacts]) -> None:
-        """A complete list: keep the newest of it. What is gone makes room first."""
+        """Take a complete list and keep the newest of it. Events that are gone make room first."""
         newest = newest_of(items, self._most)
         self._report_replacing(True)
         try:
@@ -235,7 +235,7 @@ class EventTable(FactTable[EventFacts]):
             self._report_replacing(False)
 
     def _put(self, key: str, before: EventFacts | None, item: EventFacts) -> None:
-        """One event as it is now; nothing, if it is older than all of a full table."""
+        """Put one event, unless it is older than all of a full table."""
         if before is None and len(self._order) >= self._most and _place(item) < self._order[0]:
             return
         super()._put(key, before, item)
@@ -251,7 +251,7 @@ class EventTable(FactTable[EventFacts]):
 
 
 def event_key(event: EventFacts) -> str:
-    """Events go by uid."""
+    """Return an event's key: its uid."""
     return event.uid
 
 

@@ -25,11 +25,11 @@ RawT = TypeVar("RawT", bound=Raw)
 SLICE_SECONDS = 0.008
 _PORTION_BYTES = 1 << 17
 _HANDLING_BYTES = 2048
-"""What an object costs at least, as bytes to be read."""
+"""The least cost of an object, as bytes to be read."""
 
 
 async def cooperative_chunks(things: Sequence[RawT], clock: Clock) -> AsyncIterator[Sequence[RawT]]:
-    """A few at a time; between, the loop is handed back once a slice of time is used up."""
+    """Yield a few at a time; the event loop gets a turn whenever a slice of time is used up."""
     until = clock.monotonic() + SLICE_SECONDS
     for few in _portions(things):
         yield few
@@ -39,7 +39,7 @@ async def cooperative_chunks(things: Sequence[RawT], clock: Clock) -> AsyncItera
 
 
 def _portions(things: Sequence[RawT]) -> Iterator[Sequence[RawT]]:
-    """Few enough to be decoded in a fraction of a slice, whatever their size."""
+    """Yield as many at a time as can be decoded in a fraction of a slice, whatever their size."""
     if not things:
         return
     usual = sum(map(len, things)) // len(things) + _HANDLING_BYTES
@@ -56,13 +56,13 @@ _DECODE_ERRORS = (msgspec.MsgspecError, FormatError, ValueError, TypeError, KeyE
 
 
 class ResponseDecoder(Generic[T]):
-    """Lists, events and objects of one resource.
+    """The decoder of lists, events and objects of one resource.
 
     Args:
         path: The resource's list path, for errors.
         context: The cluster's, for errors.
-        decode: One object from its JSON.
-        decode_protobuf: One object from its protobuf. With it protobuf is asked for.
+        decode: Decodes one object from its JSON.
+        decode_protobuf: Decodes one object from its protobuf. With it protobuf is requested.
         clock: For slices.
     """
 
@@ -76,7 +76,7 @@ class ResponseDecoder(Generic[T]):
         clock: Clock,
     ) -> None:
         self.accept = protowire.ACCEPT if decode_protobuf else _JSON
-        """What to ask for."""
+        """The media types to ask for."""
         self._path = path
         self._context = context
         self._clock = clock
@@ -85,21 +85,21 @@ class ResponseDecoder(Generic[T]):
         self._wire: WireFormat = wire
 
     def select_format(self, content_type: str) -> None:
-        """Read from here on what the server has answered with."""
+        """Read the server's media type from here on."""
         self._choose(is_protobuf=content_type == protowire.CONTENT_TYPE)
 
     def falls_back(self, code: int) -> bool:
-        """Whether the server has not the form that was asked for; from here on it is asked for JSON."""
+        """Return whether the server has refused protobuf; if so, JSON is requested from here on."""
         was_refused = code in _NOT_IN_THIS_FORM and self.accept != _JSON
         if was_refused:
             self.accept = _JSON
         return was_refused
 
     def page(self, body: bytes) -> Page:
-        """A page of a list, whichever form it is in.
+        """Read a page of a list, in either format.
 
         Raises:
-            UnreachableError: It is no list.
+            UnreachableError: It is not a list.
         """
         self._choose(is_protobuf=protowire.is_enveloped(body))
         try:
@@ -108,15 +108,15 @@ class ResponseDecoder(Generic[T]):
             raise UnreachableError(f"{self._path} did not answer with a list: {error}.") from error
 
     def frames_of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-        """Whole events, still bytes."""
+        """Yield whole events, still as bytes."""
         return self._wire.frames_of(chunks)
 
     async def events_in(self, frames: Sequence[bytes]) -> AsyncIterator[list[WatchEvent]]:
-        """Events, a slice at a time, the loop handed back between slices.
+        """Yield events, a slice at a time; the event loop gets a turn between slices.
 
         Raises:
             ApiError: The server sent an error event.
-            UnreachableError: Something is no event.
+            UnreachableError: Something is not an event.
         """
         async for few in cooperative_chunks(frames, self._clock):
             events: list[WatchEvent] = []
@@ -126,7 +126,7 @@ class ResponseDecoder(Generic[T]):
                     if events[-1][0] == "ERROR":
                         break
             except UNREADABLE as error:
-                raise UnreachableError(f"{self._path} sent something that is no event.") from error
+                raise UnreachableError(f"{self._path} sent something that is not an event.") from error
             if events[-1][0] == "ERROR":
                 _, raw = events.pop()
                 if events:
@@ -136,19 +136,19 @@ class ResponseDecoder(Generic[T]):
             yield events
 
     def decoded(self, raw: Raw) -> T | None:
-        """The object; `None` if it cannot be read."""
+        """Decode an object; `None` if it cannot be read."""
         try:
             return self._decode(raw)
         except _DECODE_ERRORS:
             return None
 
     def end_of_list(self, bookmark: Raw) -> str:
-        """The version of a streamed list, if this bookmark is its end; else empty."""
+        """Return the version of a streamed list if this bookmark is its end; else an empty text."""
         meta = self._wire.meta_of(bookmark)
         return meta.resource_version if ends_initial_events(meta) else ""
 
     def version_of(self, raw: Raw) -> str:
-        """The version of an object; empty if it cannot be read."""
+        """Return the version of an object; empty if it cannot be read."""
         with suppress(*UNREADABLE):
             return self._wire.meta_of(raw).resource_version
         return ""
@@ -161,12 +161,12 @@ class ResponseDecoder(Generic[T]):
 
 
 class InitialList(Generic[T]):
-    """Objects by uid, how many could not be read, and the list's version once it is whole.
+    """The first list: objects by uid, the number of unreadable ones, and the list's version once it is complete.
 
     Args:
         path: The resource's list path, for the sentence.
         decoder: Decodes objects.
-        identify: The uid of a decoded object.
+        identify: Returns the uid of a decoded object.
         trim: Drops objects that would not be kept anyway, so that the list need not fit into memory.
     """
 
@@ -175,7 +175,7 @@ class InitialList(Generic[T]):
     ) -> None:
         self.found: dict[str, T] = {}
         self.known = 0
-        """How many objects it had that were not found before."""
+        """The number of objects that were new when they came."""
         self.skipped = 0
         self.version = ""
         self._path = path
@@ -184,7 +184,7 @@ class InitialList(Generic[T]):
         self._trim = trim
 
     def take(self, events: list[WatchEvent]) -> list[WatchEvent]:
-        """Take what has come. Returns what is behind the end of the list.
+        """Add events to the list. Return those after its end.
 
         Raises:
             OversizeError: There are more objects than can be kept.

@@ -1,4 +1,4 @@
-"""How well a source of live data is doing, as every pane's border tells."""
+"""The health of a source of live data, as the border of every pane shows it."""
 
 from __future__ import annotations
 
@@ -23,15 +23,15 @@ class Health(Enum):
     MISSING = "missing"
     """The cluster does not know the kind (its CRD is not installed)."""
     STALE = "stale"
-    """There has been no contact for longer than a moment."""
+    """The server has not been heard for longer than a moment."""
 
 
 class SourceHealth(msgspec.Struct, frozen=True):
-    """What is known of a source.
+    """The health of one source.
 
-    `since` is on the monotonic clock: for `LIVE` when it became so, else when the data was last known to be current
-    (when the source began, if never). `detail` is one clean line, or empty. `skipped` counts objects that could not
-    be read since the last complete list.
+    `since` is on the monotonic clock: for `LIVE` the time when it became so, else the time when the data was last known
+    to be current (the source's start, if never). `detail` is one clean line, or empty. `skipped` counts objects that
+    could not be read since the last complete list.
     """
 
     state: Health

@@ -21,7 +21,7 @@ WatchEvent = tuple[str, Raw]
 """The type of a watch event and its object."""
 
 UNREADABLE = (msgspec.MsgspecError, FormatError)
-"""What reading raises for bytes that are not what they should be."""
+"""The exceptions of reading bytes that are not of the expected form."""
 
 
 class Meta(msgspec.Struct, rename="camel"):
@@ -43,23 +43,23 @@ class WireFormat(Protocol):
     """The form of lists and events: this module for JSON, `actions.cluster.watch.protobuf_format` for protobuf."""
 
     def frames_of(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-        """Whole events out of chunks that are cut anywhere; an unfinished last one is dropped."""
+        """Yield whole events from chunks that are cut anywhere; an unfinished last one is dropped."""
         ...
 
     def read_event(self, frame: bytes) -> tuple[str, Raw]:
-        """The type of a watch event and its object. Raises `UNREADABLE` for what is no event."""
+        """Read the type of a watch event and its object. Raise one of `UNREADABLE` for anything else."""
         ...
 
     def read_page(self, body: bytes) -> Page:
-        """Cut a list into its items. Raises `UNREADABLE` for what is no list."""
+        """Cut a list into its items. Raise one of `UNREADABLE` for anything else."""
         ...
 
     def meta_of(self, raw: Raw) -> Meta:
-        """The metadata of an object. Raises `UNREADABLE` for what is no object."""
+        """Read the metadata of an object. Raise one of `UNREADABLE` for anything else."""
         ...
 
     def error_status(self, raw: Raw) -> ApiStatus:
-        """What the object of an ERROR event says."""
+        """Read the `Status` of an ERROR event."""
         ...
 
 
@@ -91,19 +91,19 @@ def read_page(body: bytes) -> Page:
     """Cut a list into its items.
 
     Raises:
-        msgspec.DecodeError: It is no list.
+        msgspec.DecodeError: It is not a list.
     """
     page = _pages.decode(body)
     return Page(page.items or (), page.metadata.resource_version, page.metadata.following)
 
 
 def read_event(frame: bytes) -> tuple[str, Raw]:
-    """The type of a watch event and its object, still bytes.
+    """Read the type of a watch event and its object, still as bytes.
 
-    API servers write `{"type":…,"object":…}` in one form; for that form the object is cut out without a pass over it.
+    API servers write `{"type":…,"object":…}` in one form; from that form the object is cut without parsing it.
 
     Raises:
-        msgspec.DecodeError: It is no event.
+        msgspec.DecodeError: It is not an event.
     """
     for head, kind in _HEADS:
         if frame.startswith(head) and frame.endswith(b"}"):
@@ -113,26 +113,26 @@ def read_event(frame: bytes) -> tuple[str, Raw]:
 
 
 def meta_of(raw: Raw) -> Meta:
-    """The metadata of an object.
+    """Read the metadata of an object.
 
     Raises:
-        msgspec.DecodeError: It is no object.
+        msgspec.DecodeError: It is not an object.
     """
     return _objects.decode(raw).metadata or Meta()
 
 
 def error_status(raw: Raw) -> ApiStatus:
-    """What the object of an ERROR event says."""
+    """Read the `Status` of an ERROR event."""
     return status_of(bytes(raw), code=0)
 
 
 def ends_initial_events(meta: Meta) -> bool:
-    """Whether a bookmark marks the end of a WatchList's first, complete part."""
+    """Return whether a bookmark marks the end of a WatchList's first, complete part."""
     return (meta.annotations or {}).get(_INITIAL_END) == "true"
 
 
 async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """Complete lines out of chunks that are cut anywhere; an unfinished last line is dropped.
+    """Yield complete lines from chunks that are cut anywhere; an unfinished last line is dropped.
 
     Dropping is safe for a watch: the version has not moved past that event, so the next watch delivers it again.
 

@@ -1,9 +1,8 @@
-"""Signs of life of one server: a source that is shown as live has had one within the last ten seconds.
+"""The liveness of one server: a source is shown as live only if the server was heard within the last ten seconds.
 
-A watch may be silent for a minute: bookmarks come that seldom. A connection whose other side is gone without a word
-is found out in two ways. The kernel asks the other side's kernel (`actions.cluster.http.stream`), which costs nothing
-here. And while every stream is silent the server itself is asked for `/livez`, without credentials: any answer is a
-sign of life.
+A watch may be silent for a minute: bookmarks are that rare. A connection whose other side has vanished is detected in
+two ways. The kernel probes it (`actions.cluster.http.stream`), which costs nothing here. And while every stream is
+silent, `/livez` is requested without credentials: any answer counts.
 """
 
 from __future__ import annotations
@@ -16,13 +15,13 @@ from actions.base.errors import ConsoleError
 from actions.cluster.auth.session import KubeSession
 
 QUIET_SECONDS: Final = 5.0
-"""After so much silence of all streams the server is asked."""
+"""The silence of all streams after which the server is probed."""
 ANSWER_SECONDS: Final = 4.0
-"""So long its answer may take. With `QUIET_SECONDS` less than the ten seconds that *live* may last without a sign."""
+"""The time limit of a probe. With `QUIET_SECONDS` less than the ten seconds for which a silent source stays *live*."""
 
 
 class ServerLiveness:
-    """When a server last gave a sign of life. Used on one loop.
+    """The time when a server was last heard. Used on one loop.
 
     Args:
         clock: Time.
@@ -37,14 +36,14 @@ class ServerLiveness:
         self._changed = changed
 
     def mark_alive(self) -> None:
-        """There was a sign of life."""
+        """Record that the server was heard."""
         self.heard_at = self._clock.monotonic()
         if self.is_silent:
             self.is_silent = False
             self._changed()
 
     def mark_silent(self) -> None:
-        """It was asked for a sign of life, and gave none."""
+        """Record that the server did not answer a probe."""
         if not self.is_silent:
             self.is_silent = True
             self._changed()
@@ -53,13 +52,13 @@ class ServerLiveness:
 async def probe_liveness(
     session: KubeSession, liveness: ServerLiveness, *, clock: Clock, is_wanted: Callable[[], bool]
 ) -> NoReturn:
-    """Ask for a sign of life whenever there was none for a while, until cancelled.
+    """Probe the server whenever it has been silent for a while, until cancelled.
 
     Args:
-        session: With the server.
-        liveness: Learns of the answers.
+        session: The session with the server.
+        liveness: Receives the results.
         clock: For waits.
-        is_wanted: Whether anybody is shown as live; a server that is known to be away is left to its sources.
+        is_wanted: Whether a source is shown as live; else the sources themselves retry.
     """
     while True:
         silent_seconds = clock.monotonic() - liveness.heard_at

@@ -19,17 +19,17 @@ from actions.cluster.protobuf_schema import reader
 from actions.cluster.watch.json_format import Meta, Page, Raw
 
 ACCEPT = "application/vnd.kubernetes.protobuf,application/json"
-"""What to ask for: protobuf, or JSON of a server that has no protobuf of this kind."""
+"""The media types to ask for: protobuf, or JSON if the server has no protobuf of this kind."""
 CONTENT_TYPE = "application/vnd.kubernetes.protobuf"
 _LENGTH = 4
 _HEADS = ((b"\n\x05ADDED\x12", "ADDED"), (b"\n\x08MODIFIED\x12", "MODIFIED"), (b"\n\x07DELETED\x12", "DELETED"))
 _TYPE_META, _RAW_OBJECT = 0x0A, 0x12
 """Tags of the fields of an `Unknown`."""
 _LARGEST_DIGIT = 0x7F
-"""Of a varint: what is above goes on."""
+"""The largest last byte of a varint: a larger byte is followed by another."""
 _FARTHEST_ENVELOPE = 40
 _SHORTEST_FRAME = 256
-"""So long that what is before the object lies in it, whatever its lengths say."""
+"""Longer than the part before the object can be, so that no index is outside of the frame."""
 
 _event = reader("WatchEvent")
 _unknown = reader("Unknown")
@@ -38,18 +38,18 @@ _head = reader("Head")
 
 
 def is_enveloped(body: bytes) -> bool:
-    """Whether a body is protobuf."""
+    """Return whether a body is protobuf."""
     return body.startswith(ENVELOPE)
 
 
 def unwrapped(body: bytes) -> bytes:
-    """The object in an envelope.
+    """Return the object in an envelope.
 
     Raises:
-        FormatError: It is no envelope.
+        FormatError: It is not an envelope.
     """
     if not is_enveloped(body):
-        raise FormatError("The API server sent something that is no protobuf object.")
+        raise FormatError("The API server sent something that is not a protobuf object.")
     try:
         inner: bytes = _unknown(body[len(ENVELOPE) :]).raw
     except DecodeError as error:
@@ -61,22 +61,22 @@ def read_page(body: bytes) -> Page:
     """Cut a list into its items.
 
     Raises:
-        FormatError: It is no list.
+        FormatError: It is not a list.
     """
     try:
         page = _list(unwrapped(body))
     except DecodeError as error:
-        raise FormatError("The API server sent something that is no protobuf list.") from error
+        raise FormatError("The API server sent something that is not a protobuf list.") from error
     return Page(list(page.items), page.metadata.resource_version, page.metadata.following)
 
 
 def read_event(frame: bytes) -> tuple[str, Raw]:
-    """The type of a watch event and its object, still bytes.
+    """Read the type of a watch event and its object, still as bytes.
 
-    API servers write events in one form; from that form the object is cut without parsing what is around it.
+    API servers write events in one form; from that form the object is cut without parsing the rest.
 
     Raises:
-        FormatError: It is no event.
+        FormatError: It is not an event.
     """
     for head, kind in _HEADS:
         if frame.startswith(head) and (cut := _cut(frame)) is not None:
@@ -84,13 +84,13 @@ def read_event(frame: bytes) -> tuple[str, Raw]:
     try:
         event = _event(frame)
     except DecodeError as error:
-        raise FormatError("The API server sent something that is no protobuf event.") from error
+        raise FormatError("The API server sent something that is not a protobuf event.") from error
     raw: bytes = event.object.raw
     return event.type, raw if event.type == "ERROR" else unwrapped(raw)
 
 
 def _cut(frame: bytes) -> bytes | None:
-    """The object of an event in the usual form: an envelope with a short `TypeMeta`, then an object of up to 16 KB."""
+    """Cut the object from an event in the usual form: an envelope with a short `TypeMeta`, an object of up to 16 KB."""
     at = frame.find(ENVELOPE, 0, _FARTHEST_ENVELOPE)
     if at < 0 or len(frame) < _SHORTEST_FRAME:
         return None
@@ -109,28 +109,28 @@ def _cut(frame: bytes) -> bytes | None:
 
 
 def meta_of(raw: Raw) -> Meta:
-    """The metadata of an object.
+    """Read the metadata of an object.
 
     Raises:
-        FormatError: It is no object.
+        FormatError: It is not an object.
     """
     try:
         found = _head(bytes(raw)).metadata
     except DecodeError as error:
-        raise FormatError("The API server sent something that is no protobuf object.") from error
+        raise FormatError("The API server sent something that is not a protobuf object.") from error
     return Meta(found.resource_version, {entry.key: entry.value for entry in found.annotations})
 
 
 def error_status(raw: Raw) -> ApiStatus:
-    """What the object of an ERROR event says."""
+    """Read the `Status` of an ERROR event."""
     return status_of(bytes(raw), code=0)
 
 
 async def frames_of(chunks: AsyncIterator[bytes]) -> AsyncIterator[list[bytes]]:
-    """Whole frames out of chunks that are cut anywhere; an unfinished last one is dropped.
+    """Yield whole frames from chunks that are cut anywhere; an unfinished last one is dropped.
 
     Raises:
-        OversizeError: A length that no event has; or what comes is not a watch.
+        OversizeError: A frame is longer than any event, or the stream is not a watch.
     """
     parts: list[bytes] = []
     have, needed = 0, _LENGTH

@@ -1,7 +1,7 @@
-"""A reflector: one resource of the cluster, listed once and then watched for ever, whatever the server does.
+"""The reflector: it lists one resource of the cluster, then watches it until cancelled, whatever the server does.
 
 The semantics are client-go's (`tools/cache/reflector.go`), with two differences. Lists are consistent reads in pages
-(no resource version), so that a cache behind a load balancer can never take us back in time. And a stream that has
+(no resource version), so that a cache behind a load balancer can never return older objects. And a stream that has
 been silent for longer than the server's bookmarks allow counts as dead, because HTTP/1.1 has no pings.
 """
 
@@ -45,22 +45,22 @@ _EXPIRY_SECONDS = 60.0
 
 
 class Sink(Protocol[ItemT]):
-    """Where a reflector delivers. Called on the session's loop only."""
+    """The receiver of a reflector's objects. Called on the session's loop only."""
 
     async def replace(self, items: Sequence[ItemT]) -> None:
-        """A complete list: what is not in it is gone. May hand the loop back; nothing else is called meanwhile."""
+        """Take a complete list: all other objects are gone. May yield to the loop; nothing else is called meanwhile."""
         ...
 
     def upsert(self, item: ItemT) -> None:
-        """One object as it is now: new, changed, or the same again."""
+        """Take one object as it is now: new, changed, or the same again."""
         ...
 
     def remove(self, item: ItemT) -> None:
-        """One object is gone; its last state is given."""
+        """Remove one object, given in its last state."""
         ...
 
     def health(self, health: SourceHealth) -> None:
-        """The source is doing better or worse."""
+        """Take the source's new health."""
         ...
 
 
@@ -69,28 +69,28 @@ class Reflector(Generic[T]):
 
     Args:
         session: The session.
-        path: The resource's list path: `/api/v1/pods`. While it is missing there, it is looked for in other versions.
-        decode: One object from its JSON; may raise `ValueError`, `FormatError` or msgspec's errors for an object that
-            cannot be read, which is then skipped and counted.
-        decode_protobuf: One object from its protobuf, likewise. With it protobuf is asked for, which is half the work
-            for kinds that have it; a server that answers with JSON all the same is read by `decode`.
-        identify: The uid of a decoded object.
-        sink: Who gets it.
+        path: The resource's list path: `/api/v1/pods`. While it is missing there, other versions are tried.
+        decode: Decodes one object from its JSON; may raise `ValueError`, `FormatError` or msgspec's errors for
+            an object that cannot be read, which is then skipped and counted.
+        decode_protobuf: Decodes one object from its protobuf, likewise. With it protobuf is requested, which is half
+            the work for kinds that have it; an answer in JSON is still read by `decode`.
+        identify: Returns the uid of a decoded object.
+        sink: The receiver.
         label_selector: As kubectl's `-l`.
         field_selector: As kubectl's `--field-selector`.
         clock: For waits.
-        backoff: How long to wait after failures.
-        page_size: Objects in a page of a list.
+        backoff: The waits after failures.
+        page_size: Objects per page of a list.
         idle_seconds: A watch silent for so long is dead. Bookmarks come about once a minute; the server's own
             freshness window is 75 s.
         watch_seconds: The server is asked to end a watch after this, up to twice as much.
         prefers_watch_list: Try a streamed list first.
-        rest_seconds: Once the list is complete, the stream is left alone for so long after each batch of events: what
-            changes meanwhile is taken together, at the cost of one. The first change after a quiet time waits for
-            nothing.
-        liveness: Learns of what comes, and knows of signs of life beside this resource's stream.
-        ends_when_forbidden: Let a 403 end `run`, for a caller who knows of a narrower path.
-        trim: Drops from a list that is coming in, by uid, what the sink would not keep.
+        rest_seconds: Once the list is complete, the stream is not read for so long after each batch of events: all
+            changes of that time are taken together, at the cost of one. The first change after a quiet time is not
+            delayed.
+        liveness: The server's liveness, updated by this resource's stream among others.
+        ends_when_forbidden: Let a 403 end `run`, for a caller that has a narrower path.
+        trim: Drops objects that the sink would not keep, by uid, from a list that is being read.
     """
 
     def __init__(
@@ -148,7 +148,7 @@ class Reflector(Generic[T]):
         """List and watch until cancelled. Failures are shown by the sink's health and do not end it.
 
         Raises:
-            ApiAccessError: 403, where that was asked for.
+            ApiAccessError: 403, if `ends_when_forbidden`.
         """
         self._sink.health(self._health)
         while True:
@@ -162,7 +162,7 @@ class Reflector(Generic[T]):
                 else:
                     await self._list()
             except ConsoleError as error:
-                trouble = error.with_traceback(None)  # whose frames hold what came, for as long as it is waited
+                trouble = error.with_traceback(None)  # its frames would keep the bytes for as long as the wait lasts
                 trouble.__cause__ = trouble.__context__ = None
             else:
                 continue
@@ -172,7 +172,7 @@ class Reflector(Generic[T]):
             await self._recover(trouble)
 
     async def _wait_until_served(self) -> None:
-        """Ask whether the resource is there by now, over a connection that stands: a stream would make a new one.
+        """Check that the resource is served by now, over a pooled connection: a stream would make a new one.
 
         Raises:
             MissingError: It is not.
@@ -255,7 +255,7 @@ class Reflector(Generic[T]):
             yield stream
 
     async def _events(self, chunks: AsyncIterator[bytes]) -> AsyncIterator[list[WatchEvent]]:
-        """Events of a stream, a slice at a time, with rests between batches.
+        """Yield the events of a stream, a slice at a time, with rests between batches.
 
         Raises:
             ApiError: The server sent an error event.
@@ -283,7 +283,7 @@ class Reflector(Generic[T]):
                 self._sink.upsert(item)
 
     def _resume_version(self) -> str:
-        """The version of the last event; read only here, because most events are not the last one."""
+        """Return the version of the last event; read only here, because most events are not the last one."""
         if self._latest is not None:
             self._version = self._decoder.version_of(self._latest) or self._version  # upserts may come twice
             self._latest = None
@@ -301,7 +301,7 @@ class Reflector(Generic[T]):
         self._report_live()
 
     async def _recover(self, error: ConsoleError) -> None:
-        """Decide what a failure means: where to go on, what to show, how long to wait."""
+        """Choose where to continue after a failure, report it, and wait."""
         status = error.status if isinstance(error, ApiError) else None
         wished = status.retry_after_seconds if status else None
         if isinstance(error, _WatchListIgnoredError) or (status and self._decoder.falls_back(status.code)):
@@ -340,7 +340,7 @@ class Reflector(Generic[T]):
         await self._backoff.wait(wished)
 
     def _falls_back_to_list(self) -> bool:
-        """Begin anew after a refusal; whether it was a streamed list that was refused."""
+        """List again after a refusal. Return whether it was a streamed list that was refused."""
         was_refused = self._tries_watch_list and not self._version
         self._version = ""
         self._tries_watch_list = self._tries_watch_list and not was_refused
@@ -369,7 +369,7 @@ class Reflector(Generic[T]):
 
 
 class _WatchListIgnoredError(UnreachableError):
-    """The server took a streamed list for an ordinary watch."""
+    """The server answered a streamed list as an ordinary watch."""
 
 
 def _unreachable_health(error: UnreachableError) -> Health:

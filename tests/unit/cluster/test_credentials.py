@@ -88,9 +88,9 @@ async def test_a_plugin_whose_tokens_are_refused_is_not_started_again_for_each_c
 async def test_a_token_that_no_header_can_carry_is_said_to_be_so(tmp_path: Path, token: str) -> None:
     user = _plugin(tmp_path, f"""cat <<'END'\n{{"status": {{"token": "{token}"}}}}\nEND""")
     async with _session(tmp_path, user, HandClock()) as session:
-        with pytest.raises(AccessError, match="The token for here holds what no request can carry"):
+        with pytest.raises(AccessError, match="The token for here holds characters that a request cannot carry"):
             await session.get("/x")
-        with pytest.raises(AccessError, match="no request can carry"):
+        with pytest.raises(AccessError, match="that a request cannot carry"):
             async with session.stream("/x"):
                 pass
 
@@ -191,7 +191,7 @@ async def test_requests_and_streams_say_as_whom_to_act(tmp_path: Path) -> None:
     [
         ({"as-groups": ["dev"]}, "need `as`"),
         ({"as": "jane\nX-Evil: 1"}, "printable ASCII"),
-        ({"as": "jane", "as-groups": "dev"}, "is not right"),
+        ({"as": "jane", "as-groups": "dev"}, "is not valid"),
     ],
 )
 async def test_impersonation_that_cannot_be_meant_is_one_sentence(

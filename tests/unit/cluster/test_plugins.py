@@ -187,7 +187,7 @@ def test_a_kuberc_that_says_nothing_of_plugins_leaves_it_to_us(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("fields", "words"),
     [
-        ({"credentialPluginPolicy": "AllowSome"}, "is no credentialPluginPolicy"),
+        ({"credentialPluginPolicy": "AllowSome"}, "is not a credentialPluginPolicy"),
         ({"credentialPluginAllowlist": [{"name": "x"}]}, "is not Allowlist"),
         ({"credentialPluginPolicy": "DenyAll", "credentialPluginAllowlist": [{"name": "x"}]}, "is not Allowlist"),
         ({"credentialPluginPolicy": "Allowlist"}, "no entries"),
