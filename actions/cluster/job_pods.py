@@ -66,7 +66,7 @@ def job_of(pod: PodFacts, workloads: Mapping[str, WorkloadFacts]) -> JobRef | No
 
 
 def job_named(namespace: str, name: str, workloads: Mapping[str, WorkloadFacts]) -> JobRef | None:
-    """Return the job of that name, of any kind; `None` if there is none or if several are not made by another."""
+    """Return the job of that name; a Job only if no other kind has the name. `None` if there is none, or several."""
     named = [one for one in workloads.values() if (one.namespace, one.name) == (namespace, name)]
     made = [one for one in named if one.kind != "Job"] or named  # a RayJob's submitter has the name of its RayJob
     return JobRef(made[0].kind, namespace, name) if len(made) == 1 else None

@@ -1,1 +1,1 @@
-"""Why a workload is stuck: from the evidence of a cluster to findings. Only `collect` asks the cluster."""
+"""The diagnosis of stuck workloads: from the evidence of a cluster to findings. Only `collect` talks to the cluster."""

@@ -10,18 +10,18 @@ import msgspec
 
 
 class Severity(StrEnum):
-    """How much somebody has to do about it."""
+    """The urgency of a finding."""
 
     ERROR = "error"
-    """It will not go on by itself."""
+    """It does not continue by itself."""
     WARNING = "warning"
-    """It may go on, slowly or later."""
+    """It may continue, slowly or later."""
     INFO = "info"
     """Nothing is wrong: wait."""
 
 
 class Code(StrEnum):
-    """Everything that can be said, from causes to their symptoms: the order in which findings are listed."""
+    """The code of a finding, from causes to their symptoms: the order in which findings are listed."""
 
     GPU_LOST = "GPU_LOST"
     GPU_ECC = "GPU_ECC"
@@ -94,14 +94,14 @@ _INFOS = frozenset({Code.IMAGE_PULLING, Code.MPI_LAUNCHER_WAITING, Code.QUEUE_WA
 
 
 def severity_of(code: Code) -> Severity:
-    """How bad it is as a rule."""
+    """The usual severity of each code."""
     if code in _WARNINGS:
         return Severity.WARNING
     return Severity.INFO if code in _INFOS else Severity.ERROR
 
 
 LAST_RESORTS = frozenset({Code.KILLED_SIGKILL, Code.CRASH_LOOP, Code.JOB_FAILED})
-"""Said only where nothing better is known of the same workload."""
+"""Codes that are listed only if there is no better one for the same workload."""
 
 _NO_ROOM = frozenset({Code.GPU_SHORTAGE, Code.NODEPOOL_MISMATCH, Code.TAINT, Code.WAITING_FOR_NODE})
 _NO_INSTANCE = (
@@ -143,10 +143,10 @@ _MOST_QUOTES = 8
 
 
 class Finding(msgspec.Struct, frozen=True):
-    """What is the matter.
+    """One fault, with its evidence and its remedy.
 
-    `headline` is a sentence that names the object and the number that matters. `evidence` are pieces of the input,
-    letter by letter, after controls and credentials were taken out of it. `next_step` is what to do.
+    `headline` is a sentence with the object and the number that matters. `evidence` are literal pieces of the input
+    after the removal of control characters and credentials. `next_step` is an imperative.
     """
 
     code: Code
@@ -159,14 +159,14 @@ class Finding(msgspec.Struct, frozen=True):
 def finding(
     code: Code, headline: str, evidence: Iterable[str], next_step: str, *, severity: Severity | None = None
 ) -> Finding:
-    """A finding with the usual severity of its code; evidence without repetitions, each piece on one line."""
+    """Make a finding with the usual severity of its code; evidence without repetitions, each piece on one line."""
     pieces = (line.strip()[:QUOTE_LIMIT].rstrip() for text in evidence for line in text.splitlines())
     quotes = tuple(dict.fromkeys(piece for piece in pieces if piece))[:_MOST_QUOTES]
     return Finding(code, severity or severity_of(code), headline, quotes, next_step)
 
 
 def field_quote(name: str, value: object) -> str:
-    """A field as JSON writes it: `"exitCode": 137`."""
+    """Return a field in JSON's form: `"exitCode": 137`."""
     return f'"{name}": {msgspec.json.encode(value).decode()}'
 
 
@@ -175,12 +175,12 @@ NOTHING = "Nothing is wrong, as far as the pods, events, nodes and logs that may
 
 
 def findings_json(found: Sequence[Finding]) -> str:
-    """A list of `code, severity, headline, evidence, next_step`, on several lines."""
+    """Return a JSON list of `code, severity, headline, evidence, next_step`, on several lines."""
     return msgspec.json.format(msgspec.json.encode(list(found)), indent=1).decode() + "\n"
 
 
 def findings_text(found: Sequence[Finding], *, width: int = WIDTH) -> str:
-    """One paragraph a finding: what it is, what was seen, what to do."""
+    """Return one paragraph per finding: headline, evidence, next step."""
     if not found:
         return f"{NOTHING}\n"
     return "\n".join(_paragraph(one, width) for one in found)

@@ -1,4 +1,4 @@
-"""Asking a cluster for everything that a diagnosis reads: objects, events, and the logs of what fails."""
+"""The collection of everything that a diagnosis reads: objects, events, and the logs of failing containers."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _LOG_SECONDS = 10.0
 
 
 class _LogRequest(msgspec.Struct, frozen=True):
-    """One container's log that is worth reading."""
+    """A container's log to read."""
 
     pod: Pod
     container: str
@@ -45,12 +45,12 @@ class _LogRequest(msgspec.Struct, frozen=True):
 async def explain(
     session: KubeSession, selector: ObjectSelector | None, *, clock: Clock | None = None
 ) -> list[Finding]:
-    """Why the object does not get on, or whatever is wrong in the whole cluster.
+    """Diagnose one object, or everything in the cluster.
 
     Args:
         session: The session.
-        selector: The object; `None` for all that can be seen.
-        clock: Time.
+        selector: The object; `None` for everything that the user may see.
+        clock: For the time of the evidence.
 
     Raises:
         MissingError: There is no such object.
@@ -64,9 +64,10 @@ async def explain(
 async def collect_evidence(
     session: KubeSession, selector: ObjectSelector | None, *, clock: Clock | None = None
 ) -> Evidence:
-    """Everything about the object, with the logs of its containers that fail (at most 24, their last 300 lines).
+    """Collect everything about the object, with the logs of its failing containers (at most 24, their last 300 lines).
 
-    What may not be listed, or what the cluster does not know, is left out; only pods must be readable, somewhere.
+    Kinds that may not be listed, or that the cluster does not serve, are left out; only pods must be readable, in some
+    namespace.
     """
     clock = clock or SystemClock()
     now = clock.now().timestamp()
@@ -81,7 +82,7 @@ async def collect_evidence(
 
 
 async def _fetch(session: KubeSession, namespace: str, clock: Clock) -> list[Any]:
-    """Of a namespace; of the whole cluster (empty), or of the namespaces that the user may look into."""
+    """List the objects of a namespace; if it is empty of the whole cluster, or of the namespaces that may be listed."""
     try:
         return await _objects(session, namespace)
     except AccessError:
@@ -105,15 +106,15 @@ async def _objects(session: KubeSession, namespace: str, *, is_first: bool = Tru
         try:
             return await listed(kind, scope)
         except (MissingError, AccessError, RefusedError, UnreachableError):
-            return []  # also where only this kind cannot be served: its conversion webhook or API service is down
+            return []  # also if only this kind cannot be served: its conversion webhook or API service is down
 
     asked = [listed(_PODS, namespace)]
     asked += [allowed(kind, namespace) for kind in EVIDENCE if kind.is_namespaced and kind is not _PODS]
-    if is_first:  # else another namespace brings what belongs to none
+    if is_first:  # cluster-scoped objects are listed once
         asked += [allowed(kind, "") for kind in EVIDENCE if not kind.is_namespaced]
     if is_first and namespace not in ("", "default"):
-        asked.append(allowed(_EVENTS, "default"))  # where events about nodes are
-    # all of them end here: one that went on would be cut off when the session is closed
+        asked.append(allowed(_EVENTS, "default"))  # it has the events about nodes
+    # wait for all of them: one that still runs would break when the session is closed
     answers = await asyncio.gather(*asked, return_exceptions=True)
     failed = next((answer for answer in answers if isinstance(answer, BaseException)), None)
     if failed is not None:
@@ -122,7 +123,7 @@ async def _objects(session: KubeSession, namespace: str, *, is_first: bool = Tru
 
 
 def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
-    """What a diagnosis reads of an object: a sixth of a pod, without who has set which field, commands, variables."""
+    """Return the parts of an object that a diagnosis reads: a sixth of a pod, without managed fields or commands."""
     metadata, spec = document.get("metadata"), document.get("spec")
     if not isinstance(metadata, dict):
         return document
@@ -136,7 +137,7 @@ def _of_interest(document: dict[str, Any]) -> dict[str, Any]:
 
 
 async def _logs(session: KubeSession, evidence: Evidence, *, everything: bool) -> tuple[tuple[Log, ...], int]:
-    """Logs of containers that fail; of the ones that run too, if they are `everything` that was asked for."""
+    """Read the logs of failing containers, with `everything` those of running ones too; return the newest time, too."""
     wanted = list(_failing(evidence.pods))
     if everything:
         wanted += [
@@ -179,4 +180,4 @@ async def _log(session: KubeSession, wanted: _LogRequest) -> list[LogLine]:
             deadline_seconds=_LOG_SECONDS,
         )
     except (MissingError, RefusedError, AccessError, UnreachableError):
-        return []  # a log that cannot be had is no reason not to tell the rest
+        return []  # the diagnosis is useful without this log

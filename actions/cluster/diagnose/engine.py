@@ -1,4 +1,4 @@
-"""From a case to its findings: every rule is asked, then symptoms that a cause explains are left out."""
+"""The engine of a diagnosis: it applies every rule, then leaves out symptoms that a cause explains."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ _RULES: tuple[Callable[[Evidence], Iterator[Finding]], ...] = (
 
 
 def diagnose(evidence: Evidence) -> list[Finding]:
-    """What is the matter with one trouble: causes before their symptoms, nothing for a case that is fine.
+    """Return the findings of one fault, causes before their symptoms; none for evidence without a fault.
 
-    All of the case is taken to belong together; see `diagnose_each` for a whole cluster.
+    All of the evidence is taken to belong together; see `diagnose_each` for a whole cluster.
     """
     return [] if evidence.has_succeeded else _ordered(found for rule in _RULES for found in rule(evidence))
 
 
 def diagnose_each(evidence: Evidence) -> list[Finding]:
-    """What is the matter with every workload of a case, each looked at by itself: errors first, causes in front."""
+    """Return the findings of every workload, each diagnosed by itself: errors first, causes before symptoms."""
     found = [one for scope in scopes_of(drop_resolved_node_events(evidence)) for one in diagnose(scope)]
     once: dict[tuple[Code, str], Finding] = {}
     for one in found:
@@ -68,7 +68,7 @@ def _ordered(found: Iterable[Finding]) -> list[Finding]:
 
 
 def _by_code(found: Iterable[Finding]) -> Iterable[list[Finding]]:
-    """Findings that say the same of several objects, together."""
+    """Group findings by code: those of one code are the same for several objects."""
     groups: dict[Code, list[Finding]] = {}
     for one in found:
         groups.setdefault(one.code, []).append(one)
@@ -76,7 +76,7 @@ def _by_code(found: Iterable[Finding]) -> Iterable[list[Finding]]:
 
 
 def _merged(alike: list[Finding]) -> Finding:
-    """One finding for all of them: the first one's words, everybody's evidence."""
+    """Return one finding for all of them: the first one's text, the evidence of all."""
     if len(alike) == 1:
         return alike[0]
     first = max(alike, key=lambda one: one.severity is Severity.ERROR)
@@ -87,7 +87,7 @@ def _merged(alike: list[Finding]) -> Finding:
 
 
 def _mutual(codes: set[Code]) -> set[Code]:
-    """Of two codes that explain each other, the one of the deeper rank stays."""
+    """Return the codes that stay although another explains them: of two that explain each other, the deeper rank."""
     return {
         code
         for code in codes
@@ -97,6 +97,6 @@ def _mutual(codes: set[Code]) -> set[Code]:
 
 
 def _one_last_resort(found: list[Finding]) -> list[Finding]:
-    """Of the codes that are said for want of better, only the most telling."""
-    told = sorted({one.code for one in found} & LAST_RESORTS, key=lambda code: RANK[code])
-    return [one for one in found if one.code not in told[1:]]
+    """Drop findings of fallback codes, except those of the first one in rank."""
+    fallbacks = sorted({one.code for one in found} & LAST_RESORTS, key=lambda code: RANK[code])
+    return [one for one in found if one.code not in fallbacks[1:]]

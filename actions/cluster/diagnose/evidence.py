@@ -1,6 +1,6 @@
 """The evidence of a diagnosis: pods, nodes, events, logs and other objects, as small typed views of documents.
 
-Every text in here has been cleaned of controls and of what looks like a credential. What is not known is empty.
+Every text in here is without control characters and credentials. Unknown values are empty.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Condition(msgspec.Struct, frozen=True):
 
 
 class ObservedState(msgspec.Struct, frozen=True):
-    """`kind` is waiting, running or terminated, or empty. `since`: it runs, or has ended; 0.0 if unknown."""
+    """A container's state. `kind` is waiting, running, terminated or empty; `since` its start or end, 0.0 if unknown."""
 
     kind: str = ""
     reason: str = ""
@@ -35,7 +35,7 @@ class ObservedState(msgspec.Struct, frozen=True):
 
 
 class Container(msgspec.Struct, frozen=True):
-    """How one container is, and how it ended the time before."""
+    """The state of one container, and its previous end."""
 
     name: str
     image: str
@@ -47,7 +47,7 @@ class Container(msgspec.Struct, frozen=True):
 
     @property
     def endings(self) -> tuple[ObservedState, ...]:
-        """How it ended, the newest first."""
+        """Return its ends, the newest first."""
         return tuple(state for state in (self.state, self.last) if state.kind == "terminated")
 
 
@@ -77,17 +77,17 @@ class Pod(msgspec.Struct, frozen=True):
     """The node on which the scheduler makes room for it, by preempting others."""
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type."""
+        """Return the condition of that type; `None` if there is none."""
         return next((one for one in self.conditions if one.type == kind), None)
 
     @property
     def is_unscheduled(self) -> bool:
-        """Whether it still looks for a node."""
+        """Return whether it still has no node."""
         return not self.node and self.phase in ("", "Pending")
 
     @property
     def is_fine(self) -> bool:
-        """Whether it has succeeded, or runs with every container ready."""
+        """Return whether it has succeeded, or runs with every container ready."""
         if self.phase == "Succeeded":
             return True
         mains = [one for one in self.containers if not one.is_init]
@@ -110,12 +110,12 @@ class Node(msgspec.Struct, frozen=True):
     created_at: float = 0.0
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type."""
+        """Return the condition of that type; `None` if there is none."""
         return next((one for one in self.conditions if one.type == kind), None)
 
     @property
     def problems(self) -> Iterator[Condition]:
-        """What agents report of it beside the kubelet: that a part is not ready, or that a problem is there."""
+        """Yield the bad conditions by other agents than the kubelet: a part that is not ready, or a problem."""
         for one in self.conditions:
             bad = "False" if one.type.endswith("Ready") else "True"
             if one.type not in _KUBELETS_OWN and one.status == bad:
@@ -123,7 +123,7 @@ class Node(msgspec.Struct, frozen=True):
 
     @property
     def is_ready(self) -> bool:
-        """Whether the kubelet says so."""
+        """Return whether the kubelet reports it as ready."""
         ready = self.condition("Ready")
         return ready is not None and ready.status == "True"
 
@@ -142,12 +142,12 @@ class Event(msgspec.Struct, frozen=True):
 
     @property
     def is_refusal(self) -> bool:
-        """Whether a controller tells that it may not make a pod."""
+        """Return whether it is a controller's report that it may not make a pod."""
         return self.reason.startswith(("FailedCreate", "FailedToCreate")) and self.kind != "Pod"
 
 
 class KubeObject(msgspec.Struct, frozen=True):
-    """Any other object, with its conditions read. Kind and namespace are empty where the input does not say them."""
+    """Any other object, with its conditions read. Kind and namespace are empty if the input lacks them."""
 
     kind: str
     namespace: str
@@ -161,24 +161,24 @@ class KubeObject(msgspec.Struct, frozen=True):
     created_at: float = 0.0
 
     def condition(self, kind: str) -> Condition | None:
-        """The condition of that type."""
+        """Return the condition of that type; `None` if there is none."""
         return next((one for one in self.conditions if one.type == kind), None)
 
     def has(self, kind: str, status: str = "True") -> bool:
-        """Whether that condition has that status."""
+        """Return whether that condition has that status."""
         found = self.condition(kind)
         return found is not None and found.status == status
 
 
 class Log(msgspec.Struct, frozen=True):
-    """The end of a log; `pod` is empty where the input does not say whose."""
+    """The end of a log; `pod` is empty if the input does not name it."""
 
     text: str
     pod: str = ""
 
 
 class GpuReading(msgspec.Struct, frozen=True):
-    """One GPU as nvidia-smi saw it; `None` is unknown."""
+    """One GPU in nvidia-smi's output; `None` is unknown."""
 
     util_pct: float | None = None
     power_w: float | None = None
@@ -187,7 +187,7 @@ class GpuReading(msgspec.Struct, frozen=True):
 
 
 class Evidence(msgspec.Struct, frozen=True):
-    """Everything that belongs to one trouble."""
+    """Everything that one diagnosis reads."""
 
     pods: tuple[Pod, ...] = ()
     nodes: tuple[Node, ...] = ()
@@ -206,13 +206,13 @@ class Evidence(msgspec.Struct, frozen=True):
     """Seconds since the epoch; 0.0 if unknown."""
 
     def pod(self, namespace: str, name: str) -> Pod | None:
-        """That pod; an empty namespace on either side fits any."""
+        """Return that pod; an empty namespace on either side matches any."""
         return next(
             (one for one in self.pods if one.name == name and (not namespace or one.namespace in ("", namespace))), None
         )
 
     def troubles(self) -> Iterator[Event]:
-        """Events but those about pods that are fine by now, and about pods that could be made later."""
+        """Yield events, except those about pods that are fine by now, and refusals of pods that were made later."""
         made = self._last_made()
         for event in self.events:
             pod = self.pod(event.namespace, event.name) if event.kind in ("", "Pod") else None
@@ -221,7 +221,7 @@ class Evidence(msgspec.Struct, frozen=True):
                 yield event
 
     def _last_made(self) -> dict[tuple[str, str, str], float]:
-        """When each owner of pods has last made one."""
+        """Return the time at which each owner of pods has last made one."""
         made: dict[tuple[str, str, str], float] = {}
         for event in self.events:
             if event.reason.startswith("SuccessfulCreate"):
@@ -230,19 +230,19 @@ class Evidence(msgspec.Struct, frozen=True):
         return made
 
     def logs_of(self, pod: Pod) -> Iterator[Log]:
-        """What may be that pod's log."""
+        """Return the logs that may be that pod's."""
         return (log for log in self.logs if log.pod in ("", pod.name))
 
     @property
     def has_succeeded(self) -> bool:
-        """Whether its jobs are known and have all done what they were for."""
+        """Return whether its jobs are known and have all succeeded."""
         return bool(self.jobs) and all(
             any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")) for job in self.jobs
         )
 
     @property
     def now(self) -> float:
-        """When the case was taken, or the newest time that it knows of."""
+        """Return the time at which the evidence was taken, or else the newest time in it."""
         return self.taken_at or max((event.last_seen_at for event in self.events), default=0.0)
 
 
@@ -250,7 +250,7 @@ _TYPE_LABELS = ("node.kubernetes.io/instance-type", "beta.kubernetes.io/instance
 
 
 def cleaned(value: Any) -> Any:
-    """The same JSON with every text cleaned."""
+    """Return the same JSON with every text cleaned."""
     if isinstance(value, str):
         return redact(plain_text(value))
     if isinstance(value, Mapping):
@@ -259,23 +259,23 @@ def cleaned(value: Any) -> Any:
 
 
 def mapping(value: Any) -> Mapping[str, Any]:
-    """`value` if it is an object, else an empty one."""
+    """Return `value` if it is an object, else an empty one."""
     return value if isinstance(value, Mapping) else {}
 
 
 def mappings(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects of a list; a single object is a list of one."""
+    """Yield the objects of a list; a single object is a list of one."""
     entries: Iterable[Any] = [value] if isinstance(value, Mapping) else value if isinstance(value, list) else ()
     return (entry for entry in entries if isinstance(entry, Mapping))
 
 
 def text(value: Any) -> str:
-    """`value` as text; empty for nothing."""
+    """Return `value` as text; empty for `None`."""
     return value if isinstance(value, str) else "" if value is None else str(value)
 
 
 def number(value: Any) -> float | None:
-    """`value` as a number, `None` if it is none."""
+    """Return `value` as a number, `None` if it is not one."""
     try:
         return None if isinstance(value, bool) or value is None else float(value)
     except (TypeError, ValueError):
@@ -283,12 +283,12 @@ def number(value: Any) -> float | None:
 
 
 def whole(value: Any) -> int:
-    """`value` as a count, 0 if it is none."""
+    """Return `value` as a count, 0 if it is not one."""
     return int(number(value) or 0)
 
 
 def moment(value: Any) -> float:
-    """A time of the API in seconds since the epoch, 0.0 if there is none."""
+    """Return a time of the API in seconds since the epoch, 0.0 if there is none."""
     try:
         return parse_rfc3339(value).timestamp() if isinstance(value, str) and value else 0.0
     except ValueError:
@@ -296,7 +296,7 @@ def moment(value: Any) -> float:
 
 
 def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
-    """The conditions of any status."""
+    """Read the conditions of any status."""
     return tuple(
         Condition(
             type=text(entry.get("type")),
@@ -310,7 +310,7 @@ def conditions_of(status: Mapping[str, Any]) -> tuple[Condition, ...]:
 
 
 def object_of(document: Mapping[str, Any]) -> KubeObject:
-    """Any object."""
+    """Read any object."""
     metadata, status = mapping(document.get("metadata")), mapping(document.get("status"))
     return KubeObject(
         kind=text(document.get("kind")),
@@ -331,7 +331,7 @@ def _owner(metadata: Mapping[str, Any]) -> tuple[str, str]:
 
 
 def pod_of(document: Mapping[str, Any]) -> Pod:
-    """A pod."""
+    """Read a pod."""
     metadata, spec, status = (mapping(document.get(part)) for part in ("metadata", "spec", "status"))
     volumes = list(mappings(spec.get("volumes")))
     return Pod(
@@ -362,7 +362,7 @@ def pod_of(document: Mapping[str, Any]) -> Pod:
 
 
 def _extended(spec: Mapping[str, Any]) -> dict[str, int]:
-    """What its containers ask for of resources with a slash in their name."""
+    """Sum up the containers' requests of resources with a slash in their name."""
     total: dict[str, int] = {}
     for container in mappings(spec.get("containers")):
         resources = mapping(container.get("resources"))
@@ -403,7 +403,7 @@ def _state(value: Any) -> ObservedState:
 
 
 def node_of(document: Mapping[str, Any]) -> Node:
-    """A node."""
+    """Read a node."""
     metadata, spec, status = (mapping(document.get(part)) for part in ("metadata", "spec", "status"))
     labels = mapping(metadata.get("labels"))
     return Node(
@@ -417,7 +417,7 @@ def node_of(document: Mapping[str, Any]) -> Node:
 
 
 def event_of(document: Mapping[str, Any]) -> Event:
-    """An event, of either API group."""
+    """Read an event, of either API group."""
     about = mapping(document.get("involvedObject") or document.get("regarding"))
     series = mapping(document.get("series"))
     count = document.get("count") or document.get("deprecatedCount") or series.get("count") or 1
@@ -441,7 +441,7 @@ def event_of(document: Mapping[str, Any]) -> Event:
 
 
 def gpu_of(document: Mapping[str, Any]) -> GpuReading:
-    """One GPU of a reading of nvidia-smi."""
+    """Read one GPU of nvidia-smi's output."""
     return GpuReading(
         util_pct=number(document.get("util_pct")),
         power_w=number(document.get("power_w")),
@@ -451,7 +451,7 @@ def gpu_of(document: Mapping[str, Any]) -> GpuReading:
 
 
 def failure_of(job: KubeObject) -> tuple[str, str]:
-    """Reason and message of a job that has failed; two empty texts of one that has not, or whose failure was undone."""
+    """Return reason and message of a failed job; two empty texts if it has not failed, or has succeeded since."""
     if any(job.has(kind) for kind in ("Succeeded", "Complete", "Completed")):
         return "", ""
     for kind in ("Failed", "ReplicaFailure"):
@@ -470,5 +470,5 @@ def failure_of(job: KubeObject) -> tuple[str, str]:
 
 
 def is_failed(job: KubeObject) -> bool:
-    """Whether it has failed for good."""
+    """Return whether it has failed for good."""
     return any(failure_of(job))

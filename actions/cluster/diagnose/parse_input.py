@@ -1,4 +1,4 @@
-"""Reading a case from JSON: the samples' own form, or what `kubectl get … -o json` prints."""
+"""The reader of evidence from JSON: the samples' own form, or the output of `kubectl get … -o json`."""
 
 from __future__ import annotations
 
@@ -36,26 +36,26 @@ _LONG_LINE = re.compile(rf"[^\n]{{{_LINE_LIMIT + 1}}}")
 
 
 def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
-    """Read what was captured.
+    """Read captured evidence.
 
     Args:
         data: JSON: an object with any of `pods nodes events logs job nodeclaim workload gpus last_log_age_s`, a
             Kubernetes List of mixed kinds, an array of objects, or one object; or several of these objects and Lists,
-            one behind the other.
+            one after the other.
         source: The file, for the message.
 
     Returns:
-        The case, and whether all of it is about one trouble: so the samples, but not a list of a whole cluster.
+        The evidence, and whether all of it is about one fault, as in the samples, but not in a list of a whole cluster.
 
     Raises:
-        InputError: It is no JSON, or holds nothing of that.
+        InputError: It is not JSON, or has none of these parts.
     """
     try:
         document = msgspec.json.decode(data)
     except (msgspec.DecodeError, RecursionError) as error:
         document = _several(data)
         if not document:
-            raise InputError(f"This is no JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
+            raise InputError(f"This is not JSON: {error}.", file=source, hint="Use kubectl get … -o json.") from error
     document = cleaned(document)
     if isinstance(document, Mapping) and _PARTS & document.keys() and "kind" not in document:
         return _sample(document), True
@@ -72,7 +72,7 @@ def parse_evidence(data: bytes, *, source: str = "") -> tuple[Evidence, bool]:
 
 
 def _several(data: bytes) -> list[Any]:
-    """The documents of many answers of kubectl, one written behind the other; none if that is not what it is."""
+    """Read the documents of several answers of kubectl, one after the other; none if it is anything else."""
     decoder, found, at = json.JSONDecoder(), list[Any](), 0
     text = data.decode("utf-8", "replace").strip()
     while at < len(text):
@@ -109,12 +109,12 @@ def _sample(document: Mapping[str, Any]) -> Evidence:
 
 
 def _entries(value: Any) -> Iterator[Mapping[str, Any]]:
-    """The objects of a list, of a Kubernetes List, or a single one."""
+    """Yield the objects of a list, of a Kubernetes List, or a single one."""
     return mappings(mapping(value).get("items", value))
 
 
 def log_text(text: str) -> str:
-    """The end of a log, of very long lines only both ends: what is left stands there letter by letter."""
+    """Return the end of a log, of very long lines only both ends; the rest is unchanged."""
     text = text[-_LOG_LIMIT:]
     if not _LONG_LINE.search(text):
         return text
@@ -124,7 +124,7 @@ def log_text(text: str) -> str:
 
 
 def _logs(value: Any) -> Iterator[Log]:
-    """A text, a list of texts or lines, or texts by pod."""
+    """Read logs from a text, a list of texts or lines, or texts by pod."""
     if isinstance(value, str):
         yield Log(log_text(value))
     elif isinstance(value, Mapping):
@@ -145,7 +145,7 @@ def _objects(document: Any) -> Iterator[Mapping[str, Any]]:
 
 
 def evidence_of(objects: Iterable[Mapping[str, Any]], *, logs: Iterable[Log] = (), taken_at: float = 0.0) -> Evidence:
-    """A case of Kubernetes objects of any kinds, cleaned; kinds that no rule reads are left out."""
+    """Make evidence of cleaned Kubernetes objects of any kinds; kinds that no rule reads are left out."""
     kinds: dict[str, list[Mapping[str, Any]]] = {}
     for entry in objects:
         kinds.setdefault(text(entry.get("kind")), []).append(entry)

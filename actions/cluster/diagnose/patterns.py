@@ -1,4 +1,4 @@
-"""Telling lines: a pattern, and what it means when some program or controller has printed it."""
+"""Patterns of lines that programs and controllers print, with the findings that they mean."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _MOST_HITS = 200
 
 
 class Hit(msgspec.Struct, frozen=True):
-    """Where a pattern was found: the line around it, as printed, and whose text it was (empty if unknown)."""
+    """A match of a pattern: the line around it, as printed, and the pod whose text it is (empty if unknown)."""
 
     line: str
     match: re.Match[str]
     position: int
-    """Of the match in all that was searched; smaller was printed earlier, within one text."""
+    """The position of the match in everything that was searched; within one text, a smaller one was printed earlier."""
     pod: str = ""
 
 
 class LogPattern(msgspec.Struct, frozen=True):
-    """One meaning.
+    """An expression and the finding that it means.
 
     Args:
-        code: What it means.
-        pattern: What is searched in every line.
-        headline: The sentence, or how to make it from the first hit.
-        next_step: What to do.
-        severity: Where it differs from the code's.
+        code: The code of the finding.
+        pattern: The expression, searched in every line.
+        headline: The sentence, or a function that makes it from the first hit.
+        next_step: An imperative.
+        severity: The severity, if it differs from the code's.
     """
 
     code: Code
@@ -44,12 +44,12 @@ class LogPattern(msgspec.Struct, frozen=True):
 
 
 def pattern(*alternatives: str, ignore_case: bool = False) -> re.Pattern[str]:
-    """One expression that finds any of them."""
+    """Return one expression that matches any of them."""
     return re.compile("|".join(f"(?:{one})" for one in alternatives), re.IGNORECASE if ignore_case else 0)
 
 
 def all_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """Every text that somebody printed or wrote about the case, with the pod's name where it is known."""
+    """Yield every log and message of the evidence, with the pod's name if it is known."""
     for log in evidence.logs:
         yield log.text, log.pod
     for event in evidence.troubles():
@@ -70,16 +70,16 @@ def all_messages(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def log_texts(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """Only what the containers printed."""
+    """Yield the containers' output only."""
     return ((log.text, log.pod) for log in evidence.logs)
 
 
 _STEP = re.compile(r"[Ll]oss['\"]?[ :=]{1,4}\d")
-"""In a line of training: quick, and good enough to tell that a program has gone on."""
+"""Found in lines of training: quick, and good enough to show that a program has continued."""
 
 
 def unresolved_log_text(evidence: Evidence) -> Iterator[tuple[str, str]]:
-    """What containers printed, without what did not stop them: a pod that is fine has trained on after it."""
+    """Yield the containers' output; of a pod that is fine only that after its last line of training."""
     for log in evidence.logs:
         theirs = [pod for pod in evidence.pods if log.pod in ("", pod.name)]
         if len(theirs) != 1 or not theirs[0].is_fine:
@@ -90,7 +90,7 @@ def unresolved_log_text(evidence: Evidence) -> Iterator[tuple[str, str]]:
 
 
 def find_hits(texts: Iterable[tuple[str, str]], expression: re.Pattern[str]) -> Iterator[Hit]:
-    """Every line in which the expression is found, the first occurrence of a line only."""
+    """Yield every line that the expression matches once, at most `_MOST_HITS` of them."""
     offset = found = 0
     for text, pod in texts:
         end = -1
@@ -108,7 +108,7 @@ def find_hits(texts: Iterable[tuple[str, str]], expression: re.Pattern[str]) -> 
 
 
 def _clipped(text: str, start: int, end: int, match: re.Match[str]) -> str:
-    """The line, or the part of a long one around the match; never a letter that was not there."""
+    """Return the line, or the part of a long one around the match, unchanged."""
     if end - start > QUOTE_LIMIT:
         start = max(start, match.start() - _BEFORE)
         end = min(end, start + QUOTE_LIMIT)
@@ -116,14 +116,14 @@ def _clipped(text: str, start: int, end: int, match: re.Match[str]) -> str:
 
 
 def finding_of_pattern(log_pattern: LogPattern, found: list[Hit], *, extra: Iterable[str] = ()) -> Finding:
-    """What the sign says of its hits, which must not be none."""
+    """Return the finding of a pattern and its hits, of which there must be one at least."""
     headline = log_pattern.headline if isinstance(log_pattern.headline, str) else log_pattern.headline(found[0])
     quotes = [hit.line for hit in found[:_MOST_LINES]]
     return finding(log_pattern.code, headline, [*quotes, *extra], log_pattern.next_step, severity=log_pattern.severity)
 
 
 def match_patterns(texts: Iterable[tuple[str, str]], patterns: Iterable[LogPattern]) -> Iterator[Finding]:
-    """One finding for every sign that is found."""
+    """Yield one finding for every pattern that matches."""
     known = list(texts)
     for log_pattern in patterns:
         if found := list(find_hits(known, log_pattern.pattern)):
@@ -131,5 +131,5 @@ def match_patterns(texts: Iterable[tuple[str, str]], patterns: Iterable[LogPatte
 
 
 def pod_suffix(hit: Hit) -> str:
-    """` of train-0`, or nothing where nobody knows."""
+    """Return ` of train-0`, or an empty text if the pod is not known."""
     return f" of {hit.pod}" if hit.pod else ""

@@ -1,6 +1,6 @@
 """Parts of the evidence: of one object, or of each workload of a cluster.
 
-Each workload is judged by its own part, so that what is wrong with one explains nothing of another.
+Each workload is judged by its own part, so that a fault of one does not explain another.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ _KINDS = ("NodeClaim", "NodePool", "PersistentVolumeClaim")
 
 
 class PendingDependencies(msgspec.Struct, frozen=True):
-    """What some pods wait for. Where no claim was named to them, it may be any."""
+    """The objects that some pods wait for. If no node claim was named to them, it may be any."""
 
     has_unscheduled_pods: bool
     node_claims: frozenset[str]
     volume_claims: frozenset[str]
 
     def holds_claim(self, claim: KubeObject) -> bool:
-        """Whether they may wait for that node claim."""
+        """Return whether they may wait for that node claim."""
         return self.has_unscheduled_pods and (not self.node_claims or claim.name in self.node_claims)
 
     def holds_event(self, event: Event) -> bool:
-        """Whether the event may be about what they wait for."""
+        """Return whether the event may be about an object that they wait for."""
         if not self.has_unscheduled_pods or event.kind not in _KINDS:
             return False
         if event.kind == "PersistentVolumeClaim":
@@ -40,12 +40,12 @@ class PendingDependencies(msgspec.Struct, frozen=True):
 
 
 def pending_dependencies(evidence: Evidence, pods: tuple[Pod, ...]) -> PendingDependencies:
-    """What the pods wait for, as the case's events and their own volumes tell."""
+    """Return the objects that the pods wait for, by the events and their own volumes."""
     names = {pod.name for pod in pods}
-    told = (event.message for event in evidence.events if event.kind == "Pod" and event.name in names)
+    messages = (event.message for event in evidence.events if event.kind == "Pod" and event.name in names)
     return PendingDependencies(
         has_unscheduled_pods=any(pod.is_unscheduled for pod in pods),
-        node_claims=frozenset(name for message in told for name in _NAMED.findall(message)),
+        node_claims=frozenset(name for message in messages for name in _NAMED.findall(message)),
         volume_claims=frozenset(name for pod in pods for name in pod.volume_claims),
     )
 
@@ -59,15 +59,15 @@ _OWNER_LABELS = (
     "jobset.sigs.k8s.io/jobset-name",
 )
 _QUOTED_POD = re.compile(r"Error pod (\S+) condition message: ")
-"""How training-operator repeats, as an event of its job, what the scheduler said of a pod."""
+"""The form in which training-operator repeats the scheduler's message about a pod as an event of its job."""
 _MOST_LEVELS = 4
 _MEMBER = re.compile(r"-(?:worker|launcher|master|head|server|raycluster)(?:-.*)?$|-\d+$")
 
 
 def scopes_of(evidence: Evidence) -> Iterator[Evidence]:
-    """One case for every workload, then one for what belongs to none.
+    """Yield the evidence of every workload, then of everything else.
 
-    A log that nobody is named for cannot be cut: then all is one case.
+    With a log of an unknown pod the evidence cannot be divided, and is yielded as a whole.
     """
     if any(not log.pod for log in evidence.logs) or len(evidence.pods) + len(evidence.jobs) < 2:
         yield _about_listed_pods(evidence)
@@ -87,7 +87,7 @@ def scopes_of(evidence: Evidence) -> Iterator[Evidence]:
 
 
 def _about_listed_pods(evidence: Evidence) -> Evidence:
-    """Where pods are listed, without events about others: those are gone."""
+    """Drop events about pods that are not listed, if any are: those are gone."""
     names = {pod.name for pod in evidence.pods}
     return replace(
         evidence, events=tuple(one for one in evidence.events if not names or one.kind != "Pod" or one.name in names)
@@ -95,7 +95,7 @@ def _about_listed_pods(evidence: Evidence) -> Evidence:
 
 
 def workload_of(pod: Pod) -> str:
-    """The name of what the pod is a part of, as its labels, its owner or its own name tell it."""
+    """Return the name of the pod's workload, by its labels, its owner or its own name."""
     labelled = next((pod.labels[name] for name in _OWNER_LABELS if pod.labels.get(name)), "")
     kind, owner = pod.owner
     if labelled or (owner and kind not in ("Node", "ReplicaSet")):
@@ -104,7 +104,7 @@ def workload_of(pod: Pod) -> str:
 
 
 def root_of(evidence: Evidence, namespace: str, name: str) -> str:
-    """The name of the job that a person made: of a RayCluster its RayJob, of a launcher's Job its MPIJob."""
+    """Return the name of the outermost job: of a RayCluster its RayJob, of a launcher's Job its MPIJob."""
     for _ in range(_MOST_LEVELS):
         above = next(
             (job.owner[1] for job in evidence.jobs if job.name == name and job.namespace == namespace and job.owner[1]),
@@ -117,7 +117,7 @@ def root_of(evidence: Evidence, namespace: str, name: str) -> str:
 
 
 def drop_events_of_deleted_objects(evidence: Evidence) -> Evidence:
-    """Without events about pods, jobs and gangs that are gone: they explain nothing that is there."""
+    """Drop events about pods, jobs and gangs that are gone: they explain nothing that exists."""
     alive = {("Pod", pod.name) for pod in evidence.pods} | {(job.kind, job.name) for job in evidence.jobs}
     alive |= {("PodGroup", gang.name) for gang in evidence.gangs}
     kinds = {"Pod", "PodGroup", *JOB_NAMES}
@@ -132,7 +132,7 @@ def drop_events_of_deleted_objects(evidence: Evidence) -> Evidence:
 
 
 def drop_resolved_node_events(evidence: Evidence) -> Evidence:
-    """Without events about nodes and claims for them that are gone, where nobody suffers from it any more."""
+    """Drop events about nodes and node claims that are gone, if all pods are fine without them."""
     if not evidence.pods or not all(pod.is_fine for pod in evidence.pods):
         return evidence
     nodes, claims = {node.name for node in evidence.nodes}, {claim.name for claim in evidence.node_claims}
@@ -178,7 +178,7 @@ def _is_about(event: Event, namespace: str, owned: set[str], hosts: set[str]) ->
 
 
 def _rest(evidence: Evidence, taken: set[int]) -> Evidence:
-    """What belongs to no workload: nodes and claims by themselves, events about controllers."""
+    """Return the evidence outside of all workloads: nodes and claims by themselves, events about controllers."""
     known = {pod.name for pod in evidence.pods}
     return replace(
         evidence,
@@ -198,9 +198,9 @@ def _rest(evidence: Evidence, taken: set[int]) -> Evidence:
 
 
 class ObjectSelector(msgspec.Struct, frozen=True):
-    """What is asked about: an object by kind and name, or all that carries some labels.
+    """The subject of a diagnosis: an object by kind and name, or all objects with some labels.
 
-    `namespace` is empty for objects outside namespaces, and where any namespace will do.
+    `namespace` is empty for cluster-scoped objects, and for an object in any namespace.
     """
 
     kind: str
@@ -209,15 +209,15 @@ class ObjectSelector(msgspec.Struct, frozen=True):
     labels: Mapping[str, str] = msgspec.field(default_factory=dict)
 
     def describe(self) -> str:
-        """For sentences."""
+        """Return it for messages."""
         return f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}"
 
 
 def select_evidence(evidence: Evidence, selector: ObjectSelector) -> Evidence:
-    """What of the case is about the object.
+    """Return the evidence about the object.
 
     Raises:
-        MissingError: Nothing in the case is about it.
+        MissingError: There is none.
     """
     jobs = tuple(job for job in evidence.jobs if _is_job(evidence, job, selector))
     pods = tuple(pod for pod in evidence.pods if _is_pod(pod, selector, jobs))
@@ -283,7 +283,7 @@ def _is_job(evidence: Evidence, job: KubeObject, selector: ObjectSelector) -> bo
 
 
 def _owners(evidence: Evidence, job: KubeObject) -> Iterator[tuple[str, str]]:
-    """Kind and name of the job's owner, of the owner's owner, and so on."""
+    """Yield kind and name of the job's owner, of the owner's owner, and so on."""
     made = {(one.kind, one.namespace, one.name): one for one in evidence.jobs}
     above: KubeObject | None = job
     for _ in range(_MOST_LEVELS):

@@ -31,7 +31,7 @@ def ns_of(stamp: bytes) -> int:
 
 
 def stamp_of(at_ns: int) -> bytes:
-    """Return the stamp of nanoseconds since the epoch, limited to the time from the epoch to the end of the year 9999."""
+    """Return the stamp of nanoseconds since the epoch, limited to the years from 1970 to 9999."""
     seconds, fraction = divmod(max(at_ns, 0), NANOSECONDS)
     return b"%s.%09dZ" % (_text_of(min(seconds, _LATEST_SECOND)), fraction)
 

@@ -40,7 +40,7 @@ class Channel(IntEnum):
 
 
 class ExecResult(msgspec.Struct, frozen=True):
-    """What a program wrote, raw, and how it ended."""
+    """A program's output, raw, and its exit code."""
 
     stdout: bytes
     stderr: bytes
@@ -75,7 +75,7 @@ class ExecSession:
         self._can_close_stdin = socket.protocol == PROTOCOLS[0]
 
     async def read(self) -> bytes | None:
-        """Output of either stream as it comes; `None` when the program has ended.
+        """Return output of either stream as it comes; `None` when the program has ended.
 
         Raises:
             RefusedError: The program could not be started.
@@ -85,7 +85,7 @@ class ExecSession:
         return None if part is None else part[1]
 
     async def read_part(self) -> tuple[Channel, bytes] | None:
-        """Like `read`, and which stream it is."""
+        """Like `read`, with the stream's channel."""
         import aiohttp
 
         while True:
@@ -113,17 +113,17 @@ class ExecSession:
         await self._send(Channel.STDIN, data)
 
     async def close_stdin(self) -> None:
-        """Tell the program that its stdin has ended.
+        """Close the program's stdin.
 
         Raises:
-            RefusedError: The server speaks version 4, in which this cannot be said.
+            RefusedError: The server speaks version 4, which cannot do this.
         """
         if not self._can_close_stdin:
             raise RefusedError("This cluster cannot close a program's stdin (remote command version 4).")
         await self._send(Channel.CLOSE, bytes([Channel.STDIN]))
 
     async def resize(self, columns: int, rows: int) -> None:
-        """Tell the program's terminal its size."""
+        """Set the size of the program's terminal."""
         await self._send(Channel.RESIZE, msgspec.json.encode({"Width": columns, "Height": rows}))
 
     async def _send(self, channel: Channel, data: bytes) -> None:
@@ -153,7 +153,7 @@ async def open_exec(
         container: The container's name.
         argv: Program and arguments; no shell.
         tty: Give it a terminal; then all output is on stdout.
-        stdin: Let it read from us.
+        stdin: Connect its stdin.
 
     Raises:
         MissingError: No such pod or container.
@@ -165,7 +165,7 @@ async def open_exec(
     path = f"/api/v1/namespaces/{segment(namespace)}/pods/{segment(pod)}/exec"
     async with session.websocket(path, query=query, protocols=PROTOCOLS) as socket:
         if socket.protocol not in PROTOCOLS:
-            raise RefusedError(f"{session.server} speaks none of {', '.join(PROTOCOLS)}.")
+            raise RefusedError(f"{session.server} supports none of {', '.join(PROTOCOLS)}.")
         yield ExecSession(socket)
 
 
@@ -188,7 +188,7 @@ async def run_in_pod(
         container: The container's name.
         argv: Program and arguments; no shell.
         deadline_seconds: For the whole run.
-        stdin: What it reads; `None` for no stdin at all.
+        stdin: The bytes for its stdin; `None` for no stdin at all.
 
     Raises:
         UnreachableError: It did not end in time, or the connection broke.
@@ -215,7 +215,7 @@ async def run_in_pod(
 
 
 def read_exit_code(payload: bytes) -> int:
-    """The exit code out of the error channel's Status.
+    """Read the exit code from the error channel's `Status`.
 
     Raises:
         RefusedError: The program was not run at all; the server's reason is quoted.

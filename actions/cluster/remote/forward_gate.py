@@ -1,9 +1,9 @@
-"""The gate before a forwarded port: what a browser sends needs the session's token.
+"""The gate before a forwarded port: HTTP requests need the session's token.
 
-Any page that a browser shows can make it send requests to a port of its own machine, and a name that leads to 127.0.0.1
-(DNS rebinding) makes the answers readable. So every HTTP request has to name this port as its host, come from no page
-of elsewhere, and bring the token: in a cookie, which the address with `?token=` sets, or as `Authorization: Bearer`.
-What is not HTTP passes as it is.
+Any page in a browser can make it send requests to a port of its own machine, and a name that resolves to 127.0.0.1
+(DNS rebinding) makes the answers readable. So every HTTP request must name this port as its host, must not come from a
+page of another origin, and must have the token: in a cookie, which the address with `?token=` sets, or as
+`Authorization: Bearer`. Other protocols pass unchanged.
 
 Source: Jupyter Server `auth/identity.py` and `serverapp.py` (`allow_origin`, `local_hostnames`); RFC 6265, of which
 cookies know no port; RFC 9112.
@@ -36,7 +36,7 @@ _HELP = "This port leads into a pod. Open it by its address with the token: `:fo
 
 
 class ClientProtocol(Enum):
-    """The protocol that a connection turns out to speak."""
+    """The protocol of a connection, by its first bytes."""
 
     UNDECIDED = "undecided"
     HTTP = "HTTP"
@@ -44,7 +44,7 @@ class ClientProtocol(Enum):
 
 
 def client_protocol(begun: bytes) -> ClientProtocol:
-    """Tell the protocol of a connection by the first bytes of its client."""
+    """Return the protocol of a connection by the first bytes of its client."""
     line, end, _ = begun.lstrip(b"\r\n").partition(b"\n")
     if end:
         return ClientProtocol.HTTP if _REQUEST_LINE.fullmatch(line) else ClientProtocol.OTHER
@@ -54,7 +54,7 @@ def client_protocol(begun: bytes) -> ClientProtocol:
 
 
 class GateClosed(Exception):
-    """The connection ends here, with this answer to the client."""
+    """The end of a connection at the gate, with the answer to the client."""
 
     def __init__(self, answer: bytes) -> None:
         super().__init__("closed at the gate")
@@ -65,8 +65,8 @@ class Gate(msgspec.Struct, frozen=True):
     """The rules for passing to one forwarded port.
 
     Args:
-        port: On 127.0.0.1, that the client connects to.
-        token: The session's.
+        port: The port on 127.0.0.1 that the client connects to.
+        token: The session's token.
     """
 
     port: int
@@ -74,7 +74,7 @@ class Gate(msgspec.Struct, frozen=True):
 
     @property
     def cookie(self) -> str:
-        """The cookie's name, with the port in it: browsers send cookies to all ports of a host."""
+        """Return the cookie's name, with the port in it: browsers send cookies to all ports of a host."""
         return f"eksml-forward-{self.port}"
 
     def knows_host(self, host: str) -> bool:
@@ -91,10 +91,10 @@ class Gate(msgspec.Struct, frozen=True):
 
 
 class GatedRequests:
-    """The requests of one connection: takes the client's bytes as they arrive, gives those for the pod.
+    """The requests of one connection, turned from the client's bytes into those for the pod.
 
-    Each head is written anew from what has been understood of it, so that the pod understands the same; the token is
-    taken out. After a request to switch protocols nothing passes until the pod has answered it.
+    Each head is written again from its parsed form, so that the pod cannot read it in another way; the token is
+    removed. After a request to switch protocols nothing passes until the pod has answered it.
     """
 
     def __init__(self, gate: Gate) -> None:
@@ -112,7 +112,7 @@ class GatedRequests:
         """Turn the next bytes of the client into those that the pod gets.
 
         Raises:
-            GateClosed: A request is refused, or no HTTP.
+            GateClosed: A request is refused, or is not HTTP.
         """
         while data and not self._is_raw:
             data = self._parsed(data)
@@ -129,28 +129,28 @@ class GatedRequests:
             yield data
 
     def answered(self, data: bytes) -> None:
-        """Look at what the pod sends: whether it switches protocols, if it has been asked to."""
+        """Read the pod's answer to a request to switch protocols, if there is one pending."""
         if self._awaited is not None and not self._awaited.done():
             self._answer += data[: len(_SWITCHED) - len(self._answer)]
             if len(self._answer) == len(_SWITCHED):
                 self._awaited.set_result(self._answer == _SWITCHED)
 
     def _parsed(self, data: bytes) -> bytes:
-        """Parse up to a request to switch protocols; what follows that."""
+        """Parse up to a request to switch protocols; return the bytes after it."""
         try:
             self._parser.feed_data(data)
         except HttpParserUpgrade as upgrade:
             self._awaited = asyncio.get_running_loop().create_future()
             return data[upgrade.args[0] :]
         except HttpParserError:
-            self._refuse(400, "This is no HTTP request that can be understood.\n")
+            self._refuse(400, "This is not a valid HTTP request.\n")
         if self._is_in_head:
             self._head_bytes += len(data)
             if self._head_bytes > _LONGEST_HEAD:
                 self._refuse(431, "The request's head does not end.\n")
         return b""
 
-    # what the parser calls
+    # callbacks of the parser
 
     def on_message_begin(self) -> None:
         """Begin a request."""
@@ -163,7 +163,7 @@ class GatedRequests:
         self._target += part
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header; what stands behind a body is left out."""
+        """Take a header; trailers are left out."""
         if self._is_in_head:
             self._headers.append((name, value))
 
@@ -183,7 +183,7 @@ class GatedRequests:
         if self._is_chunked:
             self._pass_on(b"0\r\n\r\n")
 
-    # what is decided
+    # decisions
 
     def _is_known_place(self) -> bool:
         hosts, origins = self._texts(b"host"), self._texts(b"origin")
@@ -191,7 +191,7 @@ class GatedRequests:
         if not is_known or not all(self._gate.knows_origin(origin) for origin in origins):
             self._refuse(403, f"This port is for pages of http://127.0.0.1:{self._gate.port} only.\n")
         elif not self._target.startswith(b"/") and self._target != b"*":
-            self._refuse(400, "This port is no proxy.\n")
+            self._refuse(400, "This port is not a proxy.\n")
         return not self._refusal
 
     def _admit(self) -> None:
@@ -209,14 +209,14 @@ class GatedRequests:
         self._pass_on(b"\r\n".join(lines) + b"\r\n\r\n")
 
     def _without_token(self) -> tuple[bytes, bool]:
-        """The target without our token, and whether that was in it."""
+        """Return the target without our token, and whether the token was in it."""
         path, mark, query = self._target.partition(b"?")
         said = query.split(b"&")
         kept = [one for one in said if not (one.startswith(b"token=") and self._is_token(one[len(b"token=") :]))]
         return (path + mark + b"&".join(kept) if kept else path), len(kept) < len(said)
 
     def _stripped(self, name: bytes, value: bytes) -> bytes | None:
-        """A header without our token; `None` if that was all."""
+        """Return a header without our token; `None` if nothing is left."""
         match name.lower():
             case b"cookie":
                 ours = self._gate.cookie.encode() + b"="
@@ -229,7 +229,7 @@ class GatedRequests:
         return value
 
     def _set_cookie(self, target: bytes) -> None:
-        """Send the browser on to the address without the token, which it keeps as a cookie."""
+        """Redirect the browser to the address without the token, which it keeps as a cookie."""
         place = "/" + target.decode("latin-1").lstrip("/\\")
         cookie = f"{self._gate.cookie}={self._gate.token}; Path=/; HttpOnly; SameSite=Strict"
         self._refuse(303, "", f"Location: {place}", f"Set-Cookie: {cookie}", "Referrer-Policy: no-referrer")

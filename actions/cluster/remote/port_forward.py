@@ -1,12 +1,12 @@
-"""A local port that leads into a pod.
+"""A local port that is forwarded to a pod.
 
-Every connection gets a websocket of its own, so that none waits for another, and finds its pod anew: when the pod has
+Every connection gets a websocket of its own, so that none waits for another, and finds the pod again: when the pod has
 been replaced, the next connection reaches its successor.
 
 Source: kubernetes/kubernetes `pkg/kubelet/cri/streaming/portforward/websocket.go`, v1.34: two channels a port, data
 and error; the first message of each is the port's number in two bytes, little end first.
 
-Only programs of the same user get through: 127.0.0.1 is shared by all users of the machine.
+Only programs of the same user can connect: 127.0.0.1 is shared by all users of the machine.
 """
 
 from __future__ import annotations
@@ -37,15 +37,15 @@ _HOST = "127.0.0.1"
 _MESSAGE_LIMIT = 300
 _LINGER_SECONDS = 30.0
 _UNDECIDED_SECONDS = 1.0
-"""The wait for the rest of a request's head. Without it, it is no request: browsers send a request's head at once."""
+"""The wait for the rest of a request's head. If none comes it is not HTTP: browsers send a head at once."""
 
 FindPod = Callable[[], Awaitable[str]]
-"""Names the pod to reach now; raises `MissingError` while there is none."""
+"""Returns the name of the pod to connect to; raises `MissingError` while there is none."""
 OnTrouble = Callable[[ConsoleError], None]
 
 
 class PortForward(msgspec.Struct, frozen=True):
-    """A port that is open. `local_port` is on 127.0.0.1 only."""
+    """A forwarded port. `local_port` is on 127.0.0.1 only."""
 
     namespace: str
     remote_port: int
@@ -53,9 +53,9 @@ class PortForward(msgspec.Struct, frozen=True):
 
 
 def pod_of(session: KubeSession, namespace: str, label_selector: str) -> FindPod:
-    """A running pod that bears the labels, ready ones first.
+    """Return a function that finds a running pod with the labels, ready ones first.
 
-    The function raises `MissingError` while there is none.
+    It raises `MissingError` while there is none.
     """
 
     async def find() -> str:
@@ -64,7 +64,7 @@ def pod_of(session: KubeSession, namespace: str, label_selector: str) -> FindPod
         pods = sorted(document.get("items") or (), key=lambda pod: (not _is_ready(pod), pod["metadata"]["name"]))
         alive = [pod for pod in pods if not pod["metadata"].get("deletionTimestamp")]
         if not alive:
-            raise MissingError(f"No pod in {namespace} that runs has the labels {label_selector}.")
+            raise MissingError(f"No running pod in {namespace} has the labels {label_selector}.")
         return str(alive[0]["metadata"]["name"])
 
     return find
@@ -94,17 +94,17 @@ async def open_forward(
     Args:
         session: The session; a read-only one refuses.
         namespace: The pod's namespace.
-        find_pod: Which pod, asked for every connection.
+        find_pod: Finds the pod, called for every connection.
         remote_port: The port in the pod.
-        local_port: Ours; 0 takes a free one.
+        local_port: The port on this machine; 0 takes a free one.
         token: Required of HTTP requests, see `actions.cluster.remote.forward_gate`; empty for a private port.
-        on_trouble: Told why a connection was not made or broke; the port stays open.
+        on_trouble: Called with the error of a connection that was not made or broke; the port stays open.
 
     Raises:
         RefusedError: The session is read-only, or the local port is taken.
     """
     if session.readonly:
-        raise RefusedError("This session is read-only: it opens no port into a pod.", hint="Start without --readonly.")
+        raise RefusedError("This session is read-only: it forwards no ports.", hint="Start without --readonly.")
     tunnels: set[asyncio.Task[None]] = set()
     tell = on_trouble or _ignore
 
@@ -141,10 +141,14 @@ def _ignore(error: ConsoleError) -> None:
 
 
 def _require_own_user(writer: asyncio.StreamWriter) -> None:
-    """Refuse a connection that somebody else has made."""
+    """Refuse a connection of another user.
+
+    Raises:
+        RefusedError: It is of another user, or its user is not known.
+    """
     try:
         user = user_of_peer(writer.get_extra_info("peername"), writer.get_extra_info("sockname"))
-    except (OSError, TypeError) as error:  # TypeError: it has ended before it could be looked at
+    except (OSError, TypeError) as error:  # TypeError: it has ended already
         raise RefusedError("A connection to a forwarded port was refused: its user is not known.") from error
     if user != os.geteuid():
         who = "whose user is not known" if user is None else f"of the user {user}"
@@ -152,7 +156,7 @@ def _require_own_user(writer: asyncio.StreamWriter) -> None:
 
 
 class _Tunnel(msgspec.Struct, frozen=True):
-    """One connection."""
+    """One connection to a forwarded port."""
 
     session: KubeSession
     namespace: str
@@ -175,7 +179,7 @@ class _Tunnel(msgspec.Struct, frozen=True):
         except ConsoleError as error:
             on_trouble(error)
         except ConnectionError:
-            pass  # our own side hung up: nobody is left to be told
+            pass  # our own side has closed the connection
         finally:
             writer.close()
             with suppress(ConnectionError):
@@ -223,7 +227,7 @@ async def _send(
     requests: GatedRequests | None,
     writer: asyncio.StreamWriter,
 ) -> None:
-    """Our side's bytes. At their end the other side gets a while for its answer: a half cannot be closed here."""
+    """Send our side's bytes. After their end the other side gets time to answer: one half cannot be closed here."""
     try:
         async for data in _passing(reader, requests):
             await socket.send_bytes(bytes([_DATA]) + data)
@@ -236,10 +240,10 @@ async def _send(
 
 
 async def _passing(reader: asyncio.StreamReader, requests: GatedRequests | None) -> AsyncIterator[bytes]:
-    """The bytes of our side that may go to the pod.
+    """Yield the bytes of our side that may go to the pod.
 
     Raises:
-        GateClosed: No more may.
+        GateClosed: The gate refuses the connection.
     """
     begun, speech = b"", ClientProtocol.OTHER
     if requests is not None:
@@ -254,7 +258,7 @@ async def _passing(reader: asyncio.StreamReader, requests: GatedRequests | None)
 
 
 async def _begun(reader: asyncio.StreamReader) -> tuple[bytes, ClientProtocol]:
-    """The first bytes of our side, enough of them to tell what it speaks."""
+    """Read enough bytes of our side to know its protocol."""
     begun = b""
     while (speech := client_protocol(begun)) is ClientProtocol.UNDECIDED:
         try:

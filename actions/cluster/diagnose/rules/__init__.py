@@ -1,1 +1,1 @@
-"""One module a family of faults; each rule reads the evidence and yields findings."""
+"""The rules of a diagnosis, one module per family of faults; each reads the evidence and yields findings."""
