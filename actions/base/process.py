@@ -19,7 +19,7 @@ from actions.base.errors import RefusedError, ToolError, UnreachableError
 
 _PASSED_ON = (
     "HOME", "USER", "LOGNAME", "PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "SSL_CERT_FILE", "SSL_CERT_DIR",
-    "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "KUBECONFIG",
+    "XDG_STATE_HOME", "XDG_CONFIG_HOME", "XDG_CACHE_HOME", "XDG_RUNTIME_DIR", "KUBECONFIG", "EKSML_ALLOW_PLUGINS",
     "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
 )  # fmt: skip
 _CHUNK_BYTES = 1 << 16
@@ -27,7 +27,7 @@ _LINE_LIMIT_BYTES = 1 << 20
 _REMEMBERED_LINES = 40
 _END_SECONDS = 10.0
 _OF_THE_SESSION = ("DBUS_SESSION_BUS_ADDRESS", "XDG_SESSION_ID")
-_PASSED_ON_PREFIXES = ("AWS_", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE", "EKSML_")
+_PASSED_ON_PREFIXES = ("AWS_", "TF_PLUGIN_CACHE_DIR", "TF_CLI_CONFIG_FILE")
 
 
 class ProcessIdentity(msgspec.Struct, frozen=True):

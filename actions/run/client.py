@@ -173,6 +173,7 @@ def resume_interrupted(
     home: Path | None = None,
     endpoints: Collection[str] = (),
     needs_room: bool = False,
+    module: str = RUNNER_MODULE,
 ) -> list[str]:
     """Start a runner for every run that a crash or a reboot has interrupted, of the AWS endpoint that we work with.
 
@@ -181,6 +182,7 @@ def resume_interrupted(
         home: The folder of all runs, if not the usual one.
         endpoints: Of AWS, whose runs are started as well.
         needs_room: Leave a run as it is whose folder takes no writes, or whose disk is full.
+        module: See `start_runner`.
 
     Returns:
         A sentence for each, for telling the operator; also of a run whose runner could not be started. A runner that
@@ -197,7 +199,7 @@ def resume_interrupted(
         try:
             if load_environment(run.folder).get(ENDPOINT_VARIABLE, "") not in (endpoint, *endpoints):
                 continue
-            if start_runner(run.folder, environment=environment, is_asked_for=False) is not None:
+            if start_runner(run.folder, environment=environment, module=module, is_asked_for=False) is not None:
                 told.append(f"Run {run.id} was interrupted and goes on.")
         except (ConsoleError, OSError) as error:
             reason = error.sentence() if isinstance(error, ConsoleError) else str(error)

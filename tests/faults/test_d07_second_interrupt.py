@@ -25,6 +25,7 @@ from tests.faults import roots
 from tests.faults.rehearsal import records_of, wait_for_run
 from tests.faults.roots import finish, signals
 from tests.support.account import an_account
+from tests.support.crashing import CRASH_VARIABLE, RUNNER_MODULE
 from tests.support.polling import until, wait
 from tests.support.smallrun import carry_out
 
@@ -106,21 +107,21 @@ def is_sent(folder: Path) -> list[bool]:
     return [record.body.is_sent for record in records_of(folder) if isinstance(record.body, Interrupted)]
 
 
-def crash_around_the_interrupt(folder: Path, monkeypatch: pytest.MonkeyPatch, *, record: int, side: str) -> None:
+def crash_around_the_interrupt(folder: Path, *, record: int, side: str) -> None:
     """Cancel with a runner that is killed around the first or second of its records of the interrupt."""
     roots.kill(at_work(folder))
     send_request(folder, RequestKind.CANCEL, start=False)
     seq = load_run(folder).last_seq + 1 + record  # behind the intent of the next runner
-    with monkeypatch.context() as crashing:
-        crashing.setenv("EKSML_CRASH_AT", f"{seq}:{side}")
-        runner = roots.begin(folder)
-        wait(lambda: not is_alive(runner), "the crash")
+    environment = {**roots.CREDENTIALS, CRASH_VARIABLE: f"{seq}:{side}"}
+    runner = start_runner(folder, environment=environment, module=RUNNER_MODULE)
+    assert runner is not None
+    wait(lambda: not is_alive(runner), "the crash")
 
 
 async def test_a_runner_killed_after_the_signal_and_before_its_record_sends_no_second(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crash_around_the_interrupt(folder, monkeypatch, record=2, side="before")
+    crash_around_the_interrupt(folder, record=2, side="before")
     wait(lambda: roots.is_running(folder, "log"), "Terraform to tell of it")
     assert len(signals(folder)) == 1
     assert is_sent(folder) == [False]
@@ -137,7 +138,7 @@ async def test_a_runner_killed_after_the_signal_and_before_its_record_sends_no_s
 async def test_a_runner_killed_before_the_signal_is_made_good_by_the_next_once_it_is_certain(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    crash_around_the_interrupt(folder, monkeypatch, record=1, side="after")
+    crash_around_the_interrupt(folder, record=1, side="after")
     runner = roots.begin(folder)
     wait(lambda: is_waiting(folder), "the next runner to wait")
     assert signals(folder) == []  # it may only just have been sent: not certain yet

@@ -14,7 +14,6 @@ from msgspec.structs import replace
 from actions.base.clock import SystemClock
 from actions.base.process import ProcessIdentity, is_alive, own_identity
 from actions.run.client import load_run, resume_interrupted, send_request
-from actions.run.engine.process import CRASH_VARIABLE
 from actions.run.journal.folder import BLOCK_BYTES, heartbeat_path, journal_path, read_block, write_block
 from actions.run.journal.lease import (
     MOST_STARTS,
@@ -37,6 +36,7 @@ from actions.sandbox.locate import RunningSandbox
 from tests.faults.disks import read_only
 from tests.faults.longruns import a_long_run, runner_of, started_last, until_view
 from tests.faults.rehearsal import uids_by_object
+from tests.support.crashing import CRASH_VARIABLE, RUNNER_MODULE
 from tests.support.polling import wait
 from tests.support.program import Program
 from tests.support.terminal import Terminal, needs_tmux
@@ -186,21 +186,20 @@ def test_a_runner_that_dies_again_and_again_is_left_and_said(
     looked = program.run("--readonly", "runs", "show", "latest")
     assert "No runner is at work on it. Resume it with" in looked.stdout
     assert "No runner is at work on it." in program.run("--readonly", "runs", "list").stdout
-    monkeypatch.setenv(CRASH_VARIABLE, f"{load_run(folder).last_seq + 1}:before")
+    crash_at = {CRASH_VARIABLE: f"{load_run(folder).last_seq + 1}:before"}
     started: set[ProcessIdentity] = set()
 
     def is_left() -> bool:
-        resume_interrupted()
+        resume_interrupted(environment=crash_at, module=RUNNER_MODULE)
         holder = started_last(folder)
         started.update({holder} - {None})  # type: ignore[arg-type]
         return not holder and has_crashed_too_often(folder, CLOCK)
 
     wait(is_left, "the runner to be left")
     assert 1 <= len(started) <= MOST_STARTS - 1
-    assert resume_interrupted() == []
+    assert resume_interrupted(environment=crash_at, module=RUNNER_MODULE) == []
     assert program.run("runs", "list").stderr == ""
     assert "died five times in ten minutes" in program.run("runs", "show", "latest").stdout
-    monkeypatch.delenv(CRASH_VARIABLE)
     assert "goes on as process" in program.run("runs", "resume", "latest").stdout  # by hand it always is
     send_request(folder, RequestKind.CANCEL)
     until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")

@@ -25,18 +25,14 @@ CONSOLE = """
 import os, signal, sys
 from pathlib import Path
 from actions.run import client
-from actions.run.journal.store import Journal
-from actions.run.state.records import WishKind
+from actions.run.state.records import RequestKind
+from tests.support.crashing import crash_around_records
 
 folder, deed, point = Path(sys.argv[1]), sys.argv[2], sys.argv[3]
 spawn = client.spawn_detached
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
-
-def at_boundary(self, seq, side):
-    if point == f"record:{side}":
-        die()
 
 def spawn_or_die(*arguments, **settings):
     if point == "start:before":
@@ -46,12 +42,12 @@ def spawn_or_die(*arguments, **settings):
         die()
     return found
 
-Journal._at_boundary = at_boundary
+crash_around_records(lambda seq, side: point == f"record:{side}")
 client.spawn_detached = spawn_or_die
 if deed == "approve":
-    client.wish(folder, WishKind.APPROVE, plan_hash="hash-1", start=False)
+    client.send_request(folder, RequestKind.APPROVE, plan_hash="hash-1", start=False)
 elif deed == "teardown":
-    client.wish(folder, WishKind.TEARDOWN, start=False)
+    client.send_request(folder, RequestKind.TEARDOWN, start=False)
 client.start_runner(folder, module="tests.unit.run.world")
 """
 

@@ -12,11 +12,11 @@ import pytest
 
 from actions.base.clock import SystemClock
 from actions.run.client import load_run, send_request
-from actions.run.engine.process import CRASH_VARIABLE
 from actions.run.journal.folder import journal_path
 from actions.run.journal.snapshot import WalIndex
 from actions.run.state.records import RequestKind
 from actions.run.state.view import RunState, StageState
+from tests.support.crashing import CRASH_VARIABLE
 from tests.unit.run.world import World, make_run
 
 ROOT = Path(__file__).parents[2]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 import sys
 from collections.abc import Callable
 from contextlib import suppress
@@ -21,14 +20,12 @@ from actions.run.engine.runner import Runner
 from actions.run.engine.systemd import CANNOT
 from actions.run.journal.folder import journal_path
 from actions.run.journal.lease import BEAT_SECONDS, Heartbeat, take_lease
-from actions.run.journal.store import Boundary, Journal
+from actions.run.journal.store import Journal
 from actions.run.state.view import RunView
 
 BackendFactory = Callable[[Path, Clock], RunBackend]
 """From the run's folder to what its runner works with."""
 
-CRASH_VARIABLE = "EKSML_CRASH_AT"
-"""`SEQ:before` or `SEQ:after`: the process kills itself around that record. For tests of resumption."""
 _LOCK_SECONDS = 0.5
 """A lock is waited for without end, but the loop is never blocked for longer than this."""
 
@@ -61,7 +58,7 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
     lease = await usable(lambda: take_lease(path, clock, lock_seconds=_LOCK_SECONDS))
 
     def opened() -> Journal:
-        return Journal(path, clock, fence=lease.token, boundary=_crash_boundary(), lock_seconds=_LOCK_SECONDS)
+        return Journal(path, clock, fence=lease.token, lock_seconds=_LOCK_SECONDS)
 
     journal = await usable(opened)
     try:
@@ -106,15 +103,3 @@ def _log(clock: Clock, line: str) -> None:
     with suppress(OSError):  # a disk that is full, or a log that is gone, must not end the run
         sys.stderr.write(f"{format_rfc3339(clock.now())} {redact(line)}\n")
         sys.stderr.flush()
-
-
-def _crash_boundary() -> Boundary | None:
-    wanted = os.environ.get(CRASH_VARIABLE, "")
-    if not wanted:
-        return None
-
-    def crash(seq: int, side: str) -> None:
-        if f"{seq}:{side}" == wanted:
-            os.kill(os.getpid(), signal.SIGKILL)
-
-    return crash

@@ -104,9 +104,6 @@ CREATE TRIGGER record_is_kept BEFORE DELETE ON record BEGIN SELECT RAISE(ABORT, 
 CREATE TRIGGER record_is_final BEFORE UPDATE ON record BEGIN SELECT RAISE(ABORT, 'records are final'); END;
 """
 
-Boundary = Callable[[int, str], None]
-"""Told `(seq, "before" | "after")` around each record; tests end the process there."""
-
 
 class JournalUnwritableError(JournalError):
     """The journal cannot be written at present. Nothing was written; it may be tried again.
@@ -192,7 +189,6 @@ class Journal:
         path: The journal's file.
         clock: Stamps the records.
         fence: Token of the lease under which this process writes; empty for everybody but the runner.
-        boundary: Told before and after each record.
         lock_seconds: How long a call waits for a lock that another process holds.
 
     Raises:
@@ -206,13 +202,11 @@ class Journal:
         clock: Clock,
         *,
         fence: str = "",
-        boundary: Boundary | None = None,
         lock_seconds: float = LOCK_SECONDS,
     ) -> None:
         self.path = path
         self._clock = clock
         self._fence = fence
-        self._boundary = boundary
         self._lock_seconds = lock_seconds
         _require_content(path)
         self._key = connection_opened(path)
@@ -239,12 +233,10 @@ class Journal:
             if self._fence:
                 self._check_fence(connection)
             seq = self.last_seq() + 1
-            self._at_boundary(seq, "before")
             connection.execute(
                 "INSERT INTO record VALUES (?, ?, ?, ?, ?, ?, ?)",
                 (seq, at, writer, kind_of(body), stage, attempt, encode_body(body)),
             )
-        self._at_boundary(seq, "after")
         return JournalRecord(seq, at, writer, stage, attempt, body)
 
     def records(self, after: int = 0) -> list[JournalRecord]:
@@ -329,10 +321,6 @@ class Journal:
         row = connection.execute("SELECT token FROM lease WHERE id = 1").fetchone()
         if row is None or row[0] != self._fence:
             raise ConflictError(f"another runner has taken over {self.path.parent.name}.")
-
-    def _at_boundary(self, seq: int, side: str) -> None:
-        if self._boundary is not None:
-            self._boundary(seq, side)
 
 
 def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) -> list[JournalRecord]:

@@ -57,8 +57,11 @@ async def test_a_tool_that_hangs_is_ended_with_its_children() -> None:
 def test_children_get_only_known_variables(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MY_SECRET", "x")
     monkeypatch.setenv("AWS_REGION", "us-west-2")
+    monkeypatch.setenv("EKSML_ALLOW_PLUGINS", "cloudco-login")
+    monkeypatch.setenv("EKSML_TEST_CRASH_AT", "1:before")
     environment = allowed_environment({"EXTRA": "1"})
-    assert "MY_SECRET" not in environment
+    assert environment.keys() & {"MY_SECRET", "EKSML_TEST_CRASH_AT"} == set()
+    assert environment["EKSML_ALLOW_PLUGINS"] == "cloudco-login"
     assert (environment["AWS_REGION"], environment["EXTRA"]) == ("us-west-2", "1")
 
 

@@ -15,6 +15,7 @@ from actions.run.engine.process import main
 from actions.run.launch import create_folder
 from actions.run.state.records import ClusterName, Created, PlanOffer, StageOutline
 from actions.run.state.view import OwnedObject, RunView, StageView
+from tests.support.crashing import crash_around_records, is_named_point
 
 STAGES = (("provision", "terraform"), ("operators", "manifests"), ("train", "job"))
 
@@ -160,4 +161,5 @@ class FakeWorkshop:
 
 
 if __name__ == "__main__":
+    crash_around_records(is_named_point)
     sys.exit(main(Path(sys.argv[1]), FakeWorkshop))
