@@ -203,9 +203,11 @@ class _StageFold(msgspec.Struct):
     terraform: TerraformMemory = TerraformMemory()
 
     def begin(self, record: JournalRecord) -> None:
+        is_continued = bool(self.writer) and record.attempt == self.attempt  # by another runner: it never ended
+        if not is_continued or self.started_at is None:
+            self.started_at = record.at
         self.state = StageState.RUNNING
-        self.attempt = record.attempt
-        self.started_at, self.ended_at = record.at, None
+        self.attempt, self.ended_at = record.attempt, None
         self.message, self.writer = "", record.writer
 
     def end(self, record: JournalRecord, outcome: Outcome) -> None:

@@ -101,7 +101,8 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     attempt: int = 0
     """How often it was begun; 0 if never."""
     started_at: float | None = None
-    """Seconds since the epoch: begin of the newest attempt."""
+    """Seconds since the epoch: start of the newest attempt, whichever runner began it; after an approval, start of
+    the apply."""
     ended_at: float | None = None
     expect_low_seconds: float = 0.0
     expect_high_seconds: float = 0.0

@@ -63,6 +63,27 @@ def states(view: RunView) -> list[str]:
     return [stage.state.value for stage in view.stages]
 
 
+def test_a_stage_counts_from_its_first_start_when_its_runner_is_replaced() -> None:
+    taken_over = view_of(begun("provision"), wished(RequestKind.PAUSE), begun("provision"), ended("provision"))
+    stage = taken_over.stage("provision")
+    assert (stage.started_at, stage.ended_at) == (102.0, 105.0)
+    undone = view_of(
+        *done("provision"),
+        wished(RequestKind.TEARDOWN),
+        begun("provision", Action.UNDO),
+        begun("provision", Action.UNDO),
+    )
+    assert undone.teardown[0].started_at == 105.0
+
+
+def test_a_stage_that_ended_counts_from_where_it_is_begun_again() -> None:
+    failed = (begun("provision"), ended("provision", Result.FAILED))
+    retried = view_of(*failed, wished(RequestKind.RETRY), begun("provision"))
+    assert retried.stage("provision").started_at == 105.0
+    approved = view_of(begun("provision"), ended("provision", Result.AWAITING_APPROVAL), begun("provision"))
+    assert approved.stage("provision").started_at == 104.0
+
+
 def test_a_new_run_begins_with_its_first_stage() -> None:
     assert states(view_of()) == ["pending", "pending", "pending"]
     assert move_after() == Begin(Action.PERFORM, "provision")
