@@ -69,6 +69,19 @@ def validate(folder: Path) -> list[BlueprintError]:
     return [_error_of(document, finding) for finding in findings]
 
 
+def require_access(blueprint: Blueprint) -> None:
+    """Refuse a blueprint with a stage that talks to the cluster and needs no kubeconfig stage, as `validate` does.
+
+    Loading accepts it, so that a run which was launched with such a blueprint can still be resumed and torn down.
+
+    Raises:
+        BlueprintError: The first such stage, with file, line and column.
+    """
+    for finding in access_problems(blueprint):
+        document, _ = _read(blueprint.folder)
+        raise _error_of(document, finding)
+
+
 def _read(folder: Path) -> tuple[Document, Blueprint]:
     path = folder / FILE_NAME
     document = load_document(read_input(path, kind=BlueprintError), file=str(path), kind=BlueprintError)

@@ -17,6 +17,7 @@ from actions.base.clock import Clock
 from actions.base.errors import BlueprintError, ConfigError
 from actions.base.files import PRIVATE_DIRECTORY, private_directory, write_private
 from actions.base.readonly import refuse_if_readonly
+from actions.blueprint.catalogue import require_access
 from actions.blueprint.model import Blueprint, ParameterType
 from actions.blueprint.parameters import Binding, skipped_stages
 from actions.blueprint.source_files import root_folder, shared_roots
@@ -199,10 +200,11 @@ def create_run(
         The run's folder.
 
     Raises:
-        BlueprintError: It has a stage that this program cannot carry out.
+        BlueprintError: It has a stage that this program cannot carry out, or one that no kubeconfig stage precedes.
         ConfigError: The folder cannot be made; or a program, a secret or the kubeconfig that it needs is missing.
         JournalError: The folder lies on a network file system.
     """
+    require_access(blueprint)
     chosen = blueprint.under(binding.preset)
     require_preconditions(chosen, binding)
     makes_cluster = not binding.existing_cluster and any(stage.own_cluster_only for stage in chosen.stages)

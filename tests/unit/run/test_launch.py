@@ -8,15 +8,25 @@ from pathlib import Path
 import pytest
 
 from actions.base.clock import SystemClock
-from actions.base.errors import ConfigError
+from actions.base.errors import BlueprintError, ConfigError
 from actions.base.files import shipped_blueprints
-from actions.blueprint.catalogue import load_blueprint
+from actions.blueprint.catalogue import load_blueprint, validate
 from actions.blueprint.parameters import bind
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.run.client import load_run
 from actions.run.journal.folder import load_environment
 from actions.run.launch import create_run
 from tests.support.answering import write_kubeconfig
+
+WITHOUT_ACCESS = """
+schema: eksml/v1
+id: lost
+title: A run without access
+summary: For tests.
+cluster: {name: bionemo-on-eks, region: us-west-2, namespace: default}
+stages:
+  - {id: objects, kind: manifests, title: Objects, expect: 1s..5s, manifests: [objects.yaml]}
+"""
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +60,25 @@ def test_a_program_that_is_missing_is_told_before_there_is_a_run(tmp_path: Path)
 def test_a_secret_that_is_missing_is_told_before_there_is_a_run(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="ngc_api_key refers to a secret: env:NO_SUCH_KEY"):
         launched(tmp_path, ngc_api_key="env:NO_SUCH_KEY")
+    assert not (tmp_path / "runs").exists()
+
+
+def test_a_stage_without_a_way_into_its_cluster_is_refused_as_validate_refuses_it(tmp_path: Path) -> None:
+    source = tmp_path / "lost"
+    source.mkdir()
+    (source / "objects.yaml").write_text("apiVersion: v1\nkind: ConfigMap\nmetadata: {name: x}\n")
+    (source / "blueprint.yaml").write_text(WITHOUT_ACCESS)
+    blueprint = load_blueprint(source)
+    with pytest.raises(BlueprintError, match="objects talks to the cluster, and no stage of kind kubeconfig") as error:
+        create_run(
+            blueprint,
+            bind(blueprint, {}, existing_cluster=True),
+            target=ClusterTarget(write_kubeconfig(tmp_path / "here", "https://here.example")),
+            environment={},
+            clock=SystemClock(),
+            home=tmp_path / "runs",
+        )
+    assert [error.value.sentence()] == [problem.sentence() for problem in validate(source)]
     assert not (tmp_path / "runs").exists()
 
 
