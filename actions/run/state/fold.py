@@ -58,14 +58,14 @@ def run_state_of(
     is_attended: bool,
     is_audited: bool,
 ) -> RunState:
-    """The word for a run.
+    """Return the state of a run.
 
     Args:
-        goal: Where it is heading.
+        goal: The goal of its newest request.
         stages: Its stages.
-        ending: What was begun to reach a goal that is not forward.
-        is_attended: A runner is alive and may begin something.
-        is_audited: A teardown has come to its end.
+        ending: The steps begun towards a goal other than forward.
+        is_attended: A runner is alive and may begin a stage.
+        is_audited: A teardown is complete.
     """
     states = {stage.state for stage in stages}
     match goal:
@@ -91,7 +91,7 @@ def run_state_of(
 
 
 def _is_parked(stages: Sequence[StageView], ending: Mapping[tuple[Action, str], StageView]) -> bool:
-    """Whether the nodes are gone: those of pods, and those of stages that hold accelerators."""
+    """Return whether the nodes are gone: those provisioned for pods, and those of stages that hold accelerators."""
     held = [stage for stage in stages if stage.holds_accelerators and stage.attempt]
     are_undone = all(_is_done(ending, Action.UNDO, stage.id) for stage in held)
     return _is_done(ending, Action.DRAIN, "") and are_undone
@@ -117,12 +117,12 @@ def _forward(states: Set[StageState], *, is_attended: bool) -> RunState:
 
 
 def remembered(memory: TerraformMemory, body: TerraformBody, at: float) -> TerraformMemory:
-    """The memory after one more record.
+    """Return the memory with one more record taken into account.
 
     Args:
-        memory: Before it.
+        memory: The memory before it.
         body: The record.
-        at: When it was written, in seconds since the epoch.
+        at: The time of the record, in seconds since the epoch.
     """
     match body:
         case Interrupted():
@@ -153,7 +153,7 @@ def _with_resolution(memory: TerraformMemory, body: Resolved, at: float) -> Terr
     return replace(memory, pending=tuple(pending.values()))
 
 
-_STEP_TITLES = {Action.DRAIN: "Let the nodes go", Action.AUDIT: "Look for what is left"}
+_STEP_TITLES = {Action.DRAIN: "Drain nodes", Action.AUDIT: "Audit"}
 _ENDED = {
     Result.DONE: StageState.SUCCEEDED,
     Result.FAILED: StageState.FAILED,
@@ -164,7 +164,7 @@ _BEGUN_AGAIN = frozenset({StageState.FAILED, StageState.CANCELLED, StageState.UN
 
 
 def fold(records: Sequence[JournalRecord], *, holder: str = "") -> RunView:
-    """Compute the state of a run.
+    """Compute the view of a run.
 
     Args:
         records: All of them, oldest first.
@@ -182,7 +182,7 @@ def fold(records: Sequence[JournalRecord], *, holder: str = "") -> RunView:
 
 
 class _StageFold(msgspec.Struct):
-    """One stage going forward, or one thing to do while ending."""
+    """The state of one stage, or of one step of a cancel, park or teardown."""
 
     title: str
     kind: str
@@ -194,7 +194,7 @@ class _StageFold(msgspec.Struct):
     ended_at: float | None = None
     message: str = ""
     writer: str = ""
-    """Who holds the open intent; empty if there is none."""
+    """Token of the runner whose intent is open; empty if none is."""
     outputs: dict[str, str] = msgspec.field(default_factory=dict)
     plan: PlanOffer | None = None
     approved_hash: str = ""
@@ -248,7 +248,7 @@ class _StageFold(msgspec.Struct):
 
 
 class _Folding:
-    """The records so far. Takes them in order, once."""
+    """The state after the records so far. Takes each record once, in order."""
 
     def __init__(self, created: Created, at: float) -> None:
         self._created = created
@@ -417,7 +417,7 @@ class _Folding:
     def _stage(self, stage_id: str) -> _StageFold:
         step = self._stages.get(stage_id)
         if step is None:
-            raise JournalError(f"the journal speaks of a stage {stage_id!r} that the run does not have.")
+            raise JournalError(f"the journal names a stage {stage_id!r} that the run does not have.")
         return step
 
     def _step(self, action: Action, stage_id: str) -> _StageFold:
@@ -432,10 +432,10 @@ class _Folding:
 
 
 def _owned_after(known: OwnedObject | None, body: Owned, stage: str, *, at: float) -> OwnedObject:
-    """An object after one more record of it; `known` is what earlier ones made of it, unless it is gone since.
+    """Return an object after one more record of it; `known` is its state before, `None` if it was deleted or is new.
 
-    An announcement, which has no uid, leaves the uid that is known. What was there before the run stays so for as long
-    as it has its uid; under another uid it is another object.
+    An announcement, which has no uid, leaves the known uid. An object that existed before the run keeps that mark as
+    long as it has the same uid; under another uid it is another object.
     """
     is_same = known is not None and (not body.uid or body.uid == known.uid)
     return OwnedObject(

@@ -21,7 +21,7 @@ KNOWN_KINDS = JOB_KINDS | {"terraform", "kubeconfig", "manifests", "storage", "c
 
 
 def order_of(needs: Mapping[str, Sequence[str]]) -> tuple[str, ...]:
-    """Stage ids in an order in which each comes after all it needs, otherwise as given.
+    """Return the stage ids ordered so that each comes after all it needs, otherwise as given.
 
     Raises:
         BlueprintError: A need is unknown, or stages need each other in a circle.
@@ -45,9 +45,10 @@ def _impossible(needs: Mapping[str, Sequence[str]], placed: Mapping[str, None]) 
 
 
 def teardown_order(stages: Sequence[StageView], *, deletes_data: bool) -> list[tuple[Action, str]]:
-    """What a teardown does: stages that were begun, last first; the nodes in between; the audit at the end.
+    """Return the steps of a teardown: started stages, last first; the drain of nodes in between; the audit at the end.
 
-    Nodes are let go when all that works on them is, and before anything that a node still needs to leave in good order.
+    Nodes are drained after everything that runs on them is removed, and before anything that a node needs for an orderly
+    shutdown.
     """
     kept = frozenset() if deletes_data else kept_stages(stages)
     begun = [stage for stage in reversed(stages) if _was_begun(stage) and stage.id not in kept]
@@ -62,9 +63,9 @@ def teardown_order(stages: Sequence[StageView], *, deletes_data: bool) -> list[t
 
 
 def parking_order(stages: Sequence[StageView]) -> list[tuple[Action, str]]:
-    """What parking does: jobs that are half done, the nodes that came for pods, then stages that hold accelerators.
+    """Return the steps of parking: unfinished jobs, the nodes provisioned for pods, then stages that hold accelerators.
 
-    What holds accelerators by its pods goes before the nodes do: its controller would only ask for new ones.
+    Stages whose pods hold accelerators are undone before the drain: their controllers would only request new nodes.
     """
     half_done = half_done_jobs(stages)
     held = [stage for stage in reversed(stages) if stage.holds_accelerators and _was_begun(stage)]
@@ -75,17 +76,17 @@ def parking_order(stages: Sequence[StageView]) -> list[tuple[Action, str]]:
 
 
 def _works_on_nodes(stage: StageView) -> bool:
-    """Whether what the stage makes has pods that keep nodes: a job, or whatever says that it holds accelerators."""
+    """Return whether the stage's pods keep nodes: it is a job, or the blueprint marks it as holding accelerators."""
     return stage.kind in JOB_KINDS or (stage.holds_accelerators and stage.kind != "terraform")
 
 
 def half_done_jobs(stages: Sequence[StageView]) -> list[StageView]:
-    """Jobs that were begun and did not succeed, last first: a finished one holds nothing, and is not done again."""
+    """Return jobs that were started and did not succeed, last first. A finished job holds nothing and stays."""
     return [stage for stage in reversed(stages) if stage.kind in JOB_KINDS and stage.state in _HALF_DONE]
 
 
 def kept_stages(stages: Sequence[StageView]) -> frozenset[str]:
-    """Stages that hold data, with all that they need, as far as they were begun."""
+    """Return the ids of started stages that hold data, and of the started stages they need."""
     by_id = {stage.id: stage for stage in stages}
     found: set[str] = set()
     waiting = [stage.id for stage in stages if stage.keeps_data and _was_begun(stage)]
@@ -105,20 +106,20 @@ _MET = frozenset({StageState.SUCCEEDED, StageState.SKIPPED})
 
 
 class Begin(msgspec.Struct, frozen=True):
-    """Announce and do something; `stage` is empty for what belongs to no stage."""
+    """Announce and carry out an action; `stage` is empty for one that belongs to no stage."""
 
     action: Action
     stage: str = ""
 
 
 class Reconcile(msgspec.Struct, frozen=True):
-    """An earlier runner died in this stage: find out how far it came."""
+    """Find out how far a stage got during which an earlier runner died."""
 
     stage: str
 
 
 class ApprovePlan(msgspec.Struct, frozen=True):
-    """Take note that the stage's plan may be carried out."""
+    """Record that the stage's plan may be carried out."""
 
     stage: str
     plan_hash: str
@@ -126,18 +127,18 @@ class ApprovePlan(msgspec.Struct, frozen=True):
 
 
 class Wait(msgspec.Struct, frozen=True):
-    """Nothing to do until somebody wishes something."""
+    """Wait for the next request; nothing can be done before."""
 
 
 class Finish(msgspec.Struct, frozen=True):
-    """The goal is reached, or cannot be reached without a new wish."""
+    """End: the goal is reached, or cannot be reached without a new request."""
 
 
 NextStep = Begin | Reconcile | ApprovePlan | Wait | Finish
 
 
 def next_step(view: RunView) -> NextStep:
-    """Decide from the journal alone."""
+    """Return the next step, decided from the journal alone."""
     for stage in view.stages:
         if stage.state is StageState.UNKNOWN:
             return Reconcile(stage.id)

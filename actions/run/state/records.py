@@ -1,4 +1,4 @@
-"""What a journal holds: one frozen body for each kind of record.
+"""The records of a journal: one frozen body for each kind.
 
 A body is stored as JSON with its kind as tag, and read back strictly: an unknown field or kind is damage.
 """
@@ -13,18 +13,18 @@ Scalar = int | float | str | bool
 
 
 class Action(StrEnum):
-    """What an intent announces."""
+    """The action that an intent announces."""
 
     PERFORM = "perform"
     UNDO = "undo"
     DRAIN = "drain"
-    """Let the nodes go that the run's pods brought; belongs to no stage."""
+    """Drain the nodes that were provisioned for the run's pods; belongs to no stage."""
     AUDIT = "audit"
-    """Look for what is left of the run; belongs to no stage."""
+    """Search for objects that the run has left; belongs to no stage."""
 
 
 class Result(StrEnum):
-    """How an intent ended."""
+    """The end of an intent."""
 
     DONE = "done"
     FAILED = "failed"
@@ -33,7 +33,7 @@ class Result(StrEnum):
 
 
 class RequestKind(StrEnum):
-    """What a person or a script may ask of a run."""
+    """A request that a person or a script can make of a run."""
 
     APPROVE = "approve"
     CANCEL = "cancel"
@@ -45,7 +45,7 @@ class RequestKind(StrEnum):
 
 
 class CheckResult(StrEnum):
-    """What a check says of its subject."""
+    """The result of a check on one subject."""
 
     PASSED = "passed"
     FAILED = "failed"
@@ -57,7 +57,7 @@ class _Body(msgspec.Struct, frozen=True, forbid_unknown_fields=True, tag_field="
 
 
 class StageOutline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A stage as the run knew it when it was created."""
+    """A stage as it was when the run was created."""
 
     id: str
     kind: str
@@ -66,23 +66,23 @@ class StageOutline(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     expect_low_seconds: float
     expect_high_seconds: float
     is_skipped: bool = False
-    """The operator brought what it would make, or chose that it is not wanted."""
+    """The operator provides the objects of this stage, or chose to leave the stage out."""
     holds_accelerators: bool = False
     """Parking the run undoes it."""
     keeps_data: bool = False
-    """It holds data: a teardown leaves it, and what it needs, unless told to delete data."""
+    """It holds data: a teardown leaves it and the stages it needs, unless the request is to delete data."""
     charts: tuple[str, ...] = ()
     """Metrics of its log in the order of their charts."""
 
 
 class ClusterName(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which cluster the run is meant for."""
+    """The cluster that the run is meant for."""
 
     name: str
     region: str
     context: str = ""
     kubeconfig: str = ""
-    """Path of a kubeconfig that the operator chose; empty means that the run asks EKS for the cluster."""
+    """Path of a kubeconfig that the operator chose; if empty, the run gets the cluster's endpoint from EKS."""
     namespace: str = ""
 
 
@@ -99,13 +99,13 @@ class Created(_Body, frozen=True, tag="created"):
     """In an order that satisfies `needs`."""
     auto_approve: bool = False
     existing_cluster: bool = False
-    """The operator brought a cluster: it is not made, and nothing of it is deleted."""
+    """The operator provides the cluster: it is neither created nor deleted."""
     number: int = 0
-    """Its place in the order in which runs were created on this machine; 0 of one from before they were counted."""
+    """Position in the order in which runs were created on this machine; 0 in journals older than that count."""
 
 
 class RunRequest(_Body, frozen=True, tag="wish"):
-    """Something asked of the run."""
+    """A request of an operator."""
 
     request: RequestKind = msgspec.field(name="wish")
     plan_hash: str = ""
@@ -113,34 +113,34 @@ class RunRequest(_Body, frozen=True, tag="wish"):
 
 
 class Intent(_Body, frozen=True, tag="intent"):
-    """Written before anything is touched."""
+    """The announcement of an action, written before anything is touched."""
 
     action: Action
 
 
 class PlanOffer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A plan that waits for its approval."""
+    """A Terraform plan that waits for its approval."""
 
     plan_hash: str
     add: int
     change: int
     destroy: int
     lines: tuple[str, ...]
-    """One resource each: what would happen to it."""
+    """One line for each resource: the planned change."""
 
 
 class StageFinding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One line of a check."""
+    """One line of a check's result."""
 
     result: CheckResult
     subject: str
     detail: str
     fix: str = ""
-    """What to do about it, as an imperative; empty when it passed."""
+    """The remedy, as an imperative; empty when it passed."""
 
 
 class Outcome(_Body, frozen=True, tag="outcome"):
-    """Written when the effect of an intent is known."""
+    """The effect of an intent, written when it is known."""
 
     action: Action
     result: Result
@@ -148,39 +148,39 @@ class Outcome(_Body, frozen=True, tag="outcome"):
     plan: PlanOffer | None = None
     findings: tuple[StageFinding, ...] = ()
     leftovers: tuple[str, ...] = ()
-    """Of an audit: what is still there, one object each."""
+    """Of an audit: objects that still exist, one line each."""
     retained: tuple[str, ...] = ()
-    """Of an audit: what is still there on purpose, with the reason."""
+    """Of an audit: objects that were kept on purpose, with the reason."""
     unknown: tuple[str, ...] = ()
-    """Of an audit: what could not be asked, one sentence each: then nobody knows that nothing is left."""
+    """Of an audit: places that could not be searched, one sentence each. With any, leftovers cannot be ruled out."""
 
 
 class Approval(_Body, frozen=True, tag="approval"):
-    """A plan may be carried out."""
+    """The approval of a plan: it may be carried out."""
 
     plan_hash: str
     is_automatic: bool
 
 
 class Owned(_Body, frozen=True, tag="owned"):
-    """An object that the run applies or brings about. Written before it is applied, and again with the uid after."""
+    """An object that the run applies or causes to exist. Written before it is applied, and again after, with the uid."""
 
     api_version: str
     name: str
     object_kind: str
     namespace: str = ""
     uid: str = ""
-    """Empty while it is only intended."""
+    """Empty before the object is applied."""
     existed: bool = False
-    """It was there before the run: it is never deleted."""
+    """It existed before the run: it is never deleted."""
     was_absent: bool = False
-    """Without a uid: the cluster was asked just before this was written, and had no such object."""
+    """Without a uid: the object was looked up just before this was written, and did not exist."""
     is_adopted: bool = False
-    """With a uid: the runner that applied it did not live to record it; another one has found evidence that it did."""
+    """With a uid: the runner that applied it died before it recorded the uid; a later one found evidence for it."""
 
 
 class Deleted(_Body, frozen=True, tag="deleted"):
-    """An owned object is gone."""
+    """The end of an owned object."""
 
     api_version: str
     name: str
@@ -189,15 +189,16 @@ class Deleted(_Body, frozen=True, tag="deleted"):
 
 
 class Output(_Body, frozen=True, tag="output"):
-    """Values that later stages use."""
+    """Values of a stage that later stages use."""
 
     values: dict[str, str]
 
 
 class Interrupted(_Body, frozen=True, tag="interrupted"):
-    """A Terraform process is asked to stop. Written before the signal is sent, and again when it was.
+    """An interrupt of a Terraform process. Written before the signal is sent, and again after.
 
-    A second signal would make Terraform forget what it is making: whoever comes later has to know of the first.
+    A second signal makes Terraform exit without saving unfinished changes, so every later runner has to know of the
+    first.
     """
 
     operation: str
@@ -208,38 +209,38 @@ class Interrupted(_Body, frozen=True, tag="interrupted"):
 
 
 class PendingResource(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A resource of which nobody knows whether it was made."""
+    """A resource that Terraform may or may not have created."""
 
     address: str
     action: str
     resource_type: str = ""
     resource_id: str = ""
-    """The provider's id of it, if that was told."""
+    """The provider's id of it, if Terraform printed one."""
 
 
 class OperationEnded(_Body, frozen=True, tag="operation_ended"):
-    """A Terraform operation ended without having come to its end. Written once for each such process."""
+    """The end of a Terraform process that did not complete its operation. Written once for each such process."""
 
     operation: str
     process: str
     pending: tuple[PendingResource, ...] = ()
-    """Resources that it may have made outside of the state."""
+    """Resources that it may have created without recording them in the state."""
 
 
 class Resolution(StrEnum):
     """The fate of a pending resource."""
 
     IMPORT = "import"
-    """It exists, a person says, and is to be imported by the id given."""
+    """An operator has confirmed that it exists; it is to be imported by the given id."""
     IMPORTED = "imported"
     TRACKED = "tracked"
     """It is in the state."""
     WAIVED = "waived"
-    """A person says that it is not there, or is none of the run's any more."""
+    """An operator has stated that it does not exist, or no longer belongs to the run."""
 
 
 class Resolved(_Body, frozen=True, tag="resolved"):
-    """A pending resource, or a state that could not be saved, was dealt with."""
+    """The settlement of a pending resource, or of a state that could not be saved."""
 
     address: str
     how: Resolution
@@ -251,16 +252,16 @@ Body = Created | RunRequest | Intent | Outcome | Approval | Owned | Deleted | Ou
 
 
 class JournalRecord(msgspec.Struct, frozen=True):
-    """One line of the journal."""
+    """One row of the journal."""
 
     seq: int
     """One-based, without gaps."""
     at: float
     """Seconds since the epoch."""
     writer: str
-    """Token of the runner, or `operator` for a wish."""
+    """Token of the runner, or `operator` for a request."""
     stage: str
-    """Empty when it is about the whole run."""
+    """Empty for records of the whole run."""
     attempt: int
     body: Body
 
@@ -270,12 +271,12 @@ _ENCODER = msgspec.json.Encoder()
 
 
 def kind_of(body: Body) -> str:
-    """The word that the journal's `kind` column shows."""
+    """Return the text of the journal's `kind` column."""
     return str(body.__struct_config__.tag)
 
 
 def encode_body(body: Body) -> str:
-    """As JSON text."""
+    """Return the JSON text of a body."""
     return _ENCODER.encode(body).decode()
 
 

@@ -13,7 +13,7 @@ from actions.run.state.records import Action, ClusterName, PlanOffer, RequestKin
 
 
 class Goal(StrEnum):
-    """Where a run is heading."""
+    """The goal that the newest request sets for a run."""
 
     FORWARD = "forward"
     CANCEL = "cancel"
@@ -22,13 +22,13 @@ class Goal(StrEnum):
 
 
 class StageState(StrEnum):
-    """How far a stage is, or a step of a teardown."""
+    """The state of a stage, or of a step of a teardown."""
 
     PENDING = "pending"
     RUNNING = "running"
     AWAITING_APPROVAL = "awaiting_approval"
     UNKNOWN = "unknown"
-    """Its runner died between an intent and its outcome: the world is asked before anything is done again."""
+    """Its runner died between an intent and its outcome: what happened is looked up before anything is repeated."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     SKIPPED = "skipped"
@@ -37,16 +37,16 @@ class StageState(StrEnum):
 
 
 class RunState(StrEnum):
-    """How a run is, in a word."""
+    """The state of a run; the value is the text on screen."""
 
     WAITING = "waiting"
-    """Nothing is under way, and something is still to be done: no runner, or paused."""
+    """Work is left and none of it is under way: no runner, or paused."""
     RUNNING = "running"
     AWAITING_APPROVAL = "awaiting approval"
     UNKNOWN = "unknown"
     """The runner died at work: resume it."""
     STALLED = "stalled"
-    """The runner's process exists, and has given no sign of life for some seconds: stopped, or stuck."""
+    """The runner's process exists, but its heartbeat is some seconds old: it is stopped or stuck."""
     SUCCEEDED = "succeeded"
     FAILED = "failed"
     CANCELLED = "cancelled"
@@ -56,7 +56,7 @@ class RunState(StrEnum):
 
 
 class Interruption(msgspec.Struct, frozen=True):
-    """An interrupt that a Terraform process was sent, or was to be sent when the runner died."""
+    """An interrupt that was sent to a Terraform process, or was about to be sent when the runner died."""
 
     process: ProcessIdentity
     at: float
@@ -64,29 +64,29 @@ class Interruption(msgspec.Struct, frozen=True):
 
 
 class PendingChange(msgspec.Struct, frozen=True):
-    """A resource that Terraform may have made outside of its state, and what became of that question."""
+    """A resource that Terraform may have created outside of its state, and how that was settled."""
 
     address: str
     action: str
     resource_type: str
     resource_id: str
-    """The provider's id of it, as Terraform or a person told; empty if nobody knows."""
+    """The provider's id of it, from Terraform or an operator; empty if unknown."""
     at: float
     how: Resolution | None = None
 
     @property
     def is_open(self) -> bool:
-        """True if it is still unknown: the stage does not go on."""
+        """True if it is not settled yet: the stage does not continue."""
         return self.how in (None, Resolution.IMPORT)
 
 
 class TerraformMemory(msgspec.Struct, frozen=True):
-    """The interrupts of a stage's Terraform processes, and their pending changes, whoever the runner was."""
+    """The interrupts of a stage's Terraform processes and their pending changes, across runners."""
 
     interrupts: tuple[Interruption, ...] = ()
     pending: tuple[PendingChange, ...] = ()
     ended: tuple[str, ...] = ()
-    """Processes whose unfinished end was looked at."""
+    """Processes whose incomplete operation was recorded."""
 
 
 class StageView(msgspec.Struct, frozen=True, eq=False):
@@ -97,9 +97,9 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     kind: str
     state: StageState
     reached: StageState = StageState.PENDING
-    """How it ended when it was last carried out, whatever a teardown has taken back since."""
+    """The state in which its last attempt ended, whatever a teardown has undone since."""
     attempt: int = 0
-    """How often it was begun; 0 if never."""
+    """Number of the newest attempt, one-based; 0 if it was never begun."""
     started_at: float | None = None
     """Seconds since the epoch: start of the newest attempt, whichever runner began it; after an approval, start of
     the apply."""
@@ -107,26 +107,26 @@ class StageView(msgspec.Struct, frozen=True, eq=False):
     expect_low_seconds: float = 0.0
     expect_high_seconds: float = 0.0
     message: str = ""
-    """While it runs, what it waits for; afterwards, how it ended. One line."""
+    """Progress while it runs, then its result. One line."""
     needs: tuple[str, ...] = ()
     holds_accelerators: bool = False
     """Parking the run undoes it."""
     keeps_data: bool = False
     charts: tuple[str, ...] = ()
-    """Metrics of its log in the order of their charts."""
+    """Metrics of its log, in the order of their charts."""
     outputs: Mapping[str, str] | None = None
     plan: PlanOffer | None = None
-    """What waits for an approval, or was approved last."""
+    """The plan that waits for approval, or was approved last."""
     is_approved: bool = False
-    """Whether `plan` may be carried out."""
+    """`plan` may be carried out."""
     is_approval_wished: bool = False
-    """Somebody approved `plan`; the runner has not taken note yet."""
+    """An operator approved `plan`; the runner has not recorded it yet."""
     findings: tuple[StageFinding, ...] = ()
     terraform: TerraformMemory = TerraformMemory()
 
 
 class RequestView(msgspec.Struct, frozen=True):
-    """One wish."""
+    """One request."""
 
     seq: int
     at: float
@@ -134,7 +134,7 @@ class RequestView(msgspec.Struct, frozen=True):
 
 
 class OwnedObject(msgspec.Struct, frozen=True):
-    """An object that the run applied or brought about."""
+    """An object that the run applied or caused to exist."""
 
     stage: str
     api_version: str
@@ -142,51 +142,51 @@ class OwnedObject(msgspec.Struct, frozen=True):
     namespace: str
     name: str
     uid: str
-    """Empty if the run died between intending and applying it."""
+    """Empty if the runner died between announcing the object and recording it."""
     existed: bool
-    """It was there before the run: it is never deleted."""
+    """It existed before the run: it is never deleted."""
     is_deleted: bool
     intended_at: float = 0.0
-    """Seconds since the epoch: when it was announced that it would be applied; 0.0 once its uid is known."""
+    """Time of its announcement in seconds since the epoch; 0.0 once its uid is known."""
     was_absent: bool = False
-    """It was looked for when it was announced, and was not there."""
+    """It was looked up when it was announced, and did not exist."""
     is_adopted: bool = False
-    """Its uid was not recorded by the runner that applied it, but found later, by evidence."""
+    """Its uid was found later, by evidence, as the runner that applied it did not record it."""
 
 
 class Audit(msgspec.Struct, frozen=True):
-    """What was found after a teardown."""
+    """The result of the search after a teardown."""
 
     at: float
     leftovers: tuple[str, ...]
     retained: tuple[str, ...]
-    """Still there on purpose: data, or what was there before the run."""
+    """Kept on purpose: data, and objects older than the run."""
     unknown: tuple[str, ...] = ()
-    """The questions that could not be asked, one sentence each: with any, nobody knows that nothing is left."""
+    """Places that could not be searched, one sentence each. With any, leftovers cannot be ruled out."""
 
     @property
     def is_clean(self) -> bool:
-        """True if everything was asked and nothing was found."""
+        """True if everything was searched and nothing was found."""
         return not (self.leftovers or self.unknown)
 
 
 class NoticeKind(StrEnum):
-    """A trouble of a run that no record tells of."""
+    """A problem of a run that no record shows."""
 
     STALLED = "stalled"
-    """The runner gives no sign of life."""
+    """The runner's heartbeat is missing."""
     NO_RUNNER = "no runner"
-    """There is something to do, it was begun, and no runner is alive."""
+    """The run was begun, work is left, and no runner is alive."""
     DISK_FULL = "disk full"
-    """The journal cannot grow; what runs goes on."""
+    """The journal cannot grow; running work continues."""
     READ_ONLY = "read-only"
-    """The run's file system takes no writes."""
+    """The run's file system is mounted read-only."""
     LOCKED = "locked"
-    """Another process holds the journal's lock, and the runner waits for it."""
+    """Another process holds the journal's lock; the runner waits for it."""
 
 
 class Notice(msgspec.Struct, frozen=True):
-    """One trouble of a run's runner, disk or journal, as a reader sees it."""
+    """One problem of a run's runner, disk or journal, as a reader observes it."""
 
     kind: NoticeKind
     text: str
@@ -196,7 +196,7 @@ class Notice(msgspec.Struct, frozen=True):
 
 
 class RunView(msgspec.Struct, frozen=True, eq=False):
-    """One run at one moment."""
+    """The state of one run at one moment."""
 
     id: str
     blueprint_id: str
@@ -210,26 +210,26 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
     is_paused: bool
     auto_approve: bool
     existing_cluster: bool
-    """The operator brought a cluster."""
+    """The operator provides the cluster."""
     deletes_data: bool
-    """A teardown may delete data: it was confirmed."""
+    """A teardown may delete data: the operator confirmed it."""
     stages: tuple[StageView, ...]
     teardown: tuple[StageView, ...]
-    """Its steps in order; empty while no teardown was asked for."""
+    """Its steps in order; empty while no teardown is requested."""
     ending: Mapping[tuple[Action, str], StageView]
-    """What was begun since the goal last changed, by action and stage (empty for none)."""
+    """Steps begun since the goal last changed, by action and stage (empty for none)."""
     requests: tuple[RequestView, ...]
     owned: tuple[OwnedObject, ...]
     audit: Audit | None
     last_seq: int
     """Number of the newest record in it."""
     notices: tuple[Notice, ...] = ()
-    """The obstacles to it or its journal; put there by a reader."""
+    """Problems of its runner, disk or journal; added by a reader."""
     made_uids: frozenset[str] = frozenset()
-    """Of every object that the run has ever made or adopted, also of those that are gone."""
+    """Uids of all objects that the run has ever made or adopted, deleted ones included."""
 
     def stage(self, stage_id: str) -> StageView:
-        """The stage with this id.
+        """Return the stage with this id.
 
         Raises:
             KeyError: There is none.
@@ -238,11 +238,11 @@ class RunView(msgspec.Struct, frozen=True, eq=False):
 
     @property
     def outputs(self) -> Mapping[str, Mapping[str, str]]:
-        """Outputs by stage id, of the stages that have some."""
+        """Outputs by stage id, for stages that have any."""
         return {stage.id: stage.outputs for stage in self.stages if stage.outputs}
 
     def owned_by(self, stage_id: str) -> tuple[OwnedObject, ...]:
-        """What a stage owns that is not gone, oldest first."""
+        """Return the objects of a stage that are not deleted, oldest first."""
         return tuple(item for item in self.owned if item.stage == stage_id and not item.is_deleted)
 
 
@@ -250,19 +250,19 @@ def _missing(stage_id: str) -> StageView:
     raise KeyError(stage_id)
 
 
-GIVEN_UP = "Its runner has died five times in ten minutes: it is not started again by itself."
+GIVEN_UP = "Its runner has died five times in ten minutes and is not restarted automatically."
 
 
 def has_given_up(notice: Notice) -> bool:
-    """Return whether a run without a runner does not get another one by itself."""
+    """Return whether the runner has crashed too often to be restarted automatically."""
     return notice.kind is NoticeKind.NO_RUNNER and notice.text == GIVEN_UP
 
 
 def notice_line(notice: Notice) -> str:
-    """The sentence with its moment: `The disk is full… (since 12:03:04 UTC)`."""
+    """Return the sentence with its time: `The disk is full… (since 12:03:04 UTC)`."""
     return notice.text if notice.since is None else f"{notice.text} (since {time_of_day(notice.since)} UTC)"
 
 
 def notice_words(notice: Notice) -> str:
-    """As short as a header has room for: `disk full since 12:03:04 UTC`."""
+    """Return a short form for headers: `disk full since 12:03:04 UTC`."""
     return notice.kind.value if notice.since is None else f"{notice.kind.value} since {time_of_day(notice.since)} UTC"
