@@ -1,4 +1,4 @@
-"""What consoles, scripts and the command line may do with runs: find, start, wish. Quick, synchronous calls."""
+"""The client of runs, for consoles, scripts and the command line: find, start, send requests. Quick, synchronous."""
 
 from __future__ import annotations
 
@@ -52,15 +52,15 @@ _END_SECONDS = 10.0
 
 
 def find_run(run_id: str, *, home: Path | None = None) -> Path:
-    """The folder of a run.
+    """Return the folder of a run.
 
     Args:
-        run_id: Its id, or the beginning of it if no other run begins so; `latest` for the one created last.
+        run_id: Its id or an unambiguous prefix of it; `latest` for the run created last.
         home: The folder of all runs, if not the usual one.
 
     Raises:
         MissingError: There is none, or more than one.
-        RefusedError: The latest one cannot be read: no other is taken for it.
+        RefusedError: The latest run cannot be read; no other is returned in its place.
     """
     runs = list_runs(home)
     if run_id == "latest" and runs:
@@ -72,7 +72,7 @@ def find_run(run_id: str, *, home: Path | None = None) -> Path:
     if len(found) == 1:
         return found[0].folder
     if found:
-        raise MissingError(f"{run_id!r} is the beginning of {len(found)} runs.", hint="Write more of its id.")
+        raise MissingError(f"{run_id!r} is a prefix of {len(found)} run ids.", hint="Write more of the id.")
     where = home or runs_home()
     raise MissingError(f"There is no run {run_id!r} in {where}.", hint="List them with `eksml-tui runs list`.")
 
@@ -84,17 +84,17 @@ def start_runner(
     module: str = RUNNER_MODULE,
     is_asked_for: bool = True,
 ) -> ProcessIdentity | None:
-    """Start the run's runner, unless one is at work.
+    """Start the run's runner, unless it has a living one.
 
     Args:
         folder: The run's folder.
-        environment: Given to the process and not stored, e.g. credentials. Our own `AWS_` variables are passed on,
-            too. Neither is if it is for another AWS endpoint than the run's.
-        module: What to run; with the folder as its only argument.
-        is_asked_for: By a person; else because the one before has died, which is counted.
+        environment: Variables for the process that are not stored, e.g. credentials. Our own `AWS_` variables are
+            passed on, too. Neither are if they belong to another AWS endpoint than the run's.
+        module: The module to run, with the folder as its first argument.
+        is_asked_for: An operator requested it; else it replaces a runner that died, which is counted.
 
     Returns:
-        The new process, or `None` if there was nothing to start.
+        The new process, or `None` if none was started.
 
     Raises:
         ToolError: It could not be started.
@@ -125,38 +125,37 @@ def start_runner(
 
 
 def take_over(folder: Path, pid: int, *, environment: Mapping[str, str] | None = None) -> ProcessIdentity | None:
-    """End a runner that is stalled, and start another one.
+    """Kill a stalled runner, and start another one.
 
-    It is killed before the lease is given to anybody else: a stopped process that were woken would find itself in the
-    middle of what another one does.
+    It is killed before the lease is granted to another: a stopped process that resumes would act beside its successor.
 
     Args:
         folder: The run's folder.
-        pid: The process that the operator has named.
+        pid: The process id that the operator has named.
         environment: See `start_runner`.
 
     Returns:
         The new process.
 
     Raises:
-        RefusedError: The runner is another process, gives signs of life, belongs to somebody else, or does not end.
+        RefusedError: The runner is another process, is not stalled, belongs to another user, or does not end.
     """
     refuse_if_readonly(f"the end of the runner of {folder.name}")
     holder = stalled_runner(folder)
     if holder is None or holder.pid != pid:
-        said = f"is process {holder.pid}, not {pid}" if holder else "is not stalled"
-        raise RefusedError(f"The runner of {folder.name} {said}: nothing was ended.")
+        reason = f"is process {holder.pid}, not {pid}" if holder else "is not stalled"
+        raise RefusedError(f"The runner of {folder.name} {reason}: nothing was ended.")
     kill(holder)
     if not wait_for_end(holder, seconds=_END_SECONDS):
         raise RefusedError(
             f"Process {pid} was killed and has not ended within {_END_SECONDS:.0f} s: it hangs in the kernel.",
-            hint="Look at the disk that it waits for, then resume the run.",
+            hint="Check the disk that it waits for, then resume the run.",
         )
     return start_runner(folder, environment=environment)
 
 
 def stalled_runner(folder: Path) -> ProcessIdentity | None:
-    """The process that holds the run and gives no sign of life; `None` if all is well, or there is none.
+    """Return the stalled process that holds the run; `None` if its runner responds, or there is none.
 
     Raises:
         JournalError: The journal cannot be read.
@@ -175,21 +174,21 @@ def resume_interrupted(
     needs_room: bool = False,
     module: str = RUNNER_MODULE,
 ) -> list[str]:
-    """Start a runner for every run that a crash or a reboot has interrupted, of the AWS endpoint that we work with.
+    """Start a runner for every interrupted run of the present AWS endpoint.
 
     Args:
         environment: See `start_runner`.
         home: The folder of all runs, if not the usual one.
-        endpoints: Of AWS, whose runs are started as well.
-        needs_room: Leave a run as it is whose folder takes no writes, or whose disk is full.
+        endpoints: Further AWS endpoints whose runs are resumed.
+        needs_room: Skip runs whose folder cannot be written, or whose disk is full.
         module: See `start_runner`.
 
     Returns:
-        A sentence for each, for telling the operator; also of a run whose runner could not be started. A runner that
-        dies again and again is given growing pauses, and left after the fifth time in ten minutes.
+        A sentence for the operator on each, also where the runner could not be started. A runner that dies again and
+        again is restarted after growing pauses, and no more after the fifth time in ten minutes.
     """
     endpoint = dict(environment or {}).get(ENDPOINT_VARIABLE, os.environ.get(ENDPOINT_VARIABLE, ""))
-    told = []
+    sentences = []
     clock = SystemClock()
     for run in list_runs(home):
         if not run.is_interrupted or not may_start_now(run.folder, clock):
@@ -200,11 +199,11 @@ def resume_interrupted(
             if load_environment(run.folder).get(ENDPOINT_VARIABLE, "") not in (endpoint, *endpoints):
                 continue
             if start_runner(run.folder, environment=environment, module=module, is_asked_for=False) is not None:
-                told.append(f"Run {run.id} was interrupted and goes on.")
+                sentences.append(f"Run {run.id} was interrupted and has been resumed.")
         except (ConsoleError, OSError) as error:
             reason = error.sentence() if isinstance(error, ConsoleError) else str(error)
-            told.append(f"Run {run.id} was interrupted and cannot go on: {reason}")
-    return told
+            sentences.append(f"Run {run.id} was interrupted and cannot be resumed: {reason}")
+    return sentences
 
 
 def _takes_writes(folder: Path) -> bool:
@@ -221,22 +220,22 @@ def send_request(
     start: bool = True,
     environment: Mapping[str, str] | None = None,
 ) -> str:
-    """Write a wish into the run's journal and see to it that a runner acts on it.
+    """Write a request into the run's journal, and start a runner for it if none is alive.
 
     Args:
         folder: The run's folder.
-        kind: What is wished.
-        plan_hash: With `APPROVE`: the plan that was looked at.
-        delete_data: With `TEARDOWN`: whether stages that hold data may be undone too.
+        kind: The kind of request.
+        plan_hash: With `APPROVE`: the plan that was shown.
+        delete_data: With `TEARDOWN`: stages that hold data are undone, too.
         clock: Stamps the record.
-        start: Start a runner if none is at work.
+        start: Start a runner if none is alive.
         environment: For a runner that has to be started; see `start_runner`.
 
     Returns:
-        A sentence about what is in the way of its being followed; empty if nothing is.
+        A sentence on why the request has to wait; empty if it does not.
 
     Raises:
-        RefusedError: The run is in no state for it; nothing was written.
+        RefusedError: The state of the run does not allow it; nothing was written.
         JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
         JournalError: The journal cannot be read.
     """
@@ -250,13 +249,13 @@ def send_request(
     if stalled is None:
         return ""
     return (
-        f"Its runner, process {stalled.pid}, gives no sign of life, and will not follow before it moves again. "
+        f"Its runner, process {stalled.pid}, does not respond, and the request waits for it. "
         f"End it and start another: eksml-tui runs resume {folder.name} --takeover {stalled.pid}"
     )
 
 
 def refuse_unfit(view: RunView, kind: RequestKind, *, plan_hash: str = "") -> None:
-    """Refuse a wish that the run cannot follow.
+    """Refuse a request that the state of the run does not allow.
 
     Raises:
         RefusedError: With the reason.
@@ -271,7 +270,7 @@ def _unfit_approval(view: RunView, plan_hash: str) -> str:
     offered = {stage.plan.plan_hash for stage in waiting if stage.plan}
     if not offered:
         return "no plan waits for approval"
-    return "" if plan_hash in offered else "the plan has changed since it was shown; look at it again"
+    return "" if plan_hash in offered else "the plan has changed since it was shown; review it again"
 
 
 def _unfit_request(view: RunView, kind: RequestKind) -> str:

@@ -1,4 +1,4 @@
-"""Why a stage of a run does not get on: its objects in the cluster, what its pods have said, what the journal says."""
+"""The diagnosis of a stage: from its objects in the cluster, the logs of its pods, and the journal."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ _TROUBLED = (StageState.FAILED, StageState.RUNNING, StageState.UNKNOWN)
 async def explain_stage(
     session: KubeSession | None, view: RunView, folder: Path, stage_id: str, *, clock: Clock | None = None
 ) -> list[Finding]:
-    """What is the matter with a stage, causes before their symptoms; nothing for one that is fine.
+    """Return the findings on a stage, causes before their symptoms; none for a healthy one.
 
-    Pods vanish and clusters are torn down: what the run has kept on disk is read where the cluster has nothing.
+    Where pods or the cluster are gone, the logs that the run has kept on disk are read instead.
 
     Args:
-        session: The run's cluster; `None` while there is no way to it.
+        session: The run's cluster; `None` while it cannot be reached.
         view: The run.
         folder: Its folder.
         stage_id: The stage.
@@ -50,56 +50,56 @@ async def explain_stage(
     Raises:
         MissingError: The run has no such stage.
     """
-    stage = next((one for one in view.stages if one.id == stage_id), None)
+    stage = next((stage for stage in view.stages if stage.id == stage_id), None)
     if stage is None:
-        known = ", ".join(one.id for one in view.stages)
+        known = ", ".join(each.id for each in view.stages)
         raise MissingError(f"Run {view.id} has no stage {stage_id!r}.", hint=f"It has {known}.")
     evidence = await _in_cluster(session, view, stage_id, clock=clock or SystemClock())
-    told = {log.pod for log in evidence.logs}
+    live = {log.pod for log in evidence.logs}
     thread = NamedExecutor("stage diagnosis")
     try:
         kept = await thread.call(spooled_logs, folder, stage)
-        # the journal first: of errors that weigh the same, the last one counts, and a program knows more than the run
-        logs = (*_journal(stage), *evidence.logs, *(log for log in kept if log.pod not in told))
+        # the journal first: of errors of equal weight the last one counts, and a program's log is more specific
+        logs = (*_journal(stage), *evidence.logs, *(log for log in kept if log.pod not in live))
         found = await thread.call(diagnose, replace(evidence, logs=logs))
         if stage.state is StageState.FAILED and _waits(found):
-            said = await thread.call(diagnose, Evidence(logs=logs, taken_at=evidence.taken_at))
-            found = _of_the_past(found, said)
+            logged = await thread.call(diagnose, Evidence(logs=logs, taken_at=evidence.taken_at))
+            found = _without_waiting(found, logged)
         diverged = await thread.call(_diverged, folder, stage)
         if diverged:
-            found = [*(one for one in found if one.code is not Code.LOSS_DIVERGED), *diverged]
-        return found or list(_as_told(stage))
+            found = [*(item for item in found if item.code is not Code.LOSS_DIVERGED), *diverged]
+        return found or list(_unexplained(stage))
     finally:
         thread.close()
 
 
 def _waits(found: list[Finding]) -> bool:
-    """Whether the first thing that is found is about nodes that somebody waits for."""
+    """Return whether the first finding is about nodes that pods wait for."""
     return bool(found) and found[0].code in _ABOUT_NODES
 
 
-def _of_the_past(found: list[Finding], said: list[Finding]) -> list[Finding]:
-    """Without what a job that has failed would wait for: its nodes go, because it has failed.
+def _without_waiting(found: list[Finding], logged: list[Finding]) -> list[Finding]:
+    """Return the findings without those about awaited nodes, which go because the job has failed.
 
-    Only where its programs have said why; what only echoes the end of another rank is no reason.
+    Only where its logs give the reason of the failure; an echo of the end of another rank is none.
     """
-    reasons = [one for one in said if one.severity is Severity.ERROR and one.code not in _ECHOES]
-    return [one for one in found if one.code not in _ABOUT_NODES] if reasons else found
+    reasons = [item for item in logged if item.severity is Severity.ERROR and item.code not in _ECHOES]
+    return [item for item in found if item.code not in _ABOUT_NODES] if reasons else found
 
 
 async def _in_cluster(session: KubeSession | None, view: RunView, stage_id: str, *, clock: Clock) -> Evidence:
     nothing = Evidence(taken_at=clock.now().timestamp())
     if session is None:
         return nothing
-    question = ObjectSelector("Stage", stage_id, labels={RUN_LABEL: view.id, STAGE_LABEL: stage_id})
+    selector = ObjectSelector("Stage", stage_id, labels={RUN_LABEL: view.id, STAGE_LABEL: stage_id})
     try:
-        return await collect_evidence(session, question, clock=clock)
+        return await collect_evidence(session, selector, clock=clock)
     except (MissingError, UnreachableError, AccessError):
         return nothing
 
 
 def spooled_logs(folder: Path, stage: StageView) -> list[Log]:
-    """The ends of the logs of the newest attempt, by pod, as the run has kept them."""
+    """Return the tails of the newest attempt's logs, by pod, from the run's spool."""
     reader = SpoolReader(folder, stage.id)
     since_ns = (stage.started_at or 0.0) * 1e9
     lines: dict[str, list[str]] = {}
@@ -116,23 +116,23 @@ def spooled_logs(folder: Path, stage: StageView) -> list[Log]:
 
 
 def _diverged(folder: Path, stage: StageView) -> list[Finding]:
-    """A loss that is no number, by the whole curve: also of a stage that has ended well."""
+    """Return a finding if the whole curve shows a diverged loss, also for a stage that has succeeded."""
     found = spooled_divergence(folder, stage.id)
     if found is None:
         return []
-    said = f"{found.metric} {found.detail}"
-    return [finding(Code.LOSS_DIVERGED, f"The training of {stage.id} goes nowhere: {said}", [said], found.way_out)]
+    quoted = f"{found.metric} {found.detail}"
+    return [finding(Code.LOSS_DIVERGED, f"The training of {stage.id} diverges: {quoted}", [quoted], found.way_out)]
 
 
-def _as_told(stage: StageView) -> Iterator[Finding]:
-    """A stage that has failed of what no rule knows: in the run's own words."""
+def _unexplained(stage: StageView) -> Iterator[Finding]:
+    """Return a finding with the stage's own message, for a failure that no rule explains."""
     if stage.message and stage.state is StageState.FAILED:
-        told = redact(stage.message)
-        headline = f"The stage {stage.id} has failed: {told.splitlines()[0]}"
-        yield finding(Code.JOB_FAILED, headline, [told], f"Correct what it says, then retry the stage {stage.id}.")
+        message = redact(stage.message)
+        headline = f"The stage {stage.id} has failed: {message.splitlines()[0]}"
+        yield finding(Code.JOB_FAILED, headline, [message], f"Fix that, then retry the stage {stage.id}.")
 
 
 def _journal(stage: StageView) -> Iterator[Log]:
-    """What the run itself has noted of a stage that is in trouble: Terraform's error, what an object waits for."""
+    """Yield the stage's message as a log, if it is failed or under way: Terraform's error, or what it waits for."""
     if stage.message and stage.state in _TROUBLED:
         yield Log(log_text(redact(stage.message)))

@@ -58,19 +58,19 @@ def create_folder(
     roots: Mapping[str, Path] = MappingProxyType({}),
     home: Path | None = None,
 ) -> Path:
-    """Make the folder of a run: a copy of its blueprint, its environment, its journal.
+    """Create the folder of a run: a copy of its blueprint, its environment, its journal.
 
     Args:
         created: The journal's first record.
         source: The blueprint's folder.
-        environment: What the run's processes get besides the console's own environment. Credentials are not stored;
-            that a variable is to be empty is.
+        environment: Variables for the run's processes in addition to the console's own. Credentials are not stored;
+            empty values are.
         clock: Stamps the journal.
         roots: Terraform roots from outside the blueprint's folder, by their path in the copy.
         home: The folder of all runs, if not the usual one.
 
     Raises:
-        ConfigError: The blueprint cannot be copied, or the folder cannot be made.
+        ConfigError: The blueprint cannot be copied, or the folder cannot be created.
         JournalError: The folder lies on a network file system.
     """
     refuse_if_readonly(f"the launch of {created.blueprint_id}")
@@ -105,7 +105,7 @@ def create_folder(
 
 
 def _numbers_in(runs: Path) -> dict[str, int]:
-    """The numbers of runs as their journals have them."""
+    """Return the numbers of runs by id, from their journals."""
     return {run.id: run.number for run in list_runs(runs) if run.number}
 
 
@@ -121,7 +121,9 @@ def _copy_folder(source: Path, target: Path) -> None:
     base = source.resolve()
     for path in files:
         if not path.resolve().is_relative_to(base):
-            raise ConfigError(f"{path} leads out of its blueprint's folder.", hint="Put the file itself there.")
+            raise ConfigError(
+                f"{path} links to a file outside its blueprint's folder.", hint="Copy the file into the folder."
+            )
     size = sum(path.stat().st_size for path in files)
     if size > _MAX_BLUEPRINT_BYTES:
         raise ConfigError(f"{source} has {size} bytes; {_MAX_BLUEPRINT_BYTES} is the limit for a blueprint.")
@@ -138,10 +140,10 @@ def _copy_folder(source: Path, target: Path) -> None:
 
 
 def require_preconditions(blueprint: Blueprint, binding: Binding) -> None:
-    """Look for the programs and the secrets that the run will use.
+    """Require the programs and secrets that the run will use.
 
     Args:
-        blueprint: As its preset changes it.
+        blueprint: With its preset applied.
         binding: The values of its parameters.
 
     Raises:
@@ -184,16 +186,16 @@ def create_run(
     auto_approve: bool = False,
     home: Path | None = None,
 ) -> Path:
-    """Make a run of a blueprint. Nothing is started.
+    """Create a run of a blueprint. Nothing is started.
 
     Args:
         blueprint: As it was loaded; its folder is copied into the run.
         binding: The values of its parameters.
-        target: The cluster that the operator looks at. A run that makes its own cluster asks EKS for it instead, and
-            never touches this one.
+        target: The operator's present cluster. A run that makes its own cluster gets that from EKS instead, and never
+            touches this one.
         environment: See `create_folder`.
         clock: Stamps the journal.
-        auto_approve: Whether plans are carried out without being asked about.
+        auto_approve: Carry out plans without a request to approve them.
         home: The folder of all runs, if not the usual one.
 
     Returns:
@@ -201,7 +203,7 @@ def create_run(
 
     Raises:
         BlueprintError: It has a stage that this program cannot carry out, or one that no kubeconfig stage precedes.
-        ConfigError: The folder cannot be made; or a program, a secret or the kubeconfig that it needs is missing.
+        ConfigError: The folder cannot be created; or a program, secret or kubeconfig that it needs is missing.
         JournalError: The folder lies on a network file system.
     """
     require_access(blueprint)
@@ -237,7 +239,7 @@ def create_run(
 
 
 def _present_cluster(target: ClusterTarget) -> tuple[str, str, dict[str, str]]:
-    """The context and the kubeconfig by their names, and what finds them: the current one may be another tomorrow."""
+    """Return context, kubeconfig and variables that pin the present cluster: the current context may change later."""
     chosen = load_context(target)
     require_allowed(chosen, replaces=request_of)
     context = chosen.context
@@ -269,9 +271,9 @@ def _outlines(blueprint: Blueprint, *, skipped: frozenset[str]) -> Iterator[Stag
 
 
 def new_run_id(blueprint_id: str, clock: Clock) -> str:
-    """An id that is a valid label value and says what and when, with 64 random bits: `bionemo-esm1nv-1121-a3f2…`.
+    """Return an id of blueprint, month and day and 64 random bits: `bionemo-esm1nv-1121-a3f2…`. A valid label value.
 
-    Its beginning names it, as far as no other run begins so.
+    A prefix is enough to name the run, as long as no other run's id has it.
     """
     random = base64.b32encode(secrets.token_bytes(8)).decode().rstrip("=").lower()
     return f"{blueprint_id[:40]}-{clock.now():%m%d}-{random}"

@@ -16,11 +16,11 @@ _COLUMNS = ("RUN", "STATE", "STAGE", "BLUEPRINT", "CLUSTER", "CREATED")
 
 
 def runs_table(runs: Sequence[RunSummary], *, is_short: bool = False) -> str:
-    """One line a run, with a heading.
+    """Return a table with a heading and one line for each run.
 
     Args:
         runs: Newest first.
-        is_short: For people on a terminal: of each id as much as tells it from the others.
+        is_short: Shorten ids to unambiguous prefixes, for a terminal.
     """
     if not runs:
         return "There are no runs on this machine.\n"
@@ -43,7 +43,7 @@ def runs_table(runs: Sequence[RunSummary], *, is_short: bool = False) -> str:
 
 
 def _noted(runs: Iterable[tuple[str, Sequence[Notice]]]) -> list[str]:
-    """A line for each notice; what is said of the disk is said once."""
+    """Return a line for each notice; equal notices about the disk only once."""
     lines: dict[str, None] = {}
     for name, notices in runs:
         for notice in notices:
@@ -53,7 +53,7 @@ def _noted(runs: Iterable[tuple[str, Sequence[Notice]]]) -> list[str]:
 
 
 def runs_json(runs: Sequence[RunSummary]) -> str:
-    """A list of objects; times are RFC 3339, `null` where unknown."""
+    """Return a list of objects; times are RFC 3339, `null` where unknown."""
     return _json(
         [
             {
@@ -76,11 +76,11 @@ def runs_json(runs: Sequence[RunSummary]) -> str:
 
 
 def run_table(view: RunView, *, now: float | None = None) -> str:
-    """One run: what it is, its stages, its teardown, its audit.
+    """Return one run as text: identity, state, stages, teardown and audit.
 
     Args:
         view: The run.
-        now: Seconds since the epoch, for how long what is under way has taken; left out if not given.
+        now: Seconds since the epoch, for the time that running stages have taken; without it, that is left out.
     """
     head = [
         ("Run", view.id),
@@ -102,7 +102,7 @@ def run_table(view: RunView, *, now: float | None = None) -> str:
 
 
 def run_json(view: RunView) -> str:
-    """One object; times are RFC 3339, durations seconds, `null` where unknown."""
+    """Return one object; times are RFC 3339, durations seconds, `null` where unknown."""
     audit = view.audit
     return _json(
         {
@@ -143,24 +143,24 @@ def run_json(view: RunView) -> str:
 
 
 def _noticed(view: RunView) -> list[str]:
-    """Lines on its runner, its disk and its journal; that nobody is at work is told further down."""
+    """Return lines on its runner, disk and journal, except the notice of a missing runner, which comes further down."""
     lines = [notice_line(notice) for notice in view.notices if notice.kind is not NoticeKind.NO_RUNNER]
     if view.state is RunState.STALLED:
-        lines.append(f"How to end it and start another is said by: eksml-tui runs resume {view.id}")
+        lines.append(f"To end it and start another, see: eksml-tui runs resume {view.id}")
     return ["".join(f"{line}\n" for line in lines)] if lines else []
 
 
 def _unattended(view: RunView) -> str:
-    told = [notice.text for notice in view.notices if notice.kind is NoticeKind.NO_RUNNER]
-    return f"{told[0] if told else 'No runner is at work on it.'} Resume it with: eksml-tui runs resume {view.id}\n"
+    texts = [notice.text for notice in view.notices if notice.kind is NoticeKind.NO_RUNNER]
+    return f"{texts[0] if texts else 'It has no runner.'} Resume it with: eksml-tui runs resume {view.id}\n"
 
 
 def _notice_fields(notices: Iterable[Notice]) -> list[dict[str, object]]:
-    return [{"kind": one.kind.value, "text": one.text, "since": _moment(one.since)} for one in notices]
+    return [{"kind": notice.kind.value, "text": notice.text, "since": _moment(notice.since)} for notice in notices]
 
 
 def duration_text(seconds: float | None) -> str:
-    """`4 s`, `12 m 05 s`, `3 h 20 m`, `2 d 04 h`; empty for `None`."""
+    """Return a duration in two units: `4 s`, `12 m 05 s`, `3 h 20 m`, `2 d 04 h`; empty for `None`."""
     if seconds is None:
         return ""
     whole = max(int(seconds), 0)
@@ -254,7 +254,7 @@ def _audit(view: RunView) -> str:
         return ""
     parts = (
         (f"Still there, {len(audit.leftovers)}", audit.leftovers),
-        (f"Could not be asked, so that more may be left, {len(audit.unknown)}", audit.unknown),
+        (f"Could not be searched, so more may be left, {len(audit.unknown)}", audit.unknown),
         ("Kept on purpose", audit.retained),
     )
     text = "Nothing is left.\n" if audit.is_clean else ""
@@ -262,13 +262,13 @@ def _audit(view: RunView) -> str:
 
 
 def _state(run: RunSummary) -> str:
-    """Its state, and what its audit has against it."""
+    """Return its state, with the counts of what its audit found left or unknown."""
     found = [f"{run.leftovers} left"] * bool(run.leftovers) + [f"{run.unknown} unknown"] * bool(run.unknown)
     return ", ".join([run.state.value, *found])
 
 
 def _doubt(view: RunView) -> str:
-    """The clause against the state's word after a teardown."""
+    """Return a clause that qualifies the state after a teardown whose audit is not clean."""
     audit = view.audit
     if audit is None or audit.is_clean:
         return ""
@@ -278,7 +278,7 @@ def _doubt(view: RunView) -> str:
 def _took(stage: StageView) -> float | None:
     if stage.started_at is None or stage.ended_at is None:
         return None
-    return max(0.0, stage.ended_at - stage.started_at)  # somebody may have set the clock back meanwhile
+    return max(0.0, stage.ended_at - stage.started_at)  # the clock may have been set back meanwhile
 
 
 def _columns(rows: Sequence[Sequence[str]]) -> str:
@@ -296,7 +296,7 @@ def _day(run: RunSummary) -> str:
 def _moment(at: float | None) -> str | None:
     try:
         return None if at is None else format_rfc3339(datetime.fromtimestamp(at, UTC))
-    except (OverflowError, ValueError, OSError):  # a damaged journal may say anything
+    except (OverflowError, ValueError, OSError):  # a damaged journal may hold any number
         return None
 
 

@@ -50,29 +50,29 @@ class ResultFile(msgspec.Struct, frozen=True):
     """One file."""
 
     path: str
-    """Below the folder of the results."""
+    """Relative to the folder of the results."""
     size_bytes: int
     modified_at: datetime
 
 
 class Listing(msgspec.Struct, frozen=True):
-    """What lies in a run's folder of results."""
+    """The files in a run's folder of results."""
 
     folder: str
     claim: str
     files: tuple[ResultFile, ...]
-    """By path."""
+    """Sorted by path."""
     is_complete: bool
-    """Whether these are all; otherwise there are more than `MAX_FILES`."""
+    """These are all files; otherwise there are more than `MAX_FILES`."""
 
     @property
     def size_bytes(self) -> int:
-        """Of all files that are listed."""
+        """Total size of the listed files."""
         return sum(file.size_bytes for file in self.files)
 
 
 class OpenResults:
-    """A run with its results and a way into its cluster, closed at the end. Make it in a thread: it reads files.
+    """An open run: its results and its cluster, closed at the end. Create it in a thread: it reads files.
 
     Args:
         folder: The run's.
@@ -84,12 +84,12 @@ class OpenResults:
     """
 
     def __init__(self, folder: Path, clock: Clock) -> None:
-        self._site = LiveBackend(folder, clock)
+        self._backend = LiveBackend(folder, clock)
         view = load_run(folder)
-        self.context: StageContext = self._site.read_only_context(view)
+        self.context: StageContext = self._backend.read_only_context(view)
         results = self.context.blueprint.results
         if results is None:
-            raise MissingError(f"{view.blueprint_id} does not say where its results lie.")
+            raise MissingError(f"The blueprint {view.blueprint_id} names no folder of results.")
         self.place = self.context.text(results.folder)
         self.volume = RunVolume(self.context.namespace, results.claim, results.mount)
 
@@ -97,11 +97,11 @@ class OpenResults:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._site.aclose()
+        await self._backend.aclose()
 
 
 async def list_results(folder: Path, clock: Clock) -> Listing:
-    """Look where the run's results lie: in a pod of the run, or in a short Job.
+    """List the run's results, in a pod of the run or in a short Job.
 
     Args:
         folder: The run's.
@@ -109,7 +109,7 @@ async def list_results(folder: Path, clock: Clock) -> Listing:
 
     Raises:
         MissingError: The blueprint names no results, or the run has no cluster yet.
-        ConsoleError: The cluster cannot be asked.
+        ConsoleError: The cluster cannot be reached.
     """
     async with await in_thread("results", OpenResults, folder, clock) as opened:
         place, volume = opened.place, opened.volume
@@ -146,9 +146,9 @@ _UNITS = ("B", "KiB", "MiB", "GiB", "TiB")
 
 
 def results_table(listing: Listing) -> str:
-    """A line for each file, then what they are together."""
+    """Return a line for each file, then their total."""
     if not listing.files:
-        return f"Nothing lies in {listing.folder} on {listing.claim} yet.\n"
+        return f"There are no files in {listing.folder} on {listing.claim} yet.\n"
     rows = [(size_text(file.size_bytes), f"{file.modified_at:%Y-%m-%d %H:%M}", file.path) for file in listing.files]
     width = max(len(size) for size, _, _ in rows)
     lines = [f"{size:>{width}}  {moment}  {path}" for size, moment, path in rows]
@@ -158,7 +158,7 @@ def results_table(listing: Listing) -> str:
 
 
 def results_json(listing: Listing) -> str:
-    """The listing as indented JSON."""
+    """Return the listing as indented JSON."""
     document = {
         "folder": listing.folder,
         "claim": listing.claim,
@@ -173,7 +173,7 @@ def results_json(listing: Listing) -> str:
 
 
 def size_text(size_bytes: int) -> str:
-    """A size with three digits or so: `512 MiB`."""
+    """Return a size with about three digits: `512 MiB`."""
     size, unit = float(size_bytes), 0
     while size >= 1000 and unit < len(_UNITS) - 1:
         size, unit = size / 1024, unit + 1
@@ -181,7 +181,7 @@ def size_text(size_bytes: int) -> str:
 
 
 EXPORT_STAGE = "errand.export"
-"""Stands in the stage label of what belongs to no stage; no stage can have a dot in its id."""
+"""The stage label of objects that belong to no stage; a stage's id cannot have a dot."""
 CONTAINER = "export"
 IMAGE = "public.ecr.aws/aws-cli/aws-cli:2.22.35"
 
@@ -190,7 +190,7 @@ _RETRIES = 2
 
 
 def copying(source: str, target: str, *, region: str, service_account: str = "") -> HelperJob:
-    """Copy a folder. What is in S3 already, of the same size and age, is not copied again.
+    """Return a helper Job that copies a folder to S3. Files there with the same size and age are skipped.
 
     Args:
         source: Folder on the volume.
@@ -216,12 +216,12 @@ _START_SECONDS = 1800.0
 
 
 class Copy(msgspec.Struct, frozen=True):
-    """A copy under way: a Job, which goes on whoever watches it.
+    """A copy under way: a Job, which continues without this program.
 
     Args:
         ref: The Job.
         uid: Its UID.
-        was_there: It had been begun before.
+        was_there: It was started by an earlier call.
     """
 
     ref: ObjectRef
@@ -229,10 +229,10 @@ class Copy(msgspec.Struct, frozen=True):
     was_there: bool
 
     def sentence(self, source: str, target: str) -> str:
-        """What it does, and how to be rid of it."""
-        does = "goes on copying" if self.was_there else "copies"
+        """Return a sentence on what it does and how to stop it."""
+        verb = "is still copying" if self.was_there else "copies"
         stop = f"kubectl delete -n {self.ref.namespace} job/{self.ref.name}"
-        return f"{self.ref.describe()} {does} {source} to {target}, also if this program ends; {stop} stops it."
+        return f"{self.ref.describe()} {verb} {source} to {target}, also if this program ends; {stop} stops it."
 
 
 async def export_results(
@@ -247,29 +247,29 @@ async def export_results(
 ) -> str:
     """Copy the results to S3 by a Job, and wait for its end.
 
-    Cancelled, or without a connection, it leaves the Job at work; called again, it takes that up, or copies what is
-    missing. The Job is removed at its end, by itself after some minutes if nobody waits for it.
+    If cancelled or disconnected, the Job keeps running; the next call follows it, or copies the missing files. It is
+    deleted at its end, or deletes itself some minutes later if no caller waits for it.
 
     Args:
         folder: The run's.
-        target: `s3://BUCKET/PREFIX`. The pod needs the right to write there: of its node, or of its service account.
+        target: `s3://BUCKET/PREFIX`. The pod's node or service account needs the right to write there.
         clock: For waiting.
         on_line: Gets what the Job prints.
-        on_begin: Gets the copy once there is one, with a sentence about it.
+        on_begin: Gets the copy once it is started, with a sentence about it.
         service_account: Of the pod; empty for the namespace's default.
         is_detached: Do not wait.
 
     Returns:
-        What was done, in one line; empty if it was not waited for.
+        The result in one line; empty if `is_detached`.
 
     Raises:
-        ConfigError: `target` is no address in S3.
+        ConfigError: `target` is not an address in S3.
         MissingError: The blueprint names no results, or the run has no cluster yet.
         RefusedError: The Job failed.
-        ConsoleError: The cluster cannot be asked.
+        ConsoleError: The cluster cannot be reached.
     """
     if _TARGET.match(target) is None:
-        raise ConfigError(f"{target!r} is no address in S3.", hint="Write s3://BUCKET/PREFIX.")
+        raise ConfigError(f"{target!r} is not an address in S3.", hint="Write s3://BUCKET/PREFIX.")
     async with await in_thread("results", OpenResults, folder, clock) as opened:
         connection, labels = await opened.context.connect(ONCE), labels_of(opened.context.view.id, EXPORT_STAGE)
         helper_job = copying(
@@ -283,22 +283,22 @@ async def export_results(
         if is_detached:
             return ""
         try:
-            told = await _followed(connection, copy, target, clock, on_line)
+            result = await _followed(connection, copy, target, clock, on_line)
         except RefusedError:
             await delete_job(connection, CreatedJob(copy.ref, copy.uid), recorder, clock)
             raise
         await delete_job(connection, CreatedJob(copy.ref, copy.uid), recorder, clock)
-        return told
+        return result
 
 
 def _name_of(run_id: str, target: str) -> str:
-    """The same for the same copy, so that it is found again and never made twice."""
+    """Return a name that is the same for the same copy, so that it is found again and never made twice."""
     identity = f"{run_id} {target.rstrip('/')}"
     return f"{EXPORT_PREFIX}{hashlib.sha256(identity.encode()).hexdigest()[:10]}"
 
 
 async def _begun(context: StageContext, connection: ClusterConnection, job: Document, recorder: JobRecorder) -> Copy:
-    """The copy that is under way already, else a new one.
+    """Return the copy that is under way already, else start one.
 
     Raises:
         ConflictError: There is a Job of that name, and the run never recorded making it.
@@ -310,8 +310,8 @@ async def _begun(context: StageContext, connection: ClusterConnection, job: Docu
     entry = entry_of(found, group_of(API_VERSION), "Job")
     if not is_of_run(context, entry, ref):
         raise ConflictError(
-            f"{ref.describe()} is there, and the run never recorded making it.",
-            hint="Look what it does; a copy removes itself some minutes after its end.",
+            f"{ref.describe()} exists, and the run has no record of making it.",
+            hint="Check what it does; a copy deletes itself some minutes after its end.",
         )
     if not has_ended(found):
         return Copy(ref, entry.uid, was_there=True)
@@ -347,7 +347,7 @@ async def _followed(
 
 
 async def _started(connection: ClusterConnection, copy: Copy, clock: Clock) -> ContainerLog:
-    """The container of the Job's pod, once it has one that has begun."""
+    """Wait until a pod of the Job has started, and return its container."""
     ref, end = copy.ref, clock.monotonic() + _START_SECONDS
     words = "it has no pod"
     while clock.monotonic() < end:

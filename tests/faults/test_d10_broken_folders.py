@@ -71,20 +71,20 @@ def _no_records(path: Path) -> None:
 
 
 BROKEN: dict[str, tuple[Callable[[Path], object], str]] = {
-    "no-journal": (lambda path: path.mkdir(), "journal.db is not there"),
-    "a-file": (lambda path: path.write_text("x"), "is no folder"),
-    "dangling": (lambda path: path.symlink_to("nowhere"), "cannot be looked at"),
-    "directory": (_directory, "is no file"),
-    "pipe": (_pipe, "is no file"),
-    "dangling-journal": (_dangling_journal, "journal.db is not there"),
+    "no-journal": (lambda path: path.mkdir(), "journal.db does not exist"),
+    "a-file": (lambda path: path.write_text("x"), "is not a folder"),
+    "dangling": (lambda path: path.symlink_to("nowhere"), "cannot be read"),
+    "directory": (_directory, "is not a file"),
+    "pipe": (_pipe, "is not a file"),
+    "dangling-journal": (_dangling_journal, "journal.db does not exist"),
     "loop": (_loop, "cannot be read"),
     "garbage": (_garbage, "is damaged"),
     "empty": (_empty, "is damaged: it is empty"),
-    "sparse": (_sparse, "it is no journal"),
+    "sparse": (_sparse, "it is not a journal"),
     "other-version": (_other_version, "has version 9"),
     "no-records": (_no_records, "no such table"),
-    os.fsdecode(b"not-utf8-\xff"): (lambda path: path.mkdir(), "is not there"),
-    "escape-\x1b]52;c;x\x07": (lambda path: path.mkdir(), "is not there"),
+    os.fsdecode(b"not-utf8-\xff"): (lambda path: path.mkdir(), "does not exist"),
+    "escape-\x1b]52;c;x\x07": (lambda path: path.mkdir(), "does not exist"),
 }
 
 
@@ -157,7 +157,7 @@ def test_a_folder_that_may_not_be_entered_hides_nothing(program: Program) -> Non
     try:
         done = as_an_ordinary_user(program, "runs", "list")
         assert (done.returncode, done.stderr) == (0, "")
-        assert f"{closed} may not be entered" in done.stdout
+        assert f"{closed} cannot be entered" in done.stdout
         assert folder.name in done.stdout
         assert as_an_ordinary_user(program, "runs", "show", folder.name).returncode == 0
         refused = as_an_ordinary_user(program, "runs", "show", "closed")

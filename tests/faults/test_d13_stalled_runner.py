@@ -67,7 +67,7 @@ def test_a_stopped_runner_is_told_within_ten_seconds_and_taken_over_when_it_is_n
 
     shown = program.run("runs", "show", "latest").stdout
     assert "stalled" in shown
-    assert f"process {stopped.pid}, gives no sign of life. (since " in shown
+    assert f"process {stopped.pid}, does not respond. (since " in shown
     listed = json.loads(program.run("runs", "list", "--output", "json").stdout)
     assert (listed[0]["state"], listed[0]["notices"][0]["kind"]) == ("stalled", "stalled")
 
@@ -93,7 +93,7 @@ def test_a_runner_that_wakes_up_is_stalled_no_more_and_follows(
     runner = runner_of(program, folder)
     os.kill(runner.pid, signal.SIGSTOP)
     until_view(folder, lambda view: view.state is RunState.STALLED, "the runner to be called stalled")
-    assert "gives no sign of life" in send_request(folder, RequestKind.CANCEL)
+    assert "does not respond" in send_request(folder, RequestKind.CANCEL)
     os.kill(runner.pid, signal.SIGCONT)
     view = until_view(folder, lambda view: view.state is RunState.CANCELLED, "the cancel")
     assert view.notices == ()
@@ -129,15 +129,15 @@ def test_an_open_console_tells_of_a_stopped_runner_and_starts_a_dead_one_again(
         console.wait("4 ▲ runner stalled")
         console.press("4")
         console.wait(r"stalled since \d\d:\d\d:\d\d UTC")
-        console.wait("▲ Its runner, process .* gives no sign of life")
+        console.wait("▲ Its runner, process .* does not respond")
         console.wait(r"\? Work")
         console.press("R")
         console.wait(rf"takeover={runner.pid}")
         os.kill(runner.pid, signal.SIGCONT)
-        console.wait_gone("gives no sign of life")
+        console.wait_gone("does not respond")
         console.wait("▶ Work")
         os.kill(runner.pid, signal.SIGKILL)
-        console.wait("was interrupted and goes on")
+        console.wait("was interrupted and has been resumed")
         wait(lambda: started_last(folder) not in (None, runner), "another runner")
         console.wait("▶ Work")
     finally:
@@ -155,7 +155,7 @@ def test_the_next_command_starts_a_runner_again_that_has_died(
     assert program.run("--readonly", "runs", "list").stderr == ""
     assert started_last(folder) is None
     listed = program.run("runs", "list", "--output", "json")
-    assert listed.stderr == f"eksml-tui: Run {folder.name} was interrupted and goes on.\n"
+    assert listed.stderr == f"eksml-tui: Run {folder.name} was interrupted and has been resumed.\n"
     (entry,) = json.loads(listed.stdout)
     assert entry["notices"] == []
     assert started_last(folder) not in (None, first)
@@ -184,8 +184,8 @@ def test_a_runner_that_dies_again_and_again_is_left_and_said(
     os.kill(first.pid, signal.SIGKILL)
     wait(lambda: not is_alive(first), "the end of the runner")
     looked = program.run("--readonly", "runs", "show", "latest")
-    assert "No runner is at work on it. Resume it with" in looked.stdout
-    assert "No runner is at work on it." in program.run("--readonly", "runs", "list").stdout
+    assert "It has no runner. Resume it with" in looked.stdout
+    assert "It has no runner." in program.run("--readonly", "runs", "list").stdout
     crash_at = {CRASH_VARIABLE: f"{load_run(folder).last_seq + 1}:before"}
     started: set[ProcessIdentity] = set()
 

@@ -133,7 +133,7 @@ async def one_copy_goes_on_and_is_taken_up(folder: Path) -> None:
 
 async def test_a_blueprint_without_results_says_so(tmp_path: Path, sandbox: RunningSandbox) -> None:
     folder = a_run_with("", tmp_path, sandbox)
-    with pytest.raises(MissingError, match="does not say where its results lie"):
+    with pytest.raises(MissingError, match="names no folder of results"):
         await list_results(folder, CLOCK)
 
 
@@ -141,5 +141,5 @@ async def test_a_blueprint_without_results_says_so(tmp_path: Path, sandbox: Runn
     "target", ["nowhere", "s3://", "s3://A_B/x", "https://bucket.s3.amazonaws.com/x", "s3://b/a;b"]
 )
 async def test_only_an_address_in_s3_is_a_target(tmp_path: Path, target: str) -> None:
-    with pytest.raises(ConfigError, match="is no address in S3"):
+    with pytest.raises(ConfigError, match="is not an address in S3"):
         await export_results(tmp_path, target, CLOCK, on_line=print)

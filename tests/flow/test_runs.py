@@ -98,7 +98,7 @@ def test_a_stage_is_approved_from_the_command_line_once(program: Program) -> Non
 def test_a_run_whose_runner_was_killed_says_so_and_goes_on(program: Program) -> None:
     said(program, "approve", "latest")
     kill_runner(program)
-    if "No runner is at work" in program.run("--readonly", "runs", "show", "latest").stdout:
+    if "It has no runner" in program.run("--readonly", "runs", "show", "latest").stdout:
         assert "goes on as process" in said(program, "resume", "latest")
     else:  # it had come to the next plan, and an approval starts a runner
         said(program, "approve", "latest")
@@ -132,7 +132,7 @@ def test_the_next_console_takes_an_interrupted_run_up_and_says_so(program: Progr
     done = program.run("--demo", "--script", str(script))  # nobody has looked meanwhile with a command
     assert (done.returncode, done.stderr) == (
         0,
-        f"eksml-tui: Run {shown(program)['id']} was interrupted and goes on.\n",
+        f"eksml-tui: Run {shown(program)['id']} was interrupted and has been resumed.\n",
     )
     wait(lambda: is_at_work(program), "a runner")
 

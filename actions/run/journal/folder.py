@@ -23,66 +23,66 @@ from actions.base.errors import ConfigError
 from actions.base.files import PRIVATE_FILE, free_bytes, state_home
 
 ENDPOINT_VARIABLE = "AWS_ENDPOINT_URL"
-"""Names the AWS endpoint; a run stays with the one that it was launched into."""
+"""The variable that names the AWS endpoint; a run keeps the one that it was launched with."""
 
 
 def runs_home() -> Path:
-    """The folder of all runs. Not created here."""
+    """Return the folder of all runs; it may not exist yet."""
     return state_home() / "runs"
 
 
 def journal_path(folder: Path) -> Path:
-    """The run's journal."""
+    """Return the path of the run's journal."""
     return folder / "journal.db"
 
 
 def kubeconfig_path(folder: Path) -> Path:
-    """The run's own kubeconfig; there is none before a kubeconfig stage has succeeded."""
+    """Return the path of the run's own kubeconfig, which a kubeconfig stage writes."""
     return folder / "kubeconfig"
 
 
 def blueprint_path(folder: Path) -> Path:
-    """The blueprint's folder as it was when the run was created."""
+    """Return the run's copy of its blueprint, made when the run was created."""
     return folder / "blueprint"
 
 
 def environment_path(folder: Path) -> Path:
-    """Names and values that the run's processes get on top of the console's environment, as JSON."""
+    """Return the file of variables that the run's processes get in addition to the console's, as JSON."""
     return folder / "environment.json"
 
 
 def runner_log_path(folder: Path) -> Path:
-    """What the runner said of its work."""
+    """Return the path of the runner's log."""
     return folder / "runner.log"
 
 
 def terraform_path(folder: Path, stage: str) -> Path:
-    """Working folder, state and output of a Terraform stage."""
+    """Return the folder with the working directory, state and output of a Terraform stage."""
     return folder / "terraform" / stage
 
 
 def logs_path(folder: Path, stage: str) -> Path:
-    """Spooled log lines of the pods that a stage watches."""
+    """Return the folder of the spooled log lines of a stage's pods."""
     return folder / "logs" / stage
 
 
 def series_path(folder: Path, stage: str) -> Path:
-    """Spooled curve points and accelerator samples of a stage."""
+    """Return the folder of a stage's spooled curve points and accelerator samples."""
     return folder / "series" / stage
 
 
 def heartbeat_path(folder: Path) -> Path:
-    """When the runner was last alive, and what it waits for."""
+    """Return the block with the runner's last heartbeat and what it waits for."""
     return folder / "heartbeat"
 
 
 def starts_path(folder: Path) -> Path:
-    """When the run's runners were started since the last one that came to an end by itself."""
+    """Return the block with the start times of runners since the last one that ended normally."""
     return folder / "starts"
 
 
 def reserve_path(folder: Path) -> Path:
-    """Room on disk for a cancel or a teardown on a full one."""
+    """Return the file that reserves space for a cancel or a teardown on a full disk."""
     return folder / "reserve"
 
 
@@ -106,10 +106,10 @@ _TRIES = 20
 
 
 def make_block(path: Path) -> None:
-    """Make the file with all the room it will ever need, empty; one that is there is left as it is.
+    """Create an empty block with all the space it will ever need; an existing one is left as it is.
 
     Raises:
-        OSError: It cannot be made.
+        OSError: It cannot be created.
     """
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, PRIVATE_FILE)
     try:
@@ -119,7 +119,7 @@ def make_block(path: Path) -> None:
 
 
 def write_block(path: Path, content: bytes) -> bool:
-    """Replace the content. A file that is not there is made, if there is room.
+    """Replace the content of a block. A missing file is created if the disk has space.
 
     Returns:
         Whether it was written: it fits, and the disk takes it.
@@ -139,7 +139,7 @@ def write_block(path: Path, content: bytes) -> bool:
 
 
 def read_block(path: Path) -> bytes:
-    """The content; empty if there is none, or it cannot be read."""
+    """Return the content of a block; empty if there is none, or it cannot be read."""
     for _ in range(_TRIES):
         try:
             descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -164,7 +164,7 @@ def read_block(path: Path) -> bytes:
 
 RESERVE_BYTES = 1 << 20
 LOG_ROOM_BYTES = 512 << 10
-"""Some hundred records: more than a teardown writes."""
+"""Space for some hundred records: more than a teardown writes."""
 _FULL_BYTES = 128 << 10
 _PLENTY_BYTES = 4 * RESERVE_BYTES
 
@@ -175,7 +175,7 @@ def has_room(folder: Path) -> bool:
 
 
 def keep_reserve(folder: Path) -> None:
-    """Set room aside in a run's folder, if there is none yet and the disk has plenty. Failing is no harm."""
+    """Reserve space in a run's folder, unless it has some or the disk has little. Failure is ignored."""
     path = reserve_path(folder)
     if path.exists() or free_bytes(folder) < _PLENTY_BYTES:
         return
@@ -184,7 +184,7 @@ def keep_reserve(folder: Path) -> None:
 
 
 def release_reserve(folder: Path) -> bool:
-    """Give the room back to the disk. Returns whether there was any; the caller uses it before others do."""
+    """Release the reserved space to the disk, for the caller's next write. Returns whether there was any."""
     try:
         reserve_path(folder).unlink()
     except OSError:
@@ -193,13 +193,13 @@ def release_reserve(folder: Path) -> bool:
 
 
 def extend_log(folder: Path, *, by: int = 0) -> None:
-    """Give the journal's log room for records to come. What is behind its end is not read by SQLite.
+    """Allocate space in the journal's log for later records. SQLite does not read beyond the last valid frame.
 
-    Called while the journal is open, so that there is a log.
+    Called while the journal is open, so that the log exists.
 
     Args:
         folder: The run's.
-        by: So many bytes more than it has, rather than what it should have at least.
+        by: Bytes to add to its present size, where that gives more than the minimum size.
     """
     path = journal_path(folder)
     log = path.with_name(f"{path.name}-wal")

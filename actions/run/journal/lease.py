@@ -25,27 +25,27 @@ from actions.run.state.view import NoticeKind
 
 BEAT_SECONDS = 2.0
 STALLED_SECONDS = 7.0
-"""Without a beat for so long, a runner is said to be stalled: within ten seconds of the last one."""
+"""Silence after which a runner counts as stalled, so that it shows within ten seconds of its last heartbeat."""
 START_SECONDS = 60.0
-"""A runner that has just been started is given so long for its first beat."""
+"""Silence allowed to a runner that was just started."""
 
 Notes = Mapping[str, str]
-"""By stage id: what it waits for, one line."""
+"""Progress messages by stage id, one line each."""
 
 _SHORT_NOTE = 120
 
 
 class HeartbeatState(msgspec.Struct, frozen=True):
-    """The newest sign of life of one process."""
+    """The newest heartbeat of one process."""
 
     holder: ProcessIdentity
     at: float
     """Seconds of the monotonic clock."""
     is_first: bool = False
-    """Written by who started it: it has not come to its own first line yet."""
+    """Written on its behalf by the process that started it; it has not written one itself yet."""
     notes: dict[str, str] = msgspec.field(default_factory=dict)
     waits: dict[str, float] = msgspec.field(default_factory=dict)
-    """By the value of a `NoticeKind`: since when it has kept the journal from being written, monotonic seconds."""
+    """Since when each obstacle has kept the journal from being written: monotonic seconds by `NoticeKind` value."""
 
     def is_stalled(self, now: float) -> bool:
         """Return whether the process has been silent for too long at the monotonic second `now`."""
@@ -53,7 +53,7 @@ class HeartbeatState(msgspec.Struct, frozen=True):
 
 
 def read_heartbeat(folder: Path, holder: ProcessIdentity) -> HeartbeatState | None:
-    """The newest sign of life of a process; `None` if it has left none, as runners of earlier versions do."""
+    """Return the newest heartbeat of a process; `None` if it has written none, as runners of earlier versions."""
     try:
         beat = msgspec.json.decode(read_block(heartbeat_path(folder)), type=HeartbeatState)
     except msgspec.MsgspecError:
@@ -62,12 +62,12 @@ def read_heartbeat(folder: Path, holder: ProcessIdentity) -> HeartbeatState | No
 
 
 def announce(folder: Path, holder: ProcessIdentity, clock: Clock) -> None:
-    """Leave a first sign of life in the name of a process that was just started."""
+    """Write a first heartbeat on behalf of a process that was just started."""
     _write_beat(folder, HeartbeatState(holder, clock.monotonic(), is_first=True))
 
 
 class Heartbeat:
-    """The runner's side. Used from its loop only, so that a loop that hangs is seen.
+    """The heartbeat of this runner. Used from its loop only, so that a loop that hangs shows.
 
     Args:
         folder: The run's.
@@ -82,19 +82,19 @@ class Heartbeat:
         self._written: HeartbeatState | None = None
 
     def note(self, stage: str, text: str) -> None:
-        """Remember what a stage waits for; empty for nothing."""
+        """Set the progress message of a stage; empty for none."""
         line = one_line(redact(text))
         notes = {name: note for name, note in self._beat.notes.items() if name != stage}
         self._beat = replace(self._beat, notes={**notes, stage: line} if line else notes)
 
     def waits_for(self, kind: NoticeKind) -> None:
-        """Remember that the journal cannot be written, and why; the first moment counts."""
+        """Record an obstacle to writing the journal; its time is that of the first call."""
         if kind.value not in self._beat.waits:
             self._beat = replace(self._beat, waits={**self._beat.waits, kind.value: self._clock.monotonic()})
             self.beat()
 
     def waits_no_more(self, *kinds: NoticeKind) -> None:
-        """Forget what kept the journal from being written: these, or all."""
+        """Clear these obstacles to writing the journal, or all of them."""
         gone = {kind.value for kind in kinds or NoticeKind}
         left = {name: since for name, since in self._beat.waits.items() if name not in gone}
         if left != self._beat.waits:
@@ -102,14 +102,14 @@ class Heartbeat:
             self.beat()
 
     def flush(self) -> None:
-        """Write if there is something new to tell."""
+        """Write a heartbeat if messages or obstacles have changed."""
         if self._written is None or (self._beat.notes, self._beat.waits) != (self._written.notes, self._written.waits):
             self.beat()
 
     def beat(self) -> None:
-        """Give a sign of life."""
+        """Write a heartbeat."""
         self._beat = replace(self._beat, at=self._clock.monotonic())
-        if not _write_beat(self._folder, self._beat):  # too much to tell, or a disk that takes nothing
+        if not _write_beat(self._folder, self._beat):  # too long for its block, or the disk refuses the write
             _write_beat(
                 self._folder, replace(self._beat, notes={k: v[:_SHORT_NOTE] for k, v in self._beat.notes.items()})
             )
@@ -131,16 +131,16 @@ class _Starts(msgspec.Struct, frozen=True):
     at: tuple[float, ...] = ()
     """Monotonic seconds of that boot, oldest first."""
     unasked: int = 0
-    """How many of the newest nobody has asked for."""
+    """Number of automatic restarts among the newest starts."""
 
 
 def note_start(folder: Path, clock: Clock, *, is_asked_for: bool) -> None:
-    """Remember that a runner was started just now. Called by who holds the journal's lock.
+    """Record that a runner was started just now. The caller holds the journal's lock.
 
     Args:
         folder: The run's.
         clock: Time.
-        is_asked_for: A person has asked for it, or the run was launched; else the one before has died.
+        is_asked_for: An operator requested it, or the run was launched; else it replaces a runner that died.
     """
     starts = _recent(folder, clock)
     unasked = 0 if is_asked_for else starts.unasked + 1
@@ -148,18 +148,18 @@ def note_start(folder: Path, clock: Clock, *, is_asked_for: bool) -> None:
 
 
 def forget_starts(folder: Path) -> None:
-    """Forget them: a runner came to an end by itself."""
+    """Clear the starts, as a runner has ended normally."""
     if read_block(starts_path(folder)):
         _write_starts(folder, _Starts())
 
 
 def has_crashed_too_often(folder: Path, clock: Clock) -> bool:
-    """Return whether the runner died so often lately that it is not started again by itself."""
+    """Return whether runners have died so often lately that no other is started automatically."""
     return len(_recent(folder, clock).at) >= MOST_STARTS
 
 
 def may_start_now(folder: Path, clock: Clock) -> bool:
-    """Return whether a runner that has died may be started again by itself now: the more often it died, the later."""
+    """Return whether a dead runner may be restarted automatically now; the pause doubles with every restart."""
     starts = _recent(folder, clock)
     if len(starts.at) >= MOST_STARTS:
         return False
@@ -175,7 +175,7 @@ def _recent(folder: Path, clock: Clock) -> _Starts:
     if starts.boot_id != boot_id():
         return _Starts()
     now = clock.monotonic()
-    at = tuple(one for one in starts.at if now - WINDOW_SECONDS <= one <= now)
+    at = tuple(moment for moment in starts.at if now - WINDOW_SECONDS <= moment <= now)
     return _Starts(starts.boot_id, at, min(starts.unasked, len(at)))
 
 
@@ -184,27 +184,27 @@ def _write_starts(folder: Path, starts: _Starts) -> None:
 
 
 _GRANTED = ""
-"""The token of a lease whose holder was started for it and has not come to take it."""
+"""The token of a lease whose holder was started and has not taken the lease yet."""
 
 
 class Lease(msgspec.Struct, frozen=True):
-    """Who holds the run."""
+    """The process that may carry out the run."""
 
     holder: ProcessIdentity
     token: str
     taken_at: float
     """Seconds since the epoch."""
     notes: Notes = msgspec.field(default_factory=dict)
-    """Of a runner of an earlier version; newer ones keep them beside their heart-beat."""
+    """Of a runner of an earlier version; newer ones keep them in their heartbeat."""
 
     @property
     def is_alive(self) -> bool:
-        """Whether the holder still runs, on this boot of this machine."""
+        """True if the holder still runs, in this boot of this machine."""
         return is_alive(self.holder)
 
 
 def read_lease(connection: sqlite3.Connection) -> Lease | None:
-    """The lease as it stands; its holder may be dead. `None` if nobody holds it."""
+    """Return the lease as stored, `None` if there is none; its holder may be dead."""
     return _lease_of(
         connection.execute(
             "SELECT pid, start_ticks, boot_id, token, taken_at, notes FROM lease WHERE id = 1"
@@ -215,18 +215,18 @@ def read_lease(connection: sqlite3.Connection) -> Lease | None:
 def grant_lease(
     path: Path, clock: Clock, start: Callable[[], ProcessIdentity], *, is_asked_for: bool = True
 ) -> ProcessIdentity | None:
-    """Start the run's runner with the lease in its name, unless somebody alive holds it.
+    """Start the run's runner and write the lease in its name, unless a living process holds it.
 
-    Whoever asks next, even before the new process has come to its own first line, finds the run in good hands.
+    So a second caller starts none, even before the new process has begun to work.
 
     Args:
         path: The run's journal.
         clock: Stamps the lease.
-        start: Starts the process that is going to call `take_lease`.
+        start: Starts the process that will call `take_lease`.
         is_asked_for: See `note_start`.
 
     Returns:
-        Who was started, or `None`.
+        The new process, or `None` if none was started.
     """
     journal = Journal(path, clock)
     try:
@@ -247,8 +247,8 @@ def take_lease(path: Path, clock: Clock, *, lock_seconds: float = LOCK_SECONDS) 
     """Become the run's runner.
 
     Raises:
-        ConflictError: Another process is, and it is alive.
-        JournalUnwritableError: There is no room, or the journal is locked for longer than `lock_seconds`.
+        ConflictError: Another living process is.
+        JournalUnwritableError: The disk is full, or the journal is locked for longer than `lock_seconds`.
     """
     journal = Journal(path, clock, lock_seconds=lock_seconds)
     own = own_identity()
@@ -276,7 +276,7 @@ def release_lease(journal: Journal, token: str, *, seen: int) -> bool:
     Args:
         journal: The run's journal.
         token: Of the lease that the caller holds.
-        seen: Number of the newest record that the caller has taken into account.
+        seen: Number of the newest record that the caller has read.
 
     Returns:
         Whether it was given back. If not, look at the new records first: their writer relies on a living runner.
@@ -301,7 +301,7 @@ def _lease_of(row: tuple[int, int, str, str, float, str] | None) -> Lease | None
         return None
     pid, start_ticks, boot, token, taken_at, notes = row
     try:
-        told = msgspec.json.decode(notes, type=dict[str, str])
+        messages = msgspec.json.decode(notes, type=dict[str, str])
     except msgspec.MsgspecError:
-        told = {}
-    return Lease(ProcessIdentity(pid, start_ticks, boot), token, taken_at, told)
+        messages = {}
+    return Lease(ProcessIdentity(pid, start_ticks, boot), token, taken_at, messages)

@@ -28,9 +28,9 @@ from actions.run.state.planner import Finish, next_step
 from actions.run.state.records import Created, JournalRecord
 from actions.run.state.view import GIVEN_UP, Notice, NoticeKind, RunState, RunView, StageState, StageView
 
-_SAID = {
-    NoticeKind.DISK_FULL: "The disk is full: what runs goes on, no further stage begins.",
-    NoticeKind.READ_ONLY: "The run's folder takes no writes: what runs goes on, nothing can be recorded.",
+_ATTENDED = {
+    NoticeKind.DISK_FULL: "The disk is full: running work continues, no further stage begins.",
+    NoticeKind.READ_ONLY: "The run's folder cannot be written: running work continues, nothing can be recorded.",
     NoticeKind.LOCKED: "The journal is locked by another process; the runner waits for it.",
 }
 _UNATTENDED = {
@@ -43,7 +43,7 @@ _CAN_STALL = frozenset(
 
 
 class RunMonitor:
-    """Looks at the runner, the disk and the lock of one run. One thread may use it.
+    """The checks of one run's runner, disk and journal lock. One thread may use it.
 
     Args:
         folder: The run's.
@@ -56,38 +56,38 @@ class RunMonitor:
         self._since: dict[tuple[NoticeKind, float | None], float] = {}
 
     def heartbeat_of(self, lease: Lease | None) -> HeartbeatState | None:
-        """The newest sign of life of the runner that holds `lease`."""
+        """Return the newest heartbeat of the runner that holds `lease`."""
         return None if lease is None else read_heartbeat(self._folder, lease.holder)
 
     def notices(self, lease: Lease | None, beat: HeartbeatState | None) -> tuple[Notice, ...]:
-        """Look, and return what there is to tell.
+        """Check, and return the problems that there are now.
 
         Args:
             lease: Of a runner that is alive.
-            beat: Its newest sign of life.
+            beat: Its newest heartbeat.
         """
         found = tuple(self._found(lease, beat))
-        self._since = {key: since for key, since in self._since.items() if key[0] in {one.kind for one in found}}
+        self._since = {key: since for key, since in self._since.items() if key[0] in {notice.kind for notice in found}}
         return found
 
     def _found(self, lease: Lease | None, beat: HeartbeatState | None) -> Iterator[Notice]:
         waits = {NoticeKind(name): since for name, since in (beat.waits if beat else {}).items() if name in _KINDS}
-        texts = _SAID if lease is not None else _UNATTENDED
+        texts = _ATTENDED if lease is not None else _UNATTENDED
         is_mounted_read_only = is_read_only(self._folder)
         if is_mounted_read_only or NoticeKind.READ_ONLY in waits:
             yield self._notice(NoticeKind.READ_ONLY, texts[NoticeKind.READ_ONLY], waits.get(NoticeKind.READ_ONLY))
         elif NoticeKind.DISK_FULL in waits or not has_room(self._folder):
             yield self._notice(NoticeKind.DISK_FULL, texts[NoticeKind.DISK_FULL], waits.get(NoticeKind.DISK_FULL))
         if NoticeKind.LOCKED in waits:
-            yield self._notice(NoticeKind.LOCKED, _SAID[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
-        if lease is None or beat is None or is_mounted_read_only:  # where it cannot leave a sign, none says nothing
+            yield self._notice(NoticeKind.LOCKED, _ATTENDED[NoticeKind.LOCKED], waits[NoticeKind.LOCKED])
+        if lease is None or beat is None or is_mounted_read_only:  # no heartbeat can be written: silence proves nothing
             return
         if beat.is_stalled(self._clock.monotonic()):
             pid = lease.holder.pid
-            yield self._notice(NoticeKind.STALLED, f"Its runner, process {pid}, gives no sign of life.", beat.at)
+            yield self._notice(NoticeKind.STALLED, f"Its runner, process {pid}, does not respond.", beat.at)
 
     def _notice(self, kind: NoticeKind, text: str, since: float | None) -> Notice:
-        """With the moment in wall time, which stays the same from look to look."""
+        """Return a notice with its start in wall time, computed once so that it stays the same."""
         if since is None:
             return Notice(kind, text)
         key = (kind, since)
@@ -100,18 +100,18 @@ _KINDS = frozenset(kind.value for kind in NoticeKind)
 
 
 def is_unattended(view: RunView) -> bool:
-    """Return whether there is something to do that was begun; said of a run whose runner is not alive."""
+    """Return whether the run was begun and has work left. For a run whose runner is not alive."""
     return view.last_seq > 1 and not isinstance(next_step(view), Finish)
 
 
 def no_runner(folder: Path, clock: Clock) -> Notice:
-    """The notice of a run that a crash or a reboot has interrupted."""
-    text = GIVEN_UP if has_crashed_too_often(folder, clock) else "No runner is at work on it."
+    """Return the notice of a run that a crash or a reboot has interrupted."""
+    text = GIVEN_UP if has_crashed_too_often(folder, clock) else "It has no runner."
     return Notice(NoticeKind.NO_RUNNER, text)
 
 
 def state_with(state: RunState, notices: Sequence[Notice]) -> RunState:
-    """The word for a run, with what is seen of its runner."""
+    """Return the state of a run, corrected by the notices about its runner."""
     is_stalled = any(notice.kind is NoticeKind.STALLED for notice in notices)
     return RunState.STALLED if is_stalled and state in _CAN_STALL else state
 
@@ -120,7 +120,7 @@ _LONGEST_PATH = 5000
 
 
 class RunReader:
-    """Reads one run, for one thread at a time. Costs some small reads while nothing changes, and holds no file open.
+    """The reader of one run, for one thread. Makes a few small reads while nothing changes; keeps no file open.
 
     Args:
         folder: The run's folder.
@@ -147,7 +147,7 @@ class RunReader:
 
     @property
     def runner_alive(self) -> bool:
-        """True if a runner was there at the last poll, stalled or not."""
+        """True if a runner's process existed at the last poll, stalled or not."""
         return self._is_alive
 
     @property
@@ -156,7 +156,7 @@ class RunReader:
         return self._lease.holder if self._lease else None
 
     def poll(self) -> RunView | None:
-        """The run, or `None` if it is as it was at the last poll.
+        """Return the run, or `None` if it has not changed since the last poll.
 
         Raises:
             JournalError: The journal is damaged.
@@ -182,11 +182,11 @@ class RunReader:
         return self.newest
 
     def records(self) -> tuple[JournalRecord, ...]:
-        """All records as of the last poll."""
+        """Return all records as of the last poll."""
         return tuple(self._records)
 
     def close(self) -> None:
-        """Let what was read go."""
+        """Release the records."""
         self._records.clear()
 
     def _take(self, *, only_news: bool) -> None:
@@ -200,14 +200,14 @@ class RunReader:
     def _take_from(self, connection: sqlite3.Connection) -> None:
         require_version(connection, self._path)
         newest = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
-        if newest < len(self._records):  # another file has its name: somebody has put a copy back
+        if newest < len(self._records):  # another file has its name: a copy was restored
             self._records.clear()
         self._records.extend(records_in(connection, self._path, after=len(self._records)))
         self._lease = read_lease(connection)
 
 
 def load_run(folder: Path) -> RunView:
-    """The run as it is.
+    """Return the run as it is now.
 
     Raises:
         JournalError: Its journal cannot be read.
@@ -216,7 +216,7 @@ def load_run(folder: Path) -> RunView:
 
 
 def _load(folder: Path) -> tuple[RunView, int]:
-    """The run, and its number in the order of creation as the journal has it."""
+    """Return the run, and its number in the order of creation from its journal."""
     reader = RunReader(folder)
     view = reader.poll()
     if view is None:
@@ -237,24 +237,24 @@ class RunSummary(msgspec.Struct, frozen=True):
     """Seconds since the epoch; 0.0 if the journal cannot be read."""
     state: RunState
     stage: str
-    """Id of the stage that is under way or waits, else empty."""
+    """Id of the stage that is under way or waits for approval, else empty."""
     leftovers: int
     is_interrupted: bool
-    """There is something to do, it was begun, and no runner is alive: after a crash or a reboot."""
+    """The run was begun, work is left, and no runner is alive: a crash or a reboot has interrupted it."""
     error: str
-    """Why it cannot be read; empty otherwise."""
+    """The reason why it cannot be read; empty otherwise."""
     number: int = 0
-    """Its place in the order of creation; 0 if nobody knows, as of runs of earlier versions."""
+    """Position in the order of creation; 0 if unknown, as for runs of earlier versions."""
     notices: tuple[Notice, ...] = ()
     """See `RunView.notices`."""
     unknown: int = 0
-    """How many things the audit could not ask."""
+    """Number of places that the audit could not search."""
 
 
 def list_runs(home: Path | None = None) -> list[RunSummary]:
-    """All runs on this machine, newest first, by the order of their creation whatever the clock said.
+    """Return all runs on this machine, newest first, by the order of their creation whatever the clock was.
 
-    What cannot be read is there too, with the reason, and hides nothing else.
+    An unreadable run is listed with the reason, and hides no other.
 
     Raises:
         ConfigError: The folder of all runs cannot be read.
@@ -271,7 +271,7 @@ def list_runs(home: Path | None = None) -> list[RunSummary]:
 
 
 def _age(run: RunSummary) -> tuple[int, float, str]:
-    """Runs without a number are older than those that have one. Of them, one that cannot be read may be the newest."""
+    """Return the sort key: runs without a number are oldest, and among these an unreadable one may be the newest."""
     return run.number, float("inf") if run.error else run.created_at, run.id
 
 
@@ -301,7 +301,7 @@ def _summary(folder: Path, numbers: Mapping[str, int] | None) -> RunSummary:
 
 
 def printable(path: Path | str) -> str:
-    """A path, or a text that names one, as it may be printed: names of files are bytes, and not always text."""
+    """Return a path, or a text that names one, in printable form; names of files are bytes and may not be text."""
     return one_line(os.fsencode(path).decode(errors="backslashreplace"), limit=_LONGEST_PATH)
 
 
@@ -323,18 +323,18 @@ def _unreadable(folder: Path, reason: str, number: int) -> RunSummary:
 
 
 def _require_folder(folder: Path) -> None:
-    """Say what stands there instead of a run's folder, or why it cannot be entered.
+    """Refuse a path that is not a folder or cannot be entered.
 
     Raises:
         JournalError: With the reason.
     """
     try:
         if not stat.S_ISDIR(folder.stat().st_mode):
-            raise JournalError(f"{folder} is no folder.", hint="Move it away.")
+            raise JournalError(f"{folder} is not a folder.", hint="Move it away.")
         if not os.access(folder, os.X_OK | os.R_OK):
-            raise JournalError(f"{folder} may not be entered.", hint="Check whose it is: `sudo` leaves such folders.")
+            raise JournalError(f"{folder} cannot be entered.", hint="Check its owner: `sudo` leaves such folders.")
     except OSError as error:
-        raise JournalError(f"{folder} cannot be looked at: {error.strerror}.", hint="Move it away.") from error
+        raise JournalError(f"{folder} cannot be read: {error.strerror}.", hint="Move it away.") from error
 
 
 _UNDER_WAY = frozenset({StageState.RUNNING, StageState.AWAITING_APPROVAL, StageState.UNKNOWN})

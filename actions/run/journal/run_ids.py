@@ -1,7 +1,7 @@
 """Run ids: the order in which runs were created, and the shortest form that is unambiguous.
 
 The machine's clock may go back, so the order is a counter: the file `.order` in the folder of all runs has one line for
-each, `NUMBER ID`. It is beside the runs and not in them, so that a run that cannot be read has its place, too.
+each, `NUMBER ID`. It is beside the runs and not in them, so that an unreadable run keeps its place, too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ _MAX_BYTES = 16 << 20
 
 
 def take_number(home: Path, run_id: str, earlier: Callable[[], Mapping[str, int]]) -> int:
-    """Give a run its number: one more than any other has.
+    """Return a new run's number, one above all others, and append it to the list.
 
     Args:
         home: The folder of all runs.
-        run_id: The run that is going to be created.
-        earlier: Numbers of runs by id as their journals have them; asked if the list was lost.
+        run_id: The run to be created.
+        earlier: Returns the numbers in the journals, by run id; called if the list was lost.
 
     Raises:
         ConfigError: The list cannot be written.
@@ -53,7 +53,7 @@ def take_number(home: Path, run_id: str, earlier: Callable[[], Mapping[str, int]
 
 
 def known_numbers(home: Path) -> dict[str, int] | None:
-    """The numbers of runs by id; `None` if there is no list."""
+    """Return the numbers of runs by id; `None` if there is no list."""
     try:
         descriptor = os.open(home / _NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
@@ -68,7 +68,7 @@ def known_numbers(home: Path) -> dict[str, int] | None:
 
 
 def _numbers(text: bytes) -> dict[str, int]:
-    """Lines that a crash has torn, or that somebody has spoilt, are passed over."""
+    """Parse the list; lines that are torn or damaged are skipped."""
     found: dict[str, int] = {}
     for line in text.decode(errors="replace").splitlines():
         number, _, name = line.partition(" ")
@@ -93,7 +93,7 @@ _WITH_RANDOM = re.compile(r"(.*-)([a-z2-7]{13})")
 
 
 def short_ids(run_ids: Collection[str]) -> dict[str, str]:
-    """The beginning of each id that tells it from the others, with four random digits at least; old ids are whole."""
+    """Return the shortest unambiguous prefix of each id, with at least four random digits; older ids whole."""
     return {run_id: _short(run_id, run_ids) for run_id in run_ids}
 
 

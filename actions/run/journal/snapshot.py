@@ -1,12 +1,12 @@
-"""A journal read without a lock and without writing a byte: no index, no empty file, no new time stamp.
+"""The reader of a journal that takes no lock and writes no byte: no index, no empty file, no new time stamp.
 
 SQLite itself cannot do that: to read a database in WAL mode it makes `-wal` and `-shm` beside it, which a full disk or
-a read-only file system refuses, and `immutable=1` overlooks what is in the log. So the database file is read as bytes,
-the committed pages of the log are laid over it, and SQLite is given the result in memory.
+a read-only file system refuses, and `immutable=1` ignores the log. So the database file is read as bytes, the committed
+pages of the log replace the file's, and SQLite gets the result in memory.
 
-It is consistent even while the journal is written. A checkpoint copies into the database only pages of the present log,
-which is read after the database and is only appended to until it is restarted, which its header tells. Without a log, a
-writer that came and went is detected by reading twice.
+The result is consistent even while the journal is written. A checkpoint copies into the database only pages of the
+present log, which is read after the database and is only appended to until it is restarted, which changes its header.
+Without a log, a writer in between is detected by reading twice.
 
 Source: "Database File Format", sections 4.1 to 4.3 (https://sqlite.org/fileformat2.html#walformat), SQLite 3.40.
 """
@@ -27,32 +27,32 @@ from actions.run.journal.store import damaged, reading
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
 _MAGIC = 0x377F0682
-"""The lowest bit says that checksums are of big-endian words."""
+"""The lowest bit is set if checksums are of big-endian words."""
 _MASK = 0xFFFFFFFF
 
 
 class WalIndex:
-    """The committed frames of one log, taken up as they are appended.
+    """The committed frames of one log, read as they are appended.
 
-    A log is only appended to between two restarts, and a restart changes its header. So an index stays right while
-    `generation` is what the file begins with, and costs two small reads while nothing is committed.
+    A log is only appended to between two restarts, and a restart changes its header. So an index stays valid while
+    the file begins with `generation`, and costs two small reads while nothing is committed.
     """
 
     def __init__(self) -> None:
         self.generation = b""
-        """The header; empty if there is no log, or none that holds anything."""
+        """The header; empty if there is no log, or an empty one."""
         self.pages: dict[int, int] = {}
-        """By page number: where the newest committed content lies in the log."""
+        """Offset in the log of the newest committed content, by page number."""
         self.page_count = 0
         """Pages of the database after the newest commit; 0 if nothing is committed."""
         self.page_bytes = 0
         self.end = HEADER_BYTES
-        """Where the next commit begins."""
+        """Offset of the next commit."""
         self._seed = (0, 0)
         self._next = b""
 
     def has_moved(self, descriptor: int | None) -> bool:
-        """Return whether there may be another commit than those in the index."""
+        """Return whether there may be a commit that is not in the index."""
         header = header_of(descriptor)
         if header != self.generation:
             return True
@@ -62,7 +62,7 @@ class WalIndex:
         return following != self._next or following[8:16] == header[16:24]
 
     def take(self, descriptor: int | None) -> None:
-        """Take up what has been committed since."""
+        """Add the commits since the last call to the index."""
         header = header_of(descriptor)
         if header != self.generation:
             self._restart(header)
@@ -80,7 +80,7 @@ class WalIndex:
             self.page_bytes = int.from_bytes(header[8:12], "big")
 
     def _take_frames(self, descriptor: int) -> None:
-        """Frames count from their commit on; what follows the last one was never finished, or is older."""
+        """Index frames up to the last commit; frames behind it are unfinished, or older."""
         is_big = bool(self.generation[3] & 1)
         offset, seed = self.end, self._seed
         pending: dict[int, int] = {}
@@ -101,7 +101,7 @@ class WalIndex:
 
 
 def header_of(descriptor: int | None) -> bytes:
-    """The log's header if it is a valid one, else empty."""
+    """Return the log's header if it is valid, else empty."""
     header = b"" if descriptor is None else os.pread(descriptor, HEADER_BYTES, 0)
     if len(header) < HEADER_BYTES or int.from_bytes(header[:4], "big") & ~1 != _MAGIC:
         return b""
@@ -118,14 +118,14 @@ def _checksum(data: bytes, seed: tuple[int, int], *, is_big: bool) -> tuple[int,
 
 
 MAX_BYTES = 512 << 20
-"""More than any journal comes to; what is larger is something else."""
+"""More than any journal reaches; a larger file is not a journal."""
 _TRIES = 100
 _HEADER_BYTES = 100
 _CHUNK_BYTES = 1 << 20
 
 
 class SnapshotReader:
-    """Reads one journal again and again. One thread may use it; keeps no file open.
+    """The polling reader of one journal. One thread may use it; keeps no file open.
 
     Args:
         path: The database file.
@@ -136,21 +136,21 @@ class SnapshotReader:
         self._log_path = path.with_name(f"{path.name}-wal")
         self._index = WalIndex()
         self._bare = b""
-        """The content of the database file at the last look without a log."""
+        """The content of the database file when it was last read without a log."""
 
     def connect(self, *, only_news: bool = False) -> sqlite3.Connection | None:
-        """The journal's content in memory; to be closed by the caller.
+        """Return the journal's content as an in-memory database; the caller closes it.
 
         Args:
-            only_news: Give none if it is as it was at the last call.
+            only_news: Return `None` if it has not changed since the last call.
 
         Raises:
-            JournalError: It is not there, cannot be read, or is no file; or it is written to without a pause.
+            JournalError: It does not exist, cannot be read, or is not a file; or it is written without a pause.
         """
         try:
             image = self._image(only_news=only_news)
         except FileNotFoundError as error:
-            raise JournalError(f"{self._path} is not there.", hint="Name an existing run.") from error
+            raise JournalError(f"{self._path} does not exist.", hint="Name an existing run.") from error
         except OSError as error:
             reason = error.strerror or str(error)
             raise JournalError(f"{self._path} cannot be read: {reason}.", hint="Check its rights.") from error
@@ -186,7 +186,7 @@ class SnapshotReader:
         return _out_of_wal_mode(image, self._path)
 
     def _whole(self, log: int | None) -> bytes:
-        """The database with the log's pages in their places. The database comes first, see above."""
+        """Return the database with the log's pages in place. The database is read first, see the module's docstring."""
         image = bytearray(_content(self._path))
         self._index.take(log)
         index = self._index
@@ -204,9 +204,9 @@ class SnapshotReader:
 def _require_file(path: Path) -> None:
     status = path.stat()
     if not stat.S_ISREG(status.st_mode):
-        raise JournalError(f"{path} is no file.", hint="Move it away.")
+        raise JournalError(f"{path} is not a file.", hint="Move it away.")
     if status.st_size > MAX_BYTES:
-        raise JournalError(f"{path} has {status.st_size} bytes: it is no journal.", hint="Move it away.")
+        raise JournalError(f"{path} has {status.st_size} bytes: it is not a journal.", hint="Move it away.")
 
 
 def _content(path: Path) -> bytes:
@@ -217,13 +217,15 @@ def _content(path: Path) -> bytes:
             parts.append(part)
             size += len(part)
             if size > MAX_BYTES:
-                raise JournalError(f"{path} has more than {MAX_BYTES} bytes: it is no journal.", hint="Move it away.")
+                raise JournalError(
+                    f"{path} has more than {MAX_BYTES} bytes: it is not a journal.", hint="Move it away."
+                )
     return b"".join(parts)
 
 
 @contextmanager
 def _log(path: Path) -> Iterator[int | None]:
-    """The log, if there is one. SQLite locks no byte of it, so it may be closed."""
+    """Open the log, if there is one. SQLite locks no byte of it, so closing it drops no lock."""
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -236,7 +238,7 @@ def _log(path: Path) -> Iterator[int | None]:
 
 
 def _out_of_wal_mode(image: bytes, path: Path) -> bytes:
-    """In memory there is no log, and a database that says it has one is refused."""
+    """Mark the image as a database without a log: SQLite refuses one in WAL mode in memory."""
     if not image:
         raise damaged(path, "it is empty")
     return image[:18] + b"\x01\x01" + image[20:] if len(image) >= _HEADER_BYTES else image

@@ -61,7 +61,7 @@ def connection_closed(key: FileKey) -> None:
 
 @contextmanager
 def reading(path: Path) -> Iterator[int]:
-    """A descriptor to read `path` with, by `os.pread`; SQLite's locks outlive it.
+    """Open a descriptor to read `path` with, by `os.pread`; closing it leaves SQLite's locks in place.
 
     Raises:
         OSError: It cannot be opened.
@@ -84,11 +84,11 @@ def reading(path: Path) -> Iterator[int]:
 
 SCHEMA_VERSION = 1
 OPERATOR = "operator"
-"""Writer of records that no runner wrote."""
+"""The writer of records that no runner wrote."""
 LOCK_SECONDS = 10.0
-"""How long a person's command waits for another process to let go of the journal."""
+"""Time that an operator's command waits for another process to release the journal's lock."""
 _CHECKPOINT_PAGES = 64
-"""After so many pages in the log they are brought into the database, so that the room set aside in the log is free."""
+"""Pages in the log after which they are copied into the database, so that the space reserved in the log is reused."""
 
 _TABLES = """
 CREATE TABLE meta (name TEXT PRIMARY KEY, value TEXT NOT NULL) STRICT;
@@ -106,12 +106,12 @@ CREATE TRIGGER record_is_final BEFORE UPDATE ON record BEGIN SELECT RAISE(ABORT,
 
 
 class JournalUnwritableError(JournalError):
-    """The journal cannot be written at present. Nothing was written; it may be tried again.
+    """The journal cannot be written at present. Nothing was written; the call may be repeated.
 
     Args:
-        message: Why.
-        kind: What is in the way.
-        hint: What to do about it.
+        message: The reason.
+        kind: The obstacle.
+        hint: The remedy.
     """
 
     def __init__(self, message: str, kind: NoticeKind, *, hint: str = "") -> None:
@@ -143,16 +143,16 @@ class JournalLockedError(JournalUnwritableError):
 
 
 def create_journal(path: Path, created: Created, clock: Clock) -> None:
-    """Make a journal with its first record.
+    """Create a journal with its first record.
 
     Raises:
-        JournalError: It exists, or lies on a file system that it would not be safe on.
+        JournalError: It exists, or lies on a file system that is not safe for it.
     """
     refuse_network_filesystem(path.parent)
     try:
         os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_NOFOLLOW, PRIVATE_FILE))
     except OSError as error:
-        raise JournalError(f"{path} cannot be made: {error.strerror}.") from error
+        raise JournalError(f"{path} cannot be created: {error.strerror}.") from error
     with translated(path), closing(_connect(path, LOCK_SECONDS)) as connection:
         make_tables(connection, created.run_id)
     journal = Journal(path, clock)
@@ -161,7 +161,7 @@ def create_journal(path: Path, created: Created, clock: Clock) -> None:
 
 
 def make_tables(connection: sqlite3.Connection, run_id: str) -> None:
-    """Make the tables of an empty journal."""
+    """Create the tables of an empty journal."""
     connection.executescript("BEGIN;" + _TABLES + f"PRAGMA user_version = {SCHEMA_VERSION}; COMMIT;")
     connection.execute("INSERT INTO meta VALUES ('run', ?)", (run_id,))
 
@@ -170,7 +170,7 @@ def refuse_network_filesystem(folder: Path) -> None:
     """Refuse a folder whose file system cannot share memory between processes, which the journal needs.
 
     Raises:
-        JournalError: With the way out.
+        JournalError: With the remedy as its hint.
     """
     if is_network_filesystem(folder):
         raise JournalError(
@@ -180,20 +180,20 @@ def refuse_network_filesystem(folder: Path) -> None:
 
 
 class Journal:
-    """A journal open for writing. One thread may use it. To look at a run, use `actions.run.journal.reader`.
+    """A journal open for writing. One thread may use it. To read a run, use `actions.run.journal.reader`.
 
-    Guards: records are numbered without gaps; a fenced writer appends only while the lease is its own; what
+    Invariants: records are numbered without gaps; a fenced writer appends only while it has the lease; what
     `append` returned is on disk.
 
     Args:
         path: The journal's file.
         clock: Stamps the records.
-        fence: Token of the lease under which this process writes; empty for everybody but the runner.
-        lock_seconds: How long a call waits for a lock that another process holds.
+        fence: Token of the lease under which this process writes; empty in any process but the runner.
+        lock_seconds: Time that a call waits for a lock that another process holds.
 
     Raises:
         JournalUnwritableError: It cannot be opened at present.
-        JournalError: There is none, it is damaged, or of another version.
+        JournalError: It does not exist, is damaged, or has another version.
     """
 
     def __init__(
@@ -223,7 +223,7 @@ class Journal:
         """Write one record; it is on disk when this returns.
 
         Raises:
-            JournalUnwritableError: There is no room, or the journal is locked; nothing was written.
+            JournalUnwritableError: The disk is full, or the journal is locked; nothing was written.
             ConflictError: Another runner has taken the lease.
             JournalError: Any other failure.
         """
@@ -240,7 +240,7 @@ class Journal:
         return JournalRecord(seq, at, writer, stage, attempt, body)
 
     def records(self, after: int = 0) -> list[JournalRecord]:
-        """All records with a number above `after`, oldest first.
+        """Return all records with a number above `after`, oldest first.
 
         Raises:
             JournalError: One is missing or cannot be read.
@@ -249,17 +249,17 @@ class Journal:
             return records_in(self.connection, self.path, after=after)
 
     def last_seq(self) -> int:
-        """Number of the newest record; 0 if there is none."""
+        """Return the number of the newest record; 0 if there is none."""
         with translated(self.path, self._lock_seconds):
             return int(self.connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
 
     def data_version(self) -> int:
-        """A number that changes when another connection has written."""
+        """Return a number that changes when another connection has written."""
         with translated(self.path, self._lock_seconds):
             return int(self.connection.execute("PRAGMA data_version").fetchone()[0])
 
     def is_locked(self) -> bool:
-        """Return whether another process holds the lock that writing needs, at this moment."""
+        """Return whether another process holds the write lock at this moment."""
         self.connection.execute("PRAGMA busy_timeout = 0")
         try:
             self.connection.execute("BEGIN IMMEDIATE")
@@ -271,7 +271,7 @@ class Journal:
         return False
 
     def is_in_place(self) -> bool:
-        """Whether the file that is open is still the one at its path: neither deleted nor replaced."""
+        """Return whether the open file is still the one at its path: neither deleted nor replaced."""
         try:
             status = self.path.stat()
         except OSError:
@@ -279,7 +279,7 @@ class Journal:
         return (status.st_dev, status.st_ino) == self._key
 
     def require_lease(self) -> None:
-        """Make sure that the lease is still the one that this process writes under.
+        """Require that the lease is still the one that this process writes under.
 
         Raises:
             ConflictError: Another runner has taken it.
@@ -301,7 +301,7 @@ class Journal:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        """One write transaction: all or nothing, durable at the end."""
+        """Open one write transaction: all or nothing, durable at the end."""
         with translated(self.path, self._lock_seconds):
             self.connection.execute("BEGIN IMMEDIATE")
             try:
@@ -324,7 +324,7 @@ class Journal:
 
 
 def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) -> list[JournalRecord]:
-    """The records of an open journal with a number above `after`, oldest first.
+    """Return the records of an open journal with a number above `after`, oldest first.
 
     Raises:
         JournalError: One is missing or cannot be read.
@@ -344,7 +344,7 @@ def records_in(connection: sqlite3.Connection, path: Path, *, after: int = 0) ->
 
 
 def require_version(connection: sqlite3.Connection, path: Path) -> None:
-    """Refuse a journal that this program does not know.
+    """Refuse a journal of another version.
 
     Raises:
         JournalError: With its version.
@@ -360,7 +360,7 @@ def require_version(connection: sqlite3.Connection, path: Path) -> None:
 
 
 def damaged(path: Path, detail: str) -> JournalError:
-    """The error for a journal that does not hold what it should."""
+    """Return the error for a journal with unexpected content."""
     return JournalError(
         f"{path} is damaged: {detail}.",
         hint="Copy the run's folder away; what the run made is found in the cluster by the label eksml.dev/run.",
@@ -369,11 +369,11 @@ def damaged(path: Path, detail: str) -> JournalError:
 
 @contextmanager
 def translated(path: Path, lock_seconds: float = 0.0) -> Iterator[None]:
-    """Turn SQLite's errors into ours.
+    """Convert SQLite's errors to ours.
 
     Args:
-        path: The journal that it is about.
-        lock_seconds: How long SQLite waits for a lock.
+        path: The journal.
+        lock_seconds: Time that SQLite waits for a lock.
     """
     try:
         yield
@@ -384,7 +384,7 @@ def translated(path: Path, lock_seconds: float = 0.0) -> Iterator[None]:
 
 
 def _unwritable(path: Path, error: sqlite3.OperationalError, lock_seconds: float) -> JournalError:
-    if not hasattr(error, "sqlite_errorcode"):  # of the module itself, not of SQLite: a text that is no UTF-8
+    if not hasattr(error, "sqlite_errorcode"):  # of the module itself, not of SQLite: a text that is not UTF-8
         return damaged(path, str(error))
     code = error.sqlite_errorcode & 0xFF
     if code == sqlite3.SQLITE_FULL:
@@ -407,15 +407,15 @@ def _unwritable(path: Path, error: sqlite3.OperationalError, lock_seconds: float
 
 
 def _require_content(path: Path) -> None:
-    """SQLite would make a database of an empty file, and wait for a pipe."""
+    """Refuse what SQLite would open: it makes a database of an empty file, and waits for a pipe."""
     try:
         size = path.stat().st_size
     except FileNotFoundError as error:
-        raise JournalError(f"{path} is not there.", hint="Name an existing run.") from error
+        raise JournalError(f"{path} does not exist.", hint="Name an existing run.") from error
     except OSError as error:
         raise JournalError(f"{path} cannot be read: {error.strerror}.", hint="Check its rights.") from error
     if not path.is_file():
-        raise JournalError(f"{path} is no file.", hint="Move it away.")
+        raise JournalError(f"{path} is not a file.", hint="Move it away.")
     if not size:
         raise damaged(path, "it is empty")
 
@@ -438,15 +438,15 @@ T = TypeVar("T")
 def append_record(
     folder: Path, body: Body, *, deed: str, clock: Clock | None = None, stage: str = "", attempt: int = 0
 ) -> None:
-    """Append one record; on a full disk with the room that the run has set aside. Blocking disk I/O.
+    """Append one record; on a full disk with the run's reserved space. Blocking disk I/O.
 
     Args:
         folder: The run's.
         body: The record.
-        deed: What it stands for, for the refusal of a read-only process: the subject of a sentence.
+        deed: The action, as subject of a sentence, for the refusal of a read-only process.
         clock: Stamps it.
-        stage: The stage that it is about, if it is about one.
-        attempt: Of that stage.
+        stage: The stage that it belongs to, if any.
+        attempt: The attempt of that stage.
 
     Raises:
         RefusedError: This process is read-only.
@@ -466,10 +466,10 @@ def append_record(
 
 
 def with_reserve(folder: Path, write: Callable[[], T]) -> T:
-    """The result of `write`; on a full disk it gets the room that the run has set aside.
+    """Return the result of `write`; on a full disk, call it again with the run's reserved space released.
 
     Raises:
-        DiskFullError: That is used up as well.
+        DiskFullError: The reserved space is used up as well.
     """
     try:
         return write()

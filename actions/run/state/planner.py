@@ -47,7 +47,7 @@ def _impossible(needs: Mapping[str, Sequence[str]], placed: Mapping[str, None]) 
 def teardown_order(stages: Sequence[StageView], *, deletes_data: bool) -> list[tuple[Action, str]]:
     """Return the steps of a teardown: started stages, last first; the drain of nodes in between; the audit at the end.
 
-    Nodes are drained after everything that runs on them is removed, and before anything that a node needs for an orderly
+    Nodes are drained after everything that runs on them is removed, and before anything that they need for a clean
     shutdown.
     """
     kept = frozenset() if deletes_data else kept_stages(stages)

@@ -163,7 +163,7 @@ class Approval(_Body, frozen=True, tag="approval"):
 
 
 class Owned(_Body, frozen=True, tag="owned"):
-    """An object that the run applies or causes to exist. Written before it is applied, and again after, with the uid."""
+    """An object that the run applies or creates. Written before it is applied, and again after with its uid."""
 
     api_version: str
     name: str
