@@ -1,7 +1,6 @@
 """`python -m actions.run FOLDER [--environment FILE]`: the runner of one run.
 
-With a file, this process begins with an empty environment and takes the variables from there; the file is removed when
-the runner has come to its end.
+With a file, its variables replace the environment of this process; the file is removed when the runner has ended.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from actions.run.engine.systemd import ENVIRONMENT_OPTION, read_environment
 
 
 def run(arguments: list[str]) -> int:
-    """Carry the run out. Returns the exit code."""
+    """Carry out the run. Returns the exit code."""
     folder, *rest = arguments
     if len(rest) != 2 or rest[0] != ENVIRONMENT_OPTION:
         return main(Path(folder), LiveBackend)

@@ -58,7 +58,7 @@ async def test_d03_a_job_is_waited_for_while_the_api_server_does_not_serve(
     with fault(sandbox, kind):
         again = resumed_after_a_kill(folder, runner)
         view = wait_for_note(folder, "Waiting since ")
-        assert "UTC, asking again: " in view.message
+        assert "UTC, retrying: " in view.message
         assert is_alive(again)
     has_succeeded(folder)
     assert texts(folder) == printed(LINES)

@@ -58,7 +58,7 @@ async def carry_out(folder: Path) -> RunView:
 
 def waits(folder: Path) -> bool:
     view = load_run(folder)
-    return any("Waiting for room on the disk" in step.message for step in (*view.stages, *view.teardown))
+    return any("Waiting for disk space" in step.message for step in (*view.stages, *view.teardown))
 
 
 async def test_f07_a_stage_and_its_undoing_wait_for_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

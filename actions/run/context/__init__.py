@@ -1,1 +1,1 @@
-"""What a stage handler is given: its context, cluster access, retries, secrets."""
+"""The surroundings of a stage handler: context, cluster access, retries, secrets, protocols."""

@@ -1,4 +1,4 @@
-"""The run's way into its cluster: one session, and never into another cluster than the one it began with."""
+"""The run's access to its cluster: one session, and only to the cluster that the run began with."""
 
 from __future__ import annotations
 
@@ -22,21 +22,21 @@ _HOME = "/api/v1/namespaces/kube-system"
 
 
 class ClusterConnection(msgspec.Struct, frozen=True):
-    """A session with what it knows of the cluster's kinds, and one call for each thing that is done with objects.
+    """A session with its discovery of the cluster's kinds, and one call for each operation on objects.
 
-    The calls and their errors are those of the same names in
-    `actions.cluster.objects.client` and `actions.cluster.objects.apply`.
+    The calls and their errors are those of the same names in `actions.cluster.objects.client` and
+    `actions.cluster.objects.apply`.
     """
 
     session: KubeSession
     discovery: Discovery
 
     async def fetch(self, ref: ObjectRef) -> Document:
-        """The object as it is now."""
+        """Return the object as it is now."""
         return await objects.fetch(self.session, self.discovery, ref)
 
     async def find(self, ref: ObjectRef) -> Document | None:
-        """The object, or `None` if there is none, or no such kind."""
+        """Return the object, or `None` if there is none, or no such kind."""
         try:
             return await self.fetch(ref)
         except MissingError:
@@ -45,7 +45,7 @@ class ClusterConnection(msgspec.Struct, frozen=True):
     async def list_objects(
         self, api_version: str, kind: str, *, namespace: str = "", label_selector: str = "", field_selector: str = ""
     ) -> list[Document]:
-        """Every object of a kind."""
+        """Return every object of a kind."""
         return await objects.list_objects(
             self.session,
             self.discovery,
@@ -57,24 +57,24 @@ class ClusterConnection(msgspec.Struct, frozen=True):
         )
 
     async def pods(self, *, namespace: str, label_selector: str) -> list[Document]:
-        """The pods of a namespace with these labels."""
+        """Return the pods of a namespace with these labels."""
         return await self.list_objects("v1", "Pod", namespace=namespace, label_selector=label_selector)
 
     async def create(self, manifest: Document) -> Document:
-        """Make an object that must not exist yet."""
+        """Create an object that must not exist yet."""
         return await objects.create(self.session, self.discovery, manifest)
 
     async def apply(self, manifest: Document) -> Document:
-        """Make an object, or change it to be as the manifest says."""
+        """Create an object, or change it to match the manifest."""
         return await apply(self.session, self.discovery, manifest)
 
     async def delete(self, ref: ObjectRef, *, uid: str, version: str) -> bool:
-        """Ask for an object to be deleted, as it was seen. Returns whether there was one."""
+        """Request the deletion of an object, if it has not changed since. Returns whether it existed."""
         return await objects.delete(self.session, self.discovery, ref, uid=uid, version=version)
 
 
 class ClusterAccess:
-    """Opens the session when it is needed first, and keeps it.
+    """The lazily opened session of a run, kept until it is closed.
 
     Args:
         kubeconfig: The run's own.
@@ -93,28 +93,28 @@ class ClusterAccess:
 
     @property
     def is_possible(self) -> bool:
-        """Whether there is a kubeconfig."""
+        """True if there is a kubeconfig."""
         return self._kubeconfig.is_file()
 
     async def open(
         self, expected_uid: str, *, policy: RetryPolicy = ONCE, note: Callable[[str], None] = lambda _: None
     ) -> ClusterConnection:
-        """The connection.
+        """Return the connection; open it if there is none.
 
         Args:
             expected_uid: Of the cluster's `kube-system`; empty if the run does not know it yet.
-            policy: How long the cluster's first answer is waited for.
-            note: Told what is waited for.
+            policy: The retries until the cluster first answers.
+            note: Gets the reason of each wait.
 
         Raises:
             MissingError: The run has no kubeconfig.
             ConflictError: Another cluster answers.
-            UnreachableError: Nobody answers, or something that is no API server.
+            UnreachableError: No answer, or not that of an API server.
             AccessError: The credentials are not accepted, or a right is missing.
         """
 
         async def opened() -> ClusterConnection:
-            async with self._opening:  # a stage and its watcher ask at the same time
+            async with self._opening:  # a stage and its collector open it at the same time
                 if self._connection is None:
                     self._connection = await self._connected(expected_uid)
                 return self._connection
@@ -130,13 +130,13 @@ class ClusterAccess:
 
     async def _connected(self, expected_uid: str) -> ClusterConnection:
         if not self.is_possible:
-            raise MissingError(f"{self._kubeconfig} is not there.", hint="The run has to reach its access stage first.")
+            raise MissingError(f"{self._kubeconfig} does not exist.", hint="The kubeconfig stage of the run writes it.")
         session = await KubeSession.connect(
             ClusterTarget(self._kubeconfig, namespace=self._namespace),
             token_factory=self._token_factory,
             user_agent="eksml-tui-runner",
             clock=self._clock,
-            is_vouched_for=True,  # looked at when the file was written, which is the run's own
+            is_vouched_for=True,  # its exec plugin was checked when the run wrote the file
         )
         try:
             await _verify(session, expected_uid)
@@ -147,7 +147,7 @@ class ClusterAccess:
 
 
 async def _verify(session: KubeSession, expected_uid: str) -> None:
-    """Make sure that it is the run's cluster. Only another uid says that it is not: no answer says nothing."""
+    """Require that it is the run's cluster. Only another uid disproves that; a missing answer does not."""
     if not expected_uid:
         return
     try:
@@ -157,9 +157,9 @@ async def _verify(session: KubeSession, expected_uid: str) -> None:
     metadata = document.get("metadata")
     found = str(metadata.get("uid") or "") if isinstance(metadata, dict) else ""
     if not found:
-        raise UnreachableError(f"{session.server} does not say which cluster it is.")
+        raise UnreachableError(f"{session.server} does not give the uid of its kube-system namespace.")
     if found != expected_uid:
         raise ConflictError(
             f"{session.server} is another cluster than the one that the run began with.",
-            hint="Nothing was touched. Bring the run's own cluster back, or begin a new run.",
+            hint="Nothing was changed. Restore the run's own cluster, or launch a new run.",
         )

@@ -15,12 +15,12 @@ from actions.run.state.view import OwnedObject, RunView, StageView, TerraformMem
 
 
 class StageFailedError(ConsoleError):
-    """The stage came to its end, and the end is not success.
+    """A stage ended without success.
 
     Args:
-        message: Why, in one sentence.
-        findings: What was looked at, for a check.
-        hint: What to do about it.
+        message: The reason, in one sentence.
+        findings: The lines of a check.
+        hint: The remedy.
     """
 
     def __init__(self, message: str, *, findings: tuple[StageFinding, ...] = (), hint: str = "") -> None:
@@ -29,35 +29,35 @@ class StageFailedError(ConsoleError):
 
 
 class Performed(msgspec.Struct, frozen=True):
-    """A stage came to its end, or to a plan that has to be approved first."""
+    """The success of a stage, or a plan that has to be approved first."""
 
     message: str = ""
     outputs: Mapping[str, str] = msgspec.field(default_factory=dict)
     findings: tuple[StageFinding, ...] = ()
     plan: PlanOffer | None = None
-    """If given, nothing was done yet: `perform` is called again once it is approved."""
+    """If given, nothing was changed yet: `perform` is called again once it is approved."""
 
 
 class StageHandler(Protocol):
-    """One stage of one run. Made anew for every call; all that it remembers is in the journal and in the world."""
+    """The code of one stage of one run. Created for every call; its only memory is the journal and the world."""
 
     def describe(self) -> list[str]:
-        """The `kubectl` or `terraform` commands that it stands for, one line each."""
+        """Return the equivalent `kubectl`, `aws` or `terraform` commands, one line each."""
         ...
 
     async def probe(self) -> Performed | None:
-        """Look whether the stage has been done. Changes nothing.
+        """Find out whether the stage has been performed. Changes nothing.
 
         Returns:
-            How it ended, or `None` if it has to be performed (again).
+            Its result, or `None` if it has to be performed (again).
 
         Raises:
-            StageFailedError: It has been done, and failed.
+            StageFailedError: It has been performed, and failed.
         """
         ...
 
     async def perform(self) -> Performed:
-        """Do it. Safe to call twice; cancelled when the goal of the run changes.
+        """Perform the stage. Safe to call twice; cancelled when the goal of the run changes.
 
         Raises:
             ConsoleError: It failed.
@@ -65,10 +65,10 @@ class StageHandler(Protocol):
         ...
 
     async def undo(self) -> str:
-        """Remove what it made, and nothing else. Safe to call twice, and when nothing was made.
+        """Remove what the stage made, and nothing else. Safe to call twice, and when nothing was made.
 
         Returns:
-            What was done, in one line.
+            The result, in one line.
 
         Raises:
             ConsoleError: Something could not be removed.
@@ -78,10 +78,10 @@ class StageHandler(Protocol):
 
 @runtime_checkable
 class Stoppable(Protocol):
-    """A handler whose work is a process of its own, which goes on when its runner dies."""
+    """A handler whose work is a process of its own, which continues when its runner dies."""
 
     async def stop(self) -> None:
-        """Ask what still runs to stop, and wait for its end. Safe to call twice, and when nothing runs.
+        """Interrupt the process and wait for its end. Safe to call twice, and when nothing runs.
 
         Raises:
             ConsoleError: It has not stopped.
@@ -92,24 +92,24 @@ class Stoppable(Protocol):
 class StageJournal(Protocol):
     """The part of the journal that a handler writes. All but `note` and `warn` is on disk when the call returns.
 
-    `own` and `deleted` wait as long as the journal cannot be written, because its disk is full or another process
-    holds its lock: so await `own` before the world is touched.
+    `own` and `deleted` wait while the journal cannot be written, because its disk is full or another process holds its
+    lock: so await `own` before anything is changed.
     """
 
     def note(self, text: str) -> None:
-        """Say what the stage waits for, one line. Cheap; the newest wins."""
+        """Set the stage's progress message, one line. Cheap; the newest wins."""
         ...
 
     def warn(self, text: str) -> None:
-        """Say what is wrong beside the stage's work, one line; empty when it is right again. Shown behind the note."""
+        """Set the stage's warning, one line; empty to clear it. Shown behind the progress message."""
         ...
 
     def owned(self) -> Sequence[OwnedObject]:
-        """What the stage owns and has not deleted, oldest first."""
+        """Return the objects that the stage owns and has not deleted, oldest first."""
         ...
 
     async def own(self, item: OwnedObject) -> None:
-        """Record an object: before it is applied without uid, after it with uid."""
+        """Record an object: without uid before it is applied, with uid after."""
         ...
 
     async def deleted(self, item: OwnedObject) -> None:
@@ -121,20 +121,20 @@ class StageJournal(Protocol):
         ...
 
     async def remember(self, body: TerraformBody) -> None:
-        """Record something of a Terraform process. Waits as long as the disk is full."""
+        """Record an event of a Terraform process. Waits while the disk is full."""
         ...
 
 
 class AuditReport(msgspec.Struct, frozen=True):
-    """What was found after a teardown, one line an object."""
+    """The result of the audit after a teardown, one line for each object."""
 
     leftovers: tuple[str, ...] = ()
     retained: tuple[str, ...] = ()
     unknown: tuple[str, ...] = ()
-    """What could not be asked, one sentence each."""
+    """Places that could not be searched, one sentence each."""
 
     def sentence(self) -> str:
-        """The whole in a line. That nothing is left is said only where everything could be asked."""
+        """Return a summary in one line. It excludes leftovers only if everything could be searched."""
         if self.leftovers:
             verb = "is" if len(self.leftovers) == 1 else "are"
             return " ".join([f"{counted(len(self.leftovers), 'object')} {verb} left.", *self.unknown])
@@ -147,7 +147,7 @@ class RunBackend(Protocol):
     """The world of one run."""
 
     def handler(self, view: RunView, stage: StageView, journal: StageJournal) -> StageHandler:
-        """Who performs and undoes a stage.
+        """Return the handler of a stage.
 
         Raises:
             ConsoleError: The stage cannot be carried out by this program.
@@ -155,24 +155,24 @@ class RunBackend(Protocol):
         ...
 
     def watching(self, view: RunView, stage: StageView, journal: StageJournal) -> AbstractAsyncContextManager[None]:
-        """While it is entered, logs and accelerators that the stage asks to watch are spooled.
+        """Spool the logs and accelerator samples that the stage's `watch` names, while the context is entered.
 
-        None of what goes wrong with that leaves it: `journal` is warned, and `with_warnings` knows what is lost.
+        Failures of that do not leave the context: they are warnings in `journal`, and `with_warnings` adds the gaps.
         """
         ...
 
     async def with_warnings(self, stage: StageView, done: Performed) -> Performed:
-        """How a stage ended, with what its log says against it although it ended well."""
+        """Return the result of a stage, with warnings from its log."""
         ...
 
     async def drain(self, view: RunView, journal: StageJournal) -> str:
-        """Let the nodes go that the run's pods brought. Returns what was done."""
+        """Drain the nodes that were provisioned for the run's pods. Returns the result in one line."""
         ...
 
     async def audit(self, view: RunView, journal: StageJournal) -> AuditReport:
-        """Look for what is left of the run, everywhere."""
+        """Search everywhere for what is left of the run."""
         ...
 
     async def aclose(self) -> None:
-        """Give up connections."""
+        """Close all connections."""
         ...

@@ -1,4 +1,4 @@
-"""Asking again: what cannot be reached at present is not gone, and not failed."""
+"""Retries: a service that cannot be reached at present is neither gone nor failed."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ _FORBIDDEN = 403
 
 
 class RetryPolicy(msgspec.Struct, frozen=True):
-    """How long an answer is waited for, and what besides silence and errors of the server is waited out.
+    """The time to retry for, and the refusals to retry besides unreachable services and server errors.
 
-    `waits_for_login`: credentials that are not accepted, or cannot be had at present, and a TLS connection that
-    cannot be made. `waits_for_rights`: a right that is missing.
+    `waits_for_login`: credentials that are not accepted or not available, and TLS connections that fail.
+    `waits_for_rights`: missing rights.
     """
 
     seconds: float
@@ -34,7 +34,7 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     waits_for_rights: bool = False
 
     def retries(self, error: ConsoleError) -> bool:
-        """Return whether it waits after this error, if there is time left."""
+        """Return whether to retry after this error, if there is time left."""
         if isinstance(error, UnreachableError):
             return True
         if isinstance(error, ApiError) and error.status.code == _FORBIDDEN:
@@ -43,19 +43,19 @@ class RetryPolicy(msgspec.Struct, frozen=True):
 
 
 AWAY = RetryPolicy(20.0)
-"""The cluster was destroyed by the run itself: no answer is what is expected."""
+"""For a cluster that the run itself has destroyed: no answer is expected."""
 ONCE = RetryPolicy(0.0)
-"""For a caller that asks again by itself, or a person who can."""
+"""For a caller that repeats the call itself, or an operator who can."""
 REQUEST = RetryPolicy(300.0)
-"""One request in the middle of work."""
+"""For one request in the middle of work."""
 STAGE = RetryPolicy(900.0, waits_for_login=True)
-"""The first request of a stage that names no deadline: a machine that was rebooted may have no VPN and no login yet."""
+"""For the first request of a stage without a deadline: a rebooted machine may have no VPN and no login yet."""
 ALIVE = RetryPolicy(math.inf, waits_for_login=True, waits_for_rights=True)
-"""Something of the run is at work, whoever can see it."""
+"""For following a workload of the run, which works on whether it can be observed or not."""
 ANSWERED = RetryPolicy(math.inf, waits_for_login=True)
-"""Something that has ended is to be judged: any answer will do, a refusal too."""
+"""For the result of an ended workload: any answer will do, a refusal too."""
 TEARDOWN = RetryPolicy(1800.0, waits_for_login=True)
-"""Something is to be removed: generous, then failed."""
+"""For a removal: generous, then failed."""
 
 
 async def retry_unreachable(
@@ -65,19 +65,19 @@ async def retry_unreachable(
     note: Callable[[str], None],
     policy: RetryPolicy = REQUEST,
 ) -> T:
-    """The result of `call`, asked again with growing pauses while the other side cannot be reached.
+    """Return the result of `call`, repeated with growing pauses while the service cannot be reached.
 
     A pause is not shorter than the server's `Retry-After`, up to a minute.
 
     Args:
         call: Must be safe to repeat.
         clock: For the pauses.
-        note: Told what it waits for and since when; the caller's next note replaces it.
-        policy: What is waited out, and for how long.
+        note: Gets the reason and the start of the wait; the caller's next note replaces it.
+        policy: The refusals to retry, and for how long.
 
     Raises:
-        UnreachableError: Still, at the end of `policy`.
-        ConsoleError: Any failure of `call` that `policy` does not bear, at once.
+        UnreachableError: Still unreachable at the end of `policy`.
+        ConsoleError: Any failure of `call` that `policy` does not retry, at once.
     """
     began = clock.now()
     deadline = clock.monotonic() + policy.seconds
@@ -89,7 +89,7 @@ async def retry_unreachable(
             wait, left = max(pause, requested_wait_seconds(error)), deadline - clock.monotonic()
             if not policy.retries(error) or left <= 0:
                 raise
-            note(f"Waiting since {time_of_day(began.timestamp())} UTC, asking again: {error.message}")
+            note(f"Waiting since {time_of_day(began.timestamp())} UTC, retrying: {error.message}")
         await clock.sleep(min(wait, left))
         pause = min(pause * 2, _LONGEST_PAUSE_SECONDS)
 
@@ -103,39 +103,39 @@ async def wait_until(
     deadline_seconds: float = math.inf,
     interval_seconds: float = 1.0,
 ) -> None:
-    """Look again and again until there is nothing left to wait for.
+    """Poll until there is nothing left to wait for.
 
     Args:
-        look: Returns what is still waited for, in words; empty when it is reached. Unreachable, or not logged in,
-            counts as not reached.
+        look: Returns a sentence on what is still missing; empty when nothing is. Unreachable, or not logged in, counts
+            as missing.
         clock: For the pauses.
-        note: Told what is waited for.
-        timeout: Makes the error for the deadline, from the last words.
-        deadline_seconds: For all of it.
-        interval_seconds: Between two looks.
+        note: Gets that sentence.
+        timeout: Makes the error for the deadline, from the last sentence.
+        deadline_seconds: Limit of the whole.
+        interval_seconds: Pause between two calls of `look`.
 
     Raises:
-        ConsoleError: What `timeout` made, or what `look` raised.
+        ConsoleError: From `timeout`, or raised by `look`.
     """
     end = clock.monotonic() + deadline_seconds
     while True:
         policy = RetryPolicy(max(end - clock.monotonic(), 0.0), waits_for_login=True)
-        words = await retry_unreachable(look, clock=clock, note=note, policy=policy)
-        if not words:
+        missing = await retry_unreachable(look, clock=clock, note=note, policy=policy)
+        if not missing:
             return
         if clock.monotonic() >= end:
-            raise timeout(words)
-        note(words)
+            raise timeout(missing)
+        note(missing)
         await clock.sleep(interval_seconds)
 
 
 class PollInterval:
-    """Seconds between two looks at something that may take seconds or days: quick at first, gentle later.
+    """The pause between two polls of what may take seconds or days: short at first, longer later.
 
     Args:
-        clock: Tells how long it has taken.
-        first_seconds: Between looks while it is young.
-        longest_seconds: Between looks that fail one after the other.
+        clock: For the time that has passed, and the pauses.
+        first_seconds: Pause during the first three minutes.
+        longest_seconds: Upper limit of the pause after failures in a row.
     """
 
     def __init__(self, clock: Clock, *, first_seconds: float, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
@@ -146,14 +146,14 @@ class PollInterval:
         self._failures = 0
 
     async def pause(self) -> None:
-        """Wait until the next look, after one that was answered."""
+        """Wait until the next poll, after one that succeeded."""
         self._failures = 0
         is_young = self._clock.monotonic() - self._since < _YOUNG_SECONDS
         await self._clock.sleep(self._first_seconds if is_young else _GENTLE_SECONDS)
 
     async def pause_after(self, error: ConsoleError | None = None) -> None:
-        """Wait until the next look, after one that failed: longer each time, not shorter than the server asks."""
+        """Wait until the next poll, after one that failed: longer each time, at least the server's `Retry-After`."""
         grown = self._first_seconds * 2.0 ** min(self._failures, 16)
         self._failures += 1
-        wish = requested_wait_seconds(error) if error is not None else 0.0
-        await self._clock.sleep(max(min(grown, self._longest_seconds), wish))
+        requested = requested_wait_seconds(error) if error is not None else 0.0
+        await self._clock.sleep(max(min(grown, self._longest_seconds), requested))

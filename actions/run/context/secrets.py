@@ -16,29 +16,30 @@ _REMOTE = "secretsmanager"
 
 
 def is_remote(reference: str) -> bool:
-    """Whether a secret has to be asked for at AWS."""
+    """Return whether a secret is in AWS Secrets Manager."""
     return reference.startswith(f"{_REMOTE}:")
 
 
 async def fetch_secrets(references: Iterable[str], *, region: str) -> dict[str, str]:
-    """The secrets behind references of any form. Hand them on, and forget them.
+    """Return the secrets behind references of any form. Use them at once and keep them nowhere.
 
     Args:
         references: `env:NAME`, `file:/PATH`, `secretsmanager:NAME` or with an ARN in its place.
-        region: Where Secrets Manager is asked, unless an ARN says otherwise.
+        region: Region of Secrets Manager, unless an ARN names another.
 
     Raises:
-        ConfigError: One is not there, or empty. Names the reference, never a value.
-        AccessError, MissingError, UnreachableError: As Secrets Manager says.
+        ConfigError: One does not exist, or is empty. Names the reference, never a value.
+        AccessError, MissingError, UnreachableError: From Secrets Manager.
     """
     return {reference: await _fetched(reference, region) for reference in dict.fromkeys(references)}
 
 
 def resolve_secret(reference: str) -> str:
-    """The secret behind `env:NAME` or `file:PATH`.
+    """Return the secret behind `env:NAME` or `file:PATH`.
 
     Raises:
-        ConfigError: It is not there, empty, or of a form that cannot be read here. Names the reference, never a value.
+        ConfigError: It does not exist, is empty, or is of a form that cannot be read here. Names the reference, never a
+            value.
     """
     scheme, _, place = reference.partition(":")
     if scheme == "env":
@@ -54,7 +55,7 @@ def resolve_secret(reference: str) -> str:
 
 
 def referenced_environment(values: Iterable[object]) -> dict[str, str]:
-    """Of this process's environment, what parameters of the form `env:NAME` refer to. For a child that will need it."""
+    """Return the variables of this process that parameters of the form `env:NAME` refer to, for a child process."""
     names = [str(value)[4:] for value in values if isinstance(value, str) and value.startswith("env:")]
     found = {name: os.environ[name] for name in names if name in os.environ}
     for name, value in found.items():

@@ -1,4 +1,4 @@
-"""What a stage handler works with."""
+"""The context of a stage handler."""
 
 from __future__ import annotations
 
@@ -21,16 +21,16 @@ from actions.run.context.secrets import fetch_secrets
 from actions.run.state.view import RunView, StageView
 
 CLUSTER_UID = "cluster_uid"
-"""The output of a kubeconfig stage that says who the cluster is."""
+"""The output of a kubeconfig stage that identifies the cluster."""
 
 
 class StageContext(msgspec.Struct, frozen=True):
-    """One stage of one run, with the tools for it."""
+    """The context of one stage of one run: its data, journal, clock and cluster access."""
 
     folder: Path
     """The run's."""
     blueprint: Blueprint
-    """With the run's preset in place."""
+    """With the run's preset applied."""
     binding: Binding
     view: RunView
     stage: StageView
@@ -40,25 +40,25 @@ class StageContext(msgspec.Struct, frozen=True):
 
     @property
     def namespace(self) -> str:
-        """Where the run's objects go that name no namespace."""
+        """The namespace of objects that name none."""
         return self.view.cluster.namespace
 
     async def connect(self, policy: RetryPolicy = STAGE) -> ClusterConnection:
-        """The run's cluster, which has to be the one it began with; its first answer is waited for.
+        """Connect to the run's cluster, which has to be the one it began with.
 
         Raises:
             MissingError: The run has no kubeconfig.
             ConflictError: Another cluster answers.
-            UnreachableError, AccessError: Still no answer at the end of `policy`, or one that it does not bear.
+            UnreachableError, AccessError: Still no answer at the end of `policy`, or one that it does not retry.
         """
         return await self.access.open(known_cluster_uid(self.view), policy=policy, note=self.journal.note)
 
     def manifests(self) -> list[dict[str, Any]]:
-        """The stage's objects with the run's values and labels, without secrets.
+        """Return the stage's objects with the run's values and labels, without secrets.
 
         Raises:
             BlueprintError: They cannot be rendered.
-            MissingError: An operator is in no mirror.
+            MissingError: No mirror has an operator that the blueprint pins.
         """
         return manifests_of(
             self.blueprint,
@@ -70,7 +70,7 @@ class StageContext(msgspec.Struct, frozen=True):
         )
 
     def text(self, text: str) -> str:
-        """A text of the blueprint with its `${name}` and `${stage.output}` filled in.
+        """Return a text of the blueprint with its `${name}` and `${stage.output}` filled in.
 
         Raises:
             BlueprintError: It names an output that has not been reported.
@@ -85,27 +85,27 @@ class StageContext(msgspec.Struct, frozen=True):
         return OUTPUT_REFERENCE.sub(output, fill(text, self.binding.everything))
 
     def number(self, amount: int | str) -> float:
-        """An amount of the blueprint: a number, or a text whose `${name}` make one.
+        """Return an amount of the blueprint: a number, or a text that is one once its `${name}` are filled in.
 
         Raises:
-            ParameterError: They do not.
+            ParameterError: The text is not a number.
         """
         text = self.text(str(amount))
         try:
             return float(text)
         except ValueError as error:
-            raise ParameterError(f"{text!r} is no number.", hint="Correct the amount in the blueprint.") from error
+            raise ParameterError(f"{text!r} is not a number.", hint="Correct the amount in the blueprint.") from error
 
     def whole(self, amount: int | str) -> int:
-        """The same as a whole number."""
+        """Return an amount as a whole number."""
         return round(self.number(amount))
 
     async def secrets(self) -> list[dict[str, Any]]:
-        """The stage's Secrets. They hold the secrets: apply them, and store them nowhere.
+        """Return the stage's Secret objects, which hold the secrets: apply them, and store them nowhere.
 
         Raises:
-            ConfigError: A reference leads nowhere.
-            AccessError, MissingError, UnreachableError: Secrets Manager does not give one.
+            ConfigError: The secret of a reference does not exist.
+            AccessError, MissingError, UnreachableError: Secrets Manager does not return one.
         """
         named = [self.blueprint.secrets[name].parameter for name in self.blueprint.stage(self.stage.id).secrets]
         references = [str(self.binding.values[parameter]) for parameter in named if self.binding.values[parameter]]
@@ -121,5 +121,5 @@ class StageContext(msgspec.Struct, frozen=True):
 
 
 def known_cluster_uid(view: RunView) -> str:
-    """Who the run's cluster is, as its access stage reported; empty before that."""
+    """Return the uid of the run's cluster, as its kubeconfig stage reported it; empty before that."""
     return next((values[CLUSTER_UID] for values in view.outputs.values() if CLUSTER_UID in values), "")

@@ -1,4 +1,4 @@
-"""The live backend of a run: blueprint, cluster, Terraform and AWS; and the commands that its stages stand for."""
+"""The live backend of a run: blueprint, cluster, Terraform and AWS; and the equivalent commands of its stages."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ _ACCOUNT_KINDS = frozenset({"terraform", "network", "image"})
 
 
 class LiveBackend:
-    """Implements `RunBackend` for the run in `folder`.
+    """The `RunBackend` of the run in `folder`.
 
     Args:
         folder: The run's.
@@ -76,7 +76,7 @@ class LiveBackend:
         return make(self.context(view, stage, journal))
 
     def describe(self, view: RunView, stage: StageView) -> list[str]:
-        """The commands that a stage stands for.
+        """Return the equivalent commands of a stage.
 
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
@@ -133,7 +133,7 @@ class LiveBackend:
             await self._access.aclose()
 
     def read_only_context(self, view: RunView) -> StageContext:
-        """What looks at a run and changes nothing works with; its stage does not matter.
+        """Return a context for reading: of the first stage, with a journal that records nothing.
 
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
@@ -141,7 +141,7 @@ class LiveBackend:
         return self.context(view, view.stages[0], _DiscardingRecorder(view.stages[0]))
 
     def context(self, view: RunView, stage: StageView, journal: StageJournal) -> StageContext:
-        """What a handler of this stage works with.
+        """Return the context of a stage's handler.
 
         Raises:
             BlueprintError: The run's copy of its blueprint cannot be used.
@@ -171,14 +171,14 @@ class LiveBackend:
         return self._access
 
     def _is_own_cluster(self, view: RunView) -> bool:
-        """Whether a stage of this run has made the cluster."""
+        """Return whether a stage of this run has made the cluster."""
         return not view.existing_cluster and any(
             stage.attempt and stage.kind == "terraform" and self._blueprint.stage(stage.id).own_cluster_only
             for stage in view.stages
         )
 
     async def _terraform_states(self, view: RunView, kept: Set[str]) -> AuditReport:
-        """Report what the states of the run's Terraform stages still hold."""
+        """Report the resources that the states of the run's Terraform stages still hold."""
         leftovers: list[str] = []
         retained: list[str] = []
         unknown: list[str] = []
@@ -199,13 +199,13 @@ class LiveBackend:
 
 
 def _waived(stage: StageView) -> list[str]:
-    """Lines on the resources that a person has said not to look for any more."""
+    """Return lines on the resources that an operator has waived."""
     items = [item for item in stage.terraform.pending if item.how is Resolution.WAIVED]
-    return [f"Terraform {stage.id}: {item.address} was waived; nobody knows whether it exists" for item in items]
+    return [f"Terraform {stage.id}: {item.address} was waived; it is unknown whether it exists" for item in items]
 
 
 class _DiscardingRecorder:
-    """A journal for looking: it records nothing."""
+    """A stage journal that records nothing."""
 
     def __init__(self, stage: StageView) -> None:
         self._stage = stage
@@ -220,20 +220,20 @@ class _DiscardingRecorder:
         return ()
 
     async def own(self, item: OwnedObject) -> None:
-        raise AssertionError("nothing is made while looking")
+        raise AssertionError("a read-only context makes nothing")
 
     async def deleted(self, item: OwnedObject) -> None:
-        raise AssertionError("nothing is deleted while looking")
+        raise AssertionError("a read-only context deletes nothing")
 
     async def terraform(self) -> TerraformMemory:
         return self._stage.terraform
 
     async def remember(self, body: TerraformBody) -> None:
-        raise AssertionError("nothing happens while looking")
+        raise AssertionError("a read-only context runs nothing")
 
 
 def commands_of(folder: Path, view: RunView, stage: StageView) -> list[str]:
-    """The `kubectl`, `aws` and `terraform` commands that a stage stands for. Asks nobody.
+    """Return the equivalent `kubectl`, `aws` and `terraform` commands of a stage, without any request.
 
     Args:
         folder: The run's.
@@ -247,7 +247,7 @@ def commands_of(folder: Path, view: RunView, stage: StageView) -> list[str]:
 
 
 def runbook(folder: Path) -> str:
-    """All stages of a run as Markdown.
+    """Return all stages of a run, with their commands, as Markdown.
 
     Raises:
         JournalError: The run cannot be read.

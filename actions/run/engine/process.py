@@ -1,4 +1,4 @@
-"""The runner's process: takes the lease, carries the run out, gives it back."""
+"""The runner's process: takes the lease, carries out the run, releases the lease."""
 
 from __future__ import annotations
 
@@ -24,19 +24,19 @@ from actions.run.journal.store import Journal
 from actions.run.state.view import RunView
 
 BackendFactory = Callable[[Path, Clock], RunBackend]
-"""From the run's folder to what its runner works with."""
+"""Makes the backend of the run in a folder."""
 
 _LOCK_SECONDS = 0.5
-"""A lock is waited for without end, but the loop is never blocked for longer than this."""
+"""Limit of one wait for a lock, which blocks the loop; the wait is repeated without end."""
 
 T = TypeVar("T")
 
 
 def main(folder: Path, make_backend: BackendFactory) -> int:
-    """Be the runner of the run in `folder`.
+    """Carry out the run in `folder` as its runner.
 
     Returns:
-        The exit code: 0 if there is nothing left to do, `CANNOT` if it is no use to start it again.
+        The exit code: 0 if there is nothing left to do, `CANNOT` if another start would end the same way.
     """
     os.umask(0o077)
     clock = SystemClock()
@@ -76,7 +76,7 @@ async def _carry_out(folder: Path, make_backend: BackendFactory, clock: Clock) -
 
 
 async def _kept_alive(runner_journal: RunnerJournal, runner: Runner, clock: Clock) -> RunView:
-    """Let the runner work, with a sign of life every few seconds; whoever has lost the lease does nothing more.
+    """Run the runner with a heartbeat every few seconds, and stop it as soon as the lease is lost.
 
     Raises:
         ConflictError: Another runner took over.

@@ -1,4 +1,4 @@
-"""The runner's side of the journal: the view it decides on, and what its handlers tell."""
+"""The runner's side of the journal: the view that it decides on, and the records and messages of its handlers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from actions.run.state.view import Goal, NoticeKind, OwnedObject, RunView, Terra
 T = TypeVar("T")
 
 _RETRY_SECONDS = 1.0
-"""Between two attempts to use a journal that cannot be used at present."""
+"""Pause between two attempts to use a journal that cannot be used at present."""
 
 
 async def when_usable(
@@ -30,14 +30,14 @@ async def when_usable(
     clock: Clock,
     make_room: Callable[[], bool] = lambda: False,
 ) -> T:
-    """The result of a call that uses the journal, made again until the journal can be used, however long that takes.
+    """Return the result of a call that uses the journal, repeated until it can be used, however long that takes.
 
     Args:
         call: Must be safe to repeat as long as it raises `JournalUnwritableError`.
         folder: The run's.
-        heartbeat: Told what is waited for, with a sign of life meanwhile.
+        heartbeat: Records the obstacle, and keeps beating meanwhile.
         clock: For the pauses.
-        make_room: Called on a full disk; returns whether there is room now.
+        make_room: Called on a full disk; returns whether it has freed space.
     """
     while True:
         try:
@@ -55,21 +55,20 @@ async def when_usable(
 
 
 _MOST_LOOKS = 3
-"""So often in a row `keep_alive` may miss the journal."""
+"""Number of calls of `keep_alive` in a row that may find the journal missing."""
 
 
 class RunnerJournal:
     """The journal as the one runner sees it. Used from the runner's loop only.
 
-    A full disk and a lock that another process holds are waited for, however long: what has happened must not be
-    forgotten, and the work that it is about goes on elsewhere. No call blocks the loop for longer than the journal's
-    `lock_seconds`.
+    It waits for a full disk and for another process' lock, however long: no event may be lost, and the work that it is
+    about continues elsewhere. No call blocks the loop for longer than the journal's `lock_seconds`.
 
     Args:
         journal: Opened under `lease`.
         lease: This process's.
         clock: For waiting.
-        heartbeat: Tells what is waited for; one of its own if not given.
+        heartbeat: Carries messages and obstacles; one of its own if not given.
     """
 
     def __init__(self, journal: Journal, lease: Lease, clock: Clock, heartbeat: Heartbeat | None = None) -> None:
@@ -86,18 +85,18 @@ class RunnerJournal:
         self._looks_in_vain = 0
 
     async def view(self) -> RunView:
-        """The run as the newest record leaves it."""
+        """Return the run as the newest record leaves it."""
         await self._retried(self._read)
         return self._known()
 
     def view_if_readable(self) -> RunView:
-        """The same without waiting: as it was at the last look, if the journal cannot be read at present."""
+        """Return the run without waiting: as last read, if the journal cannot be read at present."""
         with suppress(JournalUnwritableError):
             self._read()
         return self._known()
 
     def has_news(self) -> bool:
-        """Whether somebody else has written since the last look. Cheap."""
+        """Return whether another process has written since the last call. Cheap."""
         try:
             version = self._journal.data_version()
         except JournalUnwritableError:
@@ -106,7 +105,7 @@ class RunnerJournal:
         return is_new
 
     async def write(self, body: Body, *, stage: str = "", attempt: int = 0) -> None:
-        """Append a record; waits as long as it takes."""
+        """Append a record; wait as long as it takes."""
         await self._retried(lambda: self._journal.append(body, stage=stage, attempt=attempt))
 
     async def release(self) -> bool:
@@ -118,31 +117,31 @@ class RunnerJournal:
         return is_released
 
     def note(self, stage: str, text: str) -> None:
-        """Remember what a stage waits for; empty for nothing."""
+        """Set the progress message of a stage; empty for none."""
         self._notes[stage] = text
-        self._tell(stage)
+        self._publish(stage)
 
     def warn(self, stage: str, text: str) -> None:
-        """Remember what is wrong beside a stage's work; empty for nothing. It is told behind the note."""
+        """Set the warning of a stage, shown behind its progress message; empty for none."""
         self._warnings[stage] = text
-        self._tell(stage)
+        self._publish(stage)
 
     def flush_notes(self) -> None:
-        """Tell the notes if they have changed."""
+        """Write messages and warnings to the heartbeat if they have changed."""
         self._heartbeat.flush()
 
-    def _tell(self, stage: str) -> None:
+    def _publish(self, stage: str) -> None:
         self._heartbeat.note(stage, f"{self._notes.get(stage, '')} {self._warnings.get(stage, '')}")
 
     def may_begin(self) -> bool:
-        """Return whether there is room for a stage to begin: on a full disk nothing new is begun."""
+        """Return whether a stage may begin: not on a full disk."""
         return has_room(self._folder)
 
     def keep_alive(self) -> None:
-        """Give a sign of life, and see to the room on disk. To be called every few seconds.
+        """Write a heartbeat, and keep the reserved space on disk. To be called every few seconds.
 
         Raises:
-            ConflictError: Another runner has taken the lease, or nobody can find the journal any more.
+            ConflictError: Another runner has taken the lease, or the journal was deleted or replaced.
         """
         self._require_place()
         if has_room(self._folder):
@@ -151,19 +150,19 @@ class RunnerJournal:
             extend_log(self._folder)
         else:
             self._heartbeat.waits_for(NoticeKind.DISK_FULL)
-        self._tell_lock(is_locked=self._journal.is_locked())
+        self._note_lock(is_locked=self._journal.is_locked())
         self._heartbeat.beat()
         with suppress(JournalUnwritableError):
             self._journal.require_lease()
 
     def _require_place(self) -> None:
-        """A file that is missing for a moment may be on its way back."""
+        """Require the journal at its path; a file that is missing for a moment may be in the middle of a move."""
         self._looks_in_vain = 0 if self._journal.is_in_place() else self._looks_in_vain + 1
         if self._looks_in_vain >= _MOST_LOOKS:
-            raise ConflictError(f"{self._journal.path} was deleted or replaced: nobody would see what is recorded.")
+            raise ConflictError(f"{self._journal.path} was deleted or replaced: its records would be lost.")
 
-    def _tell_lock(self, *, is_locked: bool) -> None:
-        """Somebody who is still there at the second look does more than write a record."""
+    def _note_lock(self, *, is_locked: bool) -> None:
+        """Report a lock that is held at two calls in a row: a writer of one record is faster."""
         if not is_locked:
             self._heartbeat.waits_no_more(NoticeKind.LOCKED)
         elif self._was_locked:
@@ -183,7 +182,7 @@ class RunnerJournal:
         )
 
     def _uses_reserve(self) -> bool:
-        """Give room set aside to what ends a run; what goes forward waits for somebody to make some."""
+        """Release the reserved space, unless the run goes forward: then it waits until an operator frees some."""
         if not self._records or self._known().goal is Goal.FORWARD or not release_reserve(self._folder):
             return False
         extend_log(self._folder, by=RESERVE_BYTES // 2)
@@ -191,7 +190,7 @@ class RunnerJournal:
 
 
 class StageRecorder:
-    """What one stage's handler may write; implements `StageJournal`."""
+    """The records and messages of one stage's handler; implements `StageJournal`."""
 
     def __init__(self, runner_journal: RunnerJournal, stage: str, attempt: int) -> None:
         self._journal = runner_journal

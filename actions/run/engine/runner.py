@@ -1,4 +1,4 @@
-"""The runner: carries a run out, one announced step at a time."""
+"""The runner: carries out a run, one announced step at a time."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from actions.run.state.records import Action, Approval, Intent, Outcome, Output,
 from actions.run.state.view import Goal, RunView, StageState, StageView
 
 POLL_SECONDS = 0.2
-"""How often the runner looks for wishes."""
+"""Interval at which the runner looks for requests."""
 ROOM_SECONDS = 2.0
-"""How long it waits before it tries again to write a file for which there was no room."""
+"""Pause before a stage is repeated that could not write a file on a full disk."""
 _NO_ROOM = frozenset({errno.ENOSPC, errno.EDQUOT})
 
 T = TypeVar("T")
@@ -38,13 +38,13 @@ class _Failure(msgspec.Struct, frozen=True):
 
 
 class Runner:
-    """Carries out one run until there is nothing left to do without a new wish.
+    """The runner of one run, which works until nothing is left to do without a new request.
 
     Args:
         runner_journal: The run's journal, under a lease that this process holds.
-        backend: What touches the world.
+        backend: Everything that is done outside of the journal.
         clock: For waiting.
-        log: Takes one line at a time, for people who look into what happened.
+        log: Takes one line at a time, for the runner's log.
     """
 
     def __init__(self, runner_journal: RunnerJournal, backend: RunBackend, clock: Clock, log: Log) -> None:
@@ -54,7 +54,7 @@ class Runner:
         self._log = log
 
     async def run(self) -> RunView:
-        """Work; returns with the lease given back.
+        """Work until the end; returns with the lease released.
 
         Raises:
             JournalError: The journal is damaged.
@@ -80,7 +80,7 @@ class Runner:
                         return view
 
     async def _perform(self, view: RunView, stage: StageView) -> None:
-        if not self._journal.may_begin():  # the disk is full: look again, at the goal as well
+        if not self._journal.may_begin():  # the disk is full: read the goal again, too
             await self._clock.sleep(POLL_SECONDS)
             return
         continues = stage.state is StageState.AWAITING_APPROVAL
@@ -97,8 +97,8 @@ class Runner:
         await self._close(stage, attempt, work)
 
     async def _reconcile(self, view: RunView, stage: StageView) -> None:
-        """The stage was under way when an earlier runner died: ask the world, and begin again only if it says no."""
-        self._log(f"{stage.id}: was under way when its runner died; looking how far it came")
+        """Probe a stage during which an earlier runner died, and perform it again only if it was not done."""
+        self._log(f"{stage.id}: was under way when its runner died; finding out how far it got")
         if view.goal is not Goal.FORWARD:
             await self._reconcile_cancelled(view, stage)
             return
@@ -113,7 +113,7 @@ class Runner:
         await self._close(stage, stage.attempt, work)
 
     async def _reconcile_cancelled(self, view: RunView, stage: StageView) -> None:
-        """The stage is not wanted any more: what of it outlived its runner is asked to stop."""
+        """Stop the process of a stage that outlived its runner, as the stage is cancelled."""
 
         async def work() -> None:
             handler = self._handler(view, stage, stage.attempt)
@@ -149,22 +149,22 @@ class Runner:
         async def work() -> str:
             return await self._handler(view, stage, attempt).undo()
 
-        said = await self._guarded(self._attended(self._with_room(stage.id, work)))
-        if isinstance(said, _Failure):
-            outcome = said.outcome(Action.UNDO)
+        message = await self._guarded(self._attended(self._with_room(stage.id, work)))
+        if isinstance(message, _Failure):
+            outcome = message.outcome(Action.UNDO)
         else:
-            outcome = Outcome(Action.UNDO, Result.DONE, one_line(said))
+            outcome = Outcome(Action.UNDO, Result.DONE, one_line(message))
         await self._write_end(stage, attempt, outcome)
 
     async def _end(self, view: RunView, action: Action) -> None:
-        """Do what belongs to no stage: drain or audit."""
+        """Carry out a step that belongs to no stage: drain or audit."""
         await self._journal.write(Intent(action=action))
         self._log(f"{action.value}: begun")
 
         async def work() -> Outcome:
             if action is Action.DRAIN:
-                said = await self._backend.drain(view, StageRecorder(self._journal, "", 0))
-                return Outcome(action, Result.DONE, one_line(said))
+                message = await self._backend.drain(view, StageRecorder(self._journal, "", 0))
+                return Outcome(action, Result.DONE, one_line(message))
             report = await self._backend.audit(view, StageRecorder(self._journal, "", 0))
             return Outcome(
                 action,
@@ -192,7 +192,7 @@ class Runner:
         self._log(f"{stage.id}: {outcome.action.value} {outcome.result.value} {outcome.message}")
 
     def _with_room(self, stage: str, work: Callable[[], Awaitable[T]]) -> Callable[[], Awaitable[T]]:
-        """`work`, done again once there is room: a file for which the disk had none is no failure of the stage."""
+        """Return `work`, repeated while the disk is full, as an unwritten file is not a failure of the stage."""
 
         async def done() -> T:
             while True:
@@ -201,13 +201,13 @@ class Runner:
                 except OSError as error:
                     if error.errno not in _NO_ROOM:
                         raise
-                    self._journal.note(stage, f"Waiting for room on the disk: {error}.")
+                    self._journal.note(stage, f"Waiting for disk space: {error}.")
                 await self._clock.sleep(ROOM_SECONDS)
 
         return done
 
     async def _guarded(self, work: Awaitable[T]) -> T | _Failure:
-        """The result of `work`, or why there is none. Nothing but cancellation passes."""
+        """Return the result of `work`, or its failure. Nothing but cancellation passes."""
         try:
             return await work
         except StageFailedError as error:
@@ -219,9 +219,9 @@ class Runner:
             return _Failure(f"Unexpected {type(error).__name__}: {error}. The run's runner.log has more.")
 
     async def _interruptible(self, work: Callable[[], Awaitable[T]]) -> T | None:
-        """`work`'s result; `None` if the goal of the run changed and it was cancelled."""
+        """Return the result of `work`; `None` if the goal of the run changed and it was cancelled."""
         task = asyncio.ensure_future(work())
-        is_cancelled = False  # once: what it does to end in good order is not to be broken off by the next wish
+        is_cancelled = False  # once: the next request must not interrupt its orderly end
         try:
             while not task.done():
                 await asyncio.wait({task}, timeout=POLL_SECONDS)
@@ -237,7 +237,7 @@ class Runner:
             task.cancel()
 
     async def _attended(self, work: Callable[[], Awaitable[T]]) -> T:
-        """`work`'s result, with notes written meanwhile. Wishes wait until it is done."""
+        """Return the result of `work`, with messages written meanwhile. Requests wait until it is done."""
         task = asyncio.ensure_future(work())
         try:
             while not task.done():

@@ -1,10 +1,10 @@
-"""A runner as a service of the user's systemd: outlives the login session, and is started again when it is killed.
+"""A runner as a service of the user's systemd: it outlives the login session, and is restarted if it is killed.
 
 Sources: systemd-run(1), systemd.service(5), systemd.exec(5), systemd.kill(5) of systemd 252.
 
-A scope, the other kind of transient unit, cannot be restarted. Of a service everybody of the same user can read the
-environment (`systemctl show`), so that credentials are not handed over in it but in a private file below
-`XDG_RUNTIME_DIR`, which is in memory and ends with the user's last session; the runner removes it at its end.
+A scope, the other kind of transient unit, cannot be restarted. The environment of a service is readable by every
+process of the user (`systemctl show`), so credentials are passed in a private file below `XDG_RUNTIME_DIR`, which is in
+memory and ends with the user's last session; the runner removes the file at its end.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ ENVIRONMENT_OPTION = "--environment"
 _SECONDS = 15.0
 _LINGER = Path("/var/lib/systemd/linger")
 CANNOT = 3
-"""Exit code of a runner that would end the same way if it were started again: another one is at work, or the journal
-is damaged."""
+"""Exit code of a runner that would end the same way if it were started again: another one is alive, or the journal is
+damaged."""
 
 
 def start_service(folder: Path, module: str, variables: Mapping[str, str]) -> ProcessIdentity | None:
@@ -36,11 +36,11 @@ def start_service(folder: Path, module: str, variables: Mapping[str, str]) -> Pr
 
     Args:
         folder: The run's.
-        module: What to run; with the folder as its first argument.
+        module: The module to run, with the folder as its first argument.
         variables: The whole environment of the process.
 
     Returns:
-        The process; `None` if there is no user manager, or it does not start the service: start it in another way.
+        The process; `None` if there is no user manager, or it does not start the service: start the process otherwise.
     """
     if not has_user_manager():
         return None
@@ -54,12 +54,12 @@ def start_service(folder: Path, module: str, variables: Mapping[str, str]) -> Pr
         return None
     if run_briefly([*_command(folder, unit), *argv], seconds=_SECONDS) is None:
         return None
-    said = run_briefly(["systemctl", "--user", "show", "--property=MainPID", "--value", unit], seconds=_SECONDS) or ""
-    return identity_of(int(said)) if said.strip().isdecimal() and int(said) else None
+    pid = run_briefly(["systemctl", "--user", "show", "--property=MainPID", "--value", unit], seconds=_SECONDS) or ""
+    return identity_of(int(pid)) if pid.strip().isdecimal() and int(pid) else None
 
 
 def read_environment(file: Path) -> dict[str, str]:
-    """Read the variables that were handed over to a service.
+    """Read the variables that were passed to a service.
 
     Raises:
         OSError, msgspec.MsgspecError: It cannot be read.
@@ -68,18 +68,18 @@ def read_environment(file: Path) -> dict[str, str]:
 
 
 def has_user_manager() -> bool:
-    """Return whether a systemd of the user's own can be asked."""
+    """Return whether the user has a systemd manager."""
     runtime = os.environ.get("XDG_RUNTIME_DIR", "")
     is_there = bool(runtime) and (Path(runtime) / "systemd" / "private").exists()
     return is_there and all(map(shutil.which, ("systemd-run", "systemctl")))
 
 
 def logout_warning() -> str:
-    """A sentence if the end of the last login session ends runs as well; empty otherwise."""
+    """Return a sentence if the end of the last login session also ends runs; empty otherwise."""
     name = os.environ.get("USER", "") or os.environ.get("LOGNAME", "")
     if not has_user_manager() or (name and (_LINGER / name).exists()):
         return ""
-    return "Runs end with your last login session on this machine: `loginctl enable-linger` lets them go on."
+    return "Runs end with your last login session on this machine: `loginctl enable-linger` keeps them alive."
 
 
 def _command(folder: Path, unit: str) -> Sequence[str]:
@@ -91,7 +91,7 @@ def _command(folder: Path, unit: str) -> Sequence[str]:
         "RestartPreventExitStatus": str(CANNOT),
         "StartLimitIntervalSec": f"{WINDOW_SECONDS:.0f}",
         "StartLimitBurst": str(MOST_STARTS),
-        "KillMode": "process",  # Terraform outlives a runner that is killed, and is taken up by the next one
+        "KillMode": "process",  # Terraform outlives a runner that is killed, and is adopted by the next one
         "OOMPolicy": "continue",
         "UMask": "0077",
         "WorkingDirectory": str(folder),

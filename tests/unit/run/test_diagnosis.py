@@ -11,7 +11,7 @@ from actions.base.errors import MissingError
 from actions.cluster.diagnose.codes import Code, Finding, finding
 from actions.cluster.logs.lines import LogLine
 from actions.run.context.protocols import Performed
-from actions.run.diagnosis import _of_the_past, explain_stage, spooled_logs
+from actions.run.diagnosis import _without_waiting, explain_stage, spooled_logs
 from actions.run.spool.writer import SpoolWriter
 from actions.run.stages.log_check import with_warning
 from actions.run.state.records import CheckResult
@@ -75,12 +75,12 @@ def one(code: Code) -> Finding:
 
 def test_a_job_that_has_failed_of_its_program_waits_for_no_node() -> None:
     found = [one(Code.NODE_LOST), one(Code.GPU_OOM), one(Code.JOB_FAILED)]
-    assert [each.code for each in _of_the_past(found, [one(Code.GPU_OOM)])] == [Code.GPU_OOM, Code.JOB_FAILED]
+    assert [each.code for each in _without_waiting(found, [one(Code.GPU_OOM)])] == [Code.GPU_OOM, Code.JOB_FAILED]
 
 
 def test_an_echo_of_another_ranks_end_is_no_reason() -> None:
     found = [one(Code.NODE_LOST), one(Code.NCCL_PEER_DIED)]
-    assert _of_the_past(found, [one(Code.NCCL_PEER_DIED)]) == found
+    assert _without_waiting(found, [one(Code.NCCL_PEER_DIED)]) == found
 
 
 def spooled_losses(folder: Path, *values: float) -> None:

@@ -89,7 +89,7 @@ async def test_pauses_grow_and_the_note_says_since_when() -> None:
     assert await retry_unreachable(call, clock=clock, note=notes.append, policy=ALIVE) == "an answer"
     assert clock.slept == [0.5, 1, 2, 4, 8, 16, 20, 20, 20]
     assert len(set(notes)) == 1
-    assert re.fullmatch(r"Waiting since \d\d:\d\d:\d\d UTC, asking again: Nobody answers\.", notes[0])
+    assert re.fullmatch(r"Waiting since \d\d:\d\d:\d\d UTC, retrying: Nobody answers\.", notes[0])
 
 
 async def test_patience_ends_with_the_error() -> None:
