@@ -1,4 +1,4 @@
-"""Mending what is on disk of a run that nobody carries out: spools where they lie, the journal as a copy beside it."""
+"""The repair of a run's files while it has no runner: spools in place, the journal as a copy beside it."""
 
 from __future__ import annotations
 
@@ -26,32 +26,32 @@ Row = tuple[int, float, str, str, int, str]
 
 
 class SpoolRepair(msgspec.Struct, frozen=True):
-    """The spool of one stage."""
+    """The repair of one stage's spool."""
 
     stage: str
     done: tuple[str, ...]
-    """The mended parts, one sentence each; empty if it was whole."""
+    """The repaired parts, one sentence each; empty if it was whole."""
     missing: tuple[str, ...]
     """The missing parts, one sentence each."""
     set_aside: tuple[str, ...]
     """Paths of damaged files that are kept."""
     error: str
-    """Why it could not be mended; empty if it could."""
+    """The reason why it could not be repaired; empty if it could."""
 
 
 class JournalRepair(msgspec.Struct, frozen=True):
-    """The journal. It is never changed."""
+    """The repair of the journal, which itself is never changed."""
 
     damage: str
     """Empty if it is whole."""
     records: int
-    """How many can be read."""
+    """Number of readable records."""
     copy: str
-    """Path of a journal with these, numbered anew; empty if none was made."""
+    """Path of a new journal with these, renumbered; empty if none was made."""
 
 
 class Repair(msgspec.Struct, frozen=True):
-    """A run."""
+    """The repair of a run."""
 
     run: str
     journal: JournalRepair
@@ -59,18 +59,18 @@ class Repair(msgspec.Struct, frozen=True):
 
     @property
     def is_whole(self) -> bool:
-        """True if nothing is damaged any more."""
+        """True if nothing is damaged after the repair."""
         return not self.journal.damage and not any(stage.error for stage in self.stages)
 
 
 def repair_run(folder: Path) -> Repair:
-    """Mend the spools of a run; copy what can be read of its journal, if that is damaged.
+    """Repair the spools of a run; if its journal is damaged, copy the readable records.
 
     Args:
         folder: The run's.
 
     Raises:
-        RefusedError: A runner is at work: it mends its spools by itself.
+        RefusedError: It has a runner, which repairs its spools itself.
     """
     _refuse_with_runner(folder)
     logs = logs_path(folder, "x").parent
@@ -79,21 +79,21 @@ def repair_run(folder: Path) -> Repair:
 
 
 def repair_json(repair: Repair) -> str:
-    """For programs."""
+    """Return a repair as JSON."""
     document = {"schema": "eksml-repair/1", "whole": repair.is_whole, **msgspec.to_builtins(repair)}
     return msgspec.json.format(msgspec.json.encode(document)).decode() + "\n"
 
 
 def repair_text(repair: Repair) -> str:
-    """For people."""
+    """Return a repair as text."""
     lines = [f"Journal: whole, {repair.journal.records} records."]
     if repair.journal.damage:
         kept = f"{repair.journal.records} records can be read"
         copied = f"{kept}; they are in {repair.journal.copy}" if repair.journal.copy else kept
         lines = [f"Journal: damaged ({repair.journal.damage}). {copied}. The journal itself was left as it is."]
     for stage in repair.stages:
-        said = [*stage.done, *stage.missing, *([f"It cannot be mended: {stage.error}"] if stage.error else [])]
-        lines.append(f"{stage.stage}: {' '.join(said) or 'whole.'}")
+        sentences = [*stage.done, *stage.missing, *([f"It cannot be repaired: {stage.error}"] if stage.error else [])]
+        lines.append(f"{stage.stage}: {' '.join(sentences) or 'whole.'}")
     return "\n".join(lines) + "\n"
 
 
@@ -106,9 +106,9 @@ def _refuse_with_runner(folder: Path) -> None:
             lease = read_lease(connection)
     except (sqlite3.DatabaseError, JournalError):
         lease = None
-    if lease is not None and lease.is_alive:  # also one that is stalled: it may go on any time
+    if lease is not None and lease.is_alive:  # also a stalled one, which may resume at any time
         raise RefusedError(
-            f"Run {folder.name} is carried out by process {lease.holder.pid}, which mends its logs by itself.",
+            f"Run {folder.name} is carried out by process {lease.holder.pid}, which repairs its logs itself.",
             hint="Cancel it, or wait for its end.",
         )
 
@@ -149,7 +149,7 @@ def _journal(folder: Path) -> JournalRepair:
 
 
 def _check(connection: sqlite3.Connection) -> str:
-    """Have SQLite check the file; returns its complaint, empty if there is none."""
+    """Have SQLite check the file; return the damage that it reports, empty if there is none."""
     try:
         answer = str(connection.execute("PRAGMA quick_check(1)").fetchone()[0])
         count = connection.execute("SELECT count(*), coalesce(max(seq), 0) FROM record").fetchone()
@@ -161,7 +161,7 @@ def _check(connection: sqlite3.Connection) -> str:
 
 
 def _rows(connection: sqlite3.Connection) -> list[Row]:
-    """Every record that can be read, oldest first; asked for one by one, as one that cannot ends a whole answer."""
+    """Return every readable record, oldest first; read one by one, as a damaged one would end a common query."""
     try:
         newest = int(connection.execute("SELECT coalesce(max(seq), 0) FROM record").fetchone()[0])
     except sqlite3.DatabaseError:

@@ -32,51 +32,51 @@ _UNKNOWN = "unknown"
 
 
 class TerraformStageReport(msgspec.Struct, frozen=True):
-    """One Terraform stage as it lies on disk."""
+    """One Terraform stage, by its files and the journal."""
 
     stage: str
     folder: str
     running: str
-    """The operation that is alive; empty if none is."""
+    """The running operation; empty if none is."""
     pid: int | None
     is_interrupted: bool
-    """The process that is alive was asked to stop."""
+    """The running process was sent an interrupt."""
     resources: int | None
-    """In the state; `None` if that is elsewhere, or cannot be read."""
+    """Number of resources in the state; `None` if that is remote or cannot be read."""
     unsaved: tuple[str, ...] | None
     """Addresses in `errored.tfstate`; `None` if there is none."""
     pending: tuple[PendingChange, ...]
     """Resources that may exist outside the state, with their fate; the open ones block the stage."""
     providers: dict[str, str]
-    """Versions of the providers that are locked."""
+    """Versions of the locked providers, by name."""
 
     @property
     def blocks(self) -> tuple[str, ...]:
-        """Addresses that have to be imported or waived before the stage goes on."""
+        """Addresses that have to be imported or waived before the stage continues."""
         unsaved = () if self.unsaved is None else (UNSAVED_STATE,)
         return (*unsaved, *(item.address for item in self.pending if item.is_open))
 
 
 def terraform_report(folder: Path, view: RunView) -> list[TerraformStageReport]:
-    """Look at every Terraform stage that was begun.
+    """Report on every Terraform stage that was begun.
 
     Args:
         folder: The run's.
         view: The run.
     """
     begun = [stage for stage in view.stages if stage.kind == "terraform"]
-    return [_looked_at(terraform_path(folder, stage.id), stage) for stage in begun if stage.attempt]
+    return [_report_of(terraform_path(folder, stage.id), stage) for stage in begun if stage.attempt]
 
 
 def terraform_table(report: Sequence[TerraformStageReport], run_id: str) -> str:
-    """As text: each stage, what it waits for, and what to type."""
+    """Return the report as text: each stage, its open resources, and the commands for them."""
     if not report:
         return "No Terraform stage of this run was begun.\n"
     return "\n".join(_text_of(stage, run_id) for stage in report)
 
 
 def terraform_json(report: Sequence[TerraformStageReport]) -> str:
-    """A list of objects, one for each stage."""
+    """Return the report as JSON: a list of objects, one for each stage."""
     fields = [
         {
             **msgspec.to_builtins(stage),
@@ -88,7 +88,7 @@ def terraform_json(report: Sequence[TerraformStageReport]) -> str:
     return msgspec.json.format(msgspec.json.encode(fields), indent=2).decode() + "\n"
 
 
-def _looked_at(folder: Path, stage: StageView) -> TerraformStageReport:
+def _report_of(folder: Path, stage: StageView) -> TerraformStageReport:
     directory = WorkingDirectory(folder, folder)
     running = {
         name: identity
@@ -128,8 +128,8 @@ def _text_of(stage: TerraformStageReport, run_id: str) -> str:
     held = f"{_UNKNOWN if stage.resources is None else stage.resources} resources in its state"
     lines = [f"{stage.stage}: {held}"]
     if stage.running:
-        asked = ", asked to stop" if stage.is_interrupted else ""
-        lines.append(f"  terraform {stage.running} is running as process {stage.pid}{asked}")
+        interrupted = ", interrupted" if stage.is_interrupted else ""
+        lines.append(f"  terraform {stage.running} is running as process {stage.pid}{interrupted}")
     if stage.providers:
         lines.append("  providers: " + ", ".join(f"{name} {version}" for name, version in stage.providers.items()))
     if stage.unsaved is not None:
@@ -146,13 +146,13 @@ def _text_of(stage: TerraformStageReport, run_id: str) -> str:
 def request_import(
     folder: Path, address: str, resource_id: str, *, stage: str = "", clock: Clock | None = None
 ) -> TerraformStageReport:
-    """Say by which id a pending resource is to be imported; the next step of its stage does it.
+    """Record the id by which a pending resource is to be imported; the next step of its stage imports it.
 
     Args:
         folder: The run's folder.
         address: The resource, as Terraform writes it.
         resource_id: As the provider's `terraform import` takes it.
-        stage: Whose; needed only if several stages have a resource of that address pending.
+        stage: Its stage; needed only if that address is pending in several.
         clock: Stamps the record.
 
     Returns:
@@ -160,11 +160,11 @@ def request_import(
 
     Raises:
         MissingError: No such resource is pending.
-        RefusedError: The id is none.
+        RefusedError: The id is not valid.
         JournalError: The journal cannot be written.
     """
     if not resource_id or resource_id.startswith("-") or one_line(resource_id) != resource_id:
-        raise RefusedError(f"{one_line(resource_id)!r} is no id of a resource.")
+        raise RefusedError(f"{one_line(resource_id)!r} is not a resource id.")
     found = _blocked(folder, address, stage)
     if address == UNSAVED_STATE:
         raise RefusedError(f"{UNSAVED_STATE} is pushed or waived, not imported.")
@@ -175,13 +175,13 @@ def request_import(
 def waive(
     folder: Path, address: str, *, confirm: str, stage: str = "", clock: Clock | None = None
 ) -> TerraformStageReport:
-    """Say that a pending resource is not there, or not the run's; or that `errored.tfstate` is not needed.
+    """Record that a pending resource does not exist or is not the run's; or that `errored.tfstate` is not needed.
 
     Args:
         folder: The run's folder.
         address: The resource, or `errored.tfstate`.
         confirm: The same, letter by letter.
-        stage: Whose; needed only if several stages have it.
+        stage: Its stage; needed only if it is pending in several.
         clock: Stamps the record.
 
     Returns:
@@ -196,8 +196,8 @@ def waive(
     found = _blocked(folder, address, stage)
     if confirm != address:
         raise ConfigError(
-            f"Waiving {one_line(address)} means that nobody will look for it any more.",
-            hint=f"Say --confirm '{address}' if you mean it.",
+            f"Once waived, {one_line(address)} is not looked for again.",
+            hint=f"Add --confirm '{address}' to waive it.",
         )
     if address == UNSAVED_STATE and found.running:
         raise RefusedError(f"terraform {found.running} is running there.", hint="Wait for its end.")
@@ -215,11 +215,11 @@ def _blocked(folder: Path, address: str, stage: str) -> TerraformStageReport:
     if found:
         raise MissingError(
             f"{one_line(address)} is pending in {len(found)} stages.",
-            hint=f"Say which: {', '.join(item.stage for item in found)}.",
+            hint=f"Name the stage: {', '.join(item.stage for item in found)}.",
         )
     known = [name for item in report for name in item.blocks]
     raise MissingError(
-        f"Terraform left no {one_line(address)} open in this run.",
+        f"{one_line(address)} is not open in this run.",
         hint=f"Open: {', '.join(known)}." if known else "See: eksml-tui runs terraform RUN.",
     )
 

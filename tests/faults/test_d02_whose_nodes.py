@@ -137,7 +137,7 @@ async def test_d02_a_node_with_somebodys_pod_is_kept_though_the_pod_has_the_runs
     world.record("shared", await world.node("shared", theirs=label))
     world.record("ours", await world.node("ours", mine={"ownerReferences": [world.mine]}))
     said, notebook = await world.drained()
-    assert said == "1 nodes let go. Left to Karpenter, for others use them: shared."
+    assert said == "1 node drained. Left to Karpenter, as others use them: shared."
     assert (await world.is_there("shared"), await world.is_there("ours")) == (True, False)
     assert notebook.gone == ["ours"]
 
@@ -146,7 +146,7 @@ async def test_d02_a_claim_under_a_name_of_the_runs_is_somebody_elses(world: Wor
     await world.node("again")
     world.record("again", "the uid of one that is gone")
     said, _ = await world.drained()
-    assert said == "No nodes to let go."
+    assert said == "No nodes to drain."
     assert await world.is_there("again")
 
 

@@ -179,7 +179,7 @@ async def test_d02_a_namespace_that_somebody_has_made_anew_is_theirs(
     view = await torn_down(folder)
     assert await somebody.get(ObjectRef("v1", "Namespace", "", space)) is not None
     assert view.stage("objects").message == (
-        f"0 objects removed. Left alone: Namespace {space}, which is another one than the run's."
+        f"0 objects removed. Left alone: Namespace {space}, which is not the run's."
     )
     assert view.audit is not None
     assert view.audit.leftovers == (

@@ -144,7 +144,7 @@ async def test_d06_lines_of_pods_that_are_gone_are_said_to_be_missing(
 async def test_d06_a_spool_is_not_repaired_under_a_runner(tmp_path: Path, sandbox: RunningSandbox) -> None:
     folder = a_logged_run(tmp_path, sandbox, printing(LINES))
     begun(folder, lines=1)
-    with pytest.raises(RefusedError, match="mends its logs by itself"):
+    with pytest.raises(RefusedError, match="repairs its logs itself"):
         repair_run(folder)
     taken_down(folder)
 

@@ -170,7 +170,7 @@ async def test_what_was_waived_by_name_is_told_by_the_audit(make: Callable[..., 
     folder = make()
     await killed_at_work(folder, root)
     for confirm in ("", A, B[:-1]):
-        with pytest.raises(ConfigError, match=r"nobody will look for it"):
+        with pytest.raises(ConfigError, match=r"not looked for again"):
             waive(folder, B, confirm=confirm)
     waive(folder, B, confirm=B)
     view = await torn_down(folder)

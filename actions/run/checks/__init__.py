@@ -1,1 +1,1 @@
-"""What looks for a check stage: at the cluster, the account, the internet, a volume, this machine."""
+"""The checks of a check stage: of the cluster, the account, the internet, a volume, this machine."""

@@ -29,7 +29,7 @@ Manifest = Mapping[str, Any]
 
 
 async def check_pods(connection: ClusterConnection, check: PodsCheck) -> Observation:
-    """Whether enough pods match, and all that match are healthy."""
+    """Check that enough pods match, and all that match are healthy."""
     pods = await connection.pods(namespace=check.namespace, label_selector=check.selector)
     verdicts = [(pod["metadata"]["name"], object_status(pod)) for pod in pods]
     healthy = [name for name, verdict in verdicts if verdict.state in (WorkState.RUNNING, WorkState.FINISHED)]
@@ -37,30 +37,30 @@ async def check_pods(connection: ClusterConnection, check: PodsCheck) -> Observa
         if name not in healthy:
             return failed(f"{name}: {verdict.reason} {verdict.message}".strip())
     if len(healthy) < check.at_least:
-        return failed(f"{len(healthy)} pods, {check.at_least} wanted.")
+        return failed(f"{len(healthy)} pods, {check.at_least} required.")
     return passed(f"{len(healthy)} pods are healthy.")
 
 
 async def check_object(connection: ClusterConnection, ref: ObjectRef) -> Observation:
-    """Whether an object is there and ready."""
+    """Check that an object exists and is ready."""
     found = await connection.find(ref)
     if found is None:
-        return failed(f"{ref.describe()} is not there.")
-    verdict = object_status(found)
-    words = verdict.message or verdict.reason
-    if verdict.state in (WorkState.RUNNING, WorkState.FINISHED):
-        return passed(words)
-    return unknown(words) if verdict.state is WorkState.UNKNOWN else failed(words)
+        return failed(f"{ref.describe()} does not exist.")
+    status = object_status(found)
+    detail = status.message or status.reason
+    if status.state in (WorkState.RUNNING, WorkState.FINISHED):
+        return passed(detail)
+    return unknown(detail) if status.state is WorkState.UNKNOWN else failed(detail)
 
 
 async def check_nodes(
     connection: ClusterConnection, check: NodesCheck, *, selector: str, at_least: int, amount: str
 ) -> Observation:
-    """Whether enough ready nodes match, each with `amount` of the check's resource for pods.
+    """Check that enough ready nodes match, each with `amount` of the check's resource for pods.
 
     Args:
         connection: The cluster.
-        check: Its texts are given by the other arguments, filled in.
+        check: The check; its references are filled in in the other arguments.
         selector: Label selector.
         at_least: Number of nodes.
         amount: A Kubernetes quantity.
@@ -70,45 +70,45 @@ async def check_nodes(
 
 
 def nodes_observation(nodes: list[dict[str, Any]], *, resource: str, at_least: int, amount: str) -> Observation:
-    """The verdict on a list of nodes; says of the first that do not fit what they have."""
+    """Return the result for a list of nodes, with the amounts of the first that have too little."""
     ready = [node for node in nodes if object_status(node).state is WorkState.RUNNING]
     fitting = [node for node in ready if _offered(node, resource) >= parse_quantity(amount)] if resource else ready
     if len(fitting) >= at_least:
         each = f", each with {amount} {resource} or more" if resource else ""
         return passed(f"{len(fitting)} nodes are ready{each}.")
     if not nodes:
-        return failed(f"No node matches, {at_least} wanted.")
+        return failed(f"No node matches, {at_least} required.")
     short = [node for node in ready if node not in fitting][:_NAMED_NODES]
     lacking = "; ".join(f"{node['metadata']['name']} has {_shown(node, resource)} {resource}" for node in short)
     with_what = f" with {amount} {resource}" if resource else ""
-    said = f"{len(fitting)} of {len(nodes)} nodes are ready{with_what}, {at_least} wanted."
-    return failed(f"{said} {lacking}." if lacking else said)
+    detail = f"{len(fitting)} of {len(nodes)} nodes are ready{with_what}, {at_least} required."
+    return failed(f"{detail} {lacking}." if lacking else detail)
 
 
 async def check_version(connection: ClusterConnection, check: VersionCheck) -> Observation:
-    """Whether the server's version is in the range."""
+    """Check that the server's version is in the range."""
     version = (await connection.session.identity()).version
     return version_observation(version, minimum=check.minimum, maximum=check.maximum)
 
 
 def version_observation(version: str, *, minimum: str, maximum: str) -> Observation:
-    """The verdict on a version such as `v1.32.3-eks-bb2d`; bounds such as `1.29`, empty for none."""
+    """Return the result for a version such as `v1.32.3-eks-bb2d`; bounds such as `1.29`, empty for none."""
     found = _minor(version)
     if found is None:
-        return unknown(f"The server says {version or 'nothing'} of its version.")
+        return unknown(f"The server reports the version {version!r}." if version else "The server reports no version.")
     shown = f"Kubernetes {found[0]}.{found[1]}"
     if minimum and found < (_minor(minimum) or found):
         return failed(f"{shown} is older than {minimum}.")
     if maximum and found > (_minor(maximum) or found):
-        return failed(f"{shown} is newer than {maximum}, the newest that this was made for.")
+        return failed(f"{shown} is newer than {maximum}, the newest that this blueprint supports.")
     return passed(f"{shown}.")
 
 
 async def check_pool(connection: ClusterConnection, instance_type: str) -> Observation:
-    """Whether there are nodes of a type, or a NodePool that may start them."""
+    """Check that there are nodes of a type, or a NodePool that may start them."""
     nodes = await connection.list_objects("v1", "Node", label_selector=f"{INSTANCE_TYPE}={instance_type}")
     if nodes:
-        return passed(f"{len(nodes)} {instance_type} are there.")
+        return passed(f"There are {len(nodes)} nodes of type {instance_type}.")
     pools = await connection.list_objects("karpenter.sh/v1", "NodePool")
     allowing = [pool["metadata"]["name"] for pool in pools if allows_instance_type(pool, instance_type)]
     if allowing:
@@ -117,7 +117,7 @@ async def check_pool(connection: ClusterConnection, instance_type: str) -> Obser
 
 
 def allows_instance_type(pool: Manifest, instance_type: str) -> bool:
-    """Whether a Karpenter NodePool's requirements let it start this instance type.
+    """Return whether a Karpenter NodePool's requirements allow this instance type.
 
     Requirements on what is not derived from the type's name (zones, capacity type) do not count.
 
@@ -178,28 +178,28 @@ _COUNTED = 100_000
 
 
 async def check_disk(context: StageContext, volume: RunVolume, free_gib: float) -> Observation:
-    """Whether so much is free."""
+    """Check the free space of a volume."""
     text = await _asked(context, volume, lambda mount: f"df -Pk {shlex.quote(mount)}")
     if isinstance(text, Observation):
         return text
     free = free_gib_of(text)
     if free is None:
-        return unknown(f"df says nothing of {volume.mount}.")
-    said = f"{free:,.0f} GiB are free on {volume.claim}, {free_gib:,.0f} wanted."
-    return passed(said) if free >= free_gib else failed(said)
+        return unknown(f"df did not report {volume.mount}.")
+    detail = f"{free:,.0f} GiB are free on {volume.claim}, {free_gib:,.0f} required."
+    return passed(detail) if free >= free_gib else failed(detail)
 
 
 async def check_files(
     context: StageContext, volume: RunVolume, *, folder: str, pattern: str, at_least: int
 ) -> Observation:
-    """Whether so many files are there.
+    """Check the number of files in a folder of a volume.
 
     Args:
         context: The stage.
-        volume: Where.
+        volume: The volume.
         folder: Absolute, as pods of the blueprint see it.
-        pattern: Of the files' names, as a shell matches.
-        at_least: How many.
+        pattern: Shell pattern of the files' names.
+        at_least: Required number.
     """
 
     def script(mount: str) -> str:
@@ -211,13 +211,13 @@ async def check_files(
         return text
     count = next((int(line) for line in reversed(text.split()) if line.isdigit()), None)
     if count is None:
-        return unknown(f"Nobody could count the files in {folder}.")
-    said = f"{count} files {pattern} lie in {folder}, {at_least} wanted."
-    return passed(said) if count >= at_least else failed(said)
+        return unknown(f"The files in {folder} could not be counted.")
+    detail = f"{count} files {pattern} are in {folder}, {at_least} required."
+    return passed(detail) if count >= at_least else failed(detail)
 
 
 def free_gib_of(text: str) -> float | None:
-    """What `df -Pk` says is available, in GiB; `None` if it says nothing."""
+    """Return the available space in GiB from the output of `df -Pk`; `None` if it is not there."""
     for line in text.splitlines()[1:]:
         fields = line.split()
         if len(fields) >= 6 and fields[3].isdigit():

@@ -25,12 +25,15 @@ from actions.run.checks.observation import Observation, failed, passed, unknown
 
 CAPACITY_BLOCK = "CAPACITY_BLOCK"
 BLOCK_ENDS_EARLY = timedelta(minutes=30)
-"""Source: EC2 user guide, Capacity Blocks for ML: instances are terminated from 30 minutes before the end on."""
+"""Time before the end of a capacity block from which instances are terminated.
+
+Source: EC2 user guide, Capacity Blocks for ML.
+"""
 
 
 @asynccontextmanager
 async def aws_session(region: str) -> AsyncIterator[AwsSession]:
-    """A session for a few calls."""
+    """Open a session for a few calls."""
     session = AwsSession(region=region, threads=1)
     try:
         yield session
@@ -39,7 +42,7 @@ async def aws_session(region: str) -> AsyncIterator[AwsSession]:
 
 
 async def check_quota(check: QuotaCheck, *, region: str, wanted: float) -> Observation:
-    """Whether a service quota is at least `wanted`."""
+    """Check that a service quota is at least `wanted`."""
     async with aws_session(region) as session:
         try:
             answer = await session.call(
@@ -48,14 +51,14 @@ async def check_quota(check: QuotaCheck, *, region: str, wanted: float) -> Obser
             found = float(answer["Quota"]["Value"])
         except (ConsoleError, KeyError) as error:
             return unknown(f"The quota {check.code} cannot be looked up: {error}")
-    said = f"The quota is {found:g}, {wanted:g} wanted."
-    return passed(said) if found >= wanted else failed(said)
+    detail = f"The quota is {found:g}, {wanted:g} required."
+    return passed(detail) if found >= wanted else failed(detail)
 
 
 async def check_capacity(
     *, region: str, capacity_type: str, reservation_id: str, instance_type: str, count: int, now: datetime
 ) -> Observation:
-    """Whether the reservation that is named has room, and whether one is named where it must be."""
+    """Check that the named reservation has free instances, and that a capacity block names one."""
     if not reservation_id:
         if capacity_type == CAPACITY_BLOCK:
             return failed("A capacity block needs the id of its reservation.")
@@ -71,33 +74,35 @@ async def check_capacity(
 
 
 def reservation_observation(found: Reservation, *, instance_type: str, count: int, now: datetime) -> Observation:
-    """The verdict on a reservation. The instances of a capacity block end half an hour before it does."""
+    """Return the result for a reservation. The instances of a capacity block end half an hour before it does."""
     if found.state != "active":
         return failed(f"The reservation {found.id} is {found.state}.")
     if found.instance_type != instance_type:
         return failed(f"The reservation {found.id} is for {found.instance_type}, not {instance_type}.")
     if found.available < count:
-        return failed(f"The reservation {found.id} has {found.available} of {found.total} left, {count} wanted.")
-    said = f"The reservation {found.id} has {found.available} × {instance_type} in {found.zone}"
+        return failed(f"The reservation {found.id} has {found.available} of {found.total} left, {count} required.")
+    detail = f"The reservation {found.id} has {found.available} × {instance_type} in {found.zone}"
     if found.ends_at is None:
-        return passed(f"{said}.")
+        return passed(f"{detail}.")
     last = datetime.fromtimestamp(found.ends_at, UTC) - BLOCK_ENDS_EARLY
     if last <= now:
-        return failed(f"The reservation {found.id} is over: EC2 ends its instances since {last:%Y-%m-%d %H:%M} UTC.")
+        return failed(
+            f"The reservation {found.id} is over: EC2 has been ending its instances since {last:%Y-%m-%d %H:%M} UTC."
+        )
     hours, minutes = divmod(int((last - now).total_seconds()) // 60, 60)
     return passed(
-        f"{said}. EC2 ends its instances from {last:%Y-%m-%d %H:%M} UTC on, in {hours} h {minutes} min:"
+        f"{detail}. EC2 ends its instances from {last:%Y-%m-%d %H:%M} UTC on, in {hours} h {minutes} min:"
         " save checkpoints before."
     )
 
 
 async def check_ecr_image(repository: Repository, reference: str) -> Observation:
-    """Whether an image, by its tag or digest, is in ECR."""
+    """Check that an image, by its tag or digest, is in ECR."""
     async with aws_session(repository.region) as session:
         try:
             digest = await fetch_digest(session, repository, reference)
         except ConsoleError as error:
-            return unknown(f"ECR cannot be asked: {error.message}")
+            return unknown(f"ECR did not answer: {error.message}")
     if digest is None:
         return failed(f"{repository.url} has no image {reference}.")
     if digest == reference:
@@ -121,7 +126,7 @@ _CHALLENGE = re.compile(r'(\w+)="([^"]*)"')
 
 
 class Image(msgspec.Struct, frozen=True):
-    """An image reference in its parts."""
+    """The parts of an image reference."""
 
     host: str
     name: str
@@ -142,11 +147,11 @@ def image_of(text: str) -> Image:
 
 
 async def check_image(text: str, *, has_login: bool) -> Observation:
-    """Whether a registry outside ECR has an image and gives it to anybody, or to pods that log in.
+    """Check that a registry outside ECR has an image, and serves it anonymously or to pods with a login.
 
     Args:
         text: The image.
-        has_login: The pods have credentials for the registry. They are not tried here.
+        has_login: The pods have credentials for the registry, which are not tried here.
 
     Source: OCI distribution specification 1.1; token authentication of the Docker registry.
     """
@@ -161,28 +166,28 @@ async def check_image(text: str, *, has_login: bool) -> Observation:
                     bearer = {"Accept": _ACCEPTED, "Authorization": f"Bearer {token}"}
                     status, headers = await _head(session, url, bearer)
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        return unknown(f"{image.host} cannot be reached from here: {_words(error)}")
+        return unknown(f"{image.host} cannot be reached from here: {_text_of(error)}")
     return _image_observation(image, status, has_login=has_login)
 
 
 async def check_huggingface(repository: str, token: str) -> Observation:
-    """Whether Hugging Face lets a token read a repository: gated ones want a consent of the account first."""
+    """Check that a Hugging Face token may read a repository; a gated one requires the account's consent first."""
     base = os.environ.get(HUGGINGFACE_VARIABLE, "").rstrip("/") or _HUGGINGFACE
     url = f"{base}/{repository}/resolve/main/config.json"
     try:
         async with aiohttp.ClientSession(timeout=_TIMEOUT, trust_env=True) as session:
             status, headers = await _head(session, url, {"Authorization": f"Bearer {token}"})
     except (aiohttp.ClientError, TimeoutError, OSError) as error:
-        return unknown(f"{base} cannot be reached from here: {_words(error)}")
+        return unknown(f"{base} cannot be reached from here: {_text_of(error)}")
     code = headers.get("X-Error-Code", "")
     if status < 400:
-        return passed(f"Hugging Face lets the token read {repository}.")
+        return passed(f"The token may read {repository} on Hugging Face.")
     if status == 401:
         return failed("Hugging Face does not accept the token (401).")
     if status == 403 or code == "GatedRepo":
         return failed(f"The token may not read {repository} (403): its licence has not been accepted by this account.")
     if status == 404:
-        return failed(f"Hugging Face knows no {repository}, or hides it from this token (404).")
+        return failed(f"Hugging Face has no {repository}, or hides it from this token (404).")
     return unknown(f"Hugging Face answered {status}.")
 
 
@@ -192,8 +197,8 @@ def _image_observation(image: Image, status: int, *, has_login: bool) -> Observa
         return passed(f"{where} has {image.reference}.")
     if status in (401, 403):
         if has_login:
-            return passed(f"{image.host} wants a login, and the pods have one.")
-        return failed(f"{image.host} gives {image.name} only to those who log in ({status}).")
+            return passed(f"{image.host} requires a login, and the pods have one.")
+        return failed(f"{image.host} requires a login for {image.name} ({status}).")
     if status == 404:
         return failed(f"{where} has no {image.reference}.")
     return unknown(f"{image.host} answered {status}.")
@@ -205,7 +210,7 @@ async def _head(session: aiohttp.ClientSession, url: str, headers: Mapping[str, 
 
 
 async def _token(session: aiohttp.ClientSession, challenge: str) -> str:
-    """What a registry gives to anybody who asks; empty if nothing."""
+    """Return the anonymous token of a registry; empty if it issues none."""
     if not challenge.lower().startswith("bearer "):
         return ""
     parts = dict(_CHALLENGE.findall(challenge))
@@ -218,7 +223,7 @@ async def _token(session: aiohttp.ClientSession, challenge: str) -> str:
 
 
 def _scheme(host: str) -> str:
-    """Runtimes talk to registries on this machine without TLS."""
+    """Return the URL scheme of a registry: container runtimes use no TLS for one on this machine."""
     name = host.rpartition(":")[0] or host
     try:
         is_here = ip_address(name).is_loopback
@@ -227,5 +232,5 @@ def _scheme(host: str) -> str:
     return "http" if is_here else "https"
 
 
-def _words(error: BaseException) -> str:
+def _text_of(error: BaseException) -> str:
     return one_line(str(error) or type(error).__name__).rstrip(".") + "."

@@ -1,4 +1,4 @@
-"""What a check has seen."""
+"""The result of a check, with its detail."""
 
 from __future__ import annotations
 
@@ -8,22 +8,22 @@ from actions.run.state.records import CheckResult
 
 
 class Observation(msgspec.Struct, frozen=True):
-    """A result with the words for it."""
+    """The result of one check."""
 
     result: CheckResult
     detail: str
 
 
 def passed(detail: str) -> Observation:
-    """It is as it should be."""
+    """Return a result of a check that passed."""
     return Observation(CheckResult.PASSED, detail)
 
 
 def failed(detail: str) -> Observation:
-    """It is not."""
+    """Return a result of a check that failed."""
     return Observation(CheckResult.FAILED, detail)
 
 
 def unknown(detail: str) -> Observation:
-    """Nobody could say."""
+    """Return a result of a check that could not be made."""
     return Observation(CheckResult.UNKNOWN, detail)

@@ -1,4 +1,4 @@
-"""The contents of a run's namespaces and definitions: whether anything in them is not the run's, or cannot be told."""
+"""The contents of a run's namespaces and definitions, and the reasons not to delete them."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from actions.run.objects.survey import (
 )
 
 SETTLE_SECONDS = 60.0
-"""The garbage collector, and an API that is down, get so long to come round."""
+"""Time for the garbage collector, or an API that is down, to catch up."""
 _LOOK_SECONDS = 0.5
 _NAMED = 3
 
@@ -44,7 +44,7 @@ class Contents(msgspec.Struct, frozen=True):
 
     @property
     def may_settle(self) -> bool:
-        """True if there is a doubt, and all of it may be gone a moment later."""
+        """True if there are reasons to refuse, and all of them may be gone a moment later."""
         passing = all(one.standing is Ownership.ORPHAN for one in self.foreign) and all(
             one.may_pass for one in self.unasked
         )
@@ -52,9 +52,9 @@ class Contents(msgspec.Struct, frozen=True):
 
 
 class DeletionGuard:
-    """Judges what is in the run's namespaces, and of the run's kinds, against its inventory.
+    """The check of the run's namespaces and definitions against its inventory before they are deleted.
 
-    What was found to be the run's once stays so for this judge: owners go before their dependents do.
+    An object once found to be the run's stays so for this guard, as owners go before their dependents.
 
     Args:
         context: The stage that is undone.
@@ -68,7 +68,7 @@ class DeletionGuard:
         self._connection = connection
 
     async def refusal_of_namespace(self, name: str) -> str:
-        """Why a namespace of the run must stay; empty if nothing speaks for it.
+        """Return why a namespace of the run must stay; empty if it may be deleted.
 
         Raises:
             ConsoleError: The cluster cannot be reached, or accepts no credentials.
@@ -83,7 +83,7 @@ class DeletionGuard:
         return self._refusal(await self._settled(look), "it holds {}")
 
     async def refusal_of_definition(self, definition: Mapping[str, Any]) -> str:
-        """Why a CustomResourceDefinition of the run must stay; empty if nothing speaks for it.
+        """Return why a CustomResourceDefinition of the run must stay; empty if it may be deleted.
 
         Raises:
             ConsoleError: The cluster cannot be reached, or accepts no credentials.
@@ -96,7 +96,7 @@ class DeletionGuard:
         return self._refusal(await self._settled(look), "there is {} of its kind")
 
     async def judged(self, seen: ObjectListing) -> Contents:
-        """Judge what was seen, with its owners wherever they are.
+        """Classify the objects that were listed, with their owners wherever they are.
 
         Raises:
             ConsoleError: The cluster cannot be reached, or accepts no credentials.
@@ -124,19 +124,19 @@ class DeletionGuard:
         self.inventory = replace(self.inventory, uids=self.inventory.uids | ours)
 
     def _refusal(self, contents: Contents, holds: str) -> str:
-        """A clause; what was seen comes before what was not."""
-        said = []
+        """Return a clause: foreign objects first, then objects of other stages, then what could not be searched."""
+        clauses = []
         if contents.foreign:
             names = [_named(one, self.inventory.run_id) for one in contents.foreign]
-            said.append(f"{holds.format(listed(names, _NAMED))}, not the run's")
-        said += self._of_other_stages(contents)
+            clauses.append(f"{holds.format(listed(names, _NAMED))}, not the run's")
+        clauses += self._of_other_stages(contents)
         if contents.unasked:
-            clauses = [one.clause() for one in contents.unasked]
-            said.append(f"nobody can tell what else there is, as this user {listed(clauses, _NAMED)}")
-        return " and ".join(said)
+            unasked = [item.clause() for item in contents.unasked]
+            clauses.append(f"it may hold more, as this user {listed(unasked, _NAMED)}")
+        return " and ".join(clauses)
 
     def _of_other_stages(self, contents: Contents) -> list[str]:
-        """Clauses about objects of stages that are not being undone, such as those that hold data."""
+        """Return clauses about objects of stages that are not undone, such as those that hold data."""
         live = {
             item.uid: item.stage
             for item in self._context.view.owned
@@ -148,15 +148,15 @@ class DeletionGuard:
 
 
 def kind_of_definition(definition: Mapping[str, Any]) -> ApiResource:
-    """How the objects of a CustomResourceDefinition are addressed, in a version that is served.
+    """Return the API resource of a CustomResourceDefinition, in a served version.
 
     Raises:
-        FormatError: The document is no CustomResourceDefinition.
+        FormatError: The document is not a CustomResourceDefinition.
     """
     try:
         spec = msgspec.convert(definition, _Definition).spec
     except msgspec.ValidationError as error:
-        raise FormatError(f"This is no CustomResourceDefinition: {error}.") from error
+        raise FormatError(f"This is not a CustomResourceDefinition: {error}.") from error
     served = sorted((one for one in spec.versions if one.served), key=lambda one: not one.storage)
     version = (served or spec.versions)[0].name
     return ApiResource(f"{spec.group}/{version}", spec.names.kind, spec.names.plural, spec.scope == "Namespaced")

@@ -14,23 +14,23 @@ from actions.run.state.view import OwnedObject
 
 
 def ref_of_name(name: ObjectName, namespace: str) -> ObjectRef:
-    """The reference; a namespaced kind without a namespace is in the run's."""
+    """Return the reference of a name in a blueprint; a namespaced kind without a namespace gets the run's."""
     scope = (name.namespace or namespace) if is_namespaced(name.api_version, name.kind) else ""
     return ObjectRef(name.api_version, name.kind, scope, name.name)
 
 
 def wait_command(ref: ObjectRef) -> str:
-    """The `kubectl wait` that stands for waiting until an object is ready or finished."""
+    """Return the `kubectl wait` command for an object that has to be ready or finished."""
     scope = f"-n {ref.namespace} " if ref.namespace else ""
     return f"kubectl {scope}wait --for={wait_for(ref.api_version, ref.kind)} {ref.kind.lower()}/{ref.name}"
 
 
 RELEASE_VERSION = "helm.sh/v3"
-"""Stands for the API version of a Helm release, which is no object but is owned like one."""
+"""The API version in records of a Helm release, which is not an API object but is owned like one."""
 
 
 def inventory_of(context: StageContext) -> Inventory:
-    """Collect what the run has made so far, also what the stage at hand has recorded since its view was made."""
+    """Collect what the run has made so far, including records that are newer than the context's view."""
     fresh = [item for item in context.journal.owned() if not item.existed]
     made = {item: None for item in (*context.view.owned, *fresh) if not item.existed}
     uids = context.view.made_uids.union(item.uid for item in fresh if item.uid)
@@ -38,19 +38,19 @@ def inventory_of(context: StageContext) -> Inventory:
 
 
 def ref_of_owned(item: OwnedObject) -> ObjectRef:
-    """The object that a record names."""
+    """Return the reference of the object that a record names."""
     return ObjectRef(item.api_version, item.kind, item.namespace, item.name)
 
 
 def owned_of(context: StageContext, ref: ObjectRef, *, uid: str = "", existed: bool = False) -> OwnedObject:
-    """A record's content for an object of the stage."""
+    """Return the record of an object of the stage."""
     return OwnedObject(
         context.stage.id, ref.api_version, ref.kind, ref.namespace, ref.name, uid, existed=existed, is_deleted=False
     )
 
 
 def known_as(context: StageContext, ref: ObjectRef) -> OwnedObject | None:
-    """Find the record of an object that is not gone, whichever stage has written it."""
+    """Find the record of an object that is not deleted, whichever stage has written it."""
     live = [item for item in (*context.journal.owned(), *context.view.owned) if not item.is_deleted]
     return next((item for item in live if ref_of_owned(item) == ref), None)
 
@@ -64,7 +64,7 @@ def is_of_run(context: StageContext, entry: Entry, ref: ObjectRef) -> bool:
 
 
 def _expected(context: StageContext) -> Iterator[Expected]:
-    """The objects that operators make by themselves which stages of the run have begun to install."""
+    """Yield the objects that operators create by themselves which stages of the run have begun to install."""
     begun = {stage.id for stage in context.view.stages if stage.attempt}
     for stage in context.blueprint.stages:
         if isinstance(stage, ManifestsStage | HelmStage) and stage.id in begun:

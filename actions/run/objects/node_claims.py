@@ -1,4 +1,4 @@
-"""Which Karpenter nodes came for the run's pods."""
+"""The Karpenter nodes that were provisioned for the run's pods."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ from actions.run.objects.survey import ObjectListing
 from actions.run.objects.writes import uid_of
 
 NODE_CLAIM = "NodeClaim"
-"""Kind of the objects that a stage owns without having applied them: they go with the nodes."""
+"""The kind of objects that a stage owns without having applied them; they are deleted with the nodes."""
 NODE_CLAIM_VERSION = "karpenter.sh/v1"
 
 Pod = dict[str, Any]
 
 
 class NodeClaimRecorder:
-    """Records each NodeClaim whose node has carried a pod of the stage, once.
+    """The recorder of NodeClaims whose nodes have carried a pod of the stage; it records each once.
 
-    A claim that is older than the run is recorded as one that existed: it is never deleted.
+    A claim older than the run is recorded as one that existed, and is never deleted.
     """
 
     def __init__(self, context: StageContext) -> None:
@@ -34,7 +34,7 @@ class NodeClaimRecorder:
         self._nodes: set[str] = set()
 
     async def take(self, connection: ClusterConnection, pods: Sequence[Pod]) -> None:
-        """Look at the nodes that `pods` are on. Asks the API only about nodes that are new."""
+        """Record the claims of the nodes that `pods` run on. Calls the API only for new nodes."""
         fresh = {node: pod for pod in pods if (node := _node_of(pod)) and node not in self._nodes}
         if not fresh:
             return
@@ -42,7 +42,7 @@ class NodeClaimRecorder:
             ours = await self._nodes_of_run(connection, [pod for pod in pods if _node_of(pod) in fresh])
             claims = await list_claims(connection)
         except ConsoleError:
-            return  # asked again with the next look, as the nodes stay new
+            return  # the nodes stay new, so the next call tries again
         known = {item.uid for item in self._context.journal.owned()}
         for claim in claims:
             if (claim.get("status") or {}).get("nodeName") in ours and uid_of(claim) not in known:
@@ -52,7 +52,7 @@ class NodeClaimRecorder:
         self._nodes |= ours
 
     async def _nodes_of_run(self, connection: ClusterConnection, pods: Sequence[Pod]) -> set[str]:
-        """The nodes of those pods that are the run's by more than their labels."""
+        """Return the nodes of those pods that are the run's by more than their labels."""
         entries = [entry_of(pod, "", "Pod") for pod in pods]
         contents = await DeletionGuard(self._context, connection, inventory_of(self._context)).judged(
             ObjectListing(tuple(entries))
@@ -62,7 +62,7 @@ class NodeClaimRecorder:
 
 
 async def list_claims(connection: ClusterConnection) -> list[dict[str, Any]]:
-    """All NodeClaims of the cluster.
+    """Return all NodeClaims of the cluster.
 
     Raises:
         MissingError: The cluster has no Karpenter.

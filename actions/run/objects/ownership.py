@@ -1,7 +1,7 @@
-"""The objects of a cluster that are a run's: a pure judgement of what is there against what the journal says was made.
+"""The ownership of objects in a cluster: a pure classification against the inventory in a run's journal.
 
-Labels prove nothing, as anybody can copy them. An object is the run's by its uid, which the journal holds, or because
-everything that owns it is; `ownerReferences` name owners by uid, and the garbage collector follows them.
+Labels prove nothing, as they can be copied. An object is the run's by its uid, which the journal holds, or because all
+its owners are; `ownerReferences` name owners by uid, and the garbage collector follows them.
 
 Source: Kubernetes API concepts, "Owners and dependents"; k8s.io/kubernetes `pkg/controller/garbagecollector`.
 """
@@ -23,7 +23,7 @@ from actions.cluster.objects.apply import FIELD_MANAGER
 from actions.run.state.view import OwnedObject
 
 SKEW_SECONDS = 60.0
-"""How far the cluster's clock may be behind ours where an object's age is evidence."""
+"""Greatest lag of the cluster's clock behind ours where an object's age is evidence."""
 
 _SERVICE_ACCOUNT = ("", "ServiceAccount")
 _TOKEN_OF = "kubernetes.io/service-account.uid"  # noqa: S105 - the name of an annotation
@@ -36,7 +36,7 @@ _STANDARD = {
     _SERVICE_ACCOUNT: "default",  # k8s.io/kubernetes pkg/controller/serviceaccount/serviceaccounts_controller.go
     ("", "ConfigMap"): "kube-root-ca.crt",  # pkg/controller/certificates/rootcacertpublisher
 }
-"""Group and kind, and name, of what Kubernetes itself puts into every namespace and puts back if it is deleted."""
+"""Group, kind and name of the objects that Kubernetes itself puts into every namespace, and restores if deleted."""
 
 
 class Ownership(StrEnum):
@@ -45,17 +45,17 @@ class Ownership(StrEnum):
     MADE = "made"
     """The journal holds its uid."""
     DEPENDENT = "dependent"
-    """Everything that owns it is the run's: it goes by itself."""
+    """All its owners are the run's: it is deleted with them."""
     EXPECTED = "expected"
-    """An operator that the run has installed makes it by itself, in what the run has made."""
+    """An operator that the run has installed creates it, inside of what the run has made."""
     STANDARD = "standard"
     """Kubernetes puts it into every namespace."""
     GOING = "going"
     """It is being deleted already."""
     ORPHAN = "orphan"
-    """All that owned it is gone or going, and the garbage collector will follow: look again."""
+    """All its owners are gone or going, and the garbage collector will follow: look again later."""
     FOREIGN = "foreign"
-    """Somebody else's, as far as can be told."""
+    """Not the run's, by all evidence."""
 
 
 HARMLESS = frozenset(
@@ -75,7 +75,7 @@ class ObjectOwner(msgspec.Struct, frozen=True, rename="camel"):
 
 
 class Entry(msgspec.Struct, frozen=True):
-    """An object of the cluster, as far as it is judged. Times are seconds since the epoch."""
+    """An object of the cluster, reduced to what the classification needs. Times are seconds since the epoch."""
 
     group: str
     kind: str
@@ -94,17 +94,17 @@ class Entry(msgspec.Struct, frozen=True):
     account: str = ""
     """Uid of the ServiceAccount whose token it holds."""
     release: tuple[str, str] = ("", "")
-    """Namespace and name of the Helm release that it says it belongs to."""
+    """Namespace and name of the Helm release in its annotations."""
     holder: str = ""
-    """Of a Lease: who holds it."""
+    """Of a Lease: the identity that holds it."""
 
     def describe(self) -> str:
-        """For sentences: `ConfigMap default/settings`."""
+        """Return kind and name for sentences: `ConfigMap default/settings`."""
         return one_line(f"{self.kind} {self.namespace}/{self.name}" if self.namespace else f"{self.kind} {self.name}")
 
 
 class Expected(msgspec.Struct, frozen=True):
-    """An object that an operator of the run makes by itself."""
+    """An object that an operator of the run creates by itself."""
 
     group: str
     kind: str
@@ -117,9 +117,9 @@ class Inventory(msgspec.Struct, frozen=True):
 
     Args:
         run_id: The run's.
-        uids: Of everything that it has ever made or adopted, and of what was judged to be its dependents before.
-        made: What it has made, live or gone.
-        expected: What its operators make by themselves.
+        uids: Of everything that it has ever made or adopted, and of dependents found before.
+        made: Its own objects, live or deleted.
+        expected: The objects that its operators create by themselves.
         release: Namespace and name of a Helm release of the run whose objects count as its own for now.
     """
 
@@ -131,7 +131,7 @@ class Inventory(msgspec.Struct, frozen=True):
 
 
 class ClassifiedObject(msgspec.Struct, frozen=True):
-    """An object and what it is to the run."""
+    """An object and its ownership."""
 
     entry: Entry
     standing: Ownership
@@ -168,7 +168,7 @@ class _Document(msgspec.Struct):
 
 
 def group_of(api_version: str) -> str:
-    """`batch` of `batch/v1`; empty for the core group."""
+    """Return the group of an API version: `batch` of `batch/v1`; empty for the core group."""
     return api_version.rpartition("/")[0]
 
 
@@ -176,14 +176,14 @@ def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
     """Read a document of the API, or its metadata alone.
 
     Raises:
-        FormatError: It is no object: it has no name or no uid, or something in it has another type.
+        FormatError: It is not an object: it has no name or no uid, or a field has another type.
     """
     try:
         read = msgspec.convert(document, _Document)
         metadata = read.metadata
         created = parse_rfc3339(metadata.creation_timestamp).timestamp() if metadata.creation_timestamp else 0.0
     except (msgspec.ValidationError, ValueError) as error:
-        raise FormatError(f"A {kind} in the answer is no object: {error}.") from error
+        raise FormatError(f"A {kind} in the answer is not an object: {error}.") from error
     if not metadata.uid:
         raise FormatError(f"{kind} {one_line(metadata.name)} in the answer has no uid.")
     annotations = metadata.annotations or {}
@@ -210,16 +210,16 @@ def entry_of(document: Mapping[str, Any], group: str, kind: str) -> Entry:
 
 
 def classify(entries: Sequence[Entry], inventory: Inventory, *, owners: Iterable[Entry] = ()) -> list[ClassifiedObject]:
-    """Judge objects that were seen at one moment.
+    """Classify objects that were listed at one moment.
 
     Args:
-        entries: All that there is in one place: a namespace, a kind, whatever carries a label.
-        inventory: What the run has made.
-        owners: Objects elsewhere that some of them name as owners, as far as there are any. An owner that is in neither
-            is gone, or another object has its name.
+        entries: All objects of one place: of a namespace, of a kind, or with a label.
+        inventory: The objects that the run has made.
+        owners: Objects elsewhere that some of them name as owners and that exist. An owner in neither is gone, or
+            another object has its name.
 
     Returns:
-        A standing for each entry, in their order.
+        Each entry with its ownership, in their order.
     """
     present = {entry.uid: entry for entry in (*owners, *entries)}
     found = {uid: standing for uid, entry in present.items() if (standing := _by_itself(entry, inventory))}
@@ -233,20 +233,20 @@ def classify(entries: Sequence[Entry], inventory: Inventory, *, owners: Iterable
 
 
 def doubt_about(entry: Entry, item: OwnedObject, run_id: str) -> str:
-    """Why an object must not be taken for the one that a runner announced and did not live to record.
+    """Return why an object may not be the one that a runner announced and died before recording.
 
     Args:
-        entry: What has the announced name now.
+        entry: The object that has the announced name now.
         item: The announcement, without uid.
         run_id: The run's.
 
     Returns:
-        A clause for a sentence; empty if everything speaks for it.
+        A clause for a sentence; empty if all evidence is for it.
     """
     if not item.intended_at or item.existed:
         return "the run never announced it"
     if not item.was_absent:
-        return "nobody looked whether it was there before the run announced it"
+        return "the run did not check that it was absent before announcing it"
     if entry.run != run_id:
         return "it does not carry the run's label"
     if FIELD_MANAGER not in entry.managers:
@@ -257,7 +257,7 @@ def doubt_about(entry: Entry, item: OwnedObject, run_id: str) -> str:
 
 
 def is_shared(entry: Entry) -> bool:
-    """Return whether others have written an object that was not there a moment ago: they have made it."""
+    """Return whether others have written an object that did not exist a moment ago: then they have made it."""
     return bool(entry.managers - {FIELD_MANAGER})
 
 
@@ -300,7 +300,7 @@ def _by_others(
 
 
 def _token_standing(secret: Entry, present: Mapping[str, Entry], found: Mapping[str, Ownership]) -> Ownership | None:
-    """A token that the token controller has made for an account goes with the account.
+    """Return the ownership of a token that the token controller has made for an account: it goes with the account.
 
     Source: k8s.io/kubernetes `pkg/controller/serviceaccount/tokens_controller.go`, before 1.24 for every account.
     """
@@ -319,6 +319,6 @@ def _is_service_of(endpoints: Entry, other: Entry, standing: Ownership) -> bool:
 
 
 def _unexplained(entry: Entry, present: Mapping[str, Entry]) -> Ownership:
-    """An owner that is there and stays makes its dependents somebody else's; one that is gone takes them with it."""
+    """Return `ORPHAN` if all owners are gone or going, so that it goes with them; else `FOREIGN`."""
     staying = [owner for owner in entry.owners if owner.uid in present and not present[owner.uid].is_going]
     return Ownership.ORPHAN if entry.owners and not staying else Ownership.FOREIGN

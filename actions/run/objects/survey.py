@@ -1,4 +1,4 @@
-"""Questions to a cluster about its objects: nothing that could not be asked counts as empty."""
+"""The survey of a cluster's objects: a list that was refused never counts as empty."""
 
 from __future__ import annotations
 
@@ -19,38 +19,38 @@ from actions.run.objects.ownership import Entry, Inventory, ObjectOwner, entry_o
 T = TypeVar("T")
 
 _EVENTS = frozenset({("", "Event"), ("events.k8s.io", "Event")})
-"""They tell of other objects, and end by themselves."""
+"""Events are about other objects, and expire by themselves."""
 _MEASUREMENTS = frozenset({"metrics.k8s.io", "custom.metrics.k8s.io", "external.metrics.k8s.io"})
-"""Groups that hold no objects, only readings of others."""
+"""Groups that serve measurements of objects, not objects."""
 _LEASE = ("coordination.k8s.io", "Lease")
 _GENERATIONS = 16
-"""Owners of owners are followed so far."""
+"""Depth to which owners of owners are followed."""
 _UNAUTHORIZED = 401
 
 
 class Unanswered(msgspec.Struct, frozen=True):
-    """Something that could not be asked."""
+    """A request that was refused or failed."""
 
     verb: str
     resource: str
     """`secrets`, `pytorchjobs.kubeflow.org`; a group and version where its kinds are not known."""
     namespace: str = ""
     why: str = ""
-    """Empty where a right is missing."""
+    """Reason of the failure; empty where a right is missing."""
 
     @property
     def may_pass(self) -> bool:
-        """True if it is a bad moment rather than a missing right."""
+        """True if it is a temporary failure rather than a missing right."""
         return bool(self.why)
 
     def clause(self) -> str:
-        """For sentences: `may not list secrets in red-ns`."""
+        """Return a clause for sentences: `may not list secrets in red-ns`."""
         where = f"{self.resource} in {self.namespace}" if self.namespace else self.resource
         return f"could not {self.verb} {where}: {self.why.rstrip('.')}" if self.why else f"may not {self.verb} {where}"
 
 
 class ObjectListing(msgspec.Struct, frozen=True):
-    """The objects that were found, and the questions that could not be asked."""
+    """The objects that were found, and the requests that failed."""
 
     entries: tuple[Entry, ...] = ()
     unasked: tuple[Unanswered, ...] = ()
@@ -64,7 +64,7 @@ class ApiResources(msgspec.Struct, frozen=True):
 
 
 async def fetch_kinds(connection: ClusterConnection) -> ApiResources:
-    """Every kind of the cluster, each in the first version that serves it, its group's preferred one before others.
+    """Return every kind of the cluster, each in one version that serves it, preferably that of its group.
 
     Raises:
         ConsoleError: The cluster cannot be reached, or accepts no credentials.
@@ -82,11 +82,11 @@ async def fetch_kinds(connection: ClusterConnection) -> ApiResources:
 async def survey(
     connection: ClusterConnection, kinds: Iterable[ApiResource], *, namespace: str = "", selector: str = ""
 ) -> ObjectListing:
-    """The metadata of all objects of some kinds.
+    """Return the metadata of all objects of some kinds.
 
     Args:
         connection: The cluster.
-        kinds: Which.
+        kinds: The kinds.
         namespace: Empty for all.
         selector: Label selector.
 
@@ -98,12 +98,12 @@ async def survey(
 
 
 async def survey_path(connection: ClusterConnection, kind: ApiResource) -> ObjectListing:
-    """The same of one kind whose address is known without asking which kinds there are."""
+    """Return the metadata of all objects of one kind whose API resource is known without discovery."""
     return await _list(connection, kind, "", "")
 
 
 async def look(connection: ClusterConnection, ref: ObjectRef) -> Entry | Unanswered | None:
-    """One object; `None` if there is none, or no such kind.
+    """Return the metadata of one object; `None` if there is none, or no such kind.
 
     Raises:
         UnreachableError: The cluster, or the API of this kind, cannot be reached.
@@ -124,7 +124,7 @@ async def look(connection: ClusterConnection, ref: ObjectRef) -> Entry | Unanswe
 
 
 async def with_owners(connection: ClusterConnection, entries: Sequence[Entry], inventory: Inventory) -> ObjectListing:
-    """Owners of entries that are neither among them nor in the inventory, and their owners, as far as there are any.
+    """Return owners of entries that are neither among them nor in the inventory, with their owners, if they exist.
 
     Raises:
         ConsoleError: The cluster cannot be reached, or accepts no credentials.
@@ -151,13 +151,13 @@ async def with_owners(connection: ClusterConnection, entries: Sequence[Entry], i
 
 
 def resource_name(kind: ApiResource) -> str:
-    """As RBAC's messages name it: `pods`, `jobs.batch`."""
+    """Return a resource's name as in RBAC's messages: `pods`, `jobs.batch`."""
     group = group_of(kind.api_version)
     return f"{kind.plural}.{group}" if group else kind.plural
 
 
 def is_contents(kind: ApiResource) -> bool:
-    """Return whether a namespace's end ends such objects: those that nobody can delete, it does not delete either.
+    """Return whether such objects count as contents of a namespace: they are namespaced, and not events.
 
     Source: k8s.io/kubernetes `pkg/controller/namespace/deletion/namespaced_resources_deleter.go`.
     """
@@ -165,7 +165,7 @@ def is_contents(kind: ApiResource) -> bool:
 
 
 async def _groups(connection: ClusterConnection) -> list[tuple[str, list[str]]]:
-    """Name, and versions with the preferred one first."""
+    """Return each group with its versions, the preferred one first."""
     listed = await connection.session.get("/apis")
     try:
         groups = msgspec.convert(listed, _GroupList).groups or []
@@ -225,9 +225,9 @@ async def _is_served(connection: ClusterConnection, kind: ApiResource) -> bool:
 
 
 async def _owner(connection: ClusterConnection, owner: ObjectOwner, namespace: str) -> Entry | Unanswered | None:
-    """An owner, if it is the one that is meant: another object of its name is none.
+    """Return an owner if it exists with the uid that is meant.
 
-    Found by a list: to judge takes no right but to list.
+    Found by a list request, so that the survey needs no right but to list.
     """
     what = Unanswered("list", f"{owner.kind} {one_line(owner.name)}", namespace)
 
@@ -252,20 +252,20 @@ async def _owner(connection: ClusterConnection, owner: ObjectOwner, namespace: s
         return _unanswered(error, what)
 
 
-async def _asked(question: Callable[[], Awaitable[T]], what: Unanswered) -> T | Unanswered:
-    """The answer to a question, or that there is none. What concerns the whole cluster is raised.
+async def _asked(request: Callable[[], Awaitable[T]], what: Unanswered) -> T | Unanswered:
+    """Return the answer to a request, or `what` with the reason of its failure.
 
     Raises:
         ConsoleError: The cluster cannot be reached, or accepts no credentials.
     """
     try:
-        return await question()
+        return await request()
     except (ApiError, FormatError, OversizeError) as error:
         return _unanswered(error, what)
 
 
 def _unanswered(error: ApiError | FormatError | OversizeError, what: Unanswered) -> Unanswered:
-    """That something could not be asked, and why. That no credentials are accepted is raised again."""
+    """Return `what` with the reason of the failure. Refused credentials are raised again."""
     if not isinstance(error, ApiAccessError):
         return msgspec.structs.replace(what, why=error.message)
     if error.status.code == _UNAUTHORIZED:
@@ -274,7 +274,7 @@ def _unanswered(error: ApiError | FormatError | OversizeError, what: Unanswered)
 
 
 def _merged(answers: Iterable[ObjectListing]) -> ObjectListing:
-    """Each object once, though several groups may serve it."""
+    """Merge listings; an object that several groups serve is kept once."""
     entries: dict[str, Entry] = {}
     unasked: list[Unanswered] = []
     for answer in answers:

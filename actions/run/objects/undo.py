@@ -1,4 +1,4 @@
-"""Removing what a stage has made: all of it is judged before the first object is deleted."""
+"""The removal of a stage's objects: all of them are checked before the first is deleted."""
 
 from __future__ import annotations
 
@@ -23,19 +23,19 @@ from actions.run.objects.writes import rank_of, remove
 from actions.run.state.view import OwnedObject
 
 _HINT = (
-    "Take out what is not the run's, or delete the whole yourself, and retry. "
-    "Rights that are missing are in assets/rbac.yaml."
+    "Move out what is not the run's, or delete the whole yourself, and retry. "
+    "Missing rights are listed in assets/rbac.yaml."
 )
 
 
 async def delete_objects(context: StageContext, connection: ClusterConnection) -> str:
-    """Delete what the stage owns, last applied first, and wait until it is gone.
+    """Delete the stage's objects, last applied first, and wait until they are gone.
 
     Returns:
-        What was done, in one line.
+        The result, in one line.
 
     Raises:
-        StageFailedError: Something must stay, or cannot be judged; then nothing was deleted.
+        StageFailedError: Something must stay, or cannot be checked; then nothing was deleted.
     """
     undo = StageUndo(context, connection)
     await undo.plan()
@@ -43,13 +43,13 @@ async def delete_objects(context: StageContext, connection: ClusterConnection) -
 
 
 class StageUndo:
-    """The removal of one stage's objects, by the run's inventory.
+    """The undo of one stage's objects, by the run's inventory.
 
     Args:
         context: The stage.
         connection: The run's cluster.
-        release: Namespace and name of the stage's Helm release, whose objects do not count as somebody else's as long
-            as it is installed.
+        release: Namespace and name of the stage's Helm release, whose objects do not count as foreign while it is
+            installed.
         revisions: Uids of the Secrets in which Helm keeps it.
     """
 
@@ -71,10 +71,10 @@ class StageUndo:
         self._left: list[str] = []
 
     async def plan(self) -> None:
-        """Judge everything. What is gone, and what is another object by now, is recorded as such.
+        """Check all objects. Those that are gone or were replaced by others are recorded as deleted.
 
         Raises:
-            StageFailedError: Something must stay, or cannot be judged.
+            StageFailedError: Something must stay, or cannot be checked.
         """
         owned = [item for item in reversed(self._context.journal.owned()) if _is_applied(item) and not item.existed]
         for item in sorted(owned, key=lambda item: -rank_of(item.kind)):
@@ -86,10 +86,10 @@ class StageUndo:
             raise StageFailedError(f"Nothing was removed. {'; '.join(self._problems)}.", hint=_HINT)
 
     async def carry_out(self) -> str:
-        """Delete what was planned. Returns what was done, in one line.
+        """Delete what was planned. Returns the result in one line.
 
         Raises:
-            StageFailedError: Something does not go, or somebody has put something into it meanwhile.
+            StageFailedError: An object does not go, or holds something new that is not the run's.
         """
         for item in self._items:
             ref = ref_of_owned(item)
@@ -103,11 +103,11 @@ class StageUndo:
                 before=self._guard_of(item),
             )
             await self._context.journal.deleted(replace(item, is_deleted=True))
-        said = f"{counted(len(self._items), 'object')} removed."
-        return f"{said} Left alone: {'; '.join(self._left)}." if self._left else said
+        removed = f"{counted(len(self._items), 'object')} removed."
+        return f"{removed} Left alone: {'; '.join(self._left)}." if self._left else removed
 
     async def _take(self, item: OwnedObject) -> None:
-        """Find out what has the name of an object of the stage."""
+        """Plan the removal of one object, by what has its name now."""
         ref = ref_of_owned(item)
 
         async def ask() -> Entry | Unanswered | None:
@@ -127,7 +127,7 @@ class StageUndo:
                 await self._take_unrecorded(item, found)
 
     async def _take_unrecorded(self, item: OwnedObject, found: Entry) -> None:
-        """Adopt what the stage's runner did not live to record, if there is evidence; leave what is somebody else's."""
+        """Adopt an object that a runner died before recording, if there is evidence; leave any other."""
         run_id = self._context.view.id
         doubt = doubt_about(found, item, run_id)
         if not doubt:
@@ -137,9 +137,9 @@ class StageUndo:
             self._judge.inventory = replace(known, uids=known.uids | {found.uid})
             self._items.append(adopted)
         elif item.intended_at and found.run == run_id:
-            self._left.append(f"{found.describe()}, as the run did not record making it, and {doubt}")
+            self._left.append(f"{found.describe()}, as the run has no record of making it, and {doubt}")
         else:
-            self._left.append(f"{found.describe()}, which is another one than the run's")
+            self._left.append(f"{found.describe()}, which is not the run's")
             await self._context.journal.deleted(replace(item, is_deleted=True))
 
     async def _judge_contents(self, item: OwnedObject) -> None:
@@ -159,7 +159,7 @@ class StageUndo:
             return error.message.rstrip(".")
 
     async def _judge_rights(self) -> None:
-        """A right to delete that is missing is said before the first object is gone."""
+        """Find missing rights to delete before the first object is deleted."""
         missing: dict[str, None] = {}
         for item in self._items:
             kind = await self._connection.discovery.find(item.api_version, item.kind)
@@ -180,7 +180,7 @@ class StageUndo:
             self._problems.append(f"this user {', '.join(missing)}")
 
     def _guard_of(self, item: OwnedObject) -> Callable[[], Awaitable[None]]:
-        """Judges a container once more: somebody may have put something into it while the stage was removed."""
+        """Return a last check of a namespace or definition: its contents may have changed during the removal."""
 
         async def guard() -> None:
             refusal = await self._refusal_of(item)
@@ -191,7 +191,7 @@ class StageUndo:
 
 
 def _is_applied(item: OwnedObject) -> bool:
-    """Return whether an object is deleted by itself: nodes go with their claims, what Helm has made by Helm."""
+    """Return whether an object is deleted here: not NodeClaims, which the drain deletes, nor Helm releases."""
     return item.kind != NODE_CLAIM and item.api_version != RELEASE_VERSION
 
 

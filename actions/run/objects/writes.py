@@ -32,7 +32,7 @@ _HOLDING = (
     "NamespaceContentRemaining",
     "NamespaceFinalizersRemaining",
 )
-"""Conditions of a namespace that say what keeps it from being gone.
+"""Conditions of a namespace that explain why it is not gone yet.
 
 Source: k8s.io/kubernetes `pkg/controller/namespace/deletion/status_condition_utils.go`.
 """
@@ -54,11 +54,11 @@ async def remove(
         ref: Its name.
         uid: As the journal holds it.
         clock: For waiting.
-        note: Told what is waited for.
-        before: Judges once more, just before a request to delete; raises what speaks against it.
+        note: Gets what is waited for.
+        before: A last check just before the request to delete; raises a refusal.
 
     Raises:
-        StageFailedError: It does not go, or may not be looked at.
+        StageFailedError: It does not go, or may not be read.
         ConsoleError: It may not be deleted, or what `before` raised.
     """
 
@@ -78,35 +78,35 @@ async def remove(
 
 
 async def request_removal(connection: ClusterConnection, ref: ObjectRef, uid: str, *, clock: Clock) -> None:
-    """Ask for the object that has this uid to be deleted, and do not wait for its end.
+    """Request the deletion of the object that has this uid, and do not wait for its end.
 
     Raises:
-        ConsoleError: It may not be looked at or deleted, or changes faster than it can be looked at.
+        ConsoleError: It may not be read or deleted, or changes faster than it can be read.
     """
     for _ in range(_ATTEMPTS):
         found = await seen(connection, ref)
         if found is None or found.uid != uid or found.is_going or await _delete(connection, ref, found):
             return
         await clock.sleep(_LOOK_SECONDS)
-    raise ConflictError(f"{ref.describe()} changes all the time and was not deleted.", hint="Try again.")
+    raise ConflictError(f"{ref.describe()} keeps changing and was not deleted.", hint="Try again.")
 
 
 async def seen(connection: ClusterConnection, ref: ObjectRef) -> Entry | None:
-    """The metadata of an object, `None` if there is none.
+    """Return the metadata of an object, `None` if there is none.
 
     Raises:
-        AccessError: It may not be looked at.
-        ConsoleError: Its kind cannot be asked at present.
+        AccessError: It may not be read.
+        ConsoleError: Its API does not answer at present.
     """
     found = await look(connection, ref)
     if not isinstance(found, Unanswered):
         return found
-    said = f"{ref.describe()}: {'' if found.may_pass else 'this user '}{found.clause()}."
-    raise StageFailedError(said) if found.may_pass else AccessError(said, hint=_RIGHTS)
+    refusal = f"{ref.describe()}: {'' if found.may_pass else 'this user '}{found.clause()}."
+    raise StageFailedError(refusal) if found.may_pass else AccessError(refusal, hint=_RIGHTS)
 
 
 async def going(connection: ClusterConnection, ref: ObjectRef, entry: Entry) -> str:
-    """That an object is going, and what holds it as far as it says so."""
+    """Return a sentence on an object that is being deleted, with what holds it if that is known."""
     if ref.kind == "Namespace":
         held = _held_namespace(await connection.find(ref) or {})
         return f"{ref.describe()} is going" + (f": {held}." if held else ".")
@@ -114,13 +114,13 @@ async def going(connection: ClusterConnection, ref: ObjectRef, entry: Entry) -> 
     return f"{ref.describe()} is going" + (f", held by {finalizers}." if finalizers else ".")
 
 
-def stuck(words: str) -> ConsoleError:
-    """The error for what has not gone in time."""
-    return StageFailedError(f"After {GONE_SECONDS:.0f} s {words}", hint="Look at what holds it, then retry.")
+def stuck(sentence: str) -> ConsoleError:
+    """Return the error for an object that is not gone in time."""
+    return StageFailedError(f"After {GONE_SECONDS:.0f} s {sentence}", hint="Check what holds it, then retry.")
 
 
 async def _delete(connection: ClusterConnection, ref: ObjectRef, found: Entry) -> bool:
-    """Ask for a deletion. Returns whether it was accepted; it is not if the object was changed since it was seen."""
+    """Request a deletion. Returns whether it was accepted; it is not if the object has changed since it was read."""
     try:
         await connection.delete(ref, uid=found.uid, version=found.version)
     except ConflictError:
@@ -130,10 +130,11 @@ async def _delete(connection: ClusterConnection, ref: ObjectRef, found: Entry) -
 
 def _held_namespace(document: Mapping[str, Any]) -> str:
     conditions = (document.get("status") or {}).get("conditions") or ()
-    told = {str(one.get("type")): str(one.get("message") or "") for one in conditions if one.get("status") == "True"}
-    return one_line(" ".join(f"{told[name].rstrip('.')}." for name in _HOLDING if told.get(name)), limit=600).rstrip(
-        "."
-    )
+    messages = {
+        str(item.get("type")): str(item.get("message") or "") for item in conditions if item.get("status") == "True"
+    }
+    held = " ".join(f"{messages[name].rstrip('.')}." for name in _HOLDING if messages.get(name))
+    return one_line(held, limit=600).rstrip(".")
 
 
 Manifest = dict[str, Any]
@@ -146,14 +147,14 @@ _FIRST = ("CustomResourceDefinition", "Namespace", "PriorityClass", "StorageClas
 async def apply_objects(
     context: StageContext, connection: ClusterConnection, manifests: Iterable[Manifest]
 ) -> list[ObjectRef]:
-    """Apply objects one by one, definitions and namespaces first. What was there before the run is left as it is.
+    """Apply objects one by one, definitions and namespaces first. Objects older than the run are left as they are.
 
     Returns:
-        What is there now, applied or found.
+        The references of all objects, applied or found.
 
     Raises:
         MissingError: The cluster lacks the kind of an object; nothing was applied.
-        ConflictError: Somebody else owns a field, or has replaced an object.
+        ConflictError: Another manager owns a field, or an object was replaced.
         RefusedError: The server does not accept an object.
     """
     refs = []
@@ -170,7 +171,7 @@ async def apply_objects(
 async def wait_ready(
     context: StageContext, connection: ClusterConnection, refs: Sequence[ObjectRef], *, deadline_seconds: float
 ) -> None:
-    """Wait until every object is there and ready.
+    """Wait until every object exists and is ready.
 
     Raises:
         StageFailedError: One has failed, or the deadline passed.
@@ -178,39 +179,41 @@ async def wait_ready(
 
     async def look() -> str:
         for ref in refs:
-            words = await _unready(connection, ref)
-            if words:
-                return words
+            missing = await _unready(connection, ref)
+            if missing:
+                return missing
         return ""
 
     await wait_until(
         look,
         clock=context.clock,
         note=context.journal.note,
-        timeout=lambda words: StageFailedError(f"Not ready after {deadline_seconds:.0f} s. {words}"),
+        timeout=lambda missing: StageFailedError(f"Not ready after {deadline_seconds:.0f} s. {missing}"),
         deadline_seconds=deadline_seconds,
         interval_seconds=0.5,
     )
 
 
 def uid_of(document: Mapping[str, Any]) -> str:
-    """Empty if the server did not say."""
+    """Return the uid of a document; empty if it has none."""
     return str((document.get("metadata") or {}).get("uid") or "")
 
 
 def rank_of(kind: str) -> int:
-    """Position in the order of applying; deletion goes the other way."""
+    """Return the position of a kind in the order of applying; deletion uses the reverse."""
     return _FIRST.index(kind) if kind in _FIRST else len(_FIRST)
 
 
 async def settled(
     connection: ClusterConnection, ref: ObjectRef, *, clock: Clock, note: Callable[[str], None]
 ) -> Entry | None:
-    """The object as it stays: one that is being deleted is waited for, because what is applied to it goes with it.
+    """Return the object, after waiting for the end of one that is being deleted.
+
+    What is applied to an object that is being deleted would be deleted with it.
 
     Raises:
         StageFailedError: It does not go.
-        AccessError: It may not be looked at.
+        AccessError: It may not be read.
     """
     found: Entry | None = None
 
@@ -224,7 +227,7 @@ async def settled(
 
 
 async def _require_kinds(context: StageContext, connection: ClusterConnection, manifests: Sequence[Manifest]) -> None:
-    """Make sure that the cluster knows every kind that the objects do not bring themselves, before any is applied."""
+    """Require that the cluster serves every kind that is not defined among the objects, before any is applied."""
     brought = {
         (f"{manifest['spec']['group']}/{version['name']}", manifest["spec"]["names"]["kind"])
         for manifest in manifests
@@ -238,7 +241,7 @@ async def _require_kinds(context: StageContext, connection: ClusterConnection, m
 
 
 async def _apply_one(context: StageContext, connection: ClusterConnection, manifest: Manifest) -> ObjectRef:
-    """Apply an object that is the run's or not there; one of others is left as it is, and recorded as theirs."""
+    """Apply an object that is new or the run's; any other is left as it is, and recorded as existing."""
     ref = ref_of(manifest)
     context.journal.note(f"Applying {ref.describe()}.")
     found = await settled(connection, ref, clock=context.clock, note=context.journal.note)
@@ -256,10 +259,10 @@ async def _apply_one(context: StageContext, connection: ClusterConnection, manif
 async def _put(
     context: StageContext, connection: ClusterConnection, manifest: Manifest, ref: ObjectRef, found: Entry | None
 ) -> None:
-    """Apply, and record what it became.
+    """Apply an object, and record its uid.
 
-    Where the first answer shows other writers of an object that was not there a moment ago, somebody else was quicker
-    and has made it. A later answer shows controllers, too.
+    If the answer to the first attempt shows other writers of an object that did not exist a moment ago, they were first
+    and have made it. A later answer shows controllers, too.
     """
     attempts = 0
 
@@ -275,14 +278,14 @@ async def _put(
     elif applied.uid != found.uid:
         raise ConflictError(
             f"{ref.describe()} was replaced by another one while it was applied, which is not the run's.",
-            hint="Look whose it is, then retry.",
+            hint="Check its owner, then retry.",
         )
 
 
 async def _unready(connection: ClusterConnection, ref: ObjectRef) -> str:
     found = await connection.find(ref)
     if found is None:
-        return f"{ref.describe()} is not there."
+        return f"{ref.describe()} does not exist."
     verdict = object_status(found)
     if verdict.state is WorkState.FAILED:
         raise StageFailedError(f"{ref.describe()} failed: {verdict.reason} {verdict.message}")

@@ -1,4 +1,4 @@
-"""The audit after a teardown: what of the inventory is still there, and whatever carries the run's label or tag."""
+"""The audit after a teardown: objects of the inventory that still exist, and whatever has the run's label or tag."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ from actions.run.stages.network import API as RULE_VERSION
 from actions.run.state.view import OwnedObject, RunView
 
 SETTLE_SECONDS = 60.0
-"""Garbage collection, and an API that is down, get so long to come round."""
+"""Time for garbage collection, or an API that is down, to catch up."""
 ACCOUNT_SETTLE_SECONDS = 60.0
-"""The tagging API gets so long to forget what is gone."""
+"""Time for the tagging API to drop deleted resources."""
 _ACCOUNT_LOOK_SECONDS = 3.0
 _LOOK_SECONDS = 1.0
 _NO_OBJECTS = frozenset({RULE_VERSION, IMAGE_VERSION, RELEASE_VERSION})
-"""API versions of what the run owns elsewhere than in the cluster, or by Helm."""
+"""API versions in records of what the run owns outside of the cluster, or by Helm."""
 _UNRECORDED = "carries the run's label, but the run never recorded making it"
 
 
 async def audit_cluster(
     context: StageContext, *, may_be_gone: bool, policy: RetryPolicy, kept: Set[str] = frozenset()
 ) -> AuditReport:
-    """Look for what is left in the run's cluster, until nothing goes away any more and nothing more can be asked.
+    """Search the run's cluster for what is left, until nothing more goes away and nothing more can be read.
 
     Args:
         context: Of any stage.
-        may_be_gone: The run has made the cluster and destroyed it: no answer is no leftover.
-        policy: How long an answer is waited for.
+        may_be_gone: The run has made the cluster and destroyed it: no answer means no leftovers.
+        policy: The retries until the cluster answers.
         kept: Stages that hold data and were left on purpose.
     """
     if not context.access.is_possible:
@@ -55,20 +55,20 @@ async def audit_cluster(
         except ConsoleError as error:
             if may_be_gone and isinstance(error, UnreachableError):
                 return AuditReport()
-            return AuditReport(unknown=(f"The cluster could not be asked: {error.message}",))
+            return AuditReport(unknown=(f"The cluster could not be searched: {error.message}",))
         if not found.may_settle(kept) or context.clock.monotonic() >= deadline:
             return found.report(kept)
-        context.journal.note(found.words())
+        context.journal.note(found.sentence())
         await context.clock.sleep(_LOOK_SECONDS)
 
 
 async def audit_account(context: StageContext, *, is_data_kept: bool) -> AuditReport:
-    """Everything in the run's AWS account with its tag, asked until nothing goes away any more.
+    """Search the AWS account for resources with the run's tag, until nothing more goes away.
 
     Args:
         context: Of any stage.
-        is_data_kept: Stages that hold data were left, with all that they need: what is found then belongs to them, as
-            all other stages have been undone.
+        is_data_kept: Stages that hold data were kept, with all that they need: what is found belongs to them, as all
+            other stages are undone.
     """
     session = AwsSession(region=context.view.cluster.region, threads=1)
     deadline = context.clock.monotonic() + (0.0 if is_data_kept else ACCOUNT_SETTLE_SECONDS)
@@ -82,57 +82,57 @@ async def audit_account(context: StageContext, *, is_data_kept: bool) -> AuditRe
                 continue
             return AuditReport(retained=tuple(found)) if is_data_kept else AuditReport(tuple(found))
     except ConsoleError as error:
-        return AuditReport(unknown=(f"AWS could not be asked what carries the run's tag: {error.message}",))
+        return AuditReport(unknown=(f"AWS could not be searched for the run's tag: {error.message}",))
     finally:
         session.close()
 
 
 def kept_on_purpose(view: RunView, *, but: Iterable[str] = ()) -> tuple[str, ...]:
-    """List what was there before the run and is left as it was, one line each.
+    """List objects that existed before the run and were left as they were, one line each.
 
     Args:
         view: The run.
-        but: Lines of the audit: what it found under a name that is among them is not said a second time.
+        but: Lines of the audit; objects that they name are left out.
     """
-    said = {line.partition(": ")[0] for line in but}
+    named = {line.partition(": ")[0] for line in but}
     kept = [ref_of_owned(item).describe() for item in view.owned if item.existed and not item.is_deleted]
-    return tuple(f"{name}: was there before the run" for name in kept if name not in said)
+    return tuple(f"{name}: was there before the run" for name in kept if name not in named)
 
 
 class _Left(msgspec.Struct, frozen=True):
-    """The findings of one look. `stages` are by uid, of what the journal holds as not deleted."""
+    """The findings of one search. `stages` are by uid, of objects that the journal holds as not deleted."""
 
     judged: tuple[ClassifiedObject, ...]
     unasked: tuple[Unanswered, ...]
     stages: dict[str, str]
 
     def may_settle(self, kept: Set[str]) -> bool:
-        """Return whether a later look may find less: the run's own that is on its way, or an API that is down."""
+        """Return whether a later search may find less: objects are being deleted, or an API is down."""
         going = any(one.standing is not Ownership.FOREIGN and not self._reason(one, kept) for one in self.judged)
         return going or any(one.may_pass for one in self.unasked)
 
-    def words(self) -> str:
-        """The reason for looking again, in one line."""
+    def sentence(self) -> str:
+        """Return the reason for another search, in one line."""
         if not self.judged:
             return f"The audit waits for an answer: {self.unasked[0].clause()}."
-        return f"{len(self.judged)} objects are still going: {self.judged[0].entry.describe()}"
+        return f"{len(self.judged)} objects are still being deleted: {self.judged[0].entry.describe()}"
 
     def report(self, kept: Set[str]) -> AuditReport:
-        """In lines."""
+        """Return the audit of the cluster."""
         reasons = {one: self._reason(one, kept) for one in self.judged}
         leftovers = (_line(one) for one, reason in reasons.items() if not reason)
         retained = (f"{one.entry.describe()}: {reason}" for one, reason in reasons.items() if reason)
         return AuditReport(tuple(leftovers), tuple(retained), tuple(_sentence(one) for one in self.unasked))
 
     def _reason(self, one: ClassifiedObject, kept: Set[str]) -> str:
-        """Why it is still there on purpose; empty if it is not."""
+        """Return why an object is kept on purpose; empty if it is not."""
         if one.entry.kind == NODE_CLAIM and one.standing is Ownership.MADE:
             return "left to Karpenter, as others use its node"
         return "kept with its data" if self.stages.get(one.entry.uid, "") in kept else ""
 
 
 async def _left(context: StageContext) -> _Left:
-    """Everything with the run's label, and what of the inventory is not known to be gone."""
+    """Search for objects with the run's label, and for objects of the inventory that are not recorded as deleted."""
     connection = await context.connect(ONCE)
     known = await fetch_kinds(connection)
     labelled = await survey(connection, known.kinds, selector=f"{RUN_LABEL}={context.view.id}")

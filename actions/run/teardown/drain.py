@@ -1,10 +1,11 @@
-"""Letting the nodes go that came for the run's pods, before anything that they need to leave is removed."""
+"""The drain of nodes that were provisioned for the run's pods, before anything is removed that they need for it."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from actions.base.errors import ConflictError, MissingError
+from actions.base.wording import counted
 from actions.cluster.objects.client import ObjectRef
 from actions.cluster.objects.status_rules import WorkState, object_status
 from actions.run.context.access import ClusterConnection
@@ -28,44 +29,44 @@ Claim = dict[str, Any]
 async def drain_nodes(context: StageContext, *, is_own_cluster: bool) -> str:
     """Delete the run's NodeClaims and wait until they are gone.
 
-    The run's are those that came for its pods; in a cluster of its own, all of them. One that carries somebody else's
-    pods is left to Karpenter.
+    The run's are those that were created for its pods; in a cluster of its own, all of them. One whose node has pods of
+    others is left to Karpenter.
 
     Args:
-        context: With the journal under which deletions are recorded; its stage does not matter.
+        context: Of any stage, with the journal that records the deletions.
         is_own_cluster: The run has made the cluster.
 
     Returns:
-        What was done, in one line.
+        The result, in one line.
 
     Raises:
-        StageFailedError: Nodes are still there after half an hour.
+        StageFailedError: Nodes still exist after half an hour.
         UnreachableError: The cluster does not answer.
     """
     if not context.access.is_possible:
-        return "There is no cluster to look at."
+        return "The run has no cluster."
     drain = _Drain(context, await context.connect(TEARDOWN), is_own_cluster=is_own_cluster)
     await wait_until(
         drain.look,
         clock=context.clock,
         note=context.journal.note,
-        timeout=lambda words: StageFailedError(words, hint="Look at what holds the nodes, then retry."),
+        timeout=lambda left: StageFailedError(left, hint="Check what holds the nodes, then retry."),
         deadline_seconds=DRAIN_SECONDS,
         interval_seconds=_LOOK_SECONDS,
     )
     await _record(context, drain.kept)
-    said = f"{len(drain.let_go)} nodes let go." if drain.let_go else "No nodes to let go."
-    return f"{said} Left to Karpenter, for others use them: {', '.join(sorted(drain.kept))}." if drain.kept else said
+    done = f"{counted(len(drain.deleted), 'node')} drained." if drain.deleted else "No nodes to drain."
+    return f"{done} Left to Karpenter, as others use them: {', '.join(sorted(drain.kept))}." if drain.kept else done
 
 
 class _Drain:
-    """The run's NodeClaims on their way out.
+    """The drain in progress.
 
-    `let_go` are the names of those that were deleted, `kept` of those that carried others' pods at the last look.
+    `deleted` are the names of deleted NodeClaims, `kept` of those whose nodes had pods of others when last read.
     """
 
     def __init__(self, context: StageContext, connection: ClusterConnection, *, is_own_cluster: bool) -> None:
-        self.let_go: set[str] = set()
+        self.deleted: set[str] = set()
         self.kept: set[str] = set()
         self._connection = connection
         self._is_own_cluster = is_own_cluster
@@ -75,22 +76,22 @@ class _Drain:
         self._patient_until = context.clock.monotonic() + SETTLE_SECONDS
 
     async def look(self) -> str:
-        """Delete what may go. Returns what is still there, in words; empty when all have gone."""
+        """Delete claims whose nodes are unused by others. Returns a sentence on what is left; empty if all are gone."""
         try:
             claims = await list_claims(self._connection)
         except MissingError:
             return ""
-        words, self.kept = [], set()
+        left, self.kept = [], set()
         for claim in claims:
             entry = entry_of(claim, "karpenter.sh", NODE_CLAIM)
             if self._is_own_cluster or entry.uid in self._wanted:
-                words += await self._let_go(claim, entry)
-        return f"{len(words)} node claims are left: {', '.join(words)}." if words else ""
+                left += await self._delete_unused(claim, entry)
+        return f"{len(left)} node claims are left: {', '.join(left)}." if left else ""
 
-    async def _let_go(self, claim: Claim, entry: Entry) -> list[str]:
+    async def _delete_unused(self, claim: Claim, entry: Entry) -> list[str]:
         """Delete a claim unless others use its node. Returns its name if it is waited for."""
         if entry.is_going:
-            self.let_go.add(entry.name)
+            self.deleted.add(entry.name)
             return [entry.name]
         standings = await self._standings_on(str((claim.get("status") or {}).get("nodeName") or ""))
         if Ownership.FOREIGN in standings or (Ownership.ORPHAN in standings and not self._is_patient()):
@@ -101,8 +102,8 @@ class _Drain:
             try:
                 await self._connection.delete(ref, uid=entry.uid, version=entry.version)
             except ConflictError:
-                return [entry.name]  # it was changed since it was looked at: look again
-            self.let_go.add(entry.name)
+                return [entry.name]  # it has changed since it was read: try again
+            self.deleted.add(entry.name)
         return [entry.name]
 
     def _is_patient(self) -> bool:
@@ -110,10 +111,10 @@ class _Drain:
         return self._clock.monotonic() < self._patient_until
 
     async def _standings_on(self, node: str) -> set[Ownership]:
-        """The standings of a node's pods, without those that are part of every node and those that have ended.
+        """Return the ownership of a node's pods, except pods that every node has and pods that have ended.
 
         Raises:
-            StageFailedError: It cannot be told.
+            StageFailedError: It cannot be determined.
         """
         if not node:
             return set()
@@ -123,9 +124,9 @@ class _Drain:
         ]
         contents = await self._judge.judged(ObjectListing(tuple(entry_of(pod, "", "Pod") for pod in working)))
         if contents.unasked:
-            said = ", ".join(one.clause() for one in contents.unasked)
+            unasked = ", ".join(item.clause() for item in contents.unasked)
             raise StageFailedError(
-                f"It cannot be told whose pods are on {node}, as this user {said}.",
+                f"The owners of the pods on {node} are unknown, as this user {unasked}.",
                 hint="Ask for the rights of assets/rbac.yaml, then retry.",
             )
         return {one.standing for one in contents.judged if one.standing not in HARMLESS}

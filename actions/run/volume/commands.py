@@ -1,4 +1,4 @@
-"""Commands on a volume: in a pod of the run that mounts it, or in a short Job that does nothing else."""
+"""Commands on a volume: in a pod of the run that mounts it, or in a short Job of their own."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from actions.run.volume.helper_job import (
 IMAGE = "public.ecr.aws/docker/library/busybox:1.36"
 JOB_SECONDS = 180
 LOOK_STAGE = "errand.look"
-"""Stands in the stage label of what belongs to no stage; no stage can have a dot in its id."""
+"""The stage label of objects that belong to no stage; a stage's id cannot have a dot."""
 EXEC_SECONDS = 60.0
 
 _LOOK_SECONDS = 0.5
@@ -61,11 +61,11 @@ async def run_on_volume(
 
     Args:
         connection: The run's cluster.
-        volume: Which.
-        script: Must be quick, and may only look.
-        run_id: Its pods are looked at first; a Job carries its label.
+        volume: The volume.
+        script: Must be quick, and may only read.
+        run_id: The run whose pods are tried first, and whose label a Job gets.
         clock: For waiting.
-        recorder: Where a Job is recorded.
+        recorder: Records the Job.
 
     Raises:
         ConsoleError: It cannot be run, or the script failed.
@@ -78,22 +78,22 @@ async def run_on_volume(
                 session, volume.namespace, place.pod, place.container, argv, deadline_seconds=EXEC_SECONDS
             )
         except ConsoleError:
-            continue  # it ended meanwhile, or its image has no shell
+            continue  # the pod has ended meanwhile, or its image has no shell
         if result.exit_code == 0:
             return result.stdout.decode("utf-8", "replace")
     name, labels = f"{LOOK_PREFIX}{secrets.token_hex(4)}", labels_of(run_id, LOOK_STAGE)
-    job = volume_job(name, volume, _looking(script(volume.mount)), labels)
+    job = volume_job(name, volume, _script_job(script(volume.mount)), labels)
     return await _run_job(connection, job, volume, clock=clock, recorder=recorder)
 
 
 def below(path: str, mount: str, actual_mount: str) -> str:
-    """A path of the blueprint's as a container sees it that mounts the volume elsewhere."""
+    """Return a path of the blueprint as seen in a container that mounts the volume elsewhere."""
     rest = path.removeprefix(mount.rstrip("/")).lstrip("/")
     return f"{actual_mount.rstrip('/')}/{rest}".rstrip("/") or "/"
 
 
 async def _places(connection: ClusterConnection, volume: RunVolume, run_id: str) -> AsyncIterator[_Place]:
-    """Running containers of the run that mount the claim."""
+    """Yield running containers of the run that mount the claim."""
     pods = await connection.pods(namespace=volume.namespace, label_selector=f"{RUN_LABEL}={run_id}")
     for pod in pods:
         if (pod.get("status") or {}).get("phase") == "Running" and not pod["metadata"].get("deletionTimestamp"):
@@ -119,13 +119,13 @@ async def _run_job(
 ) -> str:
     async with created_job(connection, job, recorder, clock) as ref:
         state = await _ended(connection, ref, clock)
-        said = await _log_of(connection, ref)
+        log = await _log_of(connection, ref)
         if state is WorkState.FAILED:
-            raise MissingError(f"{ref.describe()} could not look at {volume.claim}: {_last_line(said)}")
-        return said
+            raise MissingError(f"{ref.describe()} could not read {volume.claim}: {_last_line(log)}")
+        return log
 
 
-def _looking(script: str) -> HelperJob:
+def _script_job(script: str) -> HelperJob:
     return HelperJob(
         container="look",
         image=IMAGE,
@@ -148,7 +148,7 @@ async def _ended(connection: ClusterConnection, ref: ObjectRef, clock: Clock) ->
 
 
 async def _log_of(connection: ClusterConnection, ref: ObjectRef) -> str:
-    """What the Job's pod wrote; why it did not start, if it did not."""
+    """Return the log of the Job's pod; if the pod did not start, the reason."""
     for pod in await pods_of(connection, ref):
         path = f"/api/v1/namespaces/{segment(ref.namespace)}/pods/{segment(pod['metadata']['name'])}/log"
         try:
@@ -157,7 +157,7 @@ async def _log_of(connection: ClusterConnection, ref: ObjectRef) -> str:
             verdict = object_status(pod)
             return f"{verdict.reason} {verdict.message}"
         return body.decode("utf-8", "replace")
-    return "it has no pod any more"
+    return "its pod is gone"
 
 
 def _last_line(text: str) -> str:

@@ -1,7 +1,7 @@
 """A helper Job that mounts a run's volume read-only and does one thing with it.
 
-It is recorded in the journal and deletes itself a few minutes after its end. One whose maker was killed is deleted in
-the teardown.
+It is recorded in the journal, and Kubernetes deletes it a few minutes after its end. One whose creator was killed is
+deleted in the teardown.
 """
 
 from __future__ import annotations
@@ -31,11 +31,11 @@ from actions.run.state.view import OwnedObject
 
 API_VERSION = "batch/v1"
 LOOK_PREFIX, EXPORT_PREFIX = "eksml-look-", "eksml-export-"
-"""With which the names of our own Jobs begin."""
+"""Prefixes of the names of helper Jobs."""
 
 
 class RunVolume(msgspec.Struct, frozen=True):
-    """A claim, as the pods of a run see it."""
+    """A claim, and where pods of the run mount it."""
 
     namespace: str
     claim: str
@@ -43,7 +43,7 @@ class RunVolume(msgspec.Struct, frozen=True):
 
 
 class HelperJob(msgspec.Struct, frozen=True):
-    """What the Job does."""
+    """The container of a helper Job, with its limits."""
 
     container: str
     image: str
@@ -51,16 +51,16 @@ class HelperJob(msgspec.Struct, frozen=True):
     requests: Mapping[str, str]
     memory_limit: str
     kept_seconds: int
-    """How long it stays after its end."""
+    """Time that the Job is kept after its end."""
     retries: int = 0
     deadline_seconds: int | None = None
-    """For all of it; `None` for as long as it takes."""
+    """Limit of the whole; `None` for no limit."""
     service_account: str = ""
     """Empty for the namespace's default."""
 
 
 def volume_job(name: str, volume: RunVolume, helper_job: HelperJob, labels: Mapping[str, str]) -> Document:
-    """The Job. `labels` are those of the Job and of its pod."""
+    """Return the manifest of a helper Job. `labels` are those of the Job and of its pod."""
     container = {
         "name": helper_job.container,
         "image": helper_job.image,
@@ -87,10 +87,10 @@ def volume_job(name: str, volume: RunVolume, helper_job: HelperJob, labels: Mapp
 
 
 class JobRecorder(Protocol):
-    """Where a Job of our own is recorded, before it is made and after; on disk when a call returns."""
+    """The recorder of a helper Job, before it is created and after; on disk when a call returns."""
 
     async def own(self, item: OwnedObject) -> None:
-        """Record it: without uid before it is made, with uid after."""
+        """Record it: without uid before it is created, with uid after."""
         ...
 
     async def deleted(self, item: OwnedObject) -> None:
@@ -99,7 +99,7 @@ class JobRecorder(Protocol):
 
 
 class JournalJobRecorder:
-    """The journal of a run as those write to it who are not its runner.
+    """A recorder that writes to the journal of a run from a process that is not its runner.
 
     Args:
         folder: The run's.
@@ -133,18 +133,18 @@ class JournalJobRecorder:
 
 
 class CreatedJob(msgspec.Struct, frozen=True):
-    """A Job that was made."""
+    """A helper Job that was created."""
 
     ref: ObjectRef
     uid: str
 
 
 async def create_job(connection: ClusterConnection, job: Document, recorder: JobRecorder) -> CreatedJob:
-    """Make a Job that is not there yet, with a record before and after.
+    """Create a Job that does not exist yet, with a record before and after.
 
     Raises:
-        ConflictError: There is one of that name.
-        JournalError: It cannot be recorded; then it is not made.
+        ConflictError: One of that name exists.
+        JournalError: It cannot be recorded; then it is not created.
     """
     ref = ref_of(job)
     item = OwnedObject(
@@ -159,7 +159,7 @@ async def create_job(connection: ClusterConnection, job: Document, recorder: Job
 async def delete_job(
     connection: ClusterConnection, created_job: CreatedJob, recorder: JobRecorder, clock: Clock
 ) -> None:
-    """Delete a Job of ours, and no other one of its name.
+    """Delete a helper Job, and no other one of its name.
 
     Raises:
         ConsoleError: It may not be deleted.
@@ -177,39 +177,39 @@ async def delete_job(
 async def created_job(
     connection: ClusterConnection, job: Document, recorder: JobRecorder, clock: Clock
 ) -> AsyncIterator[ObjectRef]:
-    """Make the Job; it is deleted at the end of the block."""
-    one = await create_job(connection, job, recorder)
+    """Create the Job; it is deleted at the end of the block."""
+    created = await create_job(connection, job, recorder)
     try:
-        yield one.ref
+        yield created.ref
     finally:
-        await delete_job(connection, one, recorder, clock)
+        await delete_job(connection, created, recorder, clock)
 
 
 async def pods_of(connection: ClusterConnection, job: ObjectRef) -> list[Document]:
-    """The pods that a Job has, or had and keeps."""
+    """Return the pods of a Job, ended ones included."""
     return await connection.pods(namespace=job.namespace, label_selector=f"batch.kubernetes.io/job-name={job.name}")
 
 
 def has_ended(job: Mapping[str, Any]) -> bool:
-    """Whether the Job will not go on, well or badly."""
+    """Return whether the Job has finished or failed."""
     return object_status(job).state in (WorkState.FINISHED, WorkState.FAILED)
 
 
 async def delete_helper_jobs(context: StageContext, policy: RetryPolicy) -> None:
-    """Remove looks, and copies that have ended. A copy that still runs stays: somebody waits for it.
+    """Delete listing Jobs, and export Jobs that have ended. A running export stays, as an operator waits for it.
 
-    What cannot be asked or removed is left to the audit, which says so.
+    What cannot be read or deleted is left to the audit, which reports it.
 
     Args:
         context: Of any stage.
-        policy: How long the cluster's first answer is waited for.
+        policy: The retries until the cluster first answers.
     """
-    errands = [item for item in context.view.owned if _is_helper_job(item)]
-    if not errands or not context.access.is_possible:
+    jobs = [item for item in context.view.owned if _is_helper_job(item)]
+    if not jobs or not context.access.is_possible:
         return
     try:
         connection = await context.connect(policy)
-        for item in errands:
+        for item in jobs:
             await _remove(context, connection, item)
     except ConsoleError:
         return

@@ -151,7 +151,7 @@ async def test_an_account_that_cannot_be_asked_is_unknown_not_empty(
     assert view.audit is not None
     step = next(step for step in view.teardown if step.id == "audit")
     assert step.message.startswith(
-        "It is unknown whether anything is left. AWS could not be asked what carries the run's"
+        "It is unknown whether anything is left. AWS could not be searched for the run's tag"
     )
     assert not view.audit.is_clean
 

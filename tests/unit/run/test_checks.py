@@ -153,7 +153,7 @@ async def test_what_cannot_be_reached_is_unknown() -> None:
 
 @pytest.mark.parametrize(
     ("status", "result", "words"),
-    [(200, PASSED, "lets the token read"), (401, FAILED, "not accept the token"), (403, FAILED, "licence")],
+    [(200, PASSED, "may read"), (401, FAILED, "not accept the token"), (403, FAILED, "licence")],
 )
 async def test_hugging_face_says_whether_a_token_is_good(
     monkeypatch: pytest.MonkeyPatch, status: int, result: CheckResult, words: str

@@ -162,7 +162,7 @@ def test_everything_has_to_speak_for_an_adoption() -> None:
         (replace(MADE, run="another"), announced(), "does not carry"),
         (replace(MADE, managers=frozenset({"kubectl"})), announced(), "field managers"),
         (replace(MADE, created_at=900.0), announced(), "older"),
-        (MADE, announced(was_absent=False), "nobody looked"),
+        (MADE, announced(was_absent=False), "did not check"),
         (MADE, announced(intended_at=0.0), "never announced"),
         (MADE, announced(existed=True), "never announced"),
     ):

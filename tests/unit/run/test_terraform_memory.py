@@ -111,7 +111,7 @@ def test_an_import_is_written_for_the_runner(folder: Path) -> None:
 
 
 def test_a_waiver_needs_the_name(folder: Path) -> None:
-    with pytest.raises(ConfigError, match="nobody will look for it"):
+    with pytest.raises(ConfigError, match="not looked for again"):
         waive(folder, GROUP, confirm="aws_eks_node_group.this")
     assert waive(folder, GROUP, confirm=GROUP).stage == "provision"
     with pytest.raises(MissingError, match="left no"):
