@@ -15,7 +15,7 @@ import msgspec
 from actions.base.clock import Clock, SystemClock
 from actions.base.errors import ConsoleError
 from actions.base.files import private_directory
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 
 IDLE_SECONDS = 600.0
 LOOK_SECONDS = 2.0
@@ -65,13 +65,13 @@ async def serve(invocation: Invocation) -> None:
         ConfigError: The folder or the port cannot be used.
         InputError: The scale cannot be read.
     """
-    from actions.sandbox.account import NodeGroups
     from actions.sandbox.apiserver.writes.admission import VolcanoWebhooks
     from actions.sandbox.aws.application import create_aws_app
     from actions.sandbox.controllers.start import start_controllers
     from actions.sandbox.faults.panel import FaultPanel
     from actions.sandbox.hollow_nodes import parse_hollow_count, store_with_hollow_nodes
     from actions.sandbox.kubelet.agent import Kubelet
+    from actions.sandbox.model.account import NodeGroups
     from actions.sandbox.server import SandboxParts, serving
     from actions.sandbox.statefiles import PROCESS
 

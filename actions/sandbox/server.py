@@ -27,9 +27,9 @@ from actions.sandbox.certificate import make_certificate
 from actions.sandbox.faults.middleware import FaultMiddleware
 from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.faults.routes import add_fault_routes
-from actions.sandbox.keys import AccessKey, make_keys
-from actions.sandbox.kubelet_api import KubeletApi
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.keys import AccessKey, make_keys
+from actions.sandbox.model.kubelet_api import KubeletApi
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.statefiles import VIEWER, remove_process, write_credentials, write_kubeconfig, write_process
 
 _POLL_SECONDS = 5.0

@@ -11,8 +11,8 @@ import yaml
 
 from actions.base.files import write_private
 from actions.base.process import own_identity
-from actions.sandbox.keys import AccessKey, SandboxKeys
 from actions.sandbox.locate import CREDENTIALS, ProcessFile
+from actions.sandbox.model.keys import AccessKey, SandboxKeys
 
 KUBECONFIG = "kubeconfig"
 PROCESS = "process.json"

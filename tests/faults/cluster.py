@@ -24,7 +24,7 @@ from actions.sandbox.clientkit.kinds import NAMESPACES, PODS
 from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.faults.panel import FaultPanel
 from actions.sandbox.kubelet.agent import Kubelet
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.server import SandboxParts, serving
 from tests.support.sandboxes import http_of
 

@@ -24,7 +24,7 @@ from actions.run.state.view import OwnedObject, RunView, TerraformMemory
 from actions.run.teardown.drain import drain_nodes
 from actions.sandbox.controllers.bootstrap import karpenter_definitions
 from actions.sandbox.kubelet.agent import Kubelet
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.server import SandboxParts, serving
 from tests.faults.small import BLUEPRINT, CONFIG_MAP
 from tests.faults.somebody import Somebody

@@ -13,7 +13,7 @@ from pathlib import Path
 from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.controllers.start import start_controllers
 from actions.sandbox.kubelet.agent import Kubelet
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.server import SandboxParts, serving
 from tests.realcluster.running import own_namespace, real_cluster
 

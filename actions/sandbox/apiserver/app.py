@@ -38,8 +38,8 @@ from actions.sandbox.apiserver.writes.admission import BUILT_IN, AdmissionPlugin
 from actions.sandbox.apiserver.writes.deletion import Deleter
 from actions.sandbox.apiserver.writes.garbage import GarbageCollector
 from actions.sandbox.apiserver.writes.writer import Writer
-from actions.sandbox.keys import AccessKey
-from actions.sandbox.kubelet_api import KubeletApi
+from actions.sandbox.model.keys import AccessKey
+from actions.sandbox.model.kubelet_api import KubeletApi
 
 
 async def serve_objects(context: ServerContext, request: web.Request) -> web.StreamResponse:

@@ -13,7 +13,6 @@ from aiohttp.typedefs import Handler, Middleware
 
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.auth.session import KubeSession
-from actions.sandbox.account import NodeGroups
 from actions.sandbox.aws import ec2
 from actions.sandbox.aws.eks import add_node_groups, describe_cluster, is_known, list_clusters, no_such_cluster
 from actions.sandbox.aws.services import (
@@ -29,8 +28,9 @@ from actions.sandbox.aws.services import (
     sts_refusal,
     tagged_resources,
 )
-from actions.sandbox.keys import AccessKey
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import NodeGroups
+from actions.sandbox.model.keys import AccessKey
+from actions.sandbox.model.options import SandboxOptions
 
 _UNKNOWN_KEY = "UnrecognizedClientException"
 _REFUSED = "The security token included in the request is invalid."

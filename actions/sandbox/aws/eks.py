@@ -14,8 +14,8 @@ from aiohttp import web
 
 from actions.base.clock import Clock
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.account import GroupStatus, NodeGroup, NodeGroups
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import GroupStatus, NodeGroup, NodeGroups
+from actions.sandbox.model.options import SandboxOptions
 
 KUBERNETES_VERSION = "1.32"
 

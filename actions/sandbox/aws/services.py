@@ -16,9 +16,9 @@ from xml.sax.saxutils import escape
 
 from aiohttp import web
 
-from actions.sandbox.account import NodeGroups, has_tag
 from actions.sandbox.aws.ec2 import SecurityGroups
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import NodeGroups, has_tag
+from actions.sandbox.model.options import SandboxOptions
 
 JsonCall = Callable[[Mapping[str, Any]], dict[str, Any]]
 """Answers the body of a request with the body of the answer."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.account import NodeGroups
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
@@ -39,7 +38,8 @@ from actions.sandbox.controllers.ray.ray_job import RayJobController
 from actions.sandbox.controllers.ray.submission import PodDashboard
 from actions.sandbox.controllers.volcano.queues import VolcanoQueueController
 from actions.sandbox.controllers.volcano.scheduler import VolcanoScheduler
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import NodeGroups
+from actions.sandbox.model.options import SandboxOptions
 
 ADDON_KINDS = (
     PODS, NODES, SERVICES, CONFIG_MAPS, SECRETS, CLAIMS, DEPLOYMENTS, JOBS, MPI_JOBS, RAY_CLUSTERS, RAY_JOBS,

@@ -12,7 +12,6 @@ from __future__ import annotations
 from msgspec.structs import replace
 
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.account import CORE_GROUP, CORE_NODES, CORE_TYPE, NodeGroups
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import (
     NAMESPACES,
@@ -26,7 +25,8 @@ from actions.sandbox.clientkit.kinds import (
     kind_named,
 )
 from actions.sandbox.controllers.aws.machines import EFA_PRESENT, INSTANCE_TYPE, Machine, node_document, node_status
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import CORE_GROUP, CORE_NODES, CORE_TYPE, NodeGroups
+from actions.sandbox.model.options import SandboxOptions
 
 _EVERYWHERE = [{"operator": "Exists"}]
 

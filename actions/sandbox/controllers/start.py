@@ -10,7 +10,6 @@ from typing import Protocol
 from actions.base.clock import Clock, SystemClock
 from actions.cluster.auth.session import KubeSession
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.account import NodeGroups
 from actions.sandbox.clientkit.cache import Caches, watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
@@ -24,7 +23,8 @@ from actions.sandbox.controllers.core.jobs import JobController
 from actions.sandbox.controllers.core.pods import PodGarbageCollector
 from actions.sandbox.controllers.core.scheduler import Scheduler
 from actions.sandbox.controllers.kubeflow.pytorch_job import PyTorchJobController
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import NodeGroups
+from actions.sandbox.model.options import SandboxOptions
 
 _WATCHED = (*ADDON_KINDS, REPLICA_SETS, DAEMON_SETS, PYTORCH_JOBS)
 

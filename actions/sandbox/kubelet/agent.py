@@ -19,8 +19,14 @@ from actions.sandbox.kubelet.log_file import LogFile
 from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.pod import PodRun
 from actions.sandbox.kubelet.remote import RemoteCommand, answer
-from actions.sandbox.kubelet_api import ContainerLogRef, ContainerNotRunning, ExecStreams, PodLogOptions, PortStream
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.kubelet_api import (
+    ContainerLogRef,
+    ContainerNotRunning,
+    ExecStreams,
+    PodLogOptions,
+    PortStream,
+)
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.programs.network import pod_host
 
 _RETRY_SECONDS = 0.3

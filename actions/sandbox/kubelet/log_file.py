@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 
 import msgspec
 
-from actions.sandbox.kubelet_api import PodLogOptions
+from actions.sandbox.model.kubelet_api import PodLogOptions
 
 _ENTRY_BYTES = 16 * 1024
 _KEPT_ENTRIES = 200_000

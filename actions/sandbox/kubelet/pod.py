@@ -8,7 +8,6 @@ from collections.abc import Sequence
 
 from actions.base.clock import Clock
 from actions.base.errors import ConsoleError, UnreachableError
-from actions.sandbox.account import pull_error_of
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import PODS, Document
 from actions.sandbox.kubelet.container import ContainerRun, note_transitions, pod_status
@@ -18,7 +17,8 @@ from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.pod_config import pod_config, resolve_variables
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.process_context import process_context, restarts_after
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import pull_error_of
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.programs.files import MemoryVolume
 from actions.sandbox.programs.program import ProgramStep
 

@@ -14,7 +14,7 @@ from actions.cluster.remote.exec import Channel
 from actions.sandbox.kubelet.images import exec_program
 from actions.sandbox.kubelet.process import ProgramRuntime, SshServers, run_program
 from actions.sandbox.kubelet.rendezvous import RendezvousTable
-from actions.sandbox.kubelet_api import ExecStreams, PortStream
+from actions.sandbox.model.kubelet_api import ExecStreams, PortStream
 from actions.sandbox.programs.network import HttpAnswer, HttpService
 from actions.sandbox.programs.program import Load, ProcessContext, Program, ProgramStep
 from actions.sandbox.programs.shell.commands import is_screen, reads_input

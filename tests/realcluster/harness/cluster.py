@@ -15,8 +15,8 @@ from actions.base.clock import SystemClock
 from actions.base.files import private_directory, write_private
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.sandbox.account import NodeGroups
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import NodeGroups
+from actions.sandbox.model.options import SandboxOptions
 from tests.realcluster.harness.containers import Containers
 from tests.realcluster.harness.controlplane import control_plane
 from tests.realcluster.harness.crds import install_definitions

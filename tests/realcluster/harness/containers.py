@@ -16,8 +16,8 @@ from actions.sandbox.clientkit.kinds import PODS, VOLUMES, Document, is_deleting
 from actions.sandbox.kubelet.container import ContainerRun
 from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.remote import RemoteCommand
-from actions.sandbox.kubelet_api import ContainerNotRunning, ExecStreams, PodLogOptions
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.kubelet_api import ContainerNotRunning, ExecStreams, PodLogOptions
+from actions.sandbox.model.options import SandboxOptions
 from tests.realcluster.harness.background import in_background
 from tests.realcluster.harness.pods import PodFeed, Site
 

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from actions.cluster.remote.exec import Channel
-from actions.sandbox.kubelet_api import ContainerNotRunning
+from actions.sandbox.model.kubelet_api import ContainerNotRunning
 from tests.realcluster.harness.containers import Containers
 
 _HEAD = struct.Struct(">BI")

@@ -19,7 +19,7 @@ from actions.sandbox.kubelet.node_resources import NodeResources
 from actions.sandbox.kubelet.pod_config import pod_config, resolve_variables
 from actions.sandbox.kubelet.process import run_program
 from actions.sandbox.kubelet.process_context import process_context, restarts_after
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.programs.files import MemoryVolume
 from actions.sandbox.programs.program import ProgramStep
 from tests.realcluster.harness.crilog import CriLog, RunMarker

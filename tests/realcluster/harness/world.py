@@ -11,14 +11,14 @@ from aiohttp import web
 from actions.base.clock import Clock
 from actions.cluster.auth.session import KubeSession
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.account import NodeGroups
 from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.clientkit.cache import watching
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.controllers.addons import ADDON_KINDS, addon_controllers
 from actions.sandbox.controllers.bootstrap import bootstrap_cluster
-from actions.sandbox.keys import AccessKey
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import NodeGroups
+from actions.sandbox.model.keys import AccessKey
+from actions.sandbox.model.options import SandboxOptions
 from tests.realcluster.harness.background import in_background
 
 ACCESS_KEY = AccessKey("realcluster", "realcluster")

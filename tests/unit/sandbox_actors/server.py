@@ -14,15 +14,15 @@ from actions.base.clock import SystemClock
 from actions.base.files import asset
 from actions.cluster.auth.kubeconfig import ClusterTarget
 from actions.cluster.auth.session import KubeSession
-from actions.sandbox.account import NodeGroups
 from actions.sandbox.apiserver.writes.admission import AdmissionPlugin
 from actions.sandbox.aws.application import create_aws_app
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.kinds import DEFINITIONS, Document, Kind, kind_named
 from actions.sandbox.controllers.start import start_controllers
-from actions.sandbox.keys import AccessKey
 from actions.sandbox.kubelet.agent import Kubelet
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import NodeGroups
+from actions.sandbox.model.keys import AccessKey
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.server import SandboxParts, serving
 
 FAST = SandboxOptions(

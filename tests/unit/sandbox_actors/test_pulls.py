@@ -8,8 +8,8 @@ import pytest
 
 from actions.cluster.diagnose.engine import diagnose
 from actions.cluster.diagnose.parse_input import evidence_of
-from actions.sandbox.account import pull_error_of
 from actions.sandbox.clientkit.kinds import EVENTS, PODS, Document
+from actions.sandbox.model.account import pull_error_of
 from tests.unit.sandbox_actors.server import until, whole_cluster
 
 _IMAGE = "111122223333.dkr.ecr.us-west-2.amazonaws.com/nemo-aws:missing-24.01"

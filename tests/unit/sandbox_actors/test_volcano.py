@@ -27,7 +27,7 @@ from actions.sandbox.clientkit.kinds import (
 from actions.sandbox.controllers.core.scheduler import NodeSpace
 from actions.sandbox.controllers.volcano import scheduler as volcano
 from actions.sandbox.controllers.volcano.gang import Gang, allocated_of, group_status
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 from tests.operators.kuberay import pod_group_definition
 from tests.unit.sandbox_actors.server import bare_api, until, whole_cluster
 

@@ -14,8 +14,14 @@ from actions.sandbox.apiserver.app import create_app
 from actions.sandbox.apiserver.requests.access import ADMINISTRATOR, User
 from actions.sandbox.apiserver.requests.fault_hook import NO_FAULTS, FaultHook
 from actions.sandbox.apiserver.storage.store import Store
-from actions.sandbox.keys import AccessKey
-from actions.sandbox.kubelet_api import ContainerLogRef, ContainerNotRunning, ExecStreams, PodLogOptions, PortStream
+from actions.sandbox.model.keys import AccessKey
+from actions.sandbox.model.kubelet_api import (
+    ContainerLogRef,
+    ContainerNotRunning,
+    ExecStreams,
+    PodLogOptions,
+    PortStream,
+)
 
 Client = TestClient[Any, Any]
 TOKEN = {"Authorization": "Bearer administrators"}

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from actions.sandbox.quantities import canonical
+from actions.sandbox.model.quantities import canonical
 
 
 @pytest.mark.parametrize(

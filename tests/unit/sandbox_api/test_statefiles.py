@@ -6,8 +6,8 @@ from pathlib import Path
 
 import msgspec
 
-from actions.sandbox.keys import make_keys
 from actions.sandbox.locate import ProcessFile
+from actions.sandbox.model.keys import make_keys
 from actions.sandbox.statefiles import remove_process, write_kubeconfig, write_process
 
 URL = "https://127.0.0.1:1"

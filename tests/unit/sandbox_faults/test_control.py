@@ -12,7 +12,7 @@ import pytest
 from actions.sandbox.apiserver.requests.request_info import RequestInfo, request_info_of
 from actions.sandbox.faults.fault import SCENARIOS
 from actions.sandbox.kubelet.agent import Kubelet
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.server import SandboxParts, serving
 from tests.support.sandboxes import http_of
 

@@ -12,7 +12,7 @@ from actions.base.errors import InputError, UnreachableError
 from actions.sandbox.faults.client import control_faults, read_fault
 from actions.sandbox.faults.fault import FaultKind
 from actions.sandbox.kubelet.agent import Kubelet
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 from actions.sandbox.server import SandboxParts, serving
 
 

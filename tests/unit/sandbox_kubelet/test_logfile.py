@@ -6,7 +6,7 @@ import asyncio
 from itertools import count
 
 from actions.sandbox.kubelet.log_file import LogFile
-from actions.sandbox.kubelet_api import PodLogOptions
+from actions.sandbox.model.kubelet_api import PodLogOptions
 
 _START_NS = 1_740_423_095_000_000_000
 

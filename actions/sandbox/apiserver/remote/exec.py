@@ -16,7 +16,7 @@ from actions.sandbox.apiserver.requests.context import ServerContext
 from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import Object, dig, encode
 from actions.sandbox.apiserver.storage.errors import StatusError, bad_request
-from actions.sandbox.kubelet_api import ContainerNotRunning
+from actions.sandbox.model.kubelet_api import ContainerNotRunning
 
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
 _SILENCE_SECONDS = 30.0

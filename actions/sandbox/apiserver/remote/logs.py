@@ -15,7 +15,7 @@ from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import Object, dig
 from actions.sandbox.apiserver.storage.errors import bad_request
 from actions.sandbox.apiserver.storage.store import Stored
-from actions.sandbox.kubelet_api import ContainerLogRef, PodLogOptions
+from actions.sandbox.model.kubelet_api import ContainerLogRef, PodLogOptions
 
 _DEFAULT_CONTAINER = "kubectl.kubernetes.io/default-container"
 

@@ -21,7 +21,7 @@ from actions.sandbox.apiserver.requests.context import ServerContext
 from actions.sandbox.apiserver.requests.request_info import RequestTarget
 from actions.sandbox.apiserver.storage.codec import dig
 from actions.sandbox.apiserver.storage.errors import bad_request
-from actions.sandbox.kubelet_api import ContainerNotRunning, PortStream
+from actions.sandbox.model.kubelet_api import ContainerNotRunning, PortStream
 
 _SYN_REPLY, _PING = 2, 6
 _CONTROL = 0x8003

@@ -21,7 +21,7 @@ from actions.sandbox.apiserver.storage.codec import Object, dig
 from actions.sandbox.apiserver.storage.errors import StatusError
 from actions.sandbox.apiserver.storage.resources import GroupResource
 from actions.sandbox.apiserver.storage.store import Store
-from actions.sandbox.keys import AccessKey
+from actions.sandbox.model.keys import AccessKey
 
 _GROUP = "rbac.authorization.k8s.io"
 _AUTHENTICATED, _MASTERS = "system:authenticated", "system:masters"

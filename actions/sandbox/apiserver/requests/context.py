@@ -11,7 +11,7 @@ from actions.sandbox.apiserver.storage.resources import Registry
 from actions.sandbox.apiserver.storage.store import Store
 from actions.sandbox.apiserver.writes.deletion import Deleter
 from actions.sandbox.apiserver.writes.writer import Writer
-from actions.sandbox.kubelet_api import KubeletApi
+from actions.sandbox.model.kubelet_api import KubeletApi
 
 BOOKMARK_SECONDS = 45.0
 

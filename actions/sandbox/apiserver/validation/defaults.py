@@ -12,7 +12,7 @@ from typing import Any
 
 from actions.sandbox.apiserver.storage.codec import Object, dig
 from actions.sandbox.apiserver.storage.resources import GroupResource
-from actions.sandbox.quantities import canonical
+from actions.sandbox.model.quantities import canonical
 
 _NATIVE_DOMAIN = "kubernetes.io/"
 

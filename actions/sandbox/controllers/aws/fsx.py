@@ -13,7 +13,7 @@ from actions.sandbox.clientkit.controller import Controller
 from actions.sandbox.clientkit.kinds import CLAIMS, STORAGE_CLASSES, VOLUMES, Document, is_deleting, key_of, uid_of
 from actions.sandbox.controllers.core.claims import PROVISIONED_BY, PROVISIONER
 from actions.sandbox.controllers.core.operators import Operator
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 
 DRIVER = "fsx.csi.aws.com"
 _CONTROLLER = "kube-system/fsx-csi-controller"

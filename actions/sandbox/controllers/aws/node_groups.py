@@ -9,7 +9,6 @@ from msgspec.structs import replace
 
 from actions.base.errors import MissingError
 from actions.fleet.instance_types import InstanceTable
-from actions.sandbox.account import GroupStatus, Issue, NodeGroup, NodeGroups
 from actions.sandbox.clientkit.cache import Caches
 from actions.sandbox.clientkit.client import ApiClient
 from actions.sandbox.clientkit.controller import Controller
@@ -23,7 +22,8 @@ from actions.sandbox.controllers.aws.machines import (
     register_node,
 )
 from actions.sandbox.controllers.core.scheduler import is_ready
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.account import GroupStatus, Issue, NodeGroup, NodeGroups
+from actions.sandbox.model.options import SandboxOptions
 
 NODE_GROUP = "eks.amazonaws.com/nodegroup"
 _SOURCE = "eks-nodegroup"

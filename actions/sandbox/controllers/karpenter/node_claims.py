@@ -25,7 +25,7 @@ from actions.sandbox.controllers.aws.machines import (
 )
 from actions.sandbox.controllers.core.scheduler import is_ready
 from actions.sandbox.controllers.karpenter.pools import CLAIM_GUARD, SOURCE
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 
 _DISRUPTED_TAINT = {"key": "karpenter.sh/disrupted", "effect": "NoSchedule"}
 _STEPS = ("Launched", "Registered", "Initialized", "Ready")

@@ -35,7 +35,7 @@ from actions.sandbox.controllers.karpenter.offers import (
     exceeds,
     instances_for,
 )
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 
 SOURCE = "karpenter"
 CLAIM_GUARD = "karpenter.sh/termination"

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from actions.sandbox.clientkit.kinds import Document, owner_reference
-from actions.sandbox.quantities import sum_quantities
+from actions.sandbox.model.quantities import sum_quantities
 
 CLUSTER = "ray.io/cluster"
 NODE_TYPE = "ray.io/node-type"

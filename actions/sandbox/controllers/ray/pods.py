@@ -25,7 +25,7 @@ from actions.sandbox.controllers.ray.objects import (
     pod_labels,
     shortened,
 )
-from actions.sandbox.quantities import value_of
+from actions.sandbox.model.quantities import value_of
 
 _AGENT_PORT = "52365"
 _GCS_PORT = "6379"

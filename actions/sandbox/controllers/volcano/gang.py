@@ -26,7 +26,7 @@ from actions.sandbox.controllers.core.scheduler import (
     selects,
     tolerates,
 )
-from actions.sandbox.quantities import sum_quantities
+from actions.sandbox.model.quantities import sum_quantities
 
 _FIRST_RESOURCES = ("cpu", "memory")
 _PENDING = "Pending"

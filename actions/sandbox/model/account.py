@@ -10,7 +10,7 @@ import msgspec
 from msgspec.structs import replace
 
 from actions.base.clock import Clock
-from actions.sandbox.options import SandboxOptions
+from actions.sandbox.model.options import SandboxOptions
 
 _MISSING = "missing"
 
