@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parents[2]
 _PLACES = ("actions", "assets", "blueprints", "docs", "tests", "tui", ".ci")
 _ENDINGS = frozenset({".md", ".py", ".yaml", ".toml", ".tcss", ".tf", ".json", ""})
-_FOREIGN = ("tests/fixtures/", "assets/mirror/", "assets/kubernetes/")
+_FOREIGN = ("tests/fixtures/", "assets/mirror/")
 """Other programs' texts, which name other programs' documents."""
 
 _CITED = re.compile(r"\bdocs/(?:[\w.-]+/)*[\w-]+\.(?:md|svg)(?:#[\w-]+)?")

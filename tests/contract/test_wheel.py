@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
+PACKAGES = ("actions", "assets", "blueprints", "tui")
 
 pytestmark = pytest.mark.wheel
 
@@ -54,7 +55,7 @@ def test_children_are_started_from_the_package(installed: Path) -> None:
 
 def test_all_data_is_in_the_wheel(installed: Path) -> None:
     tracked = subprocess.run(
-        ["git", "ls-files", "assets", "blueprints"], capture_output=True, text=True, cwd=ROOT, check=True
+        ["git", "ls-files", *PACKAGES], capture_output=True, text=True, cwd=ROOT, check=True
     ).stdout.split()
     where = run(
         installed, str(installed / "python"), "-P", "-c", "import assets; print(assets.__path__[0])"

@@ -1,6 +1,6 @@
 """Bodies of requests and responses: JSON, YAML, and the protobuf that `kubectl create KIND NAME` sends.
 
-Source: k8s.io/apimachinery 0.34 `runtime.Unknown` (the envelope); `assets/kubernetes/protobuf.json`, drawn from the
+Source: k8s.io/apimachinery 0.34 `runtime.Unknown` (the envelope); `protobuf.json`, drawn from the
 `generated.proto` and Go types of k8s.io/api 0.34.4. There, each field of a message has its JSON name and a code: `s`
 text, `i` whole number, `d` number, `b` flag, `y` bytes, a special form, or a message; before it `[]` for a list, `{}`
 for a map, `^` for a message whose fields JSON has in its parent; after it `?` for a field that is a pointer in Go, and
@@ -14,6 +14,7 @@ import struct
 from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, datetime
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -21,7 +22,6 @@ from aiohttp import web
 
 from actions.base.clock import format_rfc3339
 from actions.base.errors import InputError
-from actions.base.files import asset
 from actions.base.yamldoc import load_document
 from actions.sandbox.apiserver.storage.codec import Object, decode, encode
 from actions.sandbox.apiserver.storage.errors import StatusError, bad_request, unsupported_media_type
@@ -41,7 +41,7 @@ class _MessageTable(msgspec.Struct, frozen=True):
 
 @cache
 def _table() -> _MessageTable:
-    return msgspec.json.decode(asset("kubernetes/protobuf.json").read_bytes(), type=_MessageTable)
+    return msgspec.json.decode(Path(__file__).with_name("protobuf.json").read_bytes(), type=_MessageTable)
 
 
 def decode_object(data: bytes) -> Object:

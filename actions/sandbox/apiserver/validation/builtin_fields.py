@@ -1,6 +1,6 @@
 """The fields that built-in types have, and of which types they are.
 
-Source: `assets/kubernetes/fields.json`, drawn from the models of the Kubernetes Python client 37.0.1, which are
+Source: `fields.json`, drawn from the models of the Kubernetes Python client 37.0.1, which are
 generated from the server's OpenAPI document. Quantities and int-or-string fields are `any` there.
 """
 
@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
-from actions.base.files import asset
 from actions.sandbox.apiserver.storage.codec import Object
 from actions.sandbox.apiserver.storage.resources import ServedResource
 
@@ -42,7 +42,7 @@ class WrongType(NamedTuple):
 
 @cache
 def _table() -> _FieldTable:
-    return msgspec.json.decode(asset("kubernetes/fields.json").read_bytes(), type=_FieldTable)
+    return msgspec.json.decode(Path(__file__).with_name("fields.json").read_bytes(), type=_FieldTable)
 
 
 def root_of(kind: str) -> str:
