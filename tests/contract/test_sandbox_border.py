@@ -1,0 +1,106 @@
+"""The sandbox is a sub-package with a border: what it borrows is listed, and nothing in it is for tests alone."""
+
+from __future__ import annotations
+
+import ast
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SANDBOX = "actions.sandbox"
+ENTRANCES = frozenset({f"{SANDBOX}.__main__", f"{SANDBOX}.locate", f"{SANDBOX}.faults.client"})
+"""The process itself, and what the command line uses: to find or start a sandbox, and to control its faults."""
+BORROWED = {
+    # what every room uses
+    "actions.base.clock",
+    "actions.base.errors",
+    "actions.base.files",
+    "actions.base.patterns",
+    "actions.base.process",
+    "actions.base.untrusted",
+    "actions.base.yamldoc",
+    # facts of instance types, and the sums that a scheduler compares
+    "actions.fleet.instance_types",
+    "actions.cluster.state.pod_requests",
+    # the client: controllers and kubelet reach the API server as any client does
+    "actions.cluster.auth.kubeconfig",
+    "actions.cluster.auth.session",
+    "actions.cluster.auth.tls",
+    "actions.cluster.http.errors",
+    "actions.cluster.http.retry",
+    "actions.cluster.remote.port_forward",
+    "actions.cluster.watch.health",
+    "actions.cluster.watch.reflector",
+    # the channels of `kubectl exec`, which client and server must agree on
+    "actions.cluster.remote.exec",
+}
+"""All that the sandbox imports of the product."""
+
+
+@cache
+def imports() -> dict[str, set[str]]:
+    """By module of `actions` and `tui`: the modules of the product that it imports, inside functions too."""
+    trees = {dotted(path): path for package in ("actions", "tui") for path in (ROOT / package).rglob("*.py")}
+    found: defaultdict[str, set[str]] = defaultdict(set)
+    for module, path in trees.items():
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            if isinstance(node, ast.ImportFrom) and node.module:
+                names = [f"{node.module}.{alias.name}" for alias in node.names]
+                found[module] |= {name if name in trees else node.module for name in names}
+            elif isinstance(node, ast.Import):
+                found[module] |= {alias.name for alias in node.names}
+        found[module] = {name for name in found[module] if name.partition(".")[0] in {"actions", "tui"}}
+    return dict(found)
+
+
+def dotted(path: Path) -> str:
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+def is_inside(module: str) -> bool:
+    return module == SANDBOX or module.startswith(f"{SANDBOX}.")
+
+
+def folder_of(module: str) -> str:
+    """Return the part of the sandbox that a module is in; a module beside the parts is one by itself."""
+    part = module.split(".")[2]
+    return part if (ROOT / "actions" / "sandbox" / part).is_dir() else ""
+
+
+def test_the_sandbox_borrows_what_is_listed() -> None:
+    borrowed = {name for module, names in imports().items() if is_inside(module) for name in names}
+    assert {name for name in borrowed if not is_inside(name)} == BORROWED
+
+
+def test_the_command_line_enters_by_the_entrances() -> None:
+    entered = {name for module, names in imports().items() if not is_inside(module) for name in names}
+    assert {name for name in entered if is_inside(name)} == ENTRANCES - {f"{SANDBOX}.__main__"}
+
+
+def test_nothing_in_the_sandbox_is_for_tests_alone() -> None:
+    """Every module is reached from an entrance; `eksml-tui sandbox` starts the first of them."""
+    reached: set[str] = set()
+    ahead = set(ENTRANCES)
+    while ahead:
+        module = ahead.pop()
+        reached.add(module)
+        ahead |= {name for name in imports()[module] if is_inside(name)} - reached
+    packages = {dotted(path) for path in (ROOT / "actions" / "sandbox").rglob("__init__.py")}
+    assert {module for module in imports() if is_inside(module)} - packages - reached == set()
+
+
+def test_the_parts_of_the_sandbox_use_each_other_in_one_direction() -> None:
+    """The modules beside the parts count as one part: they put the others together."""
+    used: defaultdict[str, set[str]] = defaultdict(set)
+    for module, names in imports().items():
+        if module.startswith(f"{SANDBOX}."):
+            used[folder_of(module)] |= {folder_of(name) for name in names if is_inside(name)} - {folder_of(module)}
+    order: list[str] = []
+    while left := set(used) - set(order):
+        free = {part for part in left if used[part] <= set(order)}
+        assert free, f"these parts use each other: {sorted(left)}"
+        order += sorted(free)
+    assert order[-1] == ""
+    assert used["model"] == set()
