@@ -46,7 +46,7 @@ async def serve_objects(context: ServerContext, request: web.Request) -> web.Str
     """Answer a request for objects.
 
     Raises:
-        ApiFault: It is refused.
+        StatusError: It is refused.
     """
     target = target_of(context.registry, request.path)
     resource = target.resource

@@ -87,7 +87,7 @@ class KubeletApi(Protocol):
         Cancelled when the client goes away.
 
         Raises:
-            NoProcess: The container does not run here.
+            ContainerNotRunning: The container does not run here.
         """
         ...
 
@@ -97,6 +97,6 @@ class KubeletApi(Protocol):
         Cancelled when the client goes away.
 
         Raises:
-            NoProcess: The pod does not run here, or nothing listens on the port.
+            ContainerNotRunning: The pod does not run here, or nothing listens on the port.
         """
         ...

@@ -68,7 +68,7 @@ class Containers:
         """Run a command in a container and return its exit code.
 
         Raises:
-            NoProcess: It does not run.
+            ContainerNotRunning: It does not run.
         """
         found = self._running(namespace, pod, container)
         assert found.context is not None
@@ -78,7 +78,7 @@ class Containers:
         """Pass on what a container prints from now on, until it ends.
 
         Raises:
-            NoProcess: It does not run.
+            ContainerNotRunning: It does not run.
         """
         log = self._running(namespace, pod, container).log
         if log is not None:

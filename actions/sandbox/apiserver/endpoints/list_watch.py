@@ -37,7 +37,7 @@ def list_objects(store: Store, target: RequestTarget, query: Mapping[str, str]) 
     """The objects of a (page of a) list, with its `ListMeta`.
 
     Raises:
-        ApiFault: 400, 410 (the page token or exact version is too old), 504 (the version lies in the future).
+        StatusError: 400, 410 (the page token or exact version is too old), 504 (the version lies in the future).
     """
     collection = store.collection(target.resource.key)
     check_selectable_fields(target.resource, query.get("fieldSelector", ""))
@@ -66,7 +66,7 @@ def check_version(query: Mapping[str, str], current: int) -> None:
     """Refuse a `resourceVersion` that cannot be served.
 
     Raises:
-        ApiFault: 400, 410 or 504.
+        StatusError: 400, 410 or 504.
     """
     text = query.get("resourceVersion", "")
     if text in ("", "0"):
@@ -110,7 +110,7 @@ class WatchStream:
         view: In which form objects go out.
 
     Raises:
-        ApiFault: 400, 422, 504: the parameters cannot be served.
+        StatusError: 400, 422, 504: the parameters cannot be served.
     """
 
     def __init__(self, context: ServerContext, target: RequestTarget, query: Mapping[str, str], view: View) -> None:

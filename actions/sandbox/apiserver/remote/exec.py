@@ -71,7 +71,7 @@ async def serve_exec(context: ServerContext, request: web.Request, target: Reque
     """Upgrade, run, tell the exit code on the error channel, close.
 
     Raises:
-        ApiFault: 400, 404 before the upgrade.
+        StatusError: 400, 404 before the upgrade.
     """
     pod = context.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))
@@ -100,7 +100,7 @@ async def serve_attach(context: ServerContext, request: web.Request, target: Req
     """Upgrade and send what the container prints from now on; it takes no input.
 
     Raises:
-        ApiFault: 400, 404 before the upgrade.
+        StatusError: 400, 404 before the upgrade.
     """
     pod = context.writer.find(target.resource, target.namespace, target.name)
     container = container_of(pod, request.query.get("container", ""))

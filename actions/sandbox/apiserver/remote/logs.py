@@ -24,7 +24,7 @@ def container_of(pod: Stored, asked: str) -> str:
     """Which container of a pod is meant.
 
     Raises:
-        ApiFault: 400, there is none of that name, or several and none was named.
+        StatusError: 400, there is none of that name, or several and none was named.
     """
     spec = pod.body["spec"]
     own = [one["name"] for one in spec["containers"]]
@@ -61,7 +61,7 @@ def open_log(context: ServerContext, pod: Stored, container: str, query: Mapping
     """The log that a query asks for.
 
     Raises:
-        ApiFault: 400, there is none, or the query cannot be read.
+        StatusError: 400, there is none, or the query cannot be read.
     """
     if not dig(pod.body, "spec", "nodeName"):
         return _nothing()

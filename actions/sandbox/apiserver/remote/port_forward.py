@@ -254,7 +254,7 @@ async def serve_forward(context: ServerContext, request: web.Request, target: Re
     """Upgrade and connect ports until the client goes away.
 
     Raises:
-        ApiFault: 400, 404 before the upgrade.
+        StatusError: 400, 404 before the upgrade.
     """
     pod = context.writer.find(target.resource, target.namespace, target.name)
     if dig(pod.body, "status", "phase") != "Running":

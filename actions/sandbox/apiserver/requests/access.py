@@ -64,7 +64,7 @@ class AccessControl:
         """Who asks.
 
         Raises:
-            ApiFault: 401, there is no token, or it is none of ours; 403, they may not impersonate.
+            StatusError: 401, there is no token, or it is none of ours; 403, they may not impersonate.
         """
         header = request.headers.get("Authorization", "")
         if not header and request.path.rstrip("/") in _PUBLIC:
@@ -91,7 +91,7 @@ class AccessControl:
         """Let a request pass, or refuse it.
 
         Raises:
-            ApiFault: 401 or 403.
+            StatusError: 401 or 403.
         """
         user = self.identify(request)
         info = request_info_of(request.method, request.path, request.query)
@@ -178,7 +178,7 @@ async def serve_review(access: AccessControl, request: web.Request, target: Requ
     """POST of any review.
 
     Raises:
-        ApiFault: 400 or 415, its body cannot be read.
+        StatusError: 400 or 415, its body cannot be read.
     """
     asked = await read_object(request)
     user = access.identify(request)

@@ -48,7 +48,7 @@ def decode_object(data: bytes) -> Object:
     """Read an enveloped object.
 
     Raises:
-        ApiFault: 400, it is broken; 415, it is of a kind that is not read here.
+        StatusError: 400, it is broken; 415, it is of a kind that is not read here.
     """
     if not data.startswith(_MAGIC):
         raise bad_request("the request's body does not begin as a Kubernetes protobuf message does")
@@ -195,7 +195,7 @@ def parse_body(data: bytes, content_type: str) -> Any:
     """Decode a body: JSON, or YAML or protobuf where the type says so.
 
     Raises:
-        ApiFault: 400, it is neither; 415, its type is none that is read here.
+        StatusError: 400, it is neither; 415, its type is none that is read here.
     """
     if "protobuf" in content_type:
         return decode_object(data)
@@ -216,7 +216,7 @@ async def read_object(request: web.Request) -> Object:
     """The body of a request, which has to be a map.
 
     Raises:
-        ApiFault: 400 or 415.
+        StatusError: 400 or 415.
     """
     body = parse_body(await request.read(), request.content_type)
     if not isinstance(body, dict):

@@ -88,7 +88,7 @@ def target_of(registry: Registry, path: str) -> RequestTarget:
     """Read `/api/v1/namespaces/a/pods/b/log` and its like.
 
     Raises:
-        ApiFault: 404, no such type or subresource is served.
+        StatusError: 404, no such type or subresource is served.
     """
     steps = path.strip("/").split("/")
     if steps[0] == "api":

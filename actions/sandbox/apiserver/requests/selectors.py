@@ -51,7 +51,7 @@ def label_predicate(text: str) -> Predicate:
     """Compile `a=b,c!=d,e in (f,g),h,!i`.
 
     Raises:
-        ApiFault: 400, the text is no selector.
+        StatusError: 400, the text is no selector.
     """
     terms = [_label_term(term) for term in _split_terms(text)]
     return lambda item: all(term(dig(item, "metadata", "labels") or {}) for term in terms)
@@ -82,7 +82,7 @@ def field_names(text: str) -> list[str]:
     """The fields that a field selector looks at.
 
     Raises:
-        ApiFault: 400, the text is no selector.
+        StatusError: 400, the text is no selector.
     """
     return [path for path, _, _ in _field_terms(text)]
 
@@ -91,7 +91,7 @@ def field_predicate(text: str) -> Predicate:
     """Compile `metadata.name=a,status.phase!=Running`.
 
     Raises:
-        ApiFault: 400, the text is no selector.
+        StatusError: 400, the text is no selector.
     """
     tests = _field_terms(text)
     return lambda item: all((field_value(item, path) == value) is wanted for path, value, wanted in tests)
@@ -101,7 +101,7 @@ def predicate_of(label_selector: str, field_selector: str) -> Predicate | None:
     """Both selectors as one test, or `None` if neither asks for anything.
 
     Raises:
-        ApiFault: 400, one of them is none.
+        StatusError: 400, one of them is none.
     """
     tests: list[Predicate] = []
     if label_selector:
@@ -165,7 +165,7 @@ def check_selectable_fields(resource: ServedResource, text: str) -> None:
     """Refuse a field selector with a field by which the type cannot be selected.
 
     Raises:
-        ApiFault: 400.
+        StatusError: 400.
     """
     known = _FIELDS.get(GroupResource(resource.group, resource.plural))
     allowed = {*_NAMES, *(known or ())}

@@ -51,7 +51,7 @@ class AdmissionPlugin(Protocol):
         """Change the object, or let it pass.
 
         Raises:
-            ApiFault: It is refused.
+            StatusError: It is refused.
         """
         ...
 

@@ -51,7 +51,7 @@ def apply_object(
         now: RFC 3339.
 
     Raises:
-        ApiFault: 409 with one cause for every field that another manager owns with another value.
+        StatusError: 409 with one cause for every field that another manager owns with another value.
     """
     owners = owners_of(live)
     leaves = leaves_of(wanted, merge_schema)

@@ -47,7 +47,7 @@ class Deleter:
             Its last state, and whether it is gone (otherwise it is terminating).
 
         Raises:
-            ApiFault: 404; 409 if a precondition does not hold; whatever an admission refuses it with.
+            StatusError: 404; 409 if a precondition does not hold; whatever an admission refuses it with.
         """
         stored = self._store.get(resource.key, namespace, name)
         if stored is None:

@@ -113,7 +113,7 @@ def json_patch(target: Object, operations: object) -> Object:
     """Apply RFC 6902 operations in order to `target`, in place.
 
     Raises:
-        ApiFault: 422, an operation is malformed, its path does not exist or its test failed.
+        StatusError: 422, an operation is malformed, its path does not exist or its test failed.
     """
     if not isinstance(operations, list) or not all(isinstance(one, dict) for one in operations):
         raise _refuse("a JSON patch is a list of operations")

@@ -16,7 +16,7 @@ def check_type(resource: ServedResource, body: Any) -> None:
     """Refuse a body that says it is something else than the path; a body that does not say gets told.
 
     Raises:
-        ApiFault: 400.
+        StatusError: 400.
     """
     if not isinstance(body, dict) or not isinstance(body.get("metadata") or {}, dict):
         raise bad_request("the request's body is no object")
@@ -33,7 +33,7 @@ def check_namespace(resource: ServedResource, namespace: str, metadata: Object) 
     """Put an object into the namespace of its path.
 
     Raises:
-        ApiFault: 400, it says that it belongs to another one.
+        StatusError: 400, it says that it belongs to another one.
     """
     if not resource.namespaced:
         metadata.pop("namespace", None)

@@ -73,7 +73,7 @@ class Writer:
         """The stored object.
 
         Raises:
-            ApiFault: 404.
+            StatusError: 404.
         """
         stored = self._store.get(resource.key, namespace, name)
         if stored is None:
@@ -84,7 +84,7 @@ class Writer:
         """Store a new object.
 
         Raises:
-            ApiFault: 400, 403, 404 (its namespace), 409, 422.
+            StatusError: 400, 403, 404 (its namespace), 409, 422.
         """
         self._prepare_new(resource, namespace, body)
         manager = Manager(options.manager, UPDATE, resource.api_version)
@@ -96,7 +96,7 @@ class Writer:
         """Store a new version of an object.
 
         Raises:
-            ApiFault: 400, 404, 409 (it was changed since), 422.
+            StatusError: 400, 404, 409 (it was changed since), 422.
         """
         before = self.find(resource, namespace, name)
         check_type(resource, body)
@@ -113,7 +113,7 @@ class Writer:
         """Store what `edit` makes of a copy of an object.
 
         Raises:
-            ApiFault: as `replace`, and what `edit` raises.
+            StatusError: as `replace`, and what `edit` raises.
         """
         before = self.find(resource, namespace, name)
         after = edit(clone(before.body))
@@ -131,7 +131,7 @@ class Writer:
         """Server-side apply; the second value tells whether the object was created.
 
         Raises:
-            ApiFault: as `create` and `replace`; 409 with causes where others own fields.
+            StatusError: as `create` and `replace`; 409 with causes where others own fields.
         """
         check_type(resource, wanted)
         metadata_of(wanted).setdefault("name", name)
